@@ -1,0 +1,69 @@
+// Package tensor defines the value that every other package passes around: a
+// matrix in some device's memory.
+package tensor
+
+import "fmt"
+
+// A Type is an element type.
+type Type uint8
+
+// The element types. U8 holds quantized codes, I32 ids and positions.
+const (
+	F32 Type = iota
+	F16
+	BF16
+	I32
+	U8
+)
+
+var types = [...]struct {
+	name string
+	size int
+}{F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, I32: {"I32", 4}, U8: {"U8", 1}}
+
+// Size returns the bytes of one element.
+func (t Type) Size() int { return types[t].size }
+
+// String returns the type's name in safetensors files.
+func (t Type) String() string { return types[t].name }
+
+// Memory is a block of bytes that belongs to the device that allocated it.
+type Memory interface{ Len() int }
+
+// A Tensor is a row-major matrix without gaps. Heads, experts and batches are
+// ranges of its rows or columns, so nothing in this program needs a third
+// dimension. A vector is a matrix of one row.
+type Tensor struct {
+	Type       Type
+	Rows, Cols int
+	Mem        Memory
+	Off        int // byte offset of element (0, 0) in Mem
+}
+
+// Slice returns rows lo to hi of t, in the same memory.
+func (t Tensor) Slice(lo, hi int) Tensor {
+	if lo < 0 || hi < lo || hi > t.Rows {
+		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, t.Rows))
+	}
+	t.Off += lo * t.Cols * t.Type.Size()
+	t.Rows = hi - lo
+	return t
+}
+
+// Reshape returns the first rows·cols elements of t as a matrix of that shape.
+func (t Tensor) Reshape(rows, cols int) Tensor {
+	if rows < 0 || cols < 0 || rows*cols > t.Rows*t.Cols {
+		panic(fmt.Sprintf("tensor: %d x %d out of %d x %d", rows, cols, t.Rows, t.Cols))
+	}
+	t.Rows, t.Cols = rows, cols
+	return t
+}
+
+// Bytes returns the size of t's elements.
+func (t Tensor) Bytes() int { return t.Rows * t.Cols * t.Type.Size() }
+
+// Nil reports whether t is the zero Tensor, which stands for "absent".
+func (t Tensor) Nil() bool { return t.Mem == nil }
+
+// String describes t's type and shape, for messages.
+func (t Tensor) String() string { return fmt.Sprintf("%v %dx%d", t.Type, t.Rows, t.Cols) }
