@@ -1,0 +1,130 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A folder is every safetensors file of a folder, readable or not.
+type folder struct {
+	dir     string
+	names   []string // sorted
+	files   map[string]*File
+	damaged map[string]error // why a file could not be opened
+}
+
+// scanFolder opens every safetensors file of dir.
+func scanFolder(dir string) (*folder, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{dir: dir, files: map[string]*File{}, damaged: map[string]error{}}
+	var other string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case e.IsDir():
+		case strings.HasSuffix(name, extension):
+			f.names = append(f.names, name)
+		case strings.HasSuffix(name, ".bin") && (other == "" || strings.HasPrefix(name, "pytorch_model")):
+			other = name
+		}
+	}
+	if len(f.names) == 0 && other != "" {
+		return nil, fmt.Errorf("%s: no *.safetensors files; %s is there: convert the model to safetensors first", dir, other)
+	}
+	if len(f.names) == 0 {
+		return nil, fmt.Errorf("%s: no *.safetensors files", dir)
+	}
+	for _, name := range f.names {
+		if file, err := Open(filepath.Join(dir, name)); err != nil {
+			f.damaged[name] = err
+		} else {
+			f.files[name] = file
+		}
+	}
+	return f, nil
+}
+
+// choose makes the set of the folder's model.
+func (f *folder) choose() (*Set, error) {
+	s := &Set{dir: f.dir, owner: map[string]*File{}}
+	index, err := readIndex(filepath.Join(f.dir, indexName))
+	switch {
+	case f.quantized() || errors.Is(err, os.ErrNotExist):
+		return s, f.takeAll(s)
+	case err != nil:
+		return s, err
+	}
+	return s, f.takeIndex(s, index)
+}
+
+// quantized tells whether any file holds an EXL2 matrix.
+func (f *folder) quantized() bool {
+	for _, file := range f.files {
+		for name := range file.places {
+			if strings.HasSuffix(name, quantizedSuffix) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takeAll adds all tensors of all files.
+func (f *folder) takeAll(s *Set) error {
+	for _, name := range f.names {
+		if err := f.damaged[name]; err != nil {
+			return err
+		}
+		if err := s.add(f.files[name], f.files[name].Names()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeIndex adds the tensors that the index names. Files that it does not
+// name, such as a second copy of the model, need not even be readable.
+func (f *folder) takeIndex(s *Set, index []placement) error {
+	for _, p := range index {
+		file, ok := f.files[p.shard]
+		if err := f.damaged[p.shard]; err != nil {
+			return err
+		}
+		if !ok {
+			return f.missing(p)
+		}
+		if _, ok := file.places[p.tensor]; !ok {
+			return fmt.Errorf("%s: tensor %s is not in %s", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard)
+		}
+		if err := s.add(file, []string{p.tensor}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing says that a shard of the index is not there. If some other file is
+// damaged, that is the likelier trouble: an EXL2 model with a stale index.
+func (f *folder) missing(p placement) error {
+	for _, name := range f.names {
+		if err := f.damaged[name]; err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: tensor %s: shard %s is not there", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard)
+}
+
+// closeExcept closes the files that are not used.
+func (f *folder) closeExcept(used []*File) {
+	for _, file := range f.files {
+		if !slices.Contains(used, file) {
+			file.Close()
+		}
+	}
+}

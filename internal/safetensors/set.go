@@ -1,0 +1,140 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+)
+
+const (
+	extension = ".safetensors"
+	indexName = "model.safetensors.index.json"
+
+	// quantizedSuffix ends the name of the codes of an EXL2 matrix.
+	quantizedSuffix = ".q_weight"
+)
+
+// A Set is the tensors of a model folder. All methods but Close may be called
+// concurrently.
+type Set struct {
+	dir   string
+	files []*File
+	owner map[string]*File // by tensor
+	names []string
+	bytes int64
+}
+
+// OpenDir opens the tensors of a model folder: those that
+// model.safetensors.index.json names, in the files that it names, or else
+// those of every *.safetensors file. If any file of the folder holds an EXL2
+// matrix the index is not looked at: EXL2 folders keep their source's, which
+// names files that are not there. A tensor that two files hold is an error.
+func OpenDir(dir string) (*Set, error) {
+	f, err := scanFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.choose()
+	if err != nil {
+		f.closeExcept(nil)
+		return nil, err
+	}
+	f.closeExcept(s.files)
+	s.names = slices.Sorted(maps.Keys(s.owner))
+	for name, file := range s.owner {
+		e := file.entries[file.places[name]]
+		s.bytes += e.end - e.begin
+	}
+	return s, nil
+}
+
+// add takes tensors of a file into the set.
+func (s *Set) add(file *File, names []string) error {
+	if !slices.Contains(s.files, file) {
+		s.files = append(s.files, file)
+	}
+	for _, name := range names {
+		if other, ok := s.owner[name]; ok {
+			return fmt.Errorf("%s: tensor %s is also in %s", file.path, quote(name), filepath.Base(other.path))
+		}
+		s.owner[name] = file
+	}
+	return nil
+}
+
+// Names returns the names of the tensors, sorted.
+func (s *Set) Names() []string { return slices.Clone(s.names) }
+
+// Has tells whether the folder has a tensor.
+func (s *Set) Has(name string) bool { return s.owner[name] != nil }
+
+// TotalBytes returns the length of the data of all tensors.
+func (s *Set) TotalBytes() int64 { return s.bytes }
+
+// Paths returns the files that the tensors are in.
+func (s *Set) Paths() []string {
+	paths := make([]string, len(s.files))
+	for i, f := range s.files {
+		paths[i] = f.path
+	}
+	return paths
+}
+
+// file returns the file of a tensor.
+func (s *Set) file(name string) (*File, error) {
+	f, ok := s.owner[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: no tensor %s", s.dir, quote(name))
+	}
+	return f, nil
+}
+
+// Info returns what the header says of a tensor.
+func (s *Set) Info(name string) (Info, bool) {
+	f, ok := s.owner[name]
+	if !ok {
+		return Info{}, false
+	}
+	return f.Info(name)
+}
+
+// Get returns a tensor whose Data is the mapped file; see [File.Get].
+func (s *Set) Get(name string) (Tensor, error) {
+	f, err := s.file(name)
+	if err != nil {
+		return Tensor{}, err
+	}
+	return f.Get(name)
+}
+
+// ReadInto copies the bytes of a tensor to dst; see [File.ReadInto].
+func (s *Set) ReadInto(dst []byte, name string) error {
+	f, err := s.file(name)
+	if err != nil {
+		return err
+	}
+	return f.ReadInto(dst, name)
+}
+
+// Guard is [File.Guard] for all files of the set.
+func (s *Set) Guard(read func() error) error {
+	return guard(read, func(address uintptr) *File {
+		for _, f := range s.files {
+			if f.holds(address) {
+				return f
+			}
+		}
+		return nil
+	})
+}
+
+// Close closes every file. No Data of them may be used afterwards.
+func (s *Set) Close() error {
+	var all []error
+	for _, f := range s.files {
+		all = append(all, f.Close())
+	}
+	return errors.Join(all...)
+}
