@@ -1,0 +1,181 @@
+package arch
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"exl2/internal/device"
+)
+
+// base is a small configuration that every case changes.
+const base = `{"architectures":["LlamaForCausalLM"],"hidden_size":64,"intermediate_size":96,"num_hidden_layers":2,
+"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":128,"max_position_embeddings":256,"rms_norm_eps":1e-5`
+
+// parse returns the Spec of base with more fields.
+func parse(more string) (Spec, error) {
+	if more != "" {
+		more = "," + more
+	}
+	c, err := ParseConfig("config.json", []byte(base+more+"}"))
+	if err != nil {
+		return Spec{}, err
+	}
+	return For(c)
+}
+
+func TestLlama(t *testing.T) {
+	s, err := parse(`"attention_bias":true,"mlp_bias":true,"tie_word_embeddings":true,"hidden_act":"gelu_pytorch_tanh"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Attn != (Attn{Heads: 4, KVHeads: 2, HeadDim: 16, Scale: 0.25, BiasQKV: true, BiasO: true}) {
+		t.Errorf("attention %+v", s.Attn)
+	}
+	if s.MLP != (MLP{Width: 96, Act: device.GELUTanh, Bias: true}) || !s.Tied || s.Norm.Eps != 1e-5 {
+		t.Errorf("mlp %+v, tied %v, norm %+v", s.MLP, s.Tied, s.Norm)
+	}
+	if got := s.Names.Layer(1, s.Names.Down); got != "model.layers.1.mlp.down_proj" {
+		t.Errorf("name %s", got)
+	}
+}
+
+// Fields that configurations leave out or set to null.
+func TestDefaults(t *testing.T) {
+	s, err := parse(`"head_dim":null,"num_key_value_heads":null`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Attn.HeadDim != 16 || s.Attn.KVHeads != 4 || s.Rope(0).Theta != 10000 || s.MLP.Act != device.SiLU {
+		t.Errorf("attention %+v, rope %+v, act %v", s.Attn, s.Rope(0), s.MLP.Act)
+	}
+}
+
+// Today's and the older spelling mean the same.
+func TestRopeSpellings(t *testing.T) {
+	for name, pair := range map[string][2]string{
+		"theta":  {`"rope_theta":5e5`, `"rope_parameters":{"rope_type":"default","rope_theta":5e5}`},
+		"linear": {`"rope_scaling":{"type":"linear","factor":4}`, `"rope_parameters":{"rope_type":"linear","factor":4.0,"rope_theta":10000}`},
+		"llama3": {
+			`"rope_theta":1e4,"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":32}`,
+			`"rope_parameters":{"rope_theta":1e4,"rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,"original_max_position_embeddings":32}`,
+		},
+		"yarn": {
+			`"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64}`,
+			`"rope_parameters":{"rope_type":"yarn","rope_theta":1e4,"factor":4,"original_max_position_embeddings":64}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, err1 := parse(pair[0])
+			now, err2 := parse(pair[1])
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			if old.Rope(0) != now.Rope(0) {
+				t.Errorf("%+v and %+v", old.Rope(0), now.Rope(0))
+			}
+		})
+	}
+}
+
+// Frequencies by the formulas of the papers, at the ends of the range, where
+// they are plain.
+func TestFrequencies(t *testing.T) {
+	plain, _ := Rope{Theta: 10000, Dims: 64}.Frequencies()
+	last := len(plain) - 1
+	for _, c := range []struct {
+		name        string
+		r           Rope
+		first, slow float64 // factors on the fastest and the slowest frequency
+		scale       float32
+	}{
+		{"linear", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}, 0.25, 0.25, 1},
+		{"llama3", Rope{10000, 64, false, Scaling{Kind: Llama3, Factor: 8, Low: 1, High: 4, Original: 64}}, 1, 0.125, 1},
+		{"yarn", Rope{10000, 64, false, Scaling{Kind: Yarn, Factor: 4, Low: 1, High: 32, Original: 2048, Attention: 1.1, Truncate: true}}, 1, 0.25, 1.1},
+		{"stretched", Rope{Theta: 10000, Dims: 64}.Stretch(2, 1), 0.5, 0.5, 1},
+		{"stretched twice", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}.Stretch(2, 1), 0.125, 0.125, 1},
+		{"alpha", Rope{Theta: 10000, Dims: 64}.Stretch(1, 4), 1, 0.25, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, scale := c.r.Frequencies()
+			first, slow := float64(f[0])/float64(plain[0]), float64(f[last])/float64(plain[last])
+			if math.Abs(first-c.first) > 1e-5 || math.Abs(slow-c.slow) > 1e-5 || scale != c.scale {
+				t.Errorf("factors %v and %v, scale %v, want %v, %v, %v", first, slow, scale, c.first, c.slow, c.scale)
+			}
+		})
+	}
+}
+
+// What is unknown or cannot be is refused by name.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		more, want  string
+		unsupported bool
+	}{
+		"architecture":       {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
+		"two architectures":  {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
+		"activation":         {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
+		"rope type":          {`"rope_scaling":{"type":"spiral"}`, `rope_scaling.type: unsupported: "spiral"`, true},
+		"new rope type":      {`"rope_parameters":{"rope_type":"spiral"}`, `rope_parameters.rope_type: unsupported: "spiral"`, true},
+		"rope factor":        {`"rope_scaling":{"type":"linear"}`, "rope_scaling.factor: missing", false},
+		"rope factor zero":   {`"rope_scaling":{"type":"yarn","factor":0}`, "rope_scaling.factor: 0", false},
+		"rope not an object": {`"rope_scaling":"linear"`, "rope_scaling: linear is not an object", false},
+		"theta":              {`"rope_theta":-1`, "rope_theta: -1", false},
+		"many layers":        {`"num_hidden_layers":1000000000`, "num_hidden_layers: 1000000000", false},
+		"negative heads":     {`"num_attention_heads":-4`, "num_attention_heads: -4", false},
+		"no heads":           {`"num_attention_heads":0`, "num_attention_heads: 0", false},
+		"heads for keys":     {`"num_key_value_heads":3`, "multiple of num_key_value_heads", false},
+		"odd heads":          {`"head_dim":15`, "15 rotated dimensions", false},
+		"huge":               {`"hidden_size":1e300`, "hidden_size: 1e300 is not a 32-bit integer", false},
+		"fraction":           {`"vocab_size":1.5`, "vocab_size: 1.5", false},
+		"string":             {`"hidden_size":"big"`, "hidden_size: big is not a number", false},
+		"boolean":            {`"mlp_bias":1`, "mlp_bias: 1 is not true or false", false},
+		"wide heads":         {`"num_attention_heads":1000000,"head_dim":1000000`, "width of all heads", false},
+		"qwen2 window":       {`"architectures":["Qwen2ForCausalLM"],"use_sliding_window":true`, "use_sliding_window", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(c.more)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error %v, want one line about %q", err, c.want)
+			}
+			if errors.Is(err, ErrUnsupported) != c.unsupported {
+				t.Errorf("unsupported: %v", !c.unsupported)
+			}
+		})
+	}
+}
+
+func TestNotAConfig(t *testing.T) {
+	for _, text := range []string{"", "[]", "null", "{", `{"architectures":["LlamaForCausalLM"]} {}`, "\xff"} {
+		if _, err := ParseConfig("config.json", []byte(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+	if _, err := ReadConfig(t.TempDir()); err == nil || !strings.Contains(err.Error(), "config.json") {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(base + "}"))
+	f.Add([]byte(base + `,"rope_parameters":{"rope_type":"yarn","factor":4}}`))
+	f.Add([]byte(`{"architectures":["MistralForCausalLM"],"sliding_window":-1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseConfig("config.json", data)
+		if err != nil {
+			return
+		}
+		s, err := For(c)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error of several lines: %q", err)
+			}
+			return
+		}
+		freqs, _ := s.Rope(0).Frequencies()
+		if len(freqs) != s.Attn.HeadDim/2 || s.Layers < 1 || s.Attn.Heads%s.Attn.KVHeads != 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
