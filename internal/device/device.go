@@ -1,0 +1,207 @@
+// Package device defines the operations that models and quantizers are made
+// of. It holds interfaces, parameter structs and their meaning, no arithmetic:
+// packages internal/device/cpu and cuda implement them, and
+// internal/device/devtest checks any implementation against the CPU's.
+package device
+
+import (
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
+
+// A Device runs operations in order on one processor.
+//
+// Operations write their first argument, never allocate, and return nothing:
+// the first failure is kept, later operations do nothing, and Sync reports it.
+// Arguments that no program could mean, such as mismatched shapes, panic. The
+// destination may be one of the sources where the method says "in place".
+type Device interface {
+	Memory
+	Forward
+
+	// Name says what computes, as far as it decides the last bits of results:
+	// "cpu, openblas 0.3.21".
+	Name() string
+
+	// Activation is the element type of activations other than the residual
+	// stream and the logits, which are always F32.
+	Activation() tensor.Type
+
+	// Record returns a function that repeats the operations fn issues, and
+	// issues them once itself. What changes from call to call must be in
+	// device memory.
+	Record(fn func()) (replay func(), err error)
+
+	// Sync waits for the operations issued so far and returns the first
+	// failure since the device was opened.
+	Sync() error
+
+	// Close frees everything. The device must not be used afterwards.
+	Close() error
+}
+
+// Memory allocates tensors and moves bytes.
+type Memory interface {
+	// Alloc returns a zeroed tensor. If memory runs out, the tensor is unusable
+	// and the failure is kept.
+	Alloc(t tensor.Type, rows, cols int) tensor.Tensor
+	Free(t tensor.Tensor)
+	// Upload copies len(src) = dst.Bytes() bytes to the device.
+	Upload(dst tensor.Tensor, src []byte)
+	// Download waits for earlier operations and copies src to dst.
+	Download(dst []byte, src tensor.Tensor)
+	// Copy copies elements within the device; types may differ among F32, F16
+	// and BF16.
+	Copy(dst, src tensor.Tensor)
+}
+
+// A Borrower can use host memory as it is, instead of a copy. The bytes must
+// stay valid and unchanged until the device is closed.
+type Borrower interface {
+	Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool)
+}
+
+// A Matrix is an EXL2 matrix in a device's memory, laid out as its kernels like.
+type Matrix interface {
+	In() int
+	Out() int   // without padding
+	Bytes() int // what a product reads
+}
+
+// Batch says where the rows of a forward pass belong. Rows come in runs of
+// Span: a run is Span consecutive positions of one sequence.
+type Batch struct {
+	Pos  tensor.Tensor // I32 [1, rows]: position of each row in its sequence
+	Seq  tensor.Tensor // I32 [1, rows]: row of Cache.Table that holds its sequence
+	Span int           // divides rows
+}
+
+// Cache is the keys and values of one layer, in pages of PageRows positions.
+type Cache struct {
+	K, V     tensor.Tensor // [pages·PageRows, kv heads·head dim], activation type
+	Table    tensor.Tensor // I32 [sequences, pages a sequence]: page numbers
+	PageRows int
+}
+
+// Forward is what inference needs. Shapes are [rows, columns]; a head is a
+// range of columns. x, y are of the device's activation type unless said
+// otherwise; norm weights, biases and frequencies are F32.
+type Forward interface {
+	// Embed is y[r] = scale·table[ids[r]], y F32; table is F32, F16 or BF16.
+	Embed(y, table, ids tensor.Tensor, scale float32)
+
+	// Norm is y = normalize(x)·(w + n.Offset) + bias by rows; x is F32 (the
+	// residual stream) or of the activation type. bias may be absent. In place.
+	Norm(y, x, w, bias tensor.Tensor, n Norm)
+
+	// HeadNorm applies Norm to each of the heads of every row of x, in place.
+	HeadNorm(x, w tensor.Tensor, heads int, n Norm)
+
+	// MatMul is y = x·wᵀ + bias, with w [y.Cols, x.Cols] F32, F16 or BF16. y may
+	// be F32 whatever the activation type. bias may be absent.
+	MatMul(y, x, w, bias tensor.Tensor)
+
+	// LoadEXL2 prepares a matrix whose first out columns are used.
+	LoadEXL2(m *exl2.Matrix, out int) Matrix
+	FreeEXL2(m Matrix)
+
+	// QMatMul is y = x·W + bias on packed weights, rounding as MatMul does.
+	QMatMul(y, x tensor.Tensor, w Matrix, bias tensor.Tensor)
+
+	// Decode stores the weights of w, [out, in] in the source's order, in dst,
+	// which is F16: what MatMul takes.
+	Decode(dst tensor.Tensor, w Matrix)
+
+	// Rope rotates the heads of q and k, in place: dimension pairs (i, i+Dims/2),
+	// or (2i, 2i+1) if r.Interleaved, turn by pos·freqs[i] and grow by r.Scale.
+	Rope(q, k, freqs tensor.Tensor, headDim int, r Rope, b Batch)
+
+	// Store appends rows of keys and values to c at the positions of b.
+	Store(c Cache, k, v tensor.Tensor, b Batch)
+
+	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions up to and
+	// including each row's own. In place.
+	Attend(y, q tensor.Tensor, c Cache, a Attend, b Batch)
+
+	// ActMul is y = act(gate)·up. In place.
+	ActMul(y, gate, up tensor.Tensor, a Act)
+
+	// AddScaled is y += scale·x with y F32; x is F32 or of the activation type.
+	AddScaled(y, x tensor.Tensor, scale float32)
+
+	// Cap is x = cap·tanh(scale·x/cap), or scale·x where cap is 0; x F32.
+	Cap(x tensor.Tensor, scale, softcap float32)
+
+	// ArgMax stores the column of each row's largest element, the first among
+	// equals, in ids, I32 [1, rows]; x F32.
+	ArgMax(ids, x tensor.Tensor)
+
+	// Advance adds one to every element of pos, I32: the next decode step.
+	Advance(pos tensor.Tensor)
+}
+
+// NormKind tells normalizations apart.
+type NormKind uint8
+
+// RMS divides by the root mean square; Layer subtracts the mean before.
+const (
+	RMS NormKind = iota
+	Layer
+)
+
+// Norm describes y = x/√(mean(x²) + Eps)·(w + Offset), Layer with x centred.
+type Norm struct {
+	Kind   NormKind
+	Eps    float32
+	Offset float32
+}
+
+// Act is an activation function.
+type Act uint8
+
+// The activation functions, by their names in transformers.
+const (
+	SiLU     Act = iota // silu
+	GELU                // gelu: x·Φ(x)
+	GELUTanh            // gelu_pytorch_tanh, gelu_new: the tanh approximation
+	ReLU                // relu
+)
+
+// Rope describes how positions turn heads, given the frequencies.
+type Rope struct {
+	Dims        int     // leading dimensions of a head that turn; 0 turns rotation off
+	Interleaved bool    // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
+	Scale       float32 // factor on the turned dimensions (yarn); 0 means 1
+}
+
+// Attend describes causal attention over a cache.
+type Attend struct {
+	Heads, KVHeads, HeadDim int
+	Scale                   float32
+	Softcap                 float32 // scores become cap·tanh(score/cap); 0 means none
+	Window                  int     // positions seen, the row's own included; 0 means all
+}
+
+// A Meter can measure its memory.
+type Meter interface {
+	// Bandwidth returns the bytes a second that the device's memory moves: the
+	// better of a copy (read and written) and a read, over 1 GB or more.
+	Bandwidth() float64
+}
+
+// Room is a device whose memory is its own, and can be used up.
+type Room interface {
+	// MemInfo returns the bytes of memory that are free, and of all.
+	MemInfo() (free, total int)
+
+	// Workspace returns the bytes that operations need at the side in a pass of
+	// the given number of rows with matrices of up to width inputs.
+	Workspace(rows, width int) int
+}
+
+// A Peer can copy to another device without the host.
+type Peer interface {
+	// CopyTo copies src to dst, in the memory of to, after the operations issued
+	// on both so far and before later ones. It reports whether it can.
+	CopyTo(to Device, dst, src tensor.Tensor) bool
+}
