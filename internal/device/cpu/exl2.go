@@ -1,0 +1,117 @@
+package cpu
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/device/cpu/simd"
+	"exl2/internal/exl2"
+	"exl2/internal/half"
+	"exl2/internal/tensor"
+)
+
+// matrix is an EXL2 matrix, packed as the file has it or, in the same number of
+// bits, as the vector kernels like it.
+type matrix struct {
+	*simd.Packed
+	out  int // without padding
+	perm []int32
+}
+
+func (m *matrix) In() int  { return m.Packed.In }
+func (m *matrix) Out() int { return m.out }
+
+// Bytes is what a product reads: codes, scales and permutation.
+func (m *matrix) Bytes() int { return m.Packed.Bytes() + 4*len(m.perm) }
+
+// LoadEXL2 lays m out for products.
+func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
+	p, err := simd.NewPacked(m)
+	if err != nil {
+		d.fail("LoadEXL2: %w", err)
+		return &matrix{Packed: &simd.Packed{In: m.In, Out: m.Out}, out: out}
+	}
+	tiles(m.Out, 128, func(lo, hi int) { p.Fill(m, lo, hi) })
+	return &matrix{Packed: p, out: out, perm: m.Perm()}
+}
+
+// FreeEXL2 leaves the memory to the garbage collector.
+func (d *Device) FreeEXL2(device.Matrix) {}
+
+// Columns of an EXL2 matrix that one goroutine takes: multiplied by few rows of
+// x, or decoded.
+const (
+	gemvSet = 64
+	qTile   = 192
+)
+
+// Up to fewQRows rows of x, weights are decoded in registers for every row.
+const fewQRows = 3
+
+// QMatMul is y = x·W + bias on packed weights.
+func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
+	m := w.(*matrix)
+	want(y.Rows == x.Rows && y.Cols == m.out && x.Cols == m.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
+	if d.err != nil {
+		return
+	}
+	in, release := d.borrowed(x.Rows * x.Cols)
+	defer release()
+	permuteRows(in, floats("QMatMul", x), m.perm)
+	if x.Rows <= fewQRows {
+		m.products(floats("QMatMul", y), in, x.Rows)
+	} else {
+		d.widenedProducts(floats("QMatMul", y), in, shape{x.Rows, m.out, x.Cols}, func(dst []float32, lo, hi int) {
+			n := wholeQuads(hi - lo)
+			m.Decode(dst[:n*x.Cols], lo, lo+n)
+		})
+	}
+	addBias(y, bias)
+}
+
+// products multiplies few rows, one at a time, by the packed columns.
+func (m *matrix) products(y, x []float32, rows int) {
+	k := m.In()
+	tiles(m.out, gemvSet, func(lo, hi int) {
+		var sums [gemvSet]float32
+		for r := range rows {
+			part := sums[:wholeQuads(hi-lo)]
+			clear(part)
+			m.Gemv(part, x[r*k:(r+1)*k], lo, lo+len(part))
+			copy(y[r*m.out+lo:r*m.out+hi], part)
+		}
+	})
+}
+
+// wholeQuads rounds columns up to what the kernels take; padded columns exist.
+func wholeQuads(n int) int { return (n + 3) &^ 3 }
+
+// permuteRows stores the columns of x in stored order: dst[r, i] = x[r, perm[i]].
+func permuteRows(dst, x []float32, perm []int32) {
+	k := len(perm)
+	tiles(len(x)/k, rowTile, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			from, to := x[r*k:(r+1)*k], dst[r*k:(r+1)*k]
+			for i, p := range perm {
+				to[i] = from[p]
+			}
+		}
+	})
+}
+
+// Decode stores the weights, [out, in] in the source's order, in dst, F16.
+func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
+	m := w.(*matrix)
+	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.In(), "Decode", dst)
+	out, k := elements[half.F16](dst), m.In()
+	tiles(m.out, qTile, func(lo, hi int) {
+		n := wholeQuads(hi - lo)
+		buf, release := d.borrowed(k * n)
+		defer release()
+		m.Packed.Decode(buf, lo, lo+n)
+		for c := range hi - lo {
+			row := out[(lo+c)*k : (lo+c+1)*k]
+			for stored, original := range m.perm {
+				row[original] = half.ToF16(buf[c*k+stored])
+			}
+		}
+	})
+}

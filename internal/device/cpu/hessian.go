@@ -1,0 +1,186 @@
+package cpu
+
+import (
+	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/simd"
+	"exl2/internal/tensor"
+)
+
+// Gram is h += xᵀ·y. With y the same tensor as x only one triangle is
+// computed, and mirrored.
+func (d *Device) Gram(h, x, y tensor.Tensor) {
+	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols, "Gram", h, x, y)
+	out, a, b := floats("Gram", h), floats("Gram", x), floats("Gram", y)
+	p := &simd.Product[float32]{
+		M: h.Rows, N: h.Cols, K: x.Rows, Alpha: 1, Beta: 1, C: out, LDC: h.Cols,
+		A: simd.Operand[float32]{Data: a, Row: 1, Col: x.Cols},
+		B: simd.Operand[float32]{Data: b, Row: y.Cols, Col: 1},
+	}
+	if same := len(a) > 0 && &a[0] == &b[0] && x.Cols == y.Cols; !same {
+		kernels.Multiply(p)
+		return
+	}
+	kernels.MultiplyUpper(p)
+	mirror(out, h.Cols)
+}
+
+// mirrorTile is the side of the squares that are mirrored at a time.
+const mirrorTile = 64
+
+// mirror copies what is above the diagonal of h, [n, n], to below it.
+func mirror(h []float32, n int) {
+	across := (n + mirrorTile - 1) / mirrorTile
+	parallel(across*across, func(t int) {
+		i, j := t/across*mirrorTile, t%across*mirrorTile
+		switch {
+		case i < j:
+			simd.Transpose(h[j*n+i:], n, h[i*n+j:], n, mirrorTile, min(mirrorTile, n-j))
+		case i == j:
+			for r := i; r < min(n, i+mirrorTile); r++ {
+				for c := i; c < r; c++ {
+					h[r*n+c] = h[c*n+r]
+				}
+			}
+		}
+	})
+}
+
+// Take is dst[i, j] = src[rows[i], cols[j]].
+func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
+	out, in := floats("Take", dst), floats("Take", src)
+	r, c := indices(rows, dst.Rows), indices(cols, dst.Cols)
+	tiles(dst.Rows, rowTile, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			from := in[int(r[i])*src.Cols : (int(r[i])+1)*src.Cols]
+			to := out[i*dst.Cols : (i+1)*dst.Cols]
+			for j := range to {
+				to[j] = from[c[j]]
+			}
+		}
+	})
+}
+
+// indices returns a list of indices, all n in order if it is absent.
+func indices(t tensor.Tensor, n int) []int32 {
+	if !t.Nil() {
+		want(t.Cols == n, "Take", t)
+		return ints("Take", t)
+	}
+	all := make([]int32, n)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+// turnRows is how many rows of a weight are transposed at a time: as many
+// floats as a line of the cache has.
+const turnRows = 16
+
+// TakeT is dst[i, j] = src[j, cols[i]].
+func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
+	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
+	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
+	tiles(dst.Cols, turnRows, func(lo, hi int) {
+		wide, release := d.borrowed(turnRows * src.Cols)
+		defer release()
+		clear(wide)
+		for j := lo; j < min(hi, src.Rows); j++ {
+			widenRow(wide[(j-lo)*src.Cols:(j-lo+1)*src.Cols], src, j)
+		}
+		for i, from := range c {
+			row := out[i*dst.Cols+lo : i*dst.Cols+hi]
+			for j := range row {
+				row[j] = wide[j*src.Cols+int(from)]
+			}
+		}
+	})
+}
+
+// InverseFactor reverses the order of rows and columns, which turns a lower
+// Cholesky factor into an upper one: if the reversed h + damp·I is L·Lᵀ, then
+// U is L⁻¹ reversed back.
+func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32) bool {
+	k := h.Rows
+	want(h.Cols == k && u.Rows == k && u.Cols == k, "InverseFactor", u, h)
+	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
+	a := make([]float64, k*k)
+	tiles(k, rowTile, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			for j := 0; j <= i; j++ {
+				a[i*k+j] = float64(in[(k-1-i)*k+k-1-j])
+			}
+			a[i*k+i] += float64(damp)
+		}
+	})
+	if !kernels.InvertCholesky(a, k) {
+		return false
+	}
+	tiles(k, rowTile, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := out[i*k : (i+1)*k]
+			clear(row[:i])
+			for j := i; j < k; j++ {
+				row[j] = float32(a[(k-1-i)*k+k-1-j])
+			}
+		}
+	})
+	return finite(out)
+}
+
+func finite(x []float32) bool {
+	for _, v := range x {
+		if v-v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// solveRows is how many rows of a triangle are multiplied at a time: enough to
+// be fast, few enough to leave out most of the zeros.
+const solveRows = 512
+
+// Solve replaces b by UᵀU·b, some columns at a time.
+func (d *Device) Solve(b, u tensor.Tensor) {
+	k, n := b.Rows, b.Cols
+	want(u.Rows == k && u.Cols == k, "Solve", b, u)
+	x, f := floats("Solve", b), floats("Solve", u)
+	for size, lo := stripe(k), 0; lo < n; lo += size {
+		m := min(size, n-lo)
+		product, release := d.borrowed(k * m)
+		for i := 0; i < k; i += solveRows { // U·b: row i begins with i zeros
+			kernels.Multiply(&simd.Product[float32]{
+				M: min(solveRows, k-i), N: m, K: k - i, Alpha: 1, C: product[i*m:], LDC: m,
+				A: simd.Operand[float32]{Data: f[i*k+i:], Row: k, Col: 1}, B: simd.Operand[float32]{Data: x[i*n+lo:], Row: n, Col: 1},
+			})
+		}
+		for i := 0; i < k; i += solveRows { // Uᵀ times that: row i ends after i+1
+			rows := min(solveRows, k-i)
+			kernels.Multiply(&simd.Product[float32]{
+				M: rows, N: m, K: i + rows, Alpha: 1, C: x[i*n+lo:], LDC: n,
+				A: simd.Operand[float32]{Data: f[i:], Row: 1, Col: k}, B: simd.Operand[float32]{Data: product, Row: m, Col: 1},
+			})
+		}
+		release()
+	}
+}
+
+// Dot returns Σ x·y, summed row by row so that the order is fixed.
+func (d *Device) Dot(x, y tensor.Tensor) float64 {
+	want(x.Rows == y.Rows && x.Cols == y.Cols, "Dot", x, y)
+	v, w := floats("Dot", x), floats("Dot", y)
+	rows := make([]float64, x.Rows)
+	tiles(x.Rows, rowTile, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			for i := r * x.Cols; i < (r+1)*x.Cols; i++ {
+				rows[r] += float64(v[i]) * float64(w[i])
+			}
+		}
+	})
+	sum := 0.0
+	for _, s := range rows {
+		sum += s
+	}
+	return sum
+}

@@ -1,0 +1,91 @@
+package cpu
+
+import (
+	"fmt"
+
+	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/simd"
+	"exl2/internal/half"
+	"exl2/internal/tensor"
+)
+
+// A product of few rows reads each weight once and is bound by memory: below
+// fewRows it is done row of w by row of w, without widening w first.
+const fewRows = 8
+
+// stripeFloats is how many weights are widened at a time for the other products.
+const stripeFloats = 8 << 20
+
+// MatMul is y = x·wᵀ + bias.
+func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
+	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
+	out, in := floats("MatMul", y), floats("MatMul", x)
+	if x.Rows <= fewRows {
+		tiles(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
+	} else {
+		d.widenedProducts(out, in, shape{x.Rows, w.Rows, x.Cols}, func(dst []float32, lo, hi int) {
+			for r := lo; r < hi; r++ {
+				widenRow(dst[(r-lo)*w.Cols:(r-lo+1)*w.Cols], w, r)
+			}
+		})
+	}
+	addBias(y, bias)
+}
+
+// shape is that of a product: x is [rows, k], the weights are [cols, k].
+type shape struct{ rows, cols, k int }
+
+// stripe returns how many columns of k weights are widened at a time.
+func stripe(k int) int { return max(256, stripeFloats/max(1, k)&^255) }
+
+// widenedProducts computes y = x·wᵀ; widen stores rows lo to hi of w, multiples
+// of 4 but for the end, in dst.
+func (d *Device) widenedProducts(y, x []float32, s shape, widen func(dst []float32, lo, hi int)) {
+	size := stripe(s.k)
+	for lo := 0; lo < s.cols; lo += size {
+		n := min(size, s.cols-lo)
+		w, release := d.borrowed(wholeQuads(n) * s.k)
+		tiles(n, widenTile, func(from, to int) { widen(w[from*s.k:], lo+from, lo+to) })
+		kernels.Multiply(&simd.Product[float32]{
+			M: s.rows, N: n, K: s.k, Alpha: 1, C: y[lo:], LDC: s.cols,
+			A: simd.Operand[float32]{Data: x, Row: s.k, Col: 1},
+			B: simd.Operand[float32]{Data: w, Row: 1, Col: s.k},
+		})
+		release()
+	}
+}
+
+// widenTile is the columns that one goroutine widens.
+const widenTile = 16
+
+// dotRows computes columns lo to hi of y, rows of them.
+func dotRows(y, x []float32, w tensor.Tensor, rows, lo, hi int) {
+	k, part := w.Cols, w.Slice(lo, hi)
+	for r := range rows {
+		out, in := y[r*w.Rows+lo:r*w.Rows+hi], x[r*k:(r+1)*k]
+		clear(out)
+		switch w.Type {
+		case tensor.F32:
+			simd.Gemv(out, in, elements[float32](part), k)
+		case tensor.F16:
+			simd.Gemv(out, in, elements[half.F16](part), k)
+		case tensor.BF16:
+			simd.Gemv(out, in, elements[half.BF16](part), k)
+		default:
+			panic(fmt.Sprintf("cpu: MatMul: weights are %v", w))
+		}
+	}
+}
+
+func addBias(y, bias tensor.Tensor) {
+	if bias.Nil() {
+		return
+	}
+	out, b := floats("MatMul", y), floats("MatMul", bias)
+	for r := range y.Rows {
+		row := out[r*y.Cols : (r+1)*y.Cols]
+		for c := range row {
+			row[c] += b[c]
+		}
+	}
+}

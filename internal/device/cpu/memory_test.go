@@ -1,0 +1,126 @@
+package cpu
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"exl2/internal/tensor"
+)
+
+// Borrowed bytes are the tensor's memory itself, if they are aligned.
+func TestBorrow(t *testing.T) {
+	d := open(t)
+	words := d.Alloc(tensor.F32, 1, 5)
+	data := elements[byte](words)
+	x, ok := d.Borrow(tensor.F32, 2, 2, data[4:])
+	if !ok {
+		t.Fatal("aligned bytes are refused")
+	}
+	elements[float32](words)[4] = 7
+	if got := download(d, x); got.at(1, 1) != 7 {
+		t.Errorf("%v: not the bytes themselves", got)
+	}
+	for _, c := range []struct {
+		typ    tensor.Type
+		offset int
+		ok     bool
+	}{{tensor.F32, 1, false}, {tensor.F32, 2, false}, {tensor.F16, 2, true}, {tensor.BF16, 3, false}, {tensor.U8, 3, true}, {tensor.I32, 0, true}} {
+		if _, ok := d.Borrow(c.typ, 1, 4, data[c.offset:]); ok != c.ok {
+			t.Errorf("%v at offset %d: %v, want %v", c.typ, c.offset, ok, c.ok)
+		}
+	}
+}
+
+func TestUploadDownload(t *testing.T) {
+	d := open(t)
+	x := d.Alloc(tensor.U8, 3, 2)
+	d.Upload(x.Slice(1, 2), []byte{8, 9})
+	got := make([]byte, 6)
+	if d.Download(got, x); !bytes.Equal(got, []byte{0, 0, 8, 9, 0, 0}) {
+		t.Errorf("%v", got)
+	}
+	panics(t, "an upload of too few bytes", func() { d.Upload(x, got[:5]) })
+	panics(t, "a download of too many bytes", func() { d.Download(make([]byte, 7), x) })
+}
+
+// NaN is never the largest, the first among equals is, and a row without a
+// largest element has 0.
+func TestArgMax(t *testing.T) {
+	d, nan, inf := open(t), math.NaN(), math.Inf(1)
+	rows := []struct {
+		x    [4]float64
+		want int32
+	}{
+		{[4]float64{1, 3, 3, 2}, 1},
+		{[4]float64{-5, -5, -5, -5}, 0},
+		{[4]float64{nan, -1, nan, -1}, 1},
+		{[4]float64{0, inf, 1, inf}, 1},
+		{[4]float64{-inf, -inf, -3, nan}, 2},
+		{[4]float64{nan, nan, nan, nan}, 0},
+		{[4]float64{0, 0, 0, 1}, 3},
+	}
+	x, ids := newGrid(len(rows), 4), d.Alloc(tensor.I32, 1, len(rows))
+	for i, r := range rows {
+		copy(x.v[4*i:], r.x[:])
+	}
+	d.ArgMax(ids, upload(d, x))
+	for i, got := range elements[int32](ids) {
+		if got != rows[i].want {
+			t.Errorf("%v: column %d, want %d", rows[i].x, got, rows[i].want)
+		}
+	}
+}
+
+// A token that the table does not have is the world's mistake: it is kept and
+// reported. Wrong shapes are the programmer's: they panic.
+func TestEmbed(t *testing.T) {
+	d, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := normal(1, 5, 8)
+	w, y := upload(d, table), d.Alloc(tensor.F32, 3, 8)
+	d.Embed(y, w, indexTensor(d, 4, 0, 4), 2)
+	want := newGrid(3, 8)
+	for i, id := range []int{4, 0, 4} {
+		for j := range 8 {
+			want.set(i, j, 2*table.at(id, j))
+		}
+	}
+	near(t, download(d, y), want, 0)
+	panics(t, "another number of tokens", func() { d.Embed(y, w, indexTensor(d, 1, 2), 1) })
+	panics(t, "another width", func() { d.Embed(d.Alloc(tensor.F32, 1, 9), w, indexTensor(d, 1), 1) })
+	for _, id := range []int32{5, -1, math.MaxInt32} {
+		d, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Embed(y, w, indexTensor(d, 0, id, 0), 1)
+		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "token id") {
+			t.Errorf("token %d: error %v", id, err)
+		}
+	}
+}
+
+// Each call gets its own index, whatever the number of workers.
+func TestParallel(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 1000} {
+		calls := make([]int, n)
+		parallel(n, func(i int) { calls[i]++ })
+		if slices.ContainsFunc(calls, func(c int) bool { return c != 1 }) {
+			t.Errorf("%d calls: %v", n, calls)
+		}
+	}
+	var covered [10]bool
+	tiles(10, 4, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			covered[i] = true
+		}
+	})
+	if slices.Contains(covered[:], false) {
+		t.Errorf("tiles cover %v", covered)
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// emitGemv emits products of rows of weights with a vector. A row is summed in
+// 32 lanes whatever the width of registers, so that all levels agree.
+func emitGemv(a *assembly) {
+	for _, l := range levels {
+		a.gemv(l, "F16", "uint16", 2, func(from operand.Mem, w reg.VecVirtual) { a.VCVTPH2PS(from, w) })
+		a.gemv(l, "BF16", "uint16", 2, func(from operand.Mem, w reg.VecVirtual) {
+			a.VPMOVZXWD(from, w)
+			a.VPSLLD(operand.Imm(16), w, w)
+		})
+		a.gemv(l, "F32", "float32", 4, func(from operand.Mem, w reg.VecVirtual) { a.VMOVUPS(from, w) })
+	}
+}
+
+// ahead is how many bytes before their use weights are asked for: the hardware
+// does not look across pages.
+const ahead = 2048
+
+// gemv emits y[j] += Σ x[i]·w[j·stride + i]; load widens a vector of weights.
+func (a *assembly) gemv(l level, name, typ string, size int, load func(from operand.Mem, w reg.VecVirtual)) {
+	a.routine(l, "gemv"+name, "func(y, x *float32, w *"+typ+", stride, n, rows int)",
+		"adds to rows elements of y; n is a positive multiple of 32.")
+	y, x, w := a.pointer("y"), a.pointer("x"), a.pointer("w")
+	stride, n, rows := a.pointer("stride"), a.pointer("n"), a.pointer("rows")
+	a.SHLQ(operand.Imm(uint64(size/2)), stride)
+	a.loop(rows, func() {
+		acc := a.vecs(block * 4 / l.bytes)
+		a.zero(acc...)
+		i := a.GP64()
+		a.XORQ(i, i)
+		top := a.fresh("row")
+		a.Label(top)
+		for disp := 0; disp < block*size; disp += 64 {
+			a.PREFETCHT0(operand.Mem{Base: w, Index: i, Scale: uint8(size), Disp: ahead + disp})
+		}
+		for k, sum := range acc {
+			v := a.vec()
+			load(operand.Mem{Base: w, Index: i, Scale: uint8(size), Disp: k * l.bytes / 4 * size}, v)
+			a.VFMADD231PS(operand.Mem{Base: x, Index: i, Scale: 4, Disp: k * l.bytes}, v, sum)
+		}
+		a.ADDQ(operand.Imm(block), i)
+		a.CMPQ(i, n)
+		a.JLT(operand.LabelRef(top))
+		for h := len(acc) / 2; h*l.bytes/4 >= 16; h /= 2 {
+			for k := range h {
+				a.VADDPS(acc[k+h], acc[k], acc[k])
+			}
+		}
+		a.addTo(at(y, 0), acc[:16*4/l.bytes])
+		a.ADDQ(operand.Imm(4), y)
+		a.ADDQ(stride, w)
+	})
+	a.end()
+}
+
+// addTo adds the sum of 16 lanes to a float in memory, halving the lanes.
+func (a *assembly) addTo(m operand.Mem, lanes []reg.VecVirtual) {
+	low, high := lanes[0].AsY(), a.YMM()
+	if len(lanes) == 1 {
+		a.VEXTRACTF64X4(operand.Imm(1), lanes[0], high)
+	} else {
+		high = lanes[1].AsY().(reg.VecVirtual)
+	}
+	sum := a.YMM()
+	a.VADDPS(high, low, sum)
+	x, t := a.XMM(), a.XMM()
+	a.VEXTRACTF128(operand.Imm(1), sum, t)
+	a.VADDPS(t, sum.AsX(), x)
+	a.VMOVHLPS(x, x, t)
+	a.VADDPS(t, x, x)
+	a.VMOVSHDUP(x, t)
+	a.VADDSS(t, x, x)
+	a.VADDSS(m, x, x)
+	a.VMOVSS(x, m)
+}
