@@ -1,0 +1,98 @@
+// Package devtest checks any device against the CPU, which is the reference,
+// and measures it.
+//
+// The nouns: a case is one call of an operation with its operands, which a
+// fixture allocates on a device. An operand stands between guard rows that no
+// operation may touch and that hold NaN, so that what is read past the end
+// shows; what is to be written holds NaN before. A case runs on the reference
+// and on the device under test, there once as it is and then recorded and
+// replayed twice, with the same result bit for bit. A limit says how far the
+// devices may differ, and why.
+//
+// Inputs are patterns, not random numbers: see values.go. Inputs that a device
+// holds as fp16 are rounded to fp16 for the reference, too.
+package devtest
+
+import (
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/cpu"
+)
+
+// A testCase is one call of an operation: build allocates its operands and
+// returns the call.
+type testCase struct {
+	name  string
+	limit limit
+	build func(f *fixture) func(d device.Device)
+}
+
+// groups lists the cases of every operation.
+func groups() []struct {
+	name  string
+	cases []testCase
+} {
+	return []struct {
+		name  string
+		cases []testCase
+	}{
+		{"Embed", embedCases()},
+		{"Norm", normCases()},
+		{"HeadNorm", headNormCases()},
+		{"Rope", ropeCases()},
+		{"Store", storeCases()},
+		{"ActMul", actMulCases()},
+		{"AddScaled", addScaledCases()},
+		{"Cap", capCases()},
+		{"ArgMax", argMaxCases()},
+		{"Advance", advanceCases()},
+		{"Copy", copyCases()},
+		{"MatMul", matMulCases()},
+		{"Decode", decodeCases()},
+		{"QMatMul", qMatMulCases()},
+		{"Attend", attendCases()},
+	}
+}
+
+// Run checks every operation of the devices that open returns, which Run closes.
+// A device is opened for each operation, so that one that fails leaves the
+// others their tests.
+func Run(t *testing.T, open func(t testing.TB) device.Device) {
+	ref, err := cpu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("Memory", func(t *testing.T) { testMemory(t, open) })
+	t.Run("Record", func(t *testing.T) { testRecord(t, open) })
+	t.Run("Failure", func(t *testing.T) { testFailure(t, open) })
+	t.Run("Panics", func(t *testing.T) { testPanics(t, open) })
+	for _, g := range groups() {
+		t.Run(g.name, func(t *testing.T) { runCases(t, ref, opened(t, open), g.cases) })
+	}
+}
+
+// opened returns a device that is closed when the test ends.
+func opened(t *testing.T, open func(t testing.TB) device.Device) device.Device {
+	d := open(t)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return d
+}
+
+// runCases checks the cases of one operation, up to one that breaks the device.
+func runCases(t *testing.T, ref, d device.Device, cases []testCase) {
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := verify(ref, d, c); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := d.Sync(); err != nil {
+			t.Fatalf("%v; %d cases are left out", err, len(cases)-i-1)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package devtest
+
+import (
+	"fmt"
+	"strings"
+
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/half"
+	"exl2/internal/tensor"
+)
+
+// productLimit is that of sums over k products: summed in float32 in another
+// order, with single products or short sums perhaps rounded to fp16.
+var productLimit = limit{rms: 2e-3, rel: ulp, nmse: 1e-6, why: "sums in another order; one rounding to fp16"}
+
+func matMulCases() (cases []testCase) {
+	types := []tensor.Type{tensor.F16, tensor.BF16, tensor.F32}
+	for _, s := range []struct{ rows, k, n int }{
+		{0, 64, 64}, {1, 1, 1}, {1, 64, 64}, {1, 4096, 256}, {1, 100, 33}, {1, 7, 1000}, {2, 256, 77}, {3, 333, 129}, {4, 64, 64}, {5, 1000, 100},
+		{7, 72, 40}, {8, 128, 128}, {9, 2048, 65}, {15, 31, 17}, {16, 512, 256}, {17, 4096, 24}, {33, 100, 200}, {64, 128, 96}, {65, 129, 67},
+		{128, 256, 384}, {200, 96, 136}, {257, 520, 264},
+	} {
+		for i, w := range types {
+			for _, y := range []tensor.Type{activation, tensor.F32} {
+				bias := (s.rows+s.n+i)%2 == 1
+				cases = append(cases, matMulCase(s.rows, s.k, s.n, w, y, bias, noise(1)))
+			}
+		}
+	}
+	return append(cases,
+		matMulCase(3, 200, 100, tensor.F16, activation, false, constant(0)),
+		matMulCase(3, 200, 100, tensor.F16, activation, true, withRow(noise(1), 1, 200, nan)),
+		matMulCase(20, 256, 128, tensor.F16, activation, false, withRow(noise(1), 7, 256, nan)),
+		matMulCase(2, 96, 64, tensor.F16, tensor.F32, false, scaled(noise(1), half.MaxF16, 0)),
+		matMulCase(40, 96, 64, tensor.BF16, tensor.F32, false, scaled(noise(1), half.MaxF16, 0)),
+		matMulCase(5, 64, 64, tensor.F16, tensor.F32, false, scaled(noise(1), 0x1p-14, 0)))
+}
+
+func matMulCase(rows, k, n int, wType, yType tensor.Type, bias bool, v values) testCase {
+	name := fmt.Sprintf("rows=%d k=%d n=%d w=%v y=%s bias=%v", rows, k, n, wType, typeName(yType), bias)
+	return testCase{name, productLimit, func(f *fixture) func(device.Device) {
+		y := f.out("y", yType, rows, n)
+		x := f.in("x", activation, rows, k, v)
+		w := f.in("w", wType, n, k, noise(2))
+		b := f.bias(n, bias)
+		return func(d device.Device) { d.MatMul(y, x, w, b) }
+	}}
+}
+
+// bias allocates a bias or returns an absent one.
+func (f *fixture) bias(n int, has bool) tensor.Tensor {
+	if !has {
+		return tensor.Tensor{}
+	}
+	return f.in("bias", tensor.F32, 1, n, scaled(noise(9), 3, 0))
+}
+
+// quantized returns an EXL2 matrix of codes without meaning, whose groups are
+// cut by the recipe.
+func quantized(in, out int, recipe string) *exl2.Matrix {
+	q := exl2.Quantized{In: in, Out: exl2.Pad(out), Groups: exl2.MustRecipe(recipe).Groups(in), Perm: shuffled(4, in)}
+	q.Codes = make([]uint8, q.In*q.Out)
+	for g, group := range q.Groups {
+		for i := group.Row * q.Out; i < (group.Row+group.Rows)*q.Out; i++ {
+			q.Codes[i] = uint8(mix(5, i)>>7) & uint8(1<<group.Bits-1)
+		}
+		for c := range q.Out {
+			q.Scales = append(q.Scales, uint8(mix(6, g*q.Out+c)>>9&15))
+		}
+		// The largest weight of a group is about one.
+		largest := (0.5 + float32(g%7)/7) / float32(int(1)<<(group.Bits-1))
+		q.ScaleMax = append(q.ScaleMax, half.ToF16(largest))
+	}
+	return q.Pack()
+}
+
+// shape is an EXL2 matrix and a number of rows to multiply by it.
+type shape struct {
+	in, out int
+	recipe  string
+	rows    int
+}
+
+func (s shape) String() string { return fmt.Sprintf("%dx%d %s", s.in, s.out, s.recipe) }
+
+// everyMix lists recipes: each width alone, each pair, and all of them, with
+// groups of 32, 64 and 128.
+func everyMix() (recipes []string) {
+	widths := []int{8, 6, 5, 4, 3, 2}
+	for i, a := range widths {
+		for _, group := range []int{32, 64, 128} {
+			recipes = append(recipes, fmt.Sprintf("1:%db_%dg", a, group))
+		}
+		for j, b := range widths[i+1:] {
+			groups := []int{32, 64, 128}
+			recipes = append(recipes, fmt.Sprintf("0.3:%db_%dg/0.7:%db_%dg", a, groups[(i+j)%3], b, groups[(i+2*j+1)%3]))
+		}
+	}
+	return append(recipes, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", "0.05:8b_128g/0.1:4b_128g/0.85:3b_128g")
+}
+
+// qShapes lists matrices that differ in one respect at a time.
+func qShapes() (shapes []shape) {
+	for i, r := range everyMix() {
+		shapes = append(shapes, shape{480, 96, r, []int{1, 3, 20, 70}[i%4]}) // 480 leaves short last groups
+	}
+	for _, in := range []int{32, 64, 96, 160, 352, 1024, 2048, 4096, 5120, 11008} {
+		shapes = append(shapes, shape{in, 64, "1:4b_128g", 1}, shape{in, 64, "0.25:5b_128g/0.75:3b_32g", 17})
+	}
+	for _, out := range []int{1, 8, 31, 32, 33, 100, 128, 200, 1000} {
+		shapes = append(shapes, shape{256, out, "0.1:6b_128g/0.9:4b_128g", 1}, shape{256, out, "0.1:6b_128g/0.9:4b_128g", 30})
+	}
+	for _, rows := range []int{0, 1, 2, 3, 4, 5, 8, 9, 16, 33, 64, 65, 200} {
+		shapes = append(shapes, shape{1024, 160, "0.1:5b_64g/0.4:4b_128g/0.5:2b_64g", rows})
+	}
+	return shapes
+}
+
+// decodeCases are the matrices of qShapes, each once.
+func decodeCases() (cases []testCase) {
+	known := map[string]bool{}
+	for _, s := range qShapes() {
+		if known[s.String()] {
+			continue
+		}
+		known[s.String()] = true
+		cases = append(cases, testCase{s.String(), limit{bits: true, why: "decoding is exact"}, func(f *fixture) func(device.Device) {
+			dst := f.out("dst", tensor.F16, s.out, s.in)
+			w := f.matrix(quantized(s.in, s.out, s.recipe), s.out)
+			return func(d device.Device) { d.Decode(dst, w) }
+		}})
+	}
+	return cases
+}
+
+func qMatMulCases() (cases []testCase) {
+	for i, s := range qShapes() {
+		cases = append(cases, qMatMulCase(s, []tensor.Type{activation, tensor.F32}[i%2], i%3 == 1, noise(1)))
+	}
+	s := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 3}
+	many := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 40}
+	return append(cases,
+		qMatMulCase(s, activation, false, constant(0)),
+		qMatMulCase(s, activation, false, withRow(noise(1), 1, s.in, nan)),
+		qMatMulCase(many, activation, false, withRow(noise(1), 20, s.in, nan)),
+		qMatMulCase(s, tensor.F32, false, scaled(noise(1), 1000, 0)),
+		qMatMulCase(s, activation, true, scaled(noise(1), 1e-3, 0)),
+		qMatMulCase(many, tensor.F32, true, scaled(noise(1), 1000, 0)))
+}
+
+func qMatMulCase(s shape, yType tensor.Type, bias bool, v values) testCase {
+	name := strings.Join([]string{s.String(), fmt.Sprintf("rows=%d y=%s bias=%v", s.rows, typeName(yType), bias)}, " ")
+	return testCase{name, productLimit, func(f *fixture) func(device.Device) {
+		y := f.out("y", yType, s.rows, s.out)
+		x := f.in("x", activation, s.rows, s.in, v)
+		w := f.matrix(quantized(s.in, s.out, s.recipe), s.out)
+		b := f.bias(s.out, bias)
+		return func(d device.Device) { d.QMatMul(y, x, w, b) }
+	}}
+}
