@@ -1,0 +1,80 @@
+// Package goldens finds the golden cases that tests compare with.
+//
+// A root is a folder that holds a folder a kind ("tokenizer", "arch", "exl2"),
+// which holds a folder a case. There are three roots: testdata/golden of the
+// repository, ../shared/golden beside it, and the folder that the environment
+// variable EXL2_GOLDEN names. Any of them may be missing.
+package goldens
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Dirs returns the case folders of a kind from all roots, sorted by name. Of
+// cases with one name the earlier root's is skipped: the repository holds
+// trimmed copies of what the others hold in full. Without any case it skips
+// the test.
+func Dirs(t testing.TB, kind string) []string {
+	t.Helper()
+	found := map[string]string{}
+	for _, root := range roots(t) {
+		entries, err := os.ReadDir(filepath.Join(root, kind))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				found[e.Name()] = filepath.Join(root, kind, e.Name())
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Skipf("goldens: no %s cases under %s", kind, strings.Join(roots(t), ", "))
+	}
+	var dirs []string
+	for _, dir := range found {
+		dirs = append(dirs, dir)
+	}
+	slices.SortFunc(dirs, func(a, b string) int {
+		return strings.Compare(filepath.Base(a), filepath.Base(b))
+	})
+	return dirs
+}
+
+// roots returns the root folders in rising precedence.
+func roots(t testing.TB) []string {
+	t.Helper()
+	repo := Repository(t)
+	list := []string{
+		filepath.Join(repo, "testdata", "golden"),
+		filepath.Join(repo, "..", "shared", "golden"),
+	}
+	if dir := os.Getenv("EXL2_GOLDEN"); dir != "" {
+		list = append(list, dir)
+	}
+	return list
+}
+
+// Repository returns the repository's root: the nearest folder at or above
+// the test's own that has a go.mod.
+func Repository(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("goldens: no go.mod above the test's folder")
+		}
+		dir = up
+	}
+}

@@ -1,0 +1,195 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/device/cpu"
+	"exl2/internal/goldens"
+	"exl2/internal/half"
+	"exl2/internal/model"
+	"exl2/internal/safetensors"
+)
+
+func openCPU(t testing.TB) device.Device {
+	d, err := cpu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// open loads the model of a folder and the file with what is expected of it.
+func open(t testing.TB, dir string) (*model.Loader, *safetensors.File) {
+	t.Helper()
+	l, files, err := model.Open(dir)
+	if errors.Is(err, arch.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	golden, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { golden.Close() })
+	return l, golden
+}
+
+// ints and floats read a golden tensor.
+func ints(t testing.TB, f *safetensors.File, name string) (v []int32, shape []int) {
+	t.Helper()
+	x, err := f.Get(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+4 <= len(x.Data); i += 4 {
+		v = append(v, int32(binary.LittleEndian.Uint32(x.Data[i:])))
+	}
+	return v, x.Shape
+}
+
+func floats(t testing.TB, f *safetensors.File, name string) (v []float32, shape []int) {
+	t.Helper()
+	bits, shape := ints(t, f, name)
+	for _, b := range bits {
+		v = append(v, math.Float32frombits(uint32(b)))
+	}
+	return v, shape
+}
+
+// logits runs the model over input_ids [sequences, length] in one pass and
+// returns the logits of the first rows positions of each sequence.
+func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []float32 {
+	t.Helper()
+	d := openCPU(t)
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	length := len(ids) / sequences
+	s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids), Sequences: sequences, Positions: length, Caches: l.Spec.Layers})
+	runs := make([]model.Run, sequences)
+	for i := range runs {
+		runs[i].Sequence = i
+	}
+	s.Use(runs, length, ids)
+	for _, m := range modules {
+		m.Forward(s)
+	}
+	all := make([]byte, s.Logits.Bytes())
+	d.Download(all, s.Logits)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	var out []float32
+	vocab := l.Spec.Vocab
+	for q := range sequences {
+		for i := range rows * vocab {
+			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(all[4*(q*length*vocab+i):])))
+		}
+	}
+	return out
+}
+
+// difference returns the mean and largest absolute difference.
+func difference(a, b []float32) (mean, most float64) {
+	for i := range a {
+		d := math.Abs(float64(a[i]) - float64(b[i]))
+		mean += d / float64(len(a))
+		if !(d <= most) {
+			most = d
+		}
+	}
+	return mean, most
+}
+
+// Logits are those that transformers computes in fp32.
+func TestArchitectures(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "arch") {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			l, golden := open(t, dir)
+			ids, shape := ints(t, golden, "input_ids")
+			want, _ := floats(t, golden, "logits")
+			got := logits(t, l, ids, shape[0], shape[1])
+			if len(got) != len(want) {
+				t.Fatalf("%d logits, want %d", len(got), len(want))
+			}
+			if mean, most := difference(got, want); !(most <= 1e-3) {
+				t.Errorf("logits differ by %.2g on average, %.2g at most, want at most 1e-3", mean, most)
+			}
+		})
+	}
+}
+
+// Matrices decode to ExLlamaV2's own bits, and logits are near those of its
+// fp16 arithmetic.
+func TestEXL2(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "exl2") {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			l, golden := open(t, dir)
+			t.Run("matrices", func(t *testing.T) { compareMatrices(t, l, golden) })
+			t.Run("logits", func(t *testing.T) {
+				ids, shape := ints(t, golden, "input_ids")
+				want, wantShape := floats(t, golden, "logits")
+				got := logits(t, l, ids, shape[0], wantShape[1])
+				if len(got) != len(want) {
+					t.Fatalf("%d logits, want %d", len(got), len(want))
+				}
+				mean, most := difference(got, want)
+				t.Logf("logits differ by %.4f on average, %.4f at most", mean, most)
+				if !(mean <= 0.02 && most <= 0.5) {
+					t.Errorf("logits differ by %.4f on average, %.4f at most, want 0.02 and 0.5", mean, most)
+				}
+			})
+		})
+	}
+}
+
+func compareMatrices(t *testing.T, l *model.Loader, golden *safetensors.File) {
+	compared := 0
+	for _, name := range golden.Names() {
+		key, ok := cutPrefix(name, "dequant.")
+		if !ok {
+			continue
+		}
+		want, err := golden.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.ReadMatrix(l.Files, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.In != want.Shape[0] || m.Out != want.Shape[1] {
+			t.Fatalf("%s is %d x %d, want %v", key, m.In, m.Out, want.Shape)
+		}
+		decoded := m.Decode()
+		for i, stored := range m.InvPerm {
+			for c := range m.Out {
+				w := half.F16(binary.LittleEndian.Uint16(want.Data[2*(i*m.Out+c):]))
+				if got := decoded[int(stored)*m.Out+c]; got != w && got.Float32() != w.Float32() {
+					t.Fatalf("%s: row %d, column %d is %v, want %v", key, i, c, got.Float32(), w.Float32())
+				}
+			}
+		}
+		compared++
+	}
+	if compared == 0 {
+		t.Fatal("no matrices to compare with")
+	}
+}
+
+func cutPrefix(s, prefix string) (string, bool) {
+	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+		return s[len(prefix):], true
+	}
+	return s, false
+}

@@ -1,0 +1,196 @@
+package synth
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unsafe"
+
+	"exl2/internal/arch"
+	"exl2/internal/exl2"
+	"exl2/internal/half"
+	"exl2/internal/model"
+	"exl2/internal/safetensors"
+)
+
+// A Model is a random model. It has the tensors of a real one's files.
+type Model struct {
+	Spec  arch.Spec
+	Shape *Shape
+
+	seed    uint64
+	bits    float64
+	tensors map[string]maker
+	names   []string // in the order they are made
+}
+
+// A maker makes a tensor.
+type maker struct {
+	info safetensors.Info
+	data func() []byte
+}
+
+// New returns a random model of a shape: fp16 if bits is 0, else EXL2 with
+// every matrix at that many bits per weight.
+func New(s *Shape, seed uint64, bits float64) (*Model, error) {
+	spec, err := s.spec()
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Spec: spec, Shape: s, seed: seed, bits: bits, tensors: map[string]maker{}}
+	var recipe exl2.Recipe
+	if bits != 0 {
+		if recipe, err = RecipeFor(bits); err != nil {
+			return nil, err
+		}
+	}
+	m.add(spec.Names.Embed+".weight", safetensors.F16, []int{spec.Vocab, spec.Hidden}, m.normal)
+	l := &model.Loader{Spec: spec}
+	for i := range l.Modules() {
+		m.module(l, i, recipe)
+	}
+	return m, nil
+}
+
+// headRecipe is what heads of random EXL2 models are stored with, as
+// converters do at 6 bits.
+var headRecipe = exl2.MustRecipe("0.15:8b_128g/0.85:6b_128g")
+
+// RecipeFor returns the recipe of a random EXL2 model's matrices: whole widths
+// in groups of 128, halves between them in groups of 64.
+func RecipeFor(bits float64) (exl2.Recipe, error) {
+	whole := int(math.Floor(bits))
+	r := exl2.Uniform(whole, 128)
+	switch {
+	case bits == float64(whole):
+	case bits == float64(whole)+0.5:
+		r = exl2.Recipe{{Bits: whole + 1, Group: 64, Share: 0.5}, {Bits: whole, Group: 64, Share: 0.5}}
+	default:
+		return nil, fmt.Errorf("%v bits per weight, want a whole number or a half", bits)
+	}
+	return r, r.Check()
+}
+
+// module adds the tensors of module i.
+func (m *Model) module(l *model.Loader, i int, recipe exl2.Recipe) {
+	s, n := m.Spec, m.Spec.Names
+	head := i == l.Modules()-1
+	switch {
+	case i == 0:
+		return
+	case head:
+		m.norm(n.Final)
+		recipe = orNil(recipe, headRecipe)
+	case i%2 == 1:
+		m.norm(n.Layer((i-1)/2, n.NormIn))
+	default:
+		m.norm(n.Layer((i-1)/2, n.NormMLPIn))
+	}
+	for _, x := range l.Shapes(i) {
+		switch {
+		case recipe != nil:
+			m.matrix(x, recipe)
+		case !head || !s.Tied:
+			m.add(x.Name+".weight", safetensors.F16, []int{x.Out, x.In}, m.normal)
+		}
+		if l.Biased(x.Name) {
+			out := x.Out
+			if recipe != nil {
+				out = exl2.Pad(out)
+			}
+			m.add(x.Name+".bias", safetensors.F16, []int{out}, m.normal)
+		}
+	}
+}
+
+func orNil(r, other exl2.Recipe) exl2.Recipe {
+	if r == nil {
+		return nil
+	}
+	return other
+}
+
+func (m *Model) norm(name string) {
+	m.add(name+".weight", safetensors.F16, []int{m.Spec.Hidden}, func(_ string, n int) []byte {
+		ones := make([]half.F16, n)
+		for i := range ones {
+			ones[i] = 0x3c00
+		}
+		return bytesOf(ones)
+	})
+}
+
+func (m *Model) add(name, dtype string, shape []int, data func(name string, elements int) []byte) {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	m.names = append(m.names, name)
+	m.tensors[name] = maker{safetensors.Info{Name: name, DType: dtype, Shape: shape}, func() []byte { return data(name, n) }}
+}
+
+// matrix adds the five tensors of an EXL2 matrix.
+func (m *Model) matrix(x model.Shape, recipe exl2.Recipe) {
+	out, groups := exl2.Pad(x.Out), recipe.Groups(x.In)
+	last := groups[len(groups)-1]
+	words := last.Word + last.Rows*last.Bits/32
+	key := x.Name + "."
+	m.add(key+exl2.SuffixInvPerm, safetensors.I32, []int{x.In}, m.permutation)
+	m.add(key+exl2.SuffixScales, safetensors.I32, []int{len(groups), out / 8}, m.words)
+	m.add(key+exl2.SuffixWords, safetensors.I32, []int{words, out}, m.words)
+	table := &exl2.Matrix{Out: out, Groups: groups}
+	for _, t := range table.Tensors() {
+		if t.Suffix == exl2.SuffixGroups {
+			m.add(key+t.Suffix, t.DType, t.Shape, func(string, int) []byte { return t.Data })
+		}
+	}
+	m.add(key+exl2.SuffixScaleMax, safetensors.F16, []int{len(groups)}, func(string, int) []byte {
+		largest := make([]half.F16, len(groups))
+		for i, g := range groups {
+			largest[i] = half.ToF16(2 * deviation * 3 / float32(int(1)<<(g.Bits-1)))
+		}
+		return bytesOf(largest)
+	})
+}
+
+// Has reports whether the model has a tensor.
+func (m *Model) Has(name string) bool { _, ok := m.tensors[name]; return ok }
+
+// Get makes a tensor.
+func (m *Model) Get(name string) (safetensors.Tensor, error) {
+	t, ok := m.tensors[name]
+	if !ok {
+		return safetensors.Tensor{}, fmt.Errorf("random %s: no tensor %s", m.Shape.Name, name)
+	}
+	return safetensors.Tensor{Info: t.info, Data: t.data()}, nil
+}
+
+// Infos lists the tensors.
+func (m *Model) Infos() []safetensors.Info {
+	var list []safetensors.Info
+	for _, name := range m.names {
+		list = append(list, m.tensors[name].info)
+	}
+	return list
+}
+
+// Parse splits a text like llama2-7b@4.0 into shape and bits.
+func Parse(text string) (*Shape, float64, error) {
+	name, at, ok := strings.Cut(text, "@")
+	if !ok {
+		return nil, 0, fmt.Errorf("%q is not like llama2-7b@4.0", text)
+	}
+	var bits float64
+	if _, err := fmt.Sscanf(at+"\n", "%f\n", &bits); err != nil {
+		return nil, 0, fmt.Errorf("%q: bits per weight %q is not a number", text, at)
+	}
+	if _, err := RecipeFor(bits); err != nil {
+		return nil, 0, fmt.Errorf("%q: %w", text, err)
+	}
+	s, err := Known(name)
+	return s, bits, err
+}
+
+func bytesOf[E ~uint16 | ~uint32 | ~int32](v []E) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+}

@@ -1,0 +1,106 @@
+// Package synth makes random models: of any shape, in fp16 or EXL2, in memory
+// or as files, for benchmarks and tests. The same shape and seed give the same
+// bytes.
+//
+// The nouns: a [Shape] is a configuration with a name. A [Model] is a shape
+// with random weights, which come into being when they are asked for.
+package synth
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"exl2/internal/arch"
+	"exl2/internal/ordered"
+)
+
+// A Shape is the configuration of a model.
+type Shape struct {
+	Name   string
+	Config ordered.Object // config.json
+}
+
+// family is what a known model's config.json says, but for what is alike in
+// all of them.
+type family struct {
+	architecture string
+	vocab        int
+	hidden       int
+	layers       int
+	heads        int
+	kvHeads      int
+	width        int
+	theta        float64
+	positions    int
+	more         map[string]any
+}
+
+// families are known models by the names that bench and synth take; sizes are
+// those of the published configurations.
+var families = map[string]family{
+	"tinyllama-1.1b": {"LlamaForCausalLM", 32000, 2048, 22, 32, 4, 5632, 10000, 2048, nil},
+	"llama2-7b":      {"LlamaForCausalLM", 32000, 4096, 32, 32, 32, 11008, 10000, 4096, nil},
+	"llama2-13b":     {"LlamaForCausalLM", 32000, 5120, 40, 40, 40, 13824, 10000, 4096, nil},
+	"llama2-70b":     {"LlamaForCausalLM", 32000, 8192, 80, 64, 8, 28672, 10000, 4096, nil},
+	"llama3-8b":      {"LlamaForCausalLM", 128256, 4096, 32, 32, 8, 14336, 500000, 8192, nil},
+	"llama3-70b":     {"LlamaForCausalLM", 128256, 8192, 80, 64, 8, 28672, 500000, 8192, nil},
+	"mistral-7b":     {"MistralForCausalLM", 32000, 4096, 32, 32, 8, 14336, 10000, 32768, map[string]any{"sliding_window": 4096}},
+	"qwen2.5-0.5b":   {"Qwen2ForCausalLM", 151936, 896, 24, 14, 2, 4864, 1000000, 32768, map[string]any{"tie_word_embeddings": true}},
+	"mixtral-8x7b": {"MixtralForCausalLM", 32000, 4096, 32, 32, 8, 14336, 1000000, 32768, map[string]any{
+		"num_local_experts": 8, "num_experts_per_tok": 2,
+	}},
+	"qwen3-30b-a3b": {"Qwen3MoeForCausalLM", 151936, 2048, 48, 32, 4, 6144, 1000000, 40960, map[string]any{
+		"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
+	}},
+}
+
+// Names lists the shapes that Known has.
+func Names() []string { return slices.Sorted(maps.Keys(families)) }
+
+// Known returns the shape of a known model.
+func Known(name string) (*Shape, error) {
+	f, ok := families[name]
+	if !ok {
+		return nil, fmt.Errorf("shape %q, want one of %s", name, strings.Join(Names(), ", "))
+	}
+	c := ordered.Object{
+		{Name: "architectures", Value: []string{f.architecture}}, {Name: "hidden_size", Value: f.hidden},
+		{Name: "intermediate_size", Value: f.width}, {Name: "num_hidden_layers", Value: f.layers},
+		{Name: "num_attention_heads", Value: f.heads}, {Name: "num_key_value_heads", Value: f.kvHeads},
+		{Name: "vocab_size", Value: f.vocab}, {Name: "max_position_embeddings", Value: f.positions},
+		{Name: "rope_theta", Value: f.theta}, {Name: "rms_norm_eps", Value: 1e-5}, {Name: "hidden_act", Value: "silu"},
+		{Name: "bos_token_id", Value: 1}, {Name: "eos_token_id", Value: 2}, {Name: "torch_dtype", Value: "float16"},
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.more)) {
+		c.Set(key, f.more[key])
+	}
+	return &Shape{name, c}, nil
+}
+
+// FromConfig returns the shape of a config.json; file names it in messages.
+func FromConfig(file string, data []byte) (*Shape, error) {
+	s := &Shape{Name: file}
+	if err := json.Unmarshal(data, &s.Config); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+// SetLayers gives the shape another number of layers.
+func (s *Shape) SetLayers(n int) { s.Config.Set("num_hidden_layers", n) }
+
+// spec interprets the configuration.
+func (s *Shape) spec() (arch.Spec, error) {
+	data, err := json.Marshal(s.Config)
+	if err != nil {
+		return arch.Spec{}, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	c, err := arch.ParseConfig(s.Name, data)
+	if err != nil {
+		return arch.Spec{}, err
+	}
+	return arch.For(c)
+}

@@ -1,0 +1,176 @@
+package synth
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"exl2/internal/arch"
+	"exl2/internal/device/cpu"
+	"exl2/internal/half"
+	"exl2/internal/model"
+)
+
+// small is a shape with everything in it: biases, padding, a short last group.
+const small = `{"architectures":["Qwen2ForCausalLM"],"hidden_size":96,"intermediate_size":160,"num_hidden_layers":2,
+"num_attention_heads":6,"num_key_value_heads":2,"vocab_size":250,"tie_word_embeddings":false}`
+
+func newModel(t testing.TB, seed uint64, bits float64) *Model {
+	t.Helper()
+	s, err := FromConfig("config.json", []byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(s, seed, bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A random model loads and runs, from memory and from files, and is the same
+// from both.
+func TestModelsRun(t *testing.T) {
+	for _, bits := range []float64{0, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 8} {
+		m := newModel(t, 1, bits)
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := m.Write(dir, "", func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		l, files, err := model.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := logits(t, &model.Loader{Spec: m.Spec, Files: m}), logits(t, l)
+		files.Close()
+		if !slices.Equal(a, b) {
+			t.Errorf("%v bits: logits differ", bits)
+		}
+		for _, v := range a {
+			if v != v || math.Abs(float64(v)) > 100 {
+				t.Fatalf("%v bits: logit %v", bits, v)
+			}
+		}
+	}
+}
+
+// logits runs a model over a few tokens.
+func logits(t testing.TB, l *model.Loader) []float32 {
+	t.Helper()
+	d, err := cpu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := model.NewState(d, l.Spec, model.Size{Rows: 4, Logits: 4, Sequences: 1, Positions: 4, Caches: 2})
+	s.Use([]model.Run{{}}, 4, []int32{3, 100, 7, 249})
+	for _, m := range modules {
+		m.Forward(s)
+	}
+	raw := make([]byte, s.Logits.Bytes())
+	d.Download(raw, s.Logits)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(uint32(raw[4*i]) | uint32(raw[4*i+1])<<8 | uint32(raw[4*i+2])<<16 | uint32(raw[4*i+3])<<24)
+	}
+	return out
+}
+
+// The same seed gives the same bytes on any number of cores, another seed
+// others.
+func TestSeeds(t *testing.T) {
+	first := bytesOfAll(t, newModel(t, 7, 4.5))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if got := bytesOfAll(t, newModel(t, 7, 4.5)); !slices.Equal(got, first) {
+		t.Error("the same seed gave other bytes")
+	}
+	if got := bytesOfAll(t, newModel(t, 8, 4.5)); slices.Equal(got, first) {
+		t.Error("another seed gave the same bytes")
+	}
+}
+
+func bytesOfAll(t testing.TB, m *Model) []byte {
+	t.Helper()
+	var all []byte
+	for _, i := range m.Infos() {
+		x, err := m.Get(i.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x.Data...)
+	}
+	return all
+}
+
+// Weights have the deviation that they should have, in fp16 and in EXL2.
+func TestDeviation(t *testing.T) {
+	for _, bits := range []float64{0, 2, 3, 4, 5, 6, 8} {
+		m := newModel(t, 1, bits)
+		var weights []half.F16
+		if bits == 0 {
+			x, err := m.Get("model.layers.0.mlp.up_proj.weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; i < len(x.Data); i += 2 {
+				weights = append(weights, half.F16(uint16(x.Data[i])|uint16(x.Data[i+1])<<8))
+			}
+		} else {
+			q, err := model.ReadMatrix(m, "model.layers.0.mlp.up_proj")
+			if err != nil {
+				t.Fatal(err)
+			}
+			weights = q.Decode()
+		}
+		sum := 0.0
+		for _, w := range weights {
+			sum += float64(w.Float32()) * float64(w.Float32())
+		}
+		if got := math.Sqrt(sum / float64(len(weights))); got < deviation/3 || got > deviation*3 {
+			t.Errorf("%v bits: deviation %v, want about %v", bits, got, deviation)
+		}
+	}
+}
+
+// Every known shape is a configuration that is understood or refused by name.
+func TestKnownShapes(t *testing.T) {
+	for _, name := range Names() {
+		s, err := Known(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := s.spec()
+		switch {
+		case name == "mixtral-8x7b" || name == "qwen3-30b-a3b":
+			if err == nil && !slices.Contains(arch.Known(), spec.Arch) {
+				t.Errorf("%s: neither known nor refused", name)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for text, want := range map[string]bool{"llama2-7b@4.0": true, "llama2-7b@2.5": true, "llama2-7b": false, "x@4": false, "llama2-7b@4.2": false, "llama2-7b@7": false, "llama2-7b@4.0x": false} {
+		if _, _, err := Parse(text); (err == nil) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestWriteKeepsWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := newModel(t, 1, 0).Write(dir, "", func(string) {}); err == nil {
+		t.Error("wrote over a model")
+	}
+}
