@@ -1,0 +1,107 @@
+package calib
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestJSONLines(t *testing.T) {
+	text := func(row int, text string) Record { return Record{Row: row, Text: text} }
+	cases := []struct {
+		name, content, column string
+		want                  []Record
+	}{
+		{"text", `{"id":1,"text":"a"}` + "\n" + `{"text":"b"}`, "", []Record{text(1, "a"), text(2, "b")}},
+		{"blank lines and white space", "\n \t\r\n {\"text\" : \"a\" } \r\n\n\n{\"text\":\"b\"}\n\n", "", []Record{text(3, "a"), text(6, "b")}},
+		{"byte order mark", "\xef\xbb\xbf{\"text\":\"a\"}", "", []Record{text(1, "a")}},
+		{"escapes", `{"text":"a\nb\u00e9\ud83d\ude00\ud800\u0000"}`, "", []Record{text(1, "a\nbé😀\uFFFD\x00")}},
+		{"invalid UTF-8", "{\"text\":\"a\xff\"}", "", []Record{text(1, "a\uFFFD")}},
+		{"null and missing", `{"text":null}` + "\n{}\n" + `{"text":""}`, "", []Record{text(3, "")}},
+		{"content", `{"a":"x","content":"c"}`, "", []Record{text(1, "c")}},
+		{"text before content", `{"content":"c","text":"t"}`, "", []Record{text(1, "t")}},
+		{"text that is no text", `{"text":1,"content":"c"}`, "", []Record{text(1, "c")}},
+		{"all strings in order", `{"z":"1","n":2,"a":"3","l":["no"],"x":null,"b":true}`, "", []Record{text(1, "1 3")}},
+		{"nested strings if there are no others", `{"n":1,"chat":[{"role":"user","text":"Hi"},{"role":"bot","text":"Yo","k":[["!"]]}]}`, "", []Record{text(1, "user Hi bot Yo !")}},
+		{"nested text", `{"text":["a",{"k":"b"},1,null]}`, "", []Record{text(1, "a b")}},
+		{"no strings at all", `{"n":1}` + "\n" + `{"text":"a"}`, "", []Record{text(2, "a")}},
+		{"key that stands twice", `{"text":"a","text":"b"}`, "", []Record{text(1, "b")}},
+		{"keys are told apart by case", `{"Text":"a","text":"b"}`, "", []Record{text(1, "b")}},
+		{"named column", `{"text":"a","other":"o"}` + "\n" + `{"text":"b"}`, "other", []Record{text(1, "o")}},
+		{"named column that comes late", `{"text":"a"}` + "\n" + `{"other":"o"}`, "other", []Record{text(2, "o")}},
+		{"named path", `{"meta":{"body":{"en":"b"}}}`, "meta.body.en", []Record{text(1, "b")}},
+		{"named key with a dot", `{"a.b":"x","a":{"b":"y"}}`, "a.b", []Record{text(1, "x")}},
+
+		{"ids", `{"text":"no","input_ids":[1,2]}` + "\n" + `{"input_ids":[]}` + "\n" + `{"input_ids":null}` + "\n" + `{"input_ids":[ 3 ]}`, "",
+			[]Record{{Row: 1, IDs: []int32{1, 2}}, {Row: 4, IDs: []int32{3}}}},
+		{"ids, the first are none", `{"input_ids":[]}` + "\n" + `{"input_ids":[3]}`, "", []Record{{Row: 2, IDs: []int32{3}}}},
+		{"ids that are no list", `{"input_ids":5,"text":"a"}`, "", []Record{text(1, "a")}},
+		{"named ids", `{"text":"a","ids":[1]}`, "ids", []Record{{Row: 1, IDs: []int32{1}}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := readAll(place(t, "a.txt", []byte(c.content)), c.column)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("read %+v, %v\nwant %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestHostileJSONLines(t *testing.T) {
+	cases := []struct{ name, content, column, want string }{
+		{"damaged line", `{"text":"a"}` + "\n\n" + `{"text":"b`, "", `line 3: column "text": `},
+		{"line cut off", `{"text":"a"}` + "\n" + `{"text":"b"`, "", "line 2: a JSON object without an end"},
+		{"another kind of line", `{"text":"a"}` + "\n" + `["text"]`, "", "line 2: not a JSON object"},
+		{"text after the object", `{"text":"a"}` + "\n" + `{"text":"b"} {}`, "", "line 2: text after the JSON object"},
+		{"comma too many", `{"text":"a"}` + "\n" + `{"text":"b",}`, "", "line 2: not a JSON object: "},
+		{"deep nesting", `{"text":"a"}` + "\n" + `{"text":` + strings.Repeat("[", 100_000), "", "line 2: "},
+		{"named column that is nowhere", `{"text":"a","b":1}` + "\n" + `{"c":1}`, "txt", `no column "txt"; there are text, b`},
+		{"named column that is no text", `{"n":1}`, "n", `line 1: column "n" holds no text`},
+		{"id that is no number", `{"input_ids":[1]}` + "\n" + `{"input_ids":[1,"x"]}`, "", `line 2: column "input_ids": not a list of token ids`},
+		{"id that is null", `{"input_ids":[1,null]}`, "", `line 1: column "input_ids": "" is not a token id`},
+		{"id with a fraction", `{"input_ids":[1,1.5]}`, "", `line 1: column "input_ids": "1.5" is not a token id`},
+		{"negative id", `{"input_ids":[-1]}`, "", `line 1: column "input_ids": "-1" is not a token id`},
+		{"id beyond 31 bits", `{"input_ids":[2147483648]}`, "", `"2147483648" is not a token id`},
+		{"id beyond 64 bits", `{"input_ids":[1e400]}`, "", `"1e400" is not a token id`},
+		{"ids that are an object", `{"input_ids":[1]}` + "\n" + `{"input_ids":{"a":1}}`, "", `line 2: column "input_ids": not a list of token ids`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			path := place(t, "a.jsonl", []byte(c.content))
+			_, err := readAll(path, c.column)
+			wantError(t, err, path, c.want)
+		})
+	}
+}
+
+func TestLongLine(t *testing.T) {
+	long := strings.Repeat("long ", 1<<18)
+	got, err := readAll(place(t, "a.jsonl", []byte(`{"text":"a"}`+"\n"+`{"text":"`+long+`"}`)), "")
+	if err != nil || len(got) != 2 || got[1].Text != long {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+func FuzzJSONLines(f *testing.F) {
+	f.Add([]byte(`{"text":"a","n":[1,{"x":"y"}]}`+"\n"+`{"content":"b"}`), "")
+	f.Add([]byte(`{"input_ids":[1,2,3]}`), "")
+	f.Add([]byte(`{"a":{"b":"c"}}`), "a.b")
+	f.Add([]byte(`{"text":"\ud800"}`+"\n"+`{"text":"`), "text")
+	f.Fuzz(func(t *testing.T, content []byte, column string) {
+		s := &Source{path: "fuzzed", close: func() error { return nil }}
+		if err := s.recognize(strings.NewReader(string(content)), int64(len(content)), column); err != nil {
+			return
+		}
+		row := 0
+		for r, err := range s.Records() {
+			if err != nil {
+				return
+			}
+			if r.Row <= row || s.HasTokens() != (len(r.IDs) > 0) || r.Text != strings.ToValidUTF8(r.Text, "") {
+				t.Errorf("row %d after %d: %+v", r.Row, row, r)
+			}
+			row = r.Row
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package calib
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"exl2/calib/internal/pages"
+
+	"github.com/apache/arrow/go/v17/parquet/file"
+)
+
+// recognizeParquet reads the metadata of a Parquet file and chooses columns.
+func (s *Source) recognizeParquet(in io.ReaderAt, size int64, column string) error {
+	if err := pages.CheckFooter(in, size); err != nil {
+		return err
+	}
+	p := &parquetFile{in: in, size: size}
+	err := guarded(func() (err error) {
+		p.reader, err = file.NewParquetReader(io.NewSectionReader(in, 0, size))
+		if err != nil {
+			return err
+		}
+		if p.reader.MetaData().Schema == nil {
+			return errors.New("the schema makes no sense")
+		}
+		p.choice, err = choose(leavesOf(p.reader.MetaData().Schema), column)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.tokens = p.tokens
+	s.open = func() (records, error) { return &parquetRecords{parquetFile: p}, nil }
+	return nil
+}
+
+// guarded calls work, which runs arrow on a file's bytes, and turns a panic of
+// arrow into an error: it panics on much of what is damaged.
+func guarded(work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("damaged Parquet file: %v", cause)
+		}
+	}()
+	return work()
+}
+
+// A parquetFile is an open Parquet file and the leaves that are read of it.
+type parquetFile struct {
+	choice
+	in     io.ReaderAt
+	size   int64
+	reader *file.Reader
+}
+
+// A parquetRecords reads the records of a Parquet file.
+type parquetRecords struct {
+	*parquetFile
+	group int   // the next row group
+	left  int64 // rows of the current one
+	row   int   // read so far
+	parts []part
+}
+
+func (p *parquetRecords) next() (r Record, err error) {
+	err = guarded(func() error {
+		for {
+			ok, err := p.record(&r)
+			if err != nil || ok {
+				return err
+			}
+		}
+	})
+	return r, err
+}
+
+// record reads the next row; false if it is null.
+func (p *parquetRecords) record(r *Record) (bool, error) {
+	for p.left == 0 {
+		if err := p.nextGroup(); err != nil {
+			return false, err
+		}
+	}
+	p.left--
+	p.row++
+	var values rowValues
+	for _, part := range p.parts {
+		if err := part.read(&values); err != nil {
+			return false, fmt.Errorf("row %d: column %q: %w", p.row, part.Path(), err)
+		}
+	}
+	r.Row = p.row
+	if p.tokens {
+		r.IDs = values.ids
+		return len(values.ids) > 0, nil
+	}
+	r.Text = values.text()
+	return values.texts != nil, nil
+}
+
+// nextGroup closes the current row group and opens the next, or ends.
+func (p *parquetRecords) nextGroup() error {
+	for _, part := range p.parts {
+		if err := part.done(); err != nil {
+			return fmt.Errorf("row %d: column %q: %w", p.row, part.Path(), err)
+		}
+	}
+	p.parts = nil
+	if p.group == p.reader.NumRowGroups() {
+		return io.EOF
+	}
+	group := p.reader.RowGroup(p.group)
+	p.group++
+	p.left = group.NumRows()
+	if p.left < 0 {
+		return fmt.Errorf("row group %d has %d rows", p.group, p.left)
+	}
+	if p.left == 0 {
+		return nil
+	}
+	for _, l := range p.leaves {
+		part, err := p.openLeaf(group, l)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", l.Path(), err)
+		}
+		p.parts = append(p.parts, part)
+	}
+	return nil
+}

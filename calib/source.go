@@ -1,0 +1,181 @@
+package calib
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"exl2/calib/internal/pages"
+)
+
+// A Record is one row of a source. Records that are null are left out.
+type Record struct {
+	Row  int     // in the file, from 1; the line of JSON lines
+	Text string  // valid UTF-8
+	IDs  []int32 // instead of Text, if the source holds token ids
+}
+
+// A records reads the records of a source from the first to io.EOF.
+type records interface{ next() (Record, error) }
+
+// A Source is a file of text or token ids.
+type Source struct {
+	path   string
+	label  string
+	unit   string // what Record.Row counts
+	tokens bool
+	open   func() (records, error)
+	close  func() error
+}
+
+// Open opens a file of text. The text of Parquet and JSON lines is in the
+// column that is named (a dotted path within nested columns), or, if that is
+// "", in text, else in content, else in all columns of strings, joined by a
+// space; if there are only nested strings these are taken. Strings within one
+// nested value are joined by a space in the order of the file. A column of
+// lists of integers that is named, or is called input_ids, is taken as token
+// ids.
+func Open(path, column string) (*Source, error) {
+	in, size, closer, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{path: path, label: filepath.Base(path), unit: "row", close: closer}
+	if err := s.recognize(in, size, column); err != nil {
+		closer()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// openFile opens a file for reading at any place. What is not a file with a
+// size, such as a pipe, is read whole.
+func openFile(path string) (in io.ReaderAt, size int64, closer func() error, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	stat, err := file.Stat()
+	switch {
+	case err != nil:
+	case stat.IsDir():
+		err = fmt.Errorf("%s: a folder, not a file of text", path)
+	case stat.Mode().IsRegular():
+		return file, stat.Size(), file.Close, nil
+	default:
+		var all []byte
+		if all, err = io.ReadAll(io.LimitReader(file, maxText+1)); err == nil {
+			file.Close()
+			return bytes.NewReader(all), int64(len(all)), func() error { return nil }, nil
+		}
+	}
+	file.Close()
+	return nil, 0, nil, err
+}
+
+// foreign are beginnings of files that are often taken for text.
+var foreign = []struct{ magic, what string }{
+	{"\x1f\x8b", "a gzip file: unpack it first"},
+	{"\x28\xb5\x2f\xfd", "a zstd file: unpack it first"},
+	{"\xfd7zXZ\x00", "an xz file: unpack it first"},
+	{"BZh", "a bzip2 file: unpack it first"},
+	{"PK\x03\x04", "a zip file: unpack it first"},
+	{"ARROW1", "an Arrow file: write it again as Parquet"},
+	{"PARE", "an encrypted Parquet file"},
+	{"\xff\xfe", "UTF-16 text: convert it to UTF-8"},
+	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
+}
+
+// byteOrderMark may stand in front of UTF-8 and is no part of the text.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// recognize tells by its first bytes what a file is.
+func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
+	head := make([]byte, min(size, 4096))
+	if _, err := in.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if bytes.HasPrefix(head, []byte(pages.Magic)) {
+		return s.recognizeParquet(in, size, column)
+	}
+	for _, f := range foreign {
+		if bytes.HasPrefix(head, []byte(f.magic)) {
+			return errors.New(f.what)
+		}
+	}
+	if i := bytes.IndexByte(head, 0); i >= 0 {
+		return fmt.Errorf("neither Parquet nor text: byte %d is 0", i)
+	}
+	start := int64(0)
+	if bytes.HasPrefix(head, []byte(byteOrderMark)) {
+		start = int64(len(byteOrderMark))
+	}
+	text := io.NewSectionReader(in, start, size-start)
+	if isJSONLines(text) {
+		return s.recognizeJSON(text, column)
+	}
+	if column != "" {
+		return fmt.Errorf("plain text has no column %q", column)
+	}
+	s.open = func() (records, error) { return &plainRecords{text: text}, nil }
+	return nil
+}
+
+// Name returns the file's name without its folder, (default) for the built-in
+// set, as config.json names the calibration data.
+func (s *Source) Name() string { return s.label }
+
+// HasTokens tells whether the records are token ids, which need no tokenizer.
+func (s *Source) HasTokens() bool { return s.tokens }
+
+// Records yields the records from the first on; it can be called again. After
+// an error, which names the file, nothing follows.
+func (s *Source) Records() iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		in, err := s.open()
+		for err == nil {
+			var r Record
+			if r, err = in.next(); err == nil && !yield(r, nil) {
+				return
+			}
+		}
+		if !errors.Is(err, io.EOF) {
+			yield(Record{}, fmt.Errorf("%s: %w", s.path, err))
+		}
+	}
+}
+
+// Close closes the file.
+func (s *Source) Close() error { return s.close() }
+
+// maxText bounds a text that is kept in memory: a plain file, a line of JSON.
+const maxText = 1 << 30
+
+// clean makes a text valid UTF-8, as tokenizers expect.
+func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// A plainRecords is the one record of a plain text; none if it is empty.
+type plainRecords struct {
+	text *io.SectionReader
+	done bool
+}
+
+func (p *plainRecords) next() (Record, error) {
+	if p.done || p.text.Size() == 0 {
+		return Record{}, io.EOF
+	}
+	if p.text.Size() > maxText {
+		return Record{}, fmt.Errorf("%d bytes of plain text are over the %d that are read: cut the file", p.text.Size(), maxText)
+	}
+	p.done = true
+	all := make([]byte, p.text.Size())
+	if _, err := p.text.ReadAt(all, 0); err != nil && !errors.Is(err, io.EOF) {
+		return Record{}, err
+	}
+	return Record{Row: 1, Text: clean(string(all))}, nil
+}

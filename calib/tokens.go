@@ -1,0 +1,171 @@
+package calib
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// tokens returns the ids of the records, at least as many as are wanted or all.
+func (c Cut) tokens(s *Source) ([]int32, error) {
+	const smallest, largest = 1 << 14, 1 << 20 // bytes of text to tokenize at a time
+	var ids []int32
+	var waiting []Record
+	size := 0
+	flush := func() error {
+		for i, encoded := range c.encode(waiting, c.wanted()-len(ids)) {
+			if err := c.checkIDs(s, waiting[i].Row, encoded); err != nil {
+				return err
+			}
+			ids = append(ids, encoded...)
+		}
+		waiting, size = waiting[:0], 0
+		return nil
+	}
+	for r, err := range s.Records() {
+		if err != nil {
+			return nil, err
+		}
+		waiting = append(waiting, r)
+		size += len(r.Text) + 4*len(r.IDs) + 1
+		if size < min(largest, max(smallest, times(8, c.wanted()-len(ids)))) {
+			continue
+		}
+		if err := flush(); err != nil {
+			return nil, err
+		}
+		if len(ids) >= c.wanted() {
+			return ids, nil
+		}
+	}
+	err := flush()
+	return ids, err
+}
+
+// encode returns the ids of every record. Records are shared out to all cores;
+// the result does not depend on how.
+func (c Cut) encode(waiting []Record, wanted int) [][]int32 {
+	encoded := make([][]int32, len(waiting))
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range min(runtime.GOMAXPROCS(0), len(waiting)) {
+		workers.Go(func() {
+			for i := range next {
+				if encoded[i] = waiting[i].IDs; encoded[i] == nil {
+					encoded[i] = c.encodeText(waiting[i].Text, wanted)
+				}
+			}
+		})
+	}
+	for i := range waiting {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return encoded
+}
+
+// A text is tokenized whole unless it is so long that the tokens which are
+// wanted come from its first part for certain: from textPerToken bytes for
+// each and textSpare more.
+const (
+	textPerToken = 32
+	textSpare    = 1 << 16
+)
+
+// enough tells whether the first wanted of n tokens, made from a text that was
+// cut off, are those of the whole text: what a cut changes is near it.
+func enough(n, wanted int) bool { return wanted <= n-n/4 }
+
+// encodeText returns the ids of a text, or if it is very long the first of
+// them, wanted at least.
+func (c Cut) encodeText(text string, wanted int) []int32 {
+	for length := plus(times(textPerToken, wanted), textSpare); length < len(text); length = times(4, length) {
+		ids := c.Tokenizer.EncodePlain(text[:runeStart(text, length)])
+		if enough(len(ids), wanted) {
+			return ids
+		}
+	}
+	return c.Tokenizer.EncodePlain(text)
+}
+
+// joinedTokens returns the ids of all records as one text, reading no more of
+// the source than encodeText would take.
+func (c Cut) joinedTokens(s *Source) ([]int32, error) {
+	for length := plus(times(textPerToken, c.wanted()), textSpare); ; length = times(4, length) {
+		text, whole, err := s.joined(length)
+		if err != nil {
+			return nil, err
+		}
+		ids := c.Tokenizer.EncodePlain(text)
+		if whole || enough(len(ids), c.wanted()) {
+			return ids, c.checkIDs(s, 0, ids)
+		}
+	}
+}
+
+// separator stands between records that are joined.
+const separator = "\n\n"
+
+// joined returns all records with blank lines between, or the first length
+// bytes of them; whole says which.
+func (s *Source) joined(length int) (text string, whole bool, err error) {
+	var all strings.Builder
+	first := true
+	for r, err := range s.Records() {
+		if err != nil {
+			return "", false, err
+		}
+		if !first {
+			all.WriteString(separator)
+		}
+		first = false
+		all.WriteString(r.Text)
+		if all.Len() > length {
+			return all.String()[:runeStart(all.String(), length)], false, nil
+		}
+	}
+	return all.String(), true, nil
+}
+
+// runeStart returns the last place up to i at which a character begins.
+func runeStart(text string, i int) int {
+	for !utf8.RuneStart(text[i]) {
+		i--
+	}
+	return i
+}
+
+// checkIDs makes sure that the ids of a row, or of all if row is 0, are in the
+// vocabulary.
+func (c Cut) checkIDs(s *Source, row int, ids []int32) error {
+	for _, id := range ids {
+		if id >= 0 && int(id) < c.Vocab {
+			continue
+		}
+		where := ""
+		if row > 0 {
+			where = fmt.Sprintf("%s %d: ", s.unit, row)
+		}
+		return fmt.Errorf("%s: %stoken id %d is not in the vocabulary of %d tokens", s.path, where, id, c.Vocab)
+	}
+	return nil
+}
+
+// times and plus stop at the largest int.
+func times(a, b int) int {
+	if b > math.MaxInt/a {
+		return math.MaxInt
+	}
+	return a * b
+}
+
+func plus(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}
