@@ -1,0 +1,328 @@
+package measure
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exl2/internal/exl2"
+	"exl2/internal/ordered"
+)
+
+// An Option is one way to store a half-block, as ExLlamaV2 measures it.
+type Option struct {
+	// Accuracy is 1 minus the relative error of the half-block's output,
+	// residual included, averaged over calibration rows.
+	Accuracy float64
+	Bits     int // of all matrices of the half-block
+	Recipes  []NamedRecipe
+}
+
+// A NamedRecipe is the recipe of one matrix; the name is the last part of its
+// key, as "q_proj".
+type NamedRecipe struct {
+	Name   string
+	Recipe exl2.Recipe
+}
+
+// A Candidate is one way to store a matrix.
+type Candidate struct {
+	Recipe exl2.Recipe
+	Bits   int
+	Error  float64 // squared error of the outputs over the outputs' square
+}
+
+// A Table is what was measured of one matrix.
+type Table struct {
+	Key     string // in the file, without ".weight"
+	In, Out int
+	// Sensitivity is the divergence (KL, nats a token) of the model's output
+	// per unit of Error.
+	Sensitivity float64
+	Candidates  []Candidate
+}
+
+// A HalfBlock is what was measured of one half-block; a module that is not
+// measured has neither options nor tables.
+type HalfBlock struct {
+	Key     string
+	Options []Option
+	Tables  []Table
+}
+
+// A File is a measurement.json. Its "measurement" and "last_module_idx" are
+// ExLlamaV2's, to the byte of their meaning; "exl2" holds the tables beside
+// them, which ExLlamaV2 does not look at and its files do not have.
+type File struct {
+	HalfBlocks []HalfBlock
+	LastModule int // index of the head among embedding, half-blocks, norm, head
+}
+
+// fileJSON is the file's layout.
+type fileJSON struct {
+	Measurement ordered.Object `json:"measurement"`
+	LastModule  int            `json:"last_module_idx"`
+	Ours        *oursFmt       `json:"exl2,omitempty"`
+}
+
+type oursFmt struct {
+	Version int         `json:"version"`
+	Tables  []tableJSON `json:"tables"`
+}
+
+type tableJSON struct {
+	Key         string          `json:"key"`
+	In          int             `json:"in"`
+	Out         int             `json:"out"`
+	Sensitivity float64         `json:"sensitivity"`
+	Candidates  []candidateJSON `json:"candidates"`
+}
+
+type candidateJSON struct {
+	Mix   string  `json:"mix"`
+	Bits  int     `json:"bits"`
+	Error float64 `json:"error"`
+}
+
+type paramsJSON struct {
+	GroupSize ordered.Object `json:"group_size"`
+	Bits      []int          `json:"bits"`
+	Shares    []float64      `json:"bits_prop"`
+	ScaleBits int            `json:"scale_bits"`
+}
+
+// tableVersion counts the layouts of the "exl2" part.
+const tableVersion = 1
+
+// Write writes f as JSON.
+func (f *File) Write(w io.Writer) error {
+	out := fileJSON{LastModule: f.LastModule}
+	ours := &oursFmt{Version: tableVersion}
+	for _, h := range f.HalfBlocks {
+		var options any
+		if h.Options != nil {
+			options = optionsJSON(h.Options)
+		}
+		out.Measurement = append(out.Measurement, ordered.Field{Name: h.Key, Value: options})
+		for _, t := range h.Tables {
+			ours.Tables = append(ours.Tables, t.json())
+		}
+	}
+	if len(ours.Tables) > 0 {
+		out.Ours = ours
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(out)
+}
+
+func optionsJSON(options []Option) []ordered.Object {
+	var list []ordered.Object
+	for _, o := range options {
+		item := ordered.Object{{Name: "accuracy", Value: o.Accuracy}, {Name: "total_bits", Value: o.Bits}}
+		for _, r := range o.Recipes {
+			item = append(item, ordered.Field{Name: r.Name, Value: params(r.Recipe)})
+		}
+		list = append(list, item)
+	}
+	return list
+}
+
+func params(r exl2.Recipe) paramsJSON {
+	p := paramsJSON{ScaleBits: 4}
+	for _, part := range r {
+		p.GroupSize = append(p.GroupSize, ordered.Field{Name: strconv.Itoa(part.Bits), Value: part.Group})
+		p.Bits = append(p.Bits, part.Bits)
+		p.Shares = append(p.Shares, part.Share)
+	}
+	return p
+}
+
+func (t Table) json() tableJSON {
+	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: t.Sensitivity}
+	for _, c := range t.Candidates {
+		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe.String(), c.Bits, c.Error})
+	}
+	return j
+}
+
+// maxFile bounds the size of a measurement.json: a model of 126 layers has
+// about 10 MB.
+const maxFile = 1 << 30
+
+// maxError bounds errors and sensitivities in a file: more is no measurement,
+// and sums of their products must stay finite.
+const maxError = 1e60
+
+// ReadFile reads a measurement.json.
+func ReadFile(name string) (*File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("measurement: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("measurement %s: %d bytes, want at most %d", name, info.Size(), maxFile)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("measurement: %w", err)
+	}
+	f, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("measurement %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Parse reads a measurement.json, ours or ExLlamaV2's.
+func Parse(data []byte) (*File, error) {
+	var in struct {
+		Measurement ordered.Object `json:"measurement"`
+		LastModule  int            `json:"last_module_idx"`
+		Ours        *oursFmt       `json:"exl2"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, err
+	}
+	if in.Measurement == nil {
+		return nil, fmt.Errorf(`no object "measurement"`)
+	}
+	f := &File{LastModule: in.LastModule}
+	for _, m := range in.Measurement {
+		h := HalfBlock{Key: m.Name}
+		var err error
+		if h.Options, err = parseOptionList(m.Value.(json.RawMessage)); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+		f.HalfBlocks = append(f.HalfBlocks, h)
+	}
+	if in.Ours == nil {
+		return f, nil
+	}
+	return f, f.addTables(in.Ours)
+}
+
+func parseOptionList(data json.RawMessage) ([]Option, error) {
+	var list []ordered.Object
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	var options []Option
+	for i, item := range list {
+		o, err := parseOption(item)
+		if err != nil {
+			return nil, fmt.Errorf("option %d: %w", i, err)
+		}
+		options = append(options, o)
+	}
+	return options, nil
+}
+
+func parseOption(item ordered.Object) (o Option, err error) {
+	for _, f := range item {
+		raw := f.Value.(json.RawMessage)
+		switch f.Name {
+		case "accuracy":
+			err = json.Unmarshal(raw, &o.Accuracy)
+		case "total_bits":
+			err = json.Unmarshal(raw, &o.Bits)
+		default:
+			var r exl2.Recipe
+			r, err = parseParams(raw)
+			o.Recipes = append(o.Recipes, NamedRecipe{f.Name, r})
+		}
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	if len(o.Recipes) == 0 {
+		return o, fmt.Errorf("no matrices")
+	}
+	if o.Bits <= 0 || !(o.Accuracy <= 1 && o.Accuracy >= 1-maxError) {
+		return o, fmt.Errorf("total_bits %d and accuracy %v, want a positive number and one up to 1", o.Bits, o.Accuracy)
+	}
+	return o, nil
+}
+
+func parseParams(data json.RawMessage) (exl2.Recipe, error) {
+	var p struct {
+		GroupSize map[string]int `json:"group_size"`
+		Bits      []int          `json:"bits"`
+		Shares    []float64      `json:"bits_prop"`
+		ScaleBits int            `json:"scale_bits"`
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	if len(p.Bits) != len(p.Shares) {
+		return nil, fmt.Errorf("%d bits and %d bits_prop", len(p.Bits), len(p.Shares))
+	}
+	if p.ScaleBits != 4 {
+		return nil, fmt.Errorf("scale_bits %d, want 4", p.ScaleBits)
+	}
+	var r exl2.Recipe
+	for i, bits := range p.Bits {
+		r = append(r, exl2.Part{Bits: bits, Group: p.GroupSize[strconv.Itoa(bits)], Share: p.Shares[i]})
+	}
+	return r, r.Check()
+}
+
+// addTables attaches our tables to the half-blocks whose keys they extend.
+func (f *File) addTables(o *oursFmt) error {
+	if o.Version != tableVersion {
+		return fmt.Errorf("exl2: version %d, want %d", o.Version, tableVersion)
+	}
+	for _, j := range o.Tables {
+		t, err := j.table()
+		if err != nil {
+			return fmt.Errorf("exl2: %s: %w", j.Key, err)
+		}
+		i := slices.IndexFunc(f.HalfBlocks, func(h HalfBlock) bool { return len(t.Key) > len(h.Key) && t.Key[:len(h.Key)+1] == h.Key+"." })
+		if i < 0 {
+			return fmt.Errorf("exl2: %s: belongs to no half-block", t.Key)
+		}
+		f.HalfBlocks[i].Tables = append(f.HalfBlocks[i].Tables, t)
+	}
+	return nil
+}
+
+func (j tableJSON) table() (Table, error) {
+	t := Table{Key: j.Key, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity}
+	if len(j.Candidates) == 0 {
+		return t, fmt.Errorf("no candidates")
+	}
+	if !(j.Sensitivity >= 0 && j.Sensitivity <= maxError) {
+		return t, fmt.Errorf("sensitivity %v", j.Sensitivity)
+	}
+	if t.In <= 0 || t.In%exl2.Align != 0 || t.In > 1<<16 || t.Out <= 0 || t.Out > 1<<24 {
+		return t, fmt.Errorf("shape %d x %d", t.In, t.Out)
+	}
+	for _, c := range j.Candidates {
+		r, err := exl2.ParseRecipe(c.Mix)
+		if err != nil {
+			return t, err
+		}
+		if want := r.Size(t.In, t.Out); c.Bits != want {
+			return t, fmt.Errorf("%s: %d bits, want %d", c.Mix, c.Bits, want)
+		}
+		if !(c.Error >= 0 && c.Error <= maxError) {
+			return t, fmt.Errorf("%s: error %v", c.Mix, c.Error)
+		}
+		t.Candidates = append(t.Candidates, Candidate{r, c.Bits, c.Error})
+	}
+	return t, nil
+}
+
+// Recipe returns the recipe of the matrix with the given key.
+func (o Option) Recipe(key string) (exl2.Recipe, bool) {
+	for _, r := range o.Recipes {
+		if key == r.Name || strings.HasSuffix(key, "."+r.Name) {
+			return r.Recipe, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,157 @@
+package measure
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"exl2/internal/exl2"
+)
+
+func golden(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "testdata", "golden", "exl2", "small.measurement.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// smallShapes are the matrices of the model that the golden file measures.
+var smallShapes = map[string][2]int{
+	"q_proj": {384, 384}, "k_proj": {384, 128}, "v_proj": {384, 128}, "o_proj": {384, 384},
+	"gate_proj": {384, 1024}, "up_proj": {384, 1024}, "down_proj": {1024, 384},
+}
+
+// ExLlamaV2's own file: our sizes are its sizes, our options its options, and
+// written again it means the same.
+func TestExLlamaV2File(t *testing.T) {
+	f, err := Parse(golden(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.HalfBlocks) != 18 || f.LastModule != 18 {
+		t.Fatalf("%d half-blocks, last module %d", len(f.HalfBlocks), f.LastModule)
+	}
+	for _, h := range f.HalfBlocks {
+		ours := optionsFor(4)
+		if strings.HasSuffix(h.Key, ".mlp") {
+			ours = optionsFor(3)
+		}
+		for i, o := range h.Options {
+			bits := 0
+			for k, r := range o.Recipes {
+				shape := smallShapes[r.Name]
+				bits += r.Recipe.Size(shape[0], shape[1])
+				if ours[i][k].String() != r.Recipe.String() {
+					t.Errorf("%s, option %d, %s: %v there, %v here", h.Key, i, r.Name, r.Recipe, ours[i][k])
+				}
+			}
+			if bits != o.Bits {
+				t.Errorf("%s, option %d: %d bits, the file says %d", h.Key, i, bits, o.Bits)
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := f.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal(golden(t), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Error("written again, the file says something else")
+	}
+}
+
+// The tables beside ExLlamaV2's part come back as they were.
+func TestTables(t *testing.T) {
+	r := exl2.MustRecipe("0.125:4b_64g/0.875:3b_64g")
+	f := &File{LastModule: 4, HalfBlocks: []HalfBlock{
+		{
+			Key:     "model.layers.0.mlp",
+			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"up_proj", r}}}},
+			Tables: []Table{{
+				Key: "model.layers.0.mlp.up_proj", In: 64, Out: 96, Sensitivity: 0.25,
+				Candidates: []Candidate{{r, r.Size(64, 96), 0.0625}},
+			}},
+		},
+		{Key: "model.norm.norm"},
+	}}
+	var out bytes.Buffer
+	if err := f.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Parse(out.Bytes())
+	if err != nil || !reflect.DeepEqual(back, f) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if !strings.Contains(out.String(), `"model.norm.norm": null`) {
+		t.Error("a module without measurement is not null")
+	}
+}
+
+func TestDamagedFiles(t *testing.T) {
+	option := `{"accuracy":0.5,"total_bits":10,"q_proj":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}`
+	file := func(options string) string { return `{"measurement":{"a":[` + options + `]},"last_module_idx":1}` }
+	ours := func(table string) string {
+		return `{"measurement":{"a":[` + option + `]},"exl2":{"version":1,"tables":[` + table + `]}}`
+	}
+	if _, err := Parse([]byte(file(option))); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string][2]string{
+		"nothing":          {``, "unexpected end"},
+		"no measurement":   {`{}`, `no object "measurement"`},
+		"a list":           {`{"measurement":[]}`, "want an object"},
+		"repeated":         {`{"measurement":{"a":null,"a":null}}`, `"a" stands there twice`},
+		"options no list":  {`{"measurement":{"a":3}}`, "a: "},
+		"no matrices":      {file(`{"accuracy":1,"total_bits":3}`), "a: option 0: no matrices"},
+		"accuracy":         {file(strings.Replace(option, "0.5", "1.5", 1)), "accuracy 1.5"},
+		"bits":             {file(strings.Replace(option, "10", "-1", 1)), "total_bits -1"},
+		"seven bits":       {file(strings.ReplaceAll(option, "4]", "7]")), "7 bits"},
+		"missing group":    {file(strings.Replace(option, `"4":128`, ``, 1)), "group of 0"},
+		"unequal lists":    {file(strings.Replace(option, "[1.0]", "[0.5,0.5]", 1)), "1 bits and 2 bits_prop"},
+		"scale bits":       {file(strings.Replace(option, `"scale_bits":4`, `"scale_bits":8`, 1)), "scale_bits 8"},
+		"table of nothing": {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[]}`), "no candidates"},
+		"table's shape":    {ours(`{"key":"a.q_proj","in":63,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "shape 63 x 64"},
+		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
+		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no half-block"},
+		"version":          {`{"measurement":{},"exl2":{"version":9}}`, "version 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(c[0]))
+			if err == nil || !strings.Contains(err.Error(), c[1]) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want one line about %q", err, c[1])
+			}
+		})
+	}
+}
+
+// Whatever is parsed can be written, and means the same when it is read again.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"measurement":{"a":[{"accuracy":0.5,"total_bits":10,"q":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}],"b":null},"last_module_idx":1}`))
+	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"tables":[{"key":"a.q","in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, err := Parse(data)
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := first.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		second, err := Parse(out.Bytes())
+		if err != nil || !reflect.DeepEqual(first, second) {
+			t.Fatalf("%+v became %+v, %v", first, second, err)
+		}
+	})
+}
