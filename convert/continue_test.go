@@ -1,0 +1,161 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// measureOnly measures in the folder of a job, and stops after some steps.
+func measureOnly(t *testing.T, o Options, steps int) {
+	t.Helper()
+	o.Targets, o.HeadBits, o.Data.Rows, o.Data.Length = nil, 8, 3, 32 // without meaning there
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w := &watcher{}
+	w.step = func() {
+		if len(w.steps) == steps {
+			cancel()
+		}
+	}
+	if err := Measure(ctx, openCPU(t), &o, w); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// A conversion continues what was measured in its folder, all or half, and ends
+// with the bytes of one that did it all.
+func TestMeasureThenConvert(t *testing.T) {
+	defer func(d time.Duration) { checkpointEvery = d }(checkpointEvery)
+	checkpointEvery = 0
+	source, data := sourceModel(t, "llama"), tokenFile(t)
+	job := func() Options {
+		o := options(t, source, "3.5", "5")
+		o.Data.File, o.Out = data, filepath.Join(filepath.Dir(o.Work), "model")
+		return *o
+	}
+	straight := job()
+	mustRun(t, &straight)
+	want := outputs(t, straight)
+	for name, c := range map[string]struct{ steps, measured int }{"all": {0, 4}, "half": {2, 2}, "sensitivities": {7, 4}} {
+		t.Run(name, func(t *testing.T) {
+			o := job()
+			measureOnly(t, o, c.steps)
+			_, w := mustRun(t, &o)
+			mustEqual(t, outputs(t, o), want)
+			again := 0
+			for _, s := range w.steps {
+				if strings.HasPrefix(s, "measure ") && !strings.HasSuffix(s, "done before") {
+					again++
+				}
+			}
+			if again != 4-c.measured {
+				t.Errorf("%d half-blocks measured, want %d", again, 4-c.measured)
+			}
+			measureOnly(t, o, 1) // which has nothing left to do, and spoils nothing
+			mustEqual(t, outputs(t, o), want)
+		})
+	}
+}
+
+// What measuring depends on must be the same.
+func TestMeasureThenConvertOtherwise(t *testing.T) {
+	o := *options(t, sourceModel(t, "llama"), "4.0")
+	measureOnly(t, o, 1)
+	for flag, change := range map[string]func(o *Options){
+		"--measurement-rows": func(o *Options) { o.Data.MeasureRows = 2 },
+		"--cal-dataset":      func(o *Options) { o.Data.File = "other.txt" },
+		"--rope-scale":       func(o *Options) { o.RopeScale = 2 },
+	} {
+		other := o
+		change(&other)
+		if _, err := Run(context.Background(), openCPU(t), &other, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: error %v", flag, err)
+		}
+	}
+}
+
+// A job that is worked on is refused to a second process, restart or not, and
+// free again afterwards.
+func TestSecondProcess(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	tried := 0
+	w := &watcher{step: func() {
+		if tried++; tried > 2 {
+			return
+		}
+		second := *o
+		second.Restart = tried == 2
+		_, err := Run(context.Background(), openCPU(t), &second, &watcher{})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another process is working on the job in "+o.Work) {
+			t.Errorf("error %v", err)
+		}
+	}}
+	if _, err := Run(context.Background(), openCPU(t), o, w); err != nil || tried < 2 {
+		t.Fatalf("error %v after %d tries", err, tried)
+	}
+	mustRun(t, o)
+}
+
+// Both ends of the range that a refusal names are accepted, and nothing past
+// them.
+func TestRangeIsAccepted(t *testing.T) {
+	src, err := openSource(options(t, sourceModel(t, "llama")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.close()
+	lo, hi := limits(src.unmeasured())
+	for _, lo := range []int{lo, lo + 1, lo + 997} {
+		var least, most float64
+		text := src.reachable(lo, hi, []Target{{"99", 99}}).Error()
+		if _, err := fmt.Sscanf(text[strings.Index(text, "can have"):], "can have %g to %g", &least, &most); err != nil {
+			t.Fatal(err)
+		}
+		for bits, want := range map[float64]bool{least: true, most: true, (least + most) / 2: true, least - 0.001: false, most + 0.001: false} {
+			if got := src.reachable(lo, hi, []Target{{"", bits}}) == nil; got != want {
+				t.Errorf("%v: accepted %v, want %v (%v to %v)", bits, got, want, least, most)
+			}
+		}
+	}
+}
+
+// A conversion that goes on after its head still says which half-blocks are to
+// blame for a damaged result.
+func TestAlarmAfterResuming(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = t.TempDir()
+	obstacle := filepath.Join(o.Out, "model.safetensors")
+	if err := os.WriteFile(obstacle, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) {
+		t.Fatalf("error %v", err)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	head := filepath.Join(o.Work, "job", "4.0", "head.json")
+	if err := os.WriteFile(head, []byte(`{"perplexity": 300, "reference_perplexity": 100}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, w := mustRun(t, o)
+	if len(w.warnings) != 1 {
+		t.Fatalf("warnings %q", w.warnings)
+	}
+	before, worst, _ := strings.Cut(w.warnings[0], "; the largest errors: ")
+	named := map[string]bool{}
+	for i, word := range strings.Fields(worst) {
+		if i%2 == 0 { // a name, then its error
+			named[word] = strings.HasPrefix(word, "model.layers.")
+		}
+	}
+	if !strings.HasSuffix(before, "3.00 times the source's 100") || len(named) != 3 {
+		t.Errorf("warning %q", w.warnings[0])
+	}
+}

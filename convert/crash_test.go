@@ -1,0 +1,358 @@
+//go:build unix
+
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"exl2/internal/atomicfile"
+	"exl2/internal/device"
+)
+
+// A crash is where a child process kills itself, as kill -9 would.
+type crash struct {
+	Options Options
+	Step    int // after the step of this number, from 1
+
+	FileLimit uint64 // no file can be larger, as on a full disk
+}
+
+const childVariable = "EXL2_TEST_CRASH"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		os.Exit(child(text))
+	}
+	os.Exit(m.Run())
+}
+
+// child runs a job that kills itself on the way.
+func child(text string) int {
+	var c crash
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		panic(err)
+	}
+	checkpointEvery = 0 // hidden states are written after every module
+	die := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
+	if c.FileLimit > 0 {
+		signal.Ignore(syscall.SIGXFSZ)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: c.FileLimit, Max: c.FileLimit}); err != nil {
+			panic(err)
+		}
+	}
+	steps := 0
+	w := &watcher{step: func() {
+		if steps++; steps == c.Step {
+			die()
+		}
+	}}
+	d, err := newCPU()
+	if err == nil {
+		_, err = Run(context.Background(), d, &c.Options, w)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// start runs a child; killed tells how it ended.
+func (c crash) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func killed(t *testing.T, err error) bool {
+	t.Helper()
+	var exit *exec.ExitError
+	if err == nil {
+		return false
+	}
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return true
+	}
+	t.Fatal(err)
+	return false
+}
+
+// crashJob makes the options of a job, and what it writes when nothing happens.
+func crashJob(t *testing.T) (func(t *testing.T) Options, map[string]string, time.Duration) {
+	source := sourceModel(t, "llama")
+	data := tokenFile(t)
+	make := func(t *testing.T) Options {
+		o := options(t, source, "3.5", "5")
+		o.Data.File = data
+		o.Out = filepath.Join(filepath.Dir(o.Work), "model")
+		return *o
+	}
+	whole := make(t)
+	begin := time.Now()
+	if killed(t, crash{Options: whole}.start(t).Wait()) {
+		t.Fatal("killed without reason")
+	}
+	return make, outputs(t, whole), time.Since(begin)
+}
+
+// outputs reads what a job has made: models, measurement, plans.
+func outputs(t *testing.T, o Options) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, dir := range []string{filepath.Join(o.Out, "3.5bpw"), filepath.Join(o.Out, "5bpw"), filepath.Join(o.Work, "job"), filepath.Join(o.Work, "job", "3.5"), filepath.Join(o.Work, "job", "5")} {
+		for name, text := range contents(t, dir) {
+			text = strings.ReplaceAll(text, o.Out, "OUT") // the paths differ
+			text = strings.ReplaceAll(text, o.Work, "WORK")
+			all[strings.TrimPrefix(strings.TrimPrefix(dir, filepath.Dir(o.Work)), "/")+"/"+name] = text
+		}
+	}
+	return all
+}
+
+// finish runs a job to its end and compares with the one that was not killed.
+func finish(t *testing.T, o Options, want map[string]string) {
+	t.Helper()
+	if killed(t, crash{Options: o}.start(t).Wait()) {
+		t.Fatal("killed without reason")
+	}
+	mustEqual(t, outputs(t, o), want)
+}
+
+// copyTree copies a folder.
+func copyTree(t *testing.T, to, from string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is on disk before any rename and after any step, a job that is
+// started again from it ends with the same bytes.
+func TestAnyState(t *testing.T) {
+	defer func(d time.Duration) { checkpointEvery = d }(checkpointEvery)
+	checkpointEvery = 0
+	o := options(t, sourceModel(t, "llama"), "3.5", "5")
+	base := filepath.Dir(o.Work)
+	o.Out = filepath.Join(base, "model")
+	var states []string
+	snapshot := func() {
+		dir := filepath.Join(t.TempDir(), "state")
+		copyTree(t, dir, base)
+		states = append(states, dir)
+	}
+	atomicfile.BeforeRename = func(string) { snapshot() }
+	w := &watcher{}
+	w.step = func() {
+		if w.stage != "sensitivities" { // whose steps leave nothing on disk
+			snapshot()
+		}
+	}
+	_, err := Run(context.Background(), openCPU(t), o, w)
+	atomicfile.BeforeRename = nil
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := outputs(t, *o)
+	for i, state := range states {
+		if err := os.RemoveAll(base); err != nil {
+			t.Fatal(err)
+		}
+		copyTree(t, base, state)
+		if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+			t.Fatalf("state %d of %d: %v", i, len(states), err)
+		}
+		mustEqual(t, outputs(t, *o), want)
+	}
+}
+
+// Killed at ten random instants, likewise. Where a kill hits a finished job the
+// next one hits a new job.
+func TestKilledAtRandom(t *testing.T) {
+	job, want, whole := crashJob(t)
+	r := rand.New(rand.NewPCG(7, 11))
+	o := job(t)
+	for kills := 0; kills < 10; {
+		cmd := crash{Options: o}.start(t)
+		timer := time.AfterFunc(time.Duration(r.Float64()*0.6*float64(whole)), func() { cmd.Process.Kill() })
+		if killed(t, cmd.Wait()) {
+			kills++
+			continue
+		}
+		timer.Stop()
+		mustEqual(t, outputs(t, o), want)
+		o = job(t)
+	}
+	finish(t, o, want)
+}
+
+// What only an unfinished job needs goes even if the job was killed just before
+// deleting it.
+func TestTidyAfterKill(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	mustRun(t, o)
+	for _, name := range []string{"hidden.safetensors", "4.0/hidden.safetensors", "4.0/lm_head.safetensors"} {
+		if err := os.WriteFile(filepath.Join(o.Work, "job", name), []byte("left over"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := contents(t, o.Work)
+	mustRun(t, o)
+	mustEqual(t, contents(t, o.Work), want)
+	for _, dir := range []string{"job", "job/4.0"} {
+		for name := range contents(t, filepath.Join(o.Work, dir)) {
+			if filepath.Ext(name) == ".safetensors" && name != "calib.safetensors" {
+				t.Errorf("%s/%s is still there", dir, name)
+			}
+		}
+	}
+}
+
+// Killed by its own hand after a step of each stage, likewise.
+func TestKilledInEachStage(t *testing.T) {
+	job, want, _ := crashJob(t)
+	o := job(t)
+	// Steps: 4 measure, 4 rows of 14 variants, 5 quantize for each target.
+	for _, step := range []int{1, 2, 3, 4, 5, 61, 2, 6} {
+		if !killed(t, crash{Options: o, Step: step}.start(t).Wait()) {
+			t.Fatalf("step %d was not reached", step)
+		}
+	}
+	finish(t, o, want)
+}
+
+// A disk that fills up ends the job with an error, and nothing half-made where
+// a model is expected; once there is room it goes on.
+func TestFullDisk(t *testing.T) {
+	job, want, _ := crashJob(t)
+	for _, limit := range []uint64{300, 9 << 10, 24 << 10, 60 << 10} {
+		o := job(t)
+		cmd := crash{Options: o, FileLimit: limit}.start(t)
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Fatalf("files of %d bytes at most: %v", limit, err)
+		}
+		if _, err := os.Stat(filepath.Join(o.Out, "5bpw", "config.json")); err == nil {
+			t.Error("a model seems to be there")
+		}
+		finish(t, o, want)
+	}
+}
+
+// A job refuses to go on with other options, and says which.
+func TestOtherOptions(t *testing.T) {
+	job, _, _ := crashJob(t)
+	o := job(t)
+	crash{Options: o, Step: 2}.start(t).Wait()
+	for flag, change := range map[string]func(o *Options){
+		"--bits":             func(o *Options) { o.Targets = o.Targets[:1] },
+		"--head-bits":        func(o *Options) { o.HeadBits = 8 },
+		"--dataset-rows":     func(o *Options) { o.Data.Rows = 7 },
+		"--cal-dataset":      func(o *Options) { o.Data.File = "other.txt" },
+		"--measurement-rows": func(o *Options) { o.Data.MeasureRows = 2 },
+		"--shard-size":       func(o *Options) { o.ShardMB = 1 },
+		"--rope-alpha":       func(o *Options) { o.RopeAlpha = 2 },
+		"--measurement":      func(o *Options) { o.Measurement = "other.json" },
+		"in-dir":             func(o *Options) { o.Source = sourceModel(t, "mistral") },
+	} {
+		other := o
+		change(&other)
+		_, err := Run(context.Background(), openCPU(t), &other, &watcher{})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: error %v", flag, err)
+		}
+	}
+}
+
+// otherDevice is the CPU under another name, as with another BLAS.
+type otherDevice struct{ device.Quantize }
+
+func (otherDevice) Name() string { return "cpu, other BLAS" }
+
+// A job refuses to go on with other arithmetic, whose results differ.
+func TestOtherDevice(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	mustRun(t, o)
+	_, err := Run(context.Background(), otherDevice{openCPU(t)}, o, &watcher{})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `processor and its BLAS: "`+openCPU(t).Name()+`", not "cpu, other BLAS"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Started from another folder, --restart does not take the files there for its
+// own because they have the same relative name.
+func TestRestartElsewhere(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = "model"
+	t.Chdir(t.TempDir())
+	mustRun(t, o)
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("model", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("model/config.json", []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--compile-full") {
+		t.Errorf("error %v", err)
+	}
+	o.Restart = true
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := Run(ctx, openCPU(t), o, &watcher{step: cancel}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if got, err := os.ReadFile("model/config.json"); err != nil || string(got) != "mine" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// --restart deletes what this program wrote, and nothing else.
+func TestRestart(t *testing.T) {
+	job, want, _ := crashJob(t)
+	o := job(t)
+	finish(t, o, want)
+	mine := map[string]string{
+		filepath.Join(o.Work, "notes.txt"):          "mine",
+		filepath.Join(o.Work, "job", "notes.txt"):   "mine, too",
+		filepath.Join(o.Work, "job", "kept.json"):   "{}",
+		filepath.Join(o.Out, "3.5bpw", "README.md"): "and this",
+		filepath.Join(o.Out, "5bpw", "other.json"):  "{}",
+	}
+	for name, text := range mine {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Restart = true
+	o.HeadBits = 8
+	crash{Options: o, Step: 1}.start(t).Wait()
+	for name, text := range mine {
+		if got, err := os.ReadFile(name); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(o.Out, "5bpw", "output.safetensors")); err == nil {
+		t.Error("the old model is still there")
+	}
+}

@@ -1,0 +1,119 @@
+// Package convert makes an EXL2 model of a Hugging Face model: it measures,
+// allocates, quantizes and writes, in a job folder that an interrupted run
+// leaves ready to be continued.
+//
+// The nouns: [Options] are what the user asks for, a [Target] one of the sizes
+// asked for. A job is the state on disk. [Run] does all of it and returns a
+// [Report].
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"exl2/internal/exl2"
+)
+
+// ErrRefused is in the chain of errors about requests that are understood and
+// cannot be met: a target out of reach, a job with other options.
+var ErrRefused = errors.New("refused")
+
+// Options are what the user asks for.
+type Options struct {
+	Source  string // folder of the source model
+	Work    string // folder of the job
+	Out     string // folder of the finished model; "" means Work
+	Targets []Target
+
+	HeadBits int
+	Data     Data
+
+	Measurement     string // file to use instead of measuring
+	SaveMeasurement string // where to copy the measurement, too
+	ShardMB         int    // largest output file; 0 means one file
+
+	RopeScale, RopeAlpha float64 // 1 leaves the model's own positions
+	Restart              bool    // delete an earlier job first
+}
+
+// A Target is a size asked for.
+type Target struct {
+	Text string  // as typed; names the folder if there are several
+	Bits float64 // mean bits per weight of the decoder
+}
+
+// Data says what to calibrate on.
+type Data struct {
+	File, Column               string // "" means the built-in set, the usual column
+	Rows, Length               int    // for quantizing
+	MeasureRows, MeasureLength int
+}
+
+// headRecipes are what -hb means, as in ExLlamaV2 (exl2-format.md, "What
+// ExLlamaV2's converter does", 5).
+var headRecipes = map[int]exl2.Recipe{
+	2: exl2.MustRecipe("0.3:4b_32g/0.7:2b_32g"),
+	3: exl2.MustRecipe("0.15:4b_32g/0.85:3b_32g"),
+	4: exl2.MustRecipe("0.15:6b_32g/0.85:4b_32g"),
+	5: exl2.MustRecipe("0.15:6b_128g/0.85:5b_128g"),
+	6: exl2.MustRecipe("0.15:8b_128g/0.85:6b_128g"),
+	8: exl2.MustRecipe("1:8b_128g"),
+}
+
+// HeadBits lists the values that Options.HeadBits can have.
+var HeadBits = []int{2, 3, 4, 5, 6, 8}
+
+// Check reports the first option that cannot be.
+func (o *Options) Check() error {
+	if headRecipes[o.HeadBits] == nil {
+		return fmt.Errorf("head bits: %d, want one of %v", o.HeadBits, HeadBits)
+	}
+	for _, v := range []struct {
+		name string
+		n    int
+	}{
+		{"rows", o.Data.Rows}, {"length", o.Data.Length},
+		{"measurement rows", o.Data.MeasureRows}, {"measurement length", o.Data.MeasureLength},
+	} {
+		if v.n < 1 || v.n > 1<<20 {
+			return fmt.Errorf("%s: %d, want 1 to %d", v.name, v.n, 1<<20)
+		}
+	}
+	if o.ShardMB < 0 {
+		return fmt.Errorf("shard size: %d MB, want 0 or more", o.ShardMB)
+	}
+	for _, t := range o.Targets {
+		if !(t.Bits > 0 && t.Bits < 100) {
+			return fmt.Errorf("bits: %q, want a positive number", t.Text)
+		}
+	}
+	if !(o.RopeScale > 0) || !(o.RopeAlpha > 0) {
+		return fmt.Errorf("rope scale and alpha: %v and %v, want positive numbers", o.RopeScale, o.RopeAlpha)
+	}
+	return nil
+}
+
+// folder returns where the model of a target goes.
+func (o *Options) folder(t Target) string {
+	dir := o.Out
+	if dir == "" {
+		dir = o.Work
+	}
+	if len(o.Targets) > 1 {
+		return filepath.Join(dir, t.Text+"bpw")
+	}
+	return dir
+}
+
+// replaces reports whether what an earlier job wrote to a folder, given by its
+// absolute path, goes when the job begins again: what lies in the job's own
+// folder, or where models will be written.
+func (o *Options) replaces(folder string) bool {
+	work := absolute(o.Work)
+	if folder == work || filepath.Dir(folder) == work {
+		return true
+	}
+	return slices.ContainsFunc(o.Targets, func(t Target) bool { return absolute(o.folder(t)) == folder })
+}

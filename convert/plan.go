@@ -1,0 +1,222 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"exl2/internal/exl2"
+	"exl2/measure"
+)
+
+// A plan is the recipe of every matrix of the decoder.
+type plan struct {
+	Bits    int               `json:"bits"` // of all matrices
+	Recipes map[string]string `json:"recipes"`
+}
+
+// recipe returns the recipe of a matrix.
+func (p *plan) recipe(key string) (exl2.Recipe, error) {
+	text, ok := p.Recipes[key]
+	if !ok {
+		return nil, fmt.Errorf("plan: no recipe for %s; --restart begins again", key)
+	}
+	return exl2.ParseRecipe(text)
+}
+
+// A class is something that one choice is to be made for: a matrix, or a
+// half-block if only ExLlamaV2's options were measured.
+type class struct {
+	keys    []string
+	choices []measure.Choice
+	recipes [][]exl2.Recipe // by choice, one for each key
+}
+
+// optionPower is the power of an option's relative error that is minimized: a
+// relative error enters the model's divergence squared.
+const optionPower = 2
+
+// classes turns a measurement into classes; sizes are computed anew for the
+// source's shapes.
+func (s *source) classes(f *measure.File) ([]class, error) {
+	blocks := map[string]measure.HalfBlock{}
+	tables := map[string]measure.Table{}
+	for _, h := range f.HalfBlocks {
+		blocks[h.Key] = h
+		for _, t := range h.Tables {
+			tables[t.Key] = t
+		}
+	}
+	var list []class
+	for i := 1; i < s.loader.Modules()-1; i++ {
+		key := s.loader.ModuleName(i)
+		shapes := s.shapesOf(key)
+		c, err := tableClasses(shapes, tables)
+		if err == nil && c == nil {
+			c, err = optionClass(shapes, blocks[key].Options)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("measurement: %s: %w", key, err)
+		}
+		list = append(list, c...)
+	}
+	return list, nil
+}
+
+// shapesOf lists the matrices of a half-block.
+func (s *source) shapesOf(module string) []matrixShape {
+	var list []matrixShape
+	for _, m := range s.shapes {
+		if m.module == module {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// tableClasses makes a class of every matrix's table, or none if the file has
+// no tables for the half-block.
+func tableClasses(shapes []matrixShape, tables map[string]measure.Table) ([]class, error) {
+	var list []class
+	for _, m := range shapes {
+		t, ok := tables[m.key]
+		if !ok {
+			if len(list) > 0 {
+				return nil, fmt.Errorf("%s has no table, matrices before it have", m.key)
+			}
+			continue
+		}
+		if len(list) == 0 && m != shapes[0] {
+			return nil, fmt.Errorf("%s has a table, matrices before it have none", m.key)
+		}
+		if t.In != m.in || t.Out != m.out {
+			return nil, fmt.Errorf("%s is %d x %d there, %d x %d in the model: it is another model's", m.key, t.In, t.Out, m.in, m.out)
+		}
+		c := class{keys: []string{m.key}}
+		for _, o := range t.Candidates {
+			c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: t.Sensitivity * o.Error})
+			c.recipes = append(c.recipes, []exl2.Recipe{o.Recipe})
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// optionClass makes one class of a half-block's options.
+func optionClass(shapes []matrixShape, options []measure.Option) ([]class, error) {
+	if len(options) == 0 {
+		return nil, errors.New("no options: it is another model's")
+	}
+	var c class
+	for _, m := range shapes {
+		c.keys = append(c.keys, m.key)
+	}
+	for _, o := range options {
+		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
+		var recipes []exl2.Recipe
+		for _, m := range shapes {
+			r, ok := o.Recipe(m.key)
+			if !ok {
+				return nil, fmt.Errorf("options lack %s: it is another model's", m.key)
+			}
+			choice.Bits += r.Size(m.in, m.out)
+			recipes = append(recipes, r)
+		}
+		c.choices = append(c.choices, choice)
+		c.recipes = append(c.recipes, recipes)
+	}
+	return []class{c}, nil
+}
+
+// solve chooses within the budget of a target.
+func (s *source) solve(classes []class, t Target) (*plan, error) {
+	choices := make([][]measure.Choice, len(classes))
+	for i, c := range classes {
+		choices[i] = c.choices
+	}
+	pick, err := measure.Allocate(choices, s.budget(t.Bits))
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{Recipes: map[string]string{}}
+	for i, c := range classes {
+		p.Bits += c.choices[pick[i]].Bits
+		for k, key := range c.keys {
+			p.Recipes[key] = c.recipes[pick[i]][k].String()
+		}
+	}
+	return p, nil
+}
+
+// budget returns the bits that all matrices may take at a mean of bpw. A little
+// is held back for the entries that their tensors have in the file's header, so
+// that a file is no larger than ExLlamaV2's, whose coarser options leave up to
+// 0.17 % of the target unspent (docs/benchmarks.md).
+func (s *source) budget(bpw float64) int {
+	bits := int(math.Floor(bpw * float64(s.weights())))
+	return bits - min(8*s.headerBytes(), bits/500)
+}
+
+// headerEntry is the length of a tensor's entry in a safetensors header, but
+// for its key: type, shape, offsets, quotes, and the suffix of the name.
+const headerEntry = 90
+
+// headerBytes estimates the entries of all matrices, five tensors each.
+func (s *source) headerBytes() int {
+	n := 0
+	for _, m := range s.shapes {
+		n += 5 * (len(m.key) + headerEntry)
+	}
+	return n
+}
+
+// reachable refuses targets that no choice can meet, and names the range of
+// those that it does not, to three digits.
+func (s *source) reachable(lo, hi int, targets []Target) error {
+	most := math.Ceil(float64(hi)/float64(s.weights())*100) / 100
+	for _, t := range targets {
+		if s.budget(t.Bits) < lo || t.Bits > most {
+			return fmt.Errorf("%w: %s bits per weight are out of reach: this model can have %.3f to %.3f", ErrRefused, t.Text, s.least(lo), most)
+		}
+	}
+	return nil
+}
+
+// least returns the least target, in thousandths of a bit, whose budget holds lo
+// bits.
+func (s *source) least(lo int) float64 {
+	bpw := func(thousandths int) float64 { return float64(thousandths) / 1000 }
+	at := int(float64(lo) / float64(s.weights()) * 1000)
+	for s.budget(bpw(at)) < lo {
+		at++
+	}
+	return bpw(at)
+}
+
+// limits returns the fewest and the most bits that the classes can take.
+func limits(classes []class) (lo, hi int) {
+	for _, c := range classes {
+		least, most := c.choices[0].Bits, c.choices[0].Bits
+		for _, o := range c.choices {
+			least, most = min(least, o.Bits), max(most, o.Bits)
+		}
+		lo, hi = lo+least, hi+most
+	}
+	return lo, hi
+}
+
+// unmeasured returns classes with sizes only, for what measuring would offer.
+func (s *source) unmeasured() []class {
+	var list []class
+	for i := 1; i < s.loader.Modules()-1; i++ {
+		shapes := s.shapesOf(s.loader.ModuleName(i))
+		for k, m := range shapes {
+			c := class{keys: []string{m.key}}
+			for _, r := range measure.Recipes(k, len(shapes)) {
+				c.choices = append(c.choices, measure.Choice{Bits: r.Size(m.in, m.out)})
+			}
+			list = append(list, c)
+		}
+	}
+	return list
+}

@@ -1,0 +1,254 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"exl2/internal/half"
+	"exl2/internal/safetensors"
+)
+
+// rewrite changes the tensors of a model's file: change gets each one's name and
+// values, as rows of columns, and returns the type to store them in.
+func rewrite(t *testing.T, dir string, change func(name string, rows [][]float32) string) {
+	t.Helper()
+	path := filepath.Join(dir, "model.safetensors")
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var infos []safetensors.Info
+	data := map[string][]byte{}
+	for _, name := range f.Names() {
+		x, err := f.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cols := x.Shape[len(x.Shape)-1]
+		flat := make([]float32, len(x.Data)/2)
+		for i := range flat {
+			flat[i] = half.F16(uint16(x.Data[2*i]) | uint16(x.Data[2*i+1])<<8).Float32()
+		}
+		var rows [][]float32
+		for i := 0; i < len(flat); i += cols {
+			rows = append(rows, flat[i:i+cols])
+		}
+		info := safetensors.Info{Name: name, DType: change(name, rows), Shape: x.Shape}
+		switch info.DType {
+		case safetensors.F32:
+			data[name] = bytesOf(flat)
+		case safetensors.BF16:
+			out := make([]half.BF16, len(flat))
+			for i, v := range flat {
+				out[i] = half.ToBF16(v)
+			}
+			data[name] = bytesOf(out)
+		default:
+			out := make([]half.F16, len(flat))
+			half.NarrowF16(out, flat)
+			data[name] = bytesOf(out)
+		}
+		infos = append(infos, info)
+	}
+	f.Close()
+	w, err := safetensors.Create(path, infos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range data {
+		if err := w.Write(name, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill sets every element that a condition on its place selects.
+func fill(rows [][]float32, v float32, where func(r, c int) bool) {
+	for r := range rows {
+		for c := range rows[r] {
+			if where(r, c) {
+				rows[r][c] = v
+			}
+		}
+	}
+}
+
+func everywhere(int, int) bool { return true }
+
+// Sources that make others' converters give up.
+func TestOddSources(t *testing.T) {
+	for name, change := range map[string]func(name string, rows [][]float32) string{
+		"a matrix of zeros": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "layers.0.mlp.up_proj") || strings.Contains(name, "layers.1.self_attn.k_proj") {
+				fill(rows, 0, everywhere)
+			}
+			return "F16"
+		},
+		"inputs that are always zero": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "layernorm") {
+				fill(rows, 0, func(_, c int) bool { return c%3 == 0 })
+			}
+			if strings.Contains(name, "layers.1.mlp.gate_proj") {
+				fill(rows, 0, func(r, _ int) bool { return r < 40 })
+			}
+			return "F16"
+		},
+		"a half-block that sees nothing": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "layers.0.post_attention_layernorm") {
+				fill(rows, 0, everywhere)
+			}
+			return "F16"
+		},
+		"columns of zeros and tiny ones": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "_proj") {
+				fill(rows, 0, func(r, _ int) bool { return r%7 == 0 })
+				fill(rows, 6e-8, func(r, _ int) bool { return r%7 == 1 })
+			}
+			return "F16"
+		},
+		"an outlier in every matrix": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "_proj") {
+				rows[0][0] = 60
+			}
+			return "F16"
+		},
+		"a residual stream beyond fp16": func(name string, rows [][]float32) string {
+			if strings.Contains(name, "embed") {
+				fill(rows, 60000, func(_, c int) bool { return c%2 == 0 })
+			}
+			if strings.Contains(name, "layers.0.mlp.down_proj") {
+				fill(rows, 30000, func(_, c int) bool { return c == 0 })
+			}
+			return "F16"
+		},
+		"bfloat16": func(string, [][]float32) string { return "BF16" },
+		"float32":  func(string, [][]float32) string { return "F32" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := sourceModel(t, "llama")
+			rewrite(t, source, change)
+			o := options(t, source, "4.0")
+			report, _ := mustRun(t, o)
+			out := report.Outputs[0]
+			if !(out.Perplexity >= 1) || math.IsInf(out.Perplexity, 0) || out.DecoderBPW > 4 {
+				t.Errorf("report %+v", out)
+			}
+			checkModel(t, o, out)
+		})
+	}
+}
+
+// A head that rules the text out gives a perplexity that float64 cannot hold,
+// and a report all the same.
+func TestPerplexityOverflows(t *testing.T) {
+	source := sourceModel(t, "llama")
+	rewrite(t, source, func(name string, rows [][]float32) string {
+		if strings.Contains(name, "lm_head") || strings.Contains(name, "model.norm") {
+			for _, row := range rows {
+				for i := range row {
+					row[i] *= 300
+				}
+			}
+		}
+		return "F16"
+	})
+	report, w := mustRun(t, options(t, source, "4.0"))
+	if report.Reference != math.MaxFloat64 {
+		t.Errorf("perplexity of the source %v, warnings %v", report.Reference, w.warnings)
+	}
+}
+
+// Hidden states that overflow float32 stop the job with the module's name.
+func TestOverflow(t *testing.T) {
+	source := sourceModel(t, "llama")
+	rewrite(t, source, func(name string, rows [][]float32) string {
+		if strings.Contains(name, "layers.1.mlp") {
+			fill(rows, 3e38, everywhere)
+		}
+		return "F32"
+	})
+	_, err := Run(context.Background(), openCPU(t), options(t, source, "4.0"), &watcher{})
+	if err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// A value that fp16 cannot hold, where the finished model must hold fp16.
+func TestEmbeddingBeyondF16(t *testing.T) {
+	source := sourceModel(t, "llama")
+	rewrite(t, source, func(name string, rows [][]float32) string {
+		if name == "model.embed_tokens.weight" {
+			rows[3][5] = 70000
+		}
+		return "F32"
+	})
+	_, err := Run(context.Background(), openCPU(t), options(t, source, "4.0"), &watcher{})
+	if err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight: element 197 is 70000") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// Rows of one token: nothing is predicted, and nothing breaks.
+func TestRowsOfOneToken(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Data.Length, o.Data.MeasureLength = 1, 1
+	report, _ := mustRun(t, o)
+	if _, err := json.Marshal(report); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Hidden states on disk give the same bytes as in memory.
+func TestSpill(t *testing.T) {
+	source := sourceModel(t, "llama")
+	inMemory := options(t, source, "4.0")
+	mustRun(t, inMemory)
+	defer func(n int) { spillOver = n }(spillOver)
+	spillOver = 0
+	onDisk := options(t, source, "4.0")
+	onDisk.Data.File = inMemory.Data.File
+	mustRun(t, onDisk)
+	mustEqual(t, contents(t, onDisk.Work), contents(t, inMemory.Work))
+}
+
+// Shards, and an output folder that another job filled.
+func TestShards(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	whole := options(t, o.Source, "4.0")
+	whole.Data.File = o.Data.File
+	one, _ := mustRun(t, whole)
+	defer func(n int) { megabyte = n }(megabyte)
+	megabyte = 20 << 10
+	o.ShardMB = 1
+	report, _ := mustRun(t, o)
+	shards, err := filepath.Glob(filepath.Join(o.Work, "output-*-of-*.safetensors"))
+	if err != nil || len(shards) < 3 {
+		t.Fatalf("shards %v, %v", shards, err)
+	}
+	checkModel(t, o, report.Outputs[0])
+	if _, err := os.Stat(filepath.Join(o.Work, "model.safetensors.index.json")); err == nil {
+		t.Error("an index was written")
+	}
+	if report.Outputs[0].Perplexity != one.Outputs[0].Perplexity {
+		t.Error("perplexities differ")
+	}
+}
+
+// A disk that is too small for the job is refused, and says what is needed.
+func TestDiskTooSmall(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	defer func(f func(string) (int, bool)) { freeDisk = f }(freeDisk)
+	freeDisk = func(string) (int, bool) { return 1000, true }
+	_, err := Run(context.Background(), openCPU(t), o, &watcher{})
+	if err == nil || !strings.Contains(err.Error(), "on disk") {
+		t.Fatalf("error %v", err)
+	}
+}
