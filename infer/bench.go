@@ -1,0 +1,112 @@
+package infer
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"exl2/internal/model"
+)
+
+// A Test is one measurement of speed: of a prompt of Prompt tokens, or of
+// Generate decode steps, behind Depth positions, for Batch sequences at once.
+type Test struct {
+	Prompt, Generate int
+	Depth, Batch     int
+}
+
+// Name is the test's name in llama-bench's manner: pp512, tg128, tg128@d8192.
+func (t Test) Name() string {
+	name := fmt.Sprintf("tg%d", t.Generate)
+	if t.Prompt > 0 {
+		name = fmt.Sprintf("pp%d", t.Prompt)
+	}
+	if t.Depth > 0 {
+		name += fmt.Sprintf("@d%d", t.Depth)
+	}
+	return name
+}
+
+// Positions returns the context that the test needs.
+func (t Test) Positions() int { return t.Depth + max(t.Prompt, t.Generate) }
+
+// A Speed is the outcome of a Test.
+type Speed struct {
+	TokensPerSecond float64
+	Deviation       float64 // standard deviation between repeats
+	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
+}
+
+// Bench runs a test: once to warm up, then repeat times. What lies before Depth
+// is a cache of zeros: what it holds does not change what is computed.
+func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) {
+	var rates []float64
+	for i := range repeat + 1 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if err := e.once(t); err != nil {
+			return nil, err
+		}
+		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
+		if i > 0 {
+			rates = append(rates, tokens/time.Since(start).Seconds())
+		}
+	}
+	s := &Speed{BytesPerToken: e.bytesPerToken(t)}
+	s.TokensPerSecond, s.Deviation = meanAndDeviation(rates)
+	return s, nil
+}
+
+// once runs a test's passes.
+func (e *Engine) once(t Test) error {
+	if t.Prompt > 0 {
+		ids := make([]int32, t.Prompt)
+		for i := range ids {
+			ids[i] = int32(i*7919) % int32(e.Spec.Vocab)
+		}
+		for b := range t.Batch {
+			if _, err := e.Prefill(b, t.Depth, ids); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ids, runs := make([]int32, t.Batch), make([]model.Run, t.Batch)
+	for i := range t.Generate {
+		for b := range runs {
+			ids[b], runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
+		}
+		e.use(runs, 1, ids)
+		if err := e.replay(t.Batch); err != nil {
+			return err
+		}
+	}
+	return e.sync()
+}
+
+// bytesPerToken is what the steps of a test read, on average, for each token.
+func (e *Engine) bytesPerToken(t Test) float64 {
+	weights, position := e.BytesPerStep()
+	if t.Prompt > 0 {
+		passes := (t.Prompt + e.Options.Chunk - 1) / e.Options.Chunk
+		return float64(passes*weights)/float64(t.Prompt) + float64(position)*(float64(t.Depth)+float64(t.Prompt)/2)/float64(t.Prompt)
+	}
+	depth := float64(t.Depth) + float64(t.Generate)/2
+	return float64(weights)/float64(t.Batch) + depth*float64(position)
+}
+
+func meanAndDeviation(x []float64) (mean, deviation float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		deviation += (v - mean) * (v - mean)
+	}
+	if len(x) > 1 {
+		deviation = math.Sqrt(deviation / float64(len(x)-1))
+	}
+	return mean, deviation
+}

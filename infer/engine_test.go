@@ -1,0 +1,169 @@
+package infer
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/cpu"
+)
+
+func golden(name string) string { return filepath.Join("..", "testdata", "golden", name) }
+
+func openEngine(t testing.TB, dir string, o Options, devices int) *Engine {
+	t.Helper()
+	var list []device.Device
+	for range devices {
+		d, err := cpu.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, d)
+	}
+	e, err := Open(dir, list, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e
+}
+
+func someIDs(n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*i*31 + 7*i + 3) % vocab)
+	}
+	return ids
+}
+
+// whole returns the logits of every position, computed in one pass.
+func whole(t testing.TB, e *Engine, ids []int32) [][]float32 {
+	t.Helper()
+	var all [][]float32
+	if err := e.Logits(ids, func(_ int, rows [][]float32) { all = append(all, rows...) }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func mustBeNear(t testing.TB, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if d := math.Abs(float64(got[i] - want[i])); !(d < 2e-4) {
+			t.Fatalf("%s: logit %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// However a sequence is fed - at once, in chunks, token by token, over one
+// device or several - its logits are the same.
+func TestCacheEqualsWholePass(t *testing.T) {
+	for _, name := range []string{"arch/llama", "arch/mistral", "arch/llama_yarn", "exl2/qwen2-bias-2.75bpw"} {
+		t.Run(name, func(t *testing.T) {
+			const n = 40
+			ref := openEngine(t, golden(name), Options{Positions: n, Chunk: n}, 1)
+			ids := someIDs(n, 120)
+			want := whole(t, ref, ids)
+			for _, c := range []struct {
+				what           string
+				devices, chunk int
+			}{{"chunks of 7", 1, 7}, {"two devices", 2, n}, {"more devices than layers", 5, 16}} {
+				e := openEngine(t, golden(name), Options{Positions: n, Chunk: c.chunk}, c.devices)
+				for i, row := range whole(t, e, ids) {
+					mustBeNear(t, c.what, row, want[i])
+				}
+				last, err := e.Prefill(0, 0, ids[:25])
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustBeNear(t, c.what+": prefill", last, want[24])
+				for i := 25; i < n; i++ {
+					rows, err := e.Step(ids[i:i+1], []int{i})
+					if err != nil {
+						t.Fatal(err)
+					}
+					mustBeNear(t, c.what+": step", rows[0], want[i])
+				}
+			}
+		})
+	}
+}
+
+// Sequences of a batch do not see each other.
+func TestBatchIsSeparate(t *testing.T) {
+	const n = 30
+	one := openEngine(t, golden("arch/llama"), Options{Positions: n}, 1)
+	e := openEngine(t, golden("arch/llama"), Options{Positions: n, Sequences: 3}, 1)
+	lengths := []int{5, 17, 24}
+	var ids []int32
+	for s, l := range lengths {
+		if _, err := e.Prefill(s, 0, someIDs(l+1, 100+s)[:l]); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, someIDs(l+1, 100+s)[l])
+	}
+	rows, err := e.Step(ids, lengths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, l := range lengths {
+		want := whole(t, one, someIDs(l+1, 100+s))
+		mustBeNear(t, "sequence", rows[s], want[l])
+	}
+}
+
+func TestContextIsBounded(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 8}, 1)
+	if _, err := e.Prefill(0, 0, someIDs(9, 100)); err == nil {
+		t.Error("9 positions in a context of 8: no error")
+	}
+	if _, err := e.Step([]int32{1}, []int{8}); err == nil {
+		t.Error("position 8 in a context of 8: no error")
+	}
+}
+
+// A model is at no distance from itself, and scores each row's predictions.
+func TestPerplexityOfItself(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 20, Chunk: 8}, 1)
+	rows := [][]int32{someIDs(20, 128), someIDs(20, 77)}
+	steps := 0
+	s, err := e.Perplexity(context.Background(), e, rows, func(*Score) { steps++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps != 2 || s.Likelihood.Tokens() != 38 || s.Comparison.KL().Max > 1e-9 || s.Comparison.Agreement() != 1 {
+		t.Errorf("%d steps, %d tokens, KL %+v, agreement %v", steps, s.Likelihood.Tokens(), s.Comparison.KL(), s.Comparison.Agreement())
+	}
+	want := 0.0
+	for _, ids := range rows {
+		for i, row := range whole(t, e, ids)[:19] {
+			want -= logProb(row, ids[i+1]) / 38
+		}
+	}
+	if got := math.Log(s.Likelihood.Perplexity()); math.Abs(got-want) > 1e-6 {
+		t.Errorf("mean loss %v, want %v", got, want)
+	}
+}
+
+// logProb is the definition.
+func logProb(row []float32, token int32) float64 {
+	sum := 0.0
+	for _, v := range row {
+		sum += math.Exp(float64(v))
+	}
+	return float64(row[token]) - math.Log(sum)
+}
+
+func TestBytesPerStep(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 4}, 1)
+	weights, cache := e.BytesPerStep()
+	perLayer := 64*64*2 + 2*32*64 + 3*96*64 // q and o, k and v, gate, up and down
+	if want := 2 * (2*perLayer + 128*64); weights != want {
+		t.Errorf("%d bytes of weights, want %d", weights, want)
+	}
+	if want := 2 * 2 * 32 * 4; cache != want {
+		t.Errorf("%d bytes of cache a position, want %d", cache, want)
+	}
+}

@@ -1,0 +1,173 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A Stream turns tokens into text as they come. It never returns a part of a
+// character.
+type Stream interface {
+	Next(id int32) string
+	Flush() string
+}
+
+// A Generation is one prompt being continued.
+type Generation struct {
+	Prompt  []int32
+	Limit   int // tokens to generate, at most
+	Sampler Sampler
+	Seed    uint64
+	End     []int32  // tokens that end the text and are not part of it
+	Stops   []string // texts that end the text and are not part of it
+	Text    Stream
+	Emit    func(text string) // called with every piece of text that is certain
+}
+
+// StopReason says why a generation ended.
+type StopReason string
+
+// The stop reasons.
+const (
+	EndToken StopReason = "eos"
+	StopText StopReason = "stop"
+	Length   StopReason = "length"
+)
+
+// A Result is a finished generation.
+type Result struct {
+	Text         string
+	Tokens       []int32
+	Reason       StopReason
+	FirstToken   time.Duration // until the first token was chosen
+	PerSecond    float64       // tokens after the first; 0 if there are none
+	PromptTokens int
+}
+
+// Generate continues a prompt.
+func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
+	if len(g.Prompt) == 0 {
+		return nil, errors.New("the prompt has no tokens; give a text, or a model with a token that begins texts")
+	}
+	if err := g.Sampler.Check(); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	logits, err := e.Prefill(0, 0, g.Prompt)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{PromptTokens: len(g.Prompt), Reason: Length}
+	out := &emitter{stops: g.Stops, emit: g.Emit}
+	random := rand.New(rand.NewPCG(g.Seed, 0))
+	seen := slices.Clone(g.Prompt)
+	for len(r.Tokens) < g.Limit {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		id := g.Sampler.Sample(logits, seen, random)
+		if len(r.Tokens) == 0 {
+			r.FirstToken = time.Since(start)
+		}
+		if slices.Contains(g.End, id) {
+			r.Reason = EndToken
+			break
+		}
+		r.Tokens, seen = append(r.Tokens, id), append(seen, id)
+		if out.add(g.Text.Next(id)) {
+			r.Reason = StopText
+			break
+		}
+		if len(r.Tokens) == g.Limit {
+			break
+		}
+		next, err := e.Step([]int32{id}, []int{len(seen) - 1})
+		if err != nil {
+			return nil, err
+		}
+		logits = next[0]
+	}
+	if r.Reason != StopText && out.add(g.Text.Flush()) {
+		r.Reason = StopText
+	}
+	r.Text = out.finish()
+	if n := len(r.Tokens); n > 1 {
+		r.PerSecond = float64(n-1) / (time.Since(start) - r.FirstToken).Seconds()
+	}
+	return r, nil
+}
+
+// An emitter passes text on as soon as it is certain that no stop text begins
+// in it.
+type emitter struct {
+	stops   []string
+	emit    func(string)
+	done    strings.Builder
+	pending string
+	stopped bool
+}
+
+// add takes more text and reports whether a stop text was found.
+func (m *emitter) add(text string) bool {
+	m.pending += text
+	if at := m.find(); at >= 0 {
+		m.pass(at)
+		m.pending, m.stopped = "", true
+		return true
+	}
+	m.pass(len(m.pending) - m.held())
+	return false
+}
+
+// find returns where the stop text begins that is complete first, the longest of
+// those that end together, or -1: the same however the text comes in pieces.
+func (m *emitter) find() int {
+	at, end := -1, 0
+	for _, s := range m.stops {
+		i := strings.Index(m.pending, s)
+		if e := i + len(s); i >= 0 && (at < 0 || e < end || e == end && i < at) {
+			at, end = i, e
+		}
+	}
+	return at
+}
+
+// held returns how many bytes at the end of the pending text may be the
+// beginning of a stop text.
+func (m *emitter) held() int {
+	most := 0
+	for _, s := range m.stops {
+		for n := min(len(s)-1, len(m.pending)); n > most; n-- {
+			if strings.HasPrefix(s, m.pending[len(m.pending)-n:]) {
+				most = n
+			}
+		}
+	}
+	for most > 0 && !utf8.RuneStart(m.pending[len(m.pending)-most]) {
+		most++
+	}
+	return most
+}
+
+// pass emits the first n pending bytes.
+func (m *emitter) pass(n int) {
+	if n <= 0 {
+		return
+	}
+	m.done.WriteString(m.pending[:n])
+	m.emit(m.pending[:n])
+	m.pending = m.pending[n:]
+}
+
+// finish passes on what was held back and returns all text.
+func (m *emitter) finish() string {
+	if !m.stopped {
+		m.pass(len(m.pending))
+	}
+	return m.done.String()
+}

@@ -1,0 +1,216 @@
+package infer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"exl2/cuda"
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/device/cpu"
+	"exl2/internal/goldens"
+)
+
+// openGPUs opens the first n GPUs, or skips the test where there are fewer.
+func openGPUs(t testing.TB, n int) []device.Device {
+	t.Helper()
+	if have, err := cuda.Count(); errors.Is(err, cuda.ErrNoDevice) || err == nil && have < n {
+		t.Skipf("want %d GPUs, have %d (%v)", n, have, err)
+	}
+	var list []device.Device
+	for i := range n {
+		d, err := cuda.Open(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		list = append(list, d)
+	}
+	return list
+}
+
+// gpuModels lists the models that both devices run: tiny, small where it is,
+// and every golden.
+func gpuModels(t testing.TB) []string {
+	list := []string{filepath.Join("..", "testdata", "models", "tiny")}
+	if small := filepath.Join("..", "..", "shared", "models", "small"); isFolder(small) {
+		list = append(list, small)
+	}
+	list = append(list, goldens.Dirs(t, "exl2")...)
+	return append(list, goldens.Dirs(t, "arch")...)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// both opens a model on the CPU and on GPUs.
+func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
+	t.Helper()
+	d, err := cpu.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	list := openGPUs(t, gpus)
+	for _, open := range []struct {
+		to      **Engine
+		devices []device.Device
+	}{{&ref, []device.Device{d}}, {&got, list}} {
+		e, err := Open(dir, open.devices, o)
+		if errors.Is(err, arch.ErrUnsupported) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(e.Close)
+		*open.to = e
+	}
+	return ref, got
+}
+
+// A gap is how far logits are apart.
+type gap struct{ sum, largest, n float64 }
+
+func (g *gap) add(a, b []float32) {
+	for i := range a {
+		d := math.Abs(float64(a[i] - b[i]))
+		g.sum, g.n = g.sum+d, g.n+1
+		if !(d <= g.largest) {
+			g.largest = d
+		}
+	}
+}
+
+// check wants the gap that fp16 arithmetic may leave.
+func (g *gap) check(t testing.TB, what string) {
+	t.Helper()
+	mean := g.sum / g.n
+	if !(mean <= 0.02 && g.largest <= 0.5) {
+		t.Errorf("%s: logits differ by %.5f in the mean, %.5f at most; want 0.02 and 0.5", what, mean, g.largest)
+	} else {
+		t.Logf("%s: logits differ by %.5f in the mean, %.5f at most", what, mean, g.largest)
+	}
+}
+
+// The GPU's logits are the CPU's: of a prompt at once, and token by token.
+func TestGPULogits(t *testing.T) {
+	for _, dir := range gpuModels(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			const n = 96
+			ref, got := both(t, dir, Options{Positions: n}, 1)
+			compareLogits(t, ref, got, n)
+		})
+	}
+}
+
+// compareLogits compares a prompt of n tokens, and then the last of its tokens
+// fed one by one.
+func compareLogits(t *testing.T, ref, got *Engine, n int) {
+	ids := someIDs(n, ref.Spec.Vocab)
+	want, have := whole(t, ref, ids), whole(t, got, ids)
+	var prompt, steps gap
+	for i := range want {
+		prompt.add(want[i], have[i])
+	}
+	prompt.check(t, "prompt")
+	lo := n / 2
+	if _, err := got.Prefill(0, 0, ids[:lo]); err != nil {
+		t.Fatal(err)
+	}
+	for i := lo; i < n; i++ {
+		row, err := got.Step(ids[i:i+1], []int{i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps.add(want[i], row[0])
+	}
+	steps.check(t, "steps")
+}
+
+// Greedy continuations are equal, or part where the CPU's two best logits are
+// closer than the devices' arithmetic.
+func TestGPUGreedy(t *testing.T) {
+	for _, dir := range gpuModels(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			const prompt, n = 16, 64
+			ref, got := both(t, dir, Options{Positions: prompt + n}, 1)
+			ids := someIDs(prompt, ref.Spec.Vocab)
+			if err := sameGreedy(ref, got, ids, n); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// sameGreedy continues ids on both engines by n tokens, as long as they agree.
+func sameGreedy(ref, got *Engine, ids []int32, n int) error {
+	a, err := ref.Prefill(0, 0, ids)
+	if err != nil {
+		return err
+	}
+	b, err := got.Prefill(0, 0, ids)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		x, y := largest(a), largest(b)
+		if x != y {
+			if short := a[x] - a[y]; short > 0.5 {
+				return fmt.Errorf("token %d: %d, want %d, whose logit is %.4f larger on the CPU", i, y, x, short)
+			}
+			return nil
+		}
+		if i == n-1 {
+			break
+		}
+		at := []int{len(ids) + i}
+		ra, err := ref.Step([]int32{int32(x)}, at)
+		if err != nil {
+			return err
+		}
+		rb, err := got.Step([]int32{int32(x)}, at)
+		if err != nil {
+			return err
+		}
+		a, b = ra[0], rb[0]
+	}
+	return nil
+}
+
+func largest(v []float32) int {
+	at := 0
+	for i := range v {
+		if v[i] > v[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+// A model whose layers are divided among two GPUs computes the same.
+func TestTwoGPUs(t *testing.T) {
+	for _, dir := range gpuModels(t)[:2] {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			const n = 96
+			ref, got := both(t, dir, Options{Positions: n}, 2)
+			compareLogits(t, ref, got, n)
+			_, one := both(t, dir, Options{Positions: n}, 1)
+			ids := someIDs(n, ref.Spec.Vocab)
+			a, b := whole(t, one, ids), whole(t, got, ids)
+			for i := range a {
+				for j := range a[i] {
+					if a[i][j] != b[i][j] {
+						t.Fatalf("position %d, logit %d: %v on one GPU, %v on two", i, j, a[i][j], b[i][j])
+					}
+				}
+			}
+		})
+	}
+}

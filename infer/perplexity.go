@@ -1,0 +1,79 @@
+package infer
+
+import (
+	"context"
+	"sync"
+
+	"exl2/internal/score"
+)
+
+// A Score is how well a model predicts rows of tokens, and, with a reference,
+// how far its predictions are from the reference's.
+type Score struct {
+	Likelihood score.Likelihood
+	Comparison score.Comparison
+}
+
+// Perplexity scores rows of tokens, each a sequence of its own whose first
+// token is not predicted. reference may be nil. step is called after every row.
+func (e *Engine) Perplexity(ctx context.Context, reference *Engine, rows [][]int32, step func(s *Score)) (*Score, error) {
+	s := &Score{}
+	for _, ids := range rows {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := e.scoreRow(s, reference, ids); err != nil {
+			return nil, err
+		}
+		step(s)
+	}
+	return s, nil
+}
+
+// scoreRow scores one row. The reference's logits of the whole row are kept.
+func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
+	var want [][]float32
+	if reference != nil {
+		if err := reference.Logits(ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
+			return err
+		}
+	}
+	return e.Logits(ids, func(first int, rows [][]float32) {
+		n := min(len(rows), len(ids)-1-first) // the last position predicts nothing that is known
+		got := make([]position, n)
+		each(n, func(i int) {
+			at := first + i
+			got[i].logProb = score.LogLikelihood(rows[i], ids[at+1])
+			if reference != nil {
+				got[i].kl = score.Divergence(want[at], rows[i])
+				got[i].agrees = score.ArgMax(want[at]) == score.ArgMax(rows[i])
+			}
+		})
+		for _, p := range got {
+			s.Likelihood.Add(p.logProb)
+			if reference != nil {
+				s.Comparison.Add(p.kl, p.agrees)
+			}
+		}
+	})
+}
+
+// position is what is found at one position of a row.
+type position struct {
+	logProb, kl float64
+	agrees      bool
+}
+
+// each calls f for 0 to n-1 on all cores, in runs of 16.
+func each(n int, f func(i int)) {
+	var wait sync.WaitGroup
+	const run = 16
+	for lo := 0; lo < n; lo += run {
+		wait.Go(func() {
+			for i := lo; i < min(lo+run, n); i++ {
+				f(i)
+			}
+		})
+	}
+	wait.Wait()
+}
