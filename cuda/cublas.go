@@ -1,0 +1,113 @@
+package cuda
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"exl2/internal/tensor"
+)
+
+// cublas is cuBLAS, if it is there: the dense products of a GPU's vendor. The
+// zero value has none.
+type cublas struct {
+	lib    *cublasLibrary
+	handle uintptr
+}
+
+// cublasLibrary is the functions of libcublas.
+type cublasLibrary struct{ create, destroy, setStream, setWorkspace, gemmEx uintptr }
+
+// cublasNames are the libraries that are looked for, the newest first.
+var cublasNames = []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so"}
+
+// libcublas is the library, loaded once, or nil. EXL2_NO_CUBLAS=1 has it passed
+// over.
+var libcublas = sync.OnceValue(func() *cublasLibrary {
+	if v := os.Getenv("EXL2_NO_CUBLAS"); v != "" && v != "0" {
+		return nil
+	}
+	for _, name := range cublasNames {
+		lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+		if err != nil {
+			continue
+		}
+		l := &cublasLibrary{}
+		for name, to := range map[string]*uintptr{
+			"cublasCreate_v2": &l.create, "cublasDestroy_v2": &l.destroy, "cublasSetStream_v2": &l.setStream,
+			"cublasSetWorkspace_v2": &l.setWorkspace, "cublasGemmEx": &l.gemmEx,
+		} {
+			*to, _ = purego.Dlsym(lib, name)
+		}
+		if l.create != 0 && l.destroy != 0 && l.setStream != 0 && l.setWorkspace != 0 && l.gemmEx != 0 {
+			return l
+		}
+	}
+	return nil
+})
+
+// cublasWorkspace is the memory that cuBLAS may use, as its manual recommends
+// for Hopper. Given beforehand, it is the same in recordings.
+const cublasWorkspace = 32 << 20
+
+// prepareBLAS makes a handle for the device's stream, if there is cuBLAS.
+func (d *Device) prepareBLAS() {
+	lib := libcublas()
+	if lib == nil || d.err != nil {
+		return
+	}
+	handle := new(uintptr)
+	if d.blasCall(lib.create, uintptr(unsafe.Pointer(handle))) != 0 {
+		return // no cuBLAS is no failure
+	}
+	d.onClose(func() { d.blasCall(lib.destroy, *handle) })
+	space := d.Alloc(tensor.U8, 1, cublasWorkspace)
+	if d.blasCall(lib.setStream, *handle, d.stream) == 0 && d.blasCall(lib.setWorkspace, *handle, d.address("cublas", space), cublasWorkspace) == 0 {
+		d.blas = cublas{lib, *handle}
+	}
+}
+
+// blasCall calls a function of cuBLAS with the device's context current.
+//
+//go:uintptrescapes
+func (d *Device) blasCall(f uintptr, args ...uintptr) int32 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	d.drv.invoke(cuCtxSetCurrent, d.current[:])
+	r, _, _ := purego.SyscallN(f, args...)
+	return int32(r)
+}
+
+// Constants of cublas_api.h and library_types.h.
+const (
+	cublasOpN, cublasOpT = 0, 1
+	cudaR32F, cudaR16F   = 0, 2
+	cublasCompute32F     = 68
+	cublasDefaultAlgo    = 0xffffffff // -1
+)
+
+// gemm computes a product, and reports whether it could: cuBLAS adds no bias.
+func (b *cublas) gemm(d *Device, p product) bool {
+	if b.lib == nil || p.x.Cols%8 != 0 || !p.bias.Nil() {
+		return false
+	}
+	if d.err != nil {
+		return true
+	}
+	m, n, k := p.x.Rows, p.w.Rows, p.x.Cols
+	alpha, beta, kind := float32(1), float32(0), uintptr(cudaR16F)
+	if p.y.Type == tensor.F32 {
+		kind = cudaR32F
+	}
+	// Column-major, as cuBLAS sees memory: yᵀ [n, m] = w [n, k] · xᵀ [k, m].
+	status := d.blasCall(b.lib.gemmEx, b.handle, cublasOpT, cublasOpN, uintptr(n), uintptr(m), uintptr(k),
+		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(k),
+		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Cols), cublasCompute32F, cublasDefaultAlgo)
+	if status != 0 {
+		d.failWith("MatMul: cuBLAS fails with status %d; EXL2_NO_CUBLAS=1 does without it", status)
+	}
+	return true
+}

@@ -1,0 +1,182 @@
+package cuda
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
+
+// matrix is an EXL2 matrix in a GPU's memory, as kernels/exl2.cuh describes it.
+type matrix struct {
+	in, out, padded, groups int
+	regions                 []region
+	chunks                  int // of 16 bytes in a tile of 32 columns
+	slot                    int // bytes of the largest unit in shared memory
+
+	words  tensor.Tensor // I32 [padded/32, 4·chunks]
+	scales tensor.Tensor // I32 [padded/32, 4·groups]
+	units  tensor.Tensor // I32 [1, groups]: largest scale / 256, fp16, twice
+	perm   tensor.Tensor // I32 [1, in]
+	order  tensor.Tensor // F16 [1, in]: perm in 16 bits; absent if that is too little
+	table  tensor.Tensor // I32 [regions, 8]
+}
+
+// A region is a run of rows with one width, in groups of 2^shift blocks, the last
+// one perhaps less. word is its first row in the file.
+type region struct{ bits, block, blocks, place, group, shift, word int }
+
+// units returns the number of units of four blocks.
+func (r region) units() int { return (r.blocks + 3) / 4 }
+
+// packedColumns is the columns of a tile.
+const packedColumns = 32
+
+// noShift is the shift of a region of one group.
+const noShift = 31
+
+func (m *matrix) In() int  { return m.in }
+func (m *matrix) Out() int { return m.out }
+
+// Bytes is what a product reads.
+func (m *matrix) Bytes() int {
+	return m.words.Bytes() + m.scales.Bytes() + m.units.Bytes() + m.order.Bytes() + m.table.Bytes()
+}
+
+// LoadEXL2 uploads m and arranges its codes.
+func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
+	q := &matrix{in: m.In, out: out, padded: m.Out, groups: len(m.Groups)}
+	if err := m.Check(); err != nil {
+		d.failWith("LoadEXL2: %w", err)
+		return q
+	}
+	units := make([]uint32, len(m.Groups))
+	for i, g := range m.Groups {
+		units[i] = 0x10001 * uint32(exl2.ScaleTable(m.ScaleMax[i])[0])
+		q.addGroup(i, g)
+		q.slot = max(q.slot, 512*g.Bits+256)
+	}
+	q.units = load(d, tensor.I32, 1, len(units), units)
+	q.scales = load(d, tensor.I32, m.Out/packedColumns, 4*q.groups, byTiles(m.Scales, m.Out/8))
+	q.loadOrder(d, m.Perm())
+	q.loadTable(d)
+	q.loadWords(d, m)
+	return q
+}
+
+// addGroup adds group i to the regions.
+func (m *matrix) addGroup(i int, g exl2.Group) {
+	blocks := g.Rows / exl2.Align
+	if n := len(m.regions); n > 0 && m.regions[n-1].takes(g.Bits, blocks) {
+		m.regions[n-1].blocks += blocks
+		return
+	}
+	r := region{bits: g.Bits, block: g.Row / exl2.Align, blocks: blocks, group: i, shift: noShift, word: g.Word}
+	if blocks&(blocks-1) == 0 {
+		r.shift = bits.TrailingZeros(uint(blocks))
+	}
+	m.regions = append(m.regions, r)
+}
+
+// takes reports whether a group can be the region's next one.
+func (r region) takes(bits, blocks int) bool {
+	return r.bits == bits && r.shift != noShift && blocks <= 1<<r.shift && r.blocks%(1<<r.shift) == 0
+}
+
+// byTiles returns rows of words of scales by tiles of four words.
+func byTiles(scales []uint32, width int) []uint32 {
+	out := make([]uint32, 0, len(scales))
+	for tile := 0; tile < width; tile += 4 {
+		for row := 0; row < len(scales); row += width {
+			out = append(out, scales[row+tile:row+tile+4]...)
+		}
+	}
+	return out
+}
+
+func (m *matrix) loadOrder(d *Device, perm []int32) {
+	m.perm = load(d, tensor.I32, 1, m.in, perm)
+	if m.in > 1<<16 {
+		return
+	}
+	order := make([]uint16, m.in)
+	for i, p := range perm {
+		order[i] = uint16(p)
+	}
+	m.order = load(d, tensor.F16, 1, m.in, order)
+}
+
+// loadTable places the regions in a tile.
+func (m *matrix) loadTable(d *Device) {
+	var table []int32
+	for i := range m.regions {
+		r := &m.regions[i]
+		r.place = m.chunks
+		m.chunks += r.units() * r.bits * 32
+		table = append(table, int32(r.bits), int32(r.block), int32(r.blocks), int32(r.place), int32(r.group), int32(r.shift), 0, 0)
+	}
+	m.table = load(d, tensor.I32, len(m.regions), 8, table)
+}
+
+// loadWords arranges the words as they are in the file.
+func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
+	file := load(d, tensor.I32, len(from.Words)/from.Out, from.Out, from.Words)
+	m.words = d.Alloc(tensor.I32, m.padded/packedColumns, 4*m.chunks)
+	for _, r := range m.regions {
+		const threads = 64
+		l := launch{blocks: dim{x: (m.padded + threads - 1) / threads, y: r.blocks}, threads: dim{x: threads}}
+		arranges[r.bits](d, l, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), int32(r.blocks), int32(r.place), int32(m.chunks), int32(m.padded))
+	}
+	d.Free(file) // waits: products read words before they wait for kernels
+}
+
+// load uploads elements to a new tensor.
+func load[E any](d *Device, t tensor.Type, rows, cols int, v []E) tensor.Tensor {
+	x := d.Alloc(t, rows, cols)
+	if len(v) > 0 {
+		d.Upload(x, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0]))))
+	}
+	return x
+}
+
+var arranges = map[int]func(d *Device, l launch, dst, src tensor.Tensor, blocks, place, tile, out int32){
+	2: (*Device).exl2_arrange_2, 3: (*Device).exl2_arrange_3, 4: (*Device).exl2_arrange_4,
+	5: (*Device).exl2_arrange_5, 6: (*Device).exl2_arrange_6, 8: (*Device).exl2_arrange_8,
+}
+
+// FreeEXL2 frees a matrix.
+func (d *Device) FreeEXL2(m device.Matrix) {
+	q := m.(*matrix)
+	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.table} {
+		d.Free(t)
+	}
+}
+
+type decodeFunc func(d *Device, l launch, dst, words, scales, units, perm tensor.Tensor,
+	block, blocks, place, group, shift, tile, groups, firstColumn, columns, in int32)
+
+var decodes = map[int]decodeFunc{
+	2: (*Device).exl2_decode_2, 3: (*Device).exl2_decode_3, 4: (*Device).exl2_decode_4,
+	5: (*Device).exl2_decode_5, 6: (*Device).exl2_decode_6, 8: (*Device).exl2_decode_8,
+}
+
+// decode stores columns first, a multiple of 32, and on of m, transposed, in dst
+// [columns, in]; in the source's order if perm is m's, in stored order if it is
+// absent.
+func (d *Device) decode(dst tensor.Tensor, m *matrix, perm tensor.Tensor, first int) {
+	const warps = 4
+	for _, r := range m.regions {
+		l := launch{blocks: dim{x: (dst.Rows + packedColumns - 1) / packedColumns, y: (r.units() + warps - 1) / warps}, threads: dim{x: 32 * warps}, early: true}
+		decodes[r.bits](d, l, dst, m.words, m.scales, m.units, perm, int32(r.block), int32(r.blocks), int32(r.place),
+			int32(r.group), int32(r.shift), int32(m.chunks), int32(m.groups), int32(first), int32(dst.Rows), int32(m.in))
+	}
+}
+
+// Decode stores the weights of w, [out, in] in the source's order, in dst.
+func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
+	m := w.(*matrix)
+	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.in, "Decode", dst)
+	d.decode(dst, m, m.perm, 0)
+}

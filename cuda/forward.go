@@ -1,0 +1,160 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// want panics unless a condition on an operation's arguments holds.
+func want(ok bool, op string, ts ...tensor.Tensor) {
+	if !ok {
+		panic(fmt.Sprintf("cuda: %s: shapes %v", op, slices.Clone(ts))) // a clone, so that ts costs no garbage
+	}
+}
+
+// pick returns the kernel for the given types, or panics.
+func pick[K comparable, F any](op string, table map[K]F, key K, ts ...tensor.Tensor) F {
+	f, ok := table[key]
+	if !ok {
+		panic(fmt.Sprintf("cuda: %s: no kernel for %v", op, slices.Clone(ts)))
+	}
+	return f
+}
+
+var embeds = map[tensor.Type]func(d *Device, l launch, y, table, ids, fault tensor.Tensor, vocabulary, cols int32, scale float32){
+	tensor.F32: (*Device).embed_f32, tensor.F16: (*Device).embed_f16, tensor.BF16: (*Device).embed_bf16,
+}
+
+// Embed is y[r] = scale·table[ids[r]].
+func (d *Device) Embed(y, table, ids tensor.Tensor, scale float32) {
+	want(y.Cols == table.Cols && y.Rows == ids.Cols, "Embed", y, table, ids)
+	embed := pick("Embed", embeds, table.Type, table)
+	embed(d, byRow(y.Rows, y.Cols, 256), y, table, ids, d.fault, int32(table.Rows), int32(y.Cols), scale)
+}
+
+type normKey struct {
+	kind device.NormKind
+	x, y tensor.Type
+}
+
+var norms = map[normKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, cols int32, eps, offset float32){
+	{device.RMS, tensor.F32, tensor.F32}:   (*Device).norm_rms_f32_f32,
+	{device.RMS, tensor.F32, tensor.F16}:   (*Device).norm_rms_f32_f16,
+	{device.RMS, tensor.F16, tensor.F16}:   (*Device).norm_rms_f16_f16,
+	{device.Layer, tensor.F32, tensor.F32}: (*Device).norm_layer_f32_f32,
+	{device.Layer, tensor.F32, tensor.F16}: (*Device).norm_layer_f32_f16,
+	{device.Layer, tensor.F16, tensor.F16}: (*Device).norm_layer_f16_f16,
+}
+
+// Norm is y = normalize(x)·(w + n.Offset) + bias by rows.
+func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
+	want(y.Rows == x.Rows && y.Cols == x.Cols && w.Cols == x.Cols && (bias.Nil() || bias.Cols == x.Cols), "Norm", y, x, w, bias)
+	norm := pick("Norm", norms, normKey{n.Kind, x.Type, y.Type}, y, x)
+	norm(d, byRow(x.Rows, x.Cols, 1024), y, x, w, bias, int32(x.Cols), n.Eps, n.Offset)
+}
+
+// HeadNorm applies Norm to each head of every row.
+func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
+	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
+	all := x.Rows * heads
+	const warps = 8
+	l := launch{blocks: dim{x: (all + warps - 1) / warps}, threads: dim{x: 32 * warps}, early: true}
+	if n.Kind == device.Layer {
+		d.head_norm_layer_f16(l, x, w, int32(all), int32(w.Cols), n.Eps, n.Offset)
+	} else {
+		d.head_norm_rms_f16(l, x, w, int32(all), int32(w.Cols), n.Eps, n.Offset)
+	}
+}
+
+// Rope turns the leading dimensions of the heads of q and k.
+func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch) {
+	want(q.Rows == k.Rows && q.Rows == b.Pos.Cols && q.Cols%headDim == 0 && k.Cols%headDim == 0 && r.Dims <= headDim && freqs.Cols == r.Dims/2, "Rope", q, k, freqs, b.Pos)
+	if r.Dims < 2 {
+		return
+	}
+	if r.Scale == 0 {
+		r.Scale = 1
+	}
+	qHeads, kHeads, pairs := q.Cols/headDim, k.Cols/headDim, r.Dims/2
+	const headsABlock, float2 = 8, 8
+	l := launch{blocks: dim{x: q.Rows, y: (qHeads + kHeads + headsABlock - 1) / headsABlock}, threads: dim{x: 256}, shared: pairs * float2, early: true}
+	turn := d.rope_split_f16
+	if r.Interleaved {
+		turn = d.rope_interleaved_f16
+	}
+	turn(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(pairs), r.Scale)
+}
+
+// Store appends rows of keys and values to the cache.
+func (d *Device) Store(c device.Cache, k, v tensor.Tensor, b device.Batch) {
+	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.K.Cols && v.Cols == c.V.Cols && k.Cols == v.Cols && c.V.Rows == c.K.Rows, "Store", k, v, c.K, c.V, b.Pos)
+	d.store_f16(byRow(k.Rows, k.Cols, 256), c.K, c.V, k, v, b.Pos, b.Seq, c.Table, d.fault,
+		int32(k.Cols), int32(c.Table.Rows), int32(c.Table.Cols), int32(c.K.Rows/c.PageRows), int32(c.PageRows))
+}
+
+var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor, n int64){
+	device.SiLU: (*Device).act_mul_silu_f16, device.GELU: (*Device).act_mul_gelu_f16,
+	device.GELUTanh: (*Device).act_mul_gelu_tanh_f16, device.ReLU: (*Device).act_mul_relu_f16,
+}
+
+// ActMul is y = act(gate)·up.
+func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
+	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
+	n := y.Rows * y.Cols
+	actMuls[a](d, over(n), y, gate, up, int64(n))
+}
+
+// AddScaled is y += scale·x.
+func (d *Device) AddScaled(y, x tensor.Tensor, scale float32) {
+	want(y.Rows == x.Rows && y.Cols == x.Cols, "AddScaled", y, x)
+	n := y.Rows * y.Cols
+	if x.Type == tensor.F32 {
+		d.add_scaled_f32(over(n), y, x, int64(n), scale)
+	} else {
+		d.add_scaled_f16(over(n), y, x, int64(n), scale)
+	}
+}
+
+// Cap is x = cap·tanh(scale·x/cap), or scale·x.
+func (d *Device) Cap(x tensor.Tensor, scale, softcap float32) {
+	n := x.Rows * x.Cols
+	d.cap_f32(over(n), x, int64(n), scale, softcap)
+}
+
+// ArgMax stores the column of each row's largest element; NaN is never it.
+func (d *Device) ArgMax(ids, x tensor.Tensor) {
+	want(ids.Cols == x.Rows, "ArgMax", ids, x)
+	d.argmax_f32(byRow(x.Rows, x.Cols, 1024), ids, x, int32(x.Cols))
+}
+
+// Advance adds one to every position.
+func (d *Device) Advance(pos tensor.Tensor) {
+	const threads = 128
+	n := pos.Rows * pos.Cols
+	d.advance(launch{blocks: dim{x: (n + threads - 1) / threads}, threads: dim{x: threads}, early: true}, pos, int32(n))
+}
+
+type copyKey struct{ from, to tensor.Type }
+
+var copies = map[copyKey]func(d *Device, l launch, y, x tensor.Tensor, n int64){
+	{tensor.F32, tensor.F16}: (*Device).copy_f32_f16, {tensor.F32, tensor.BF16}: (*Device).copy_f32_bf16,
+	{tensor.F16, tensor.F32}: (*Device).copy_f16_f32, {tensor.F16, tensor.BF16}: (*Device).copy_f16_bf16,
+	{tensor.BF16, tensor.F32}: (*Device).copy_bf16_f32, {tensor.BF16, tensor.F16}: (*Device).copy_bf16_f16,
+}
+
+// Copy converts elements among F32, F16 and BF16.
+func (d *Device) Copy(dst, src tensor.Tensor) {
+	n := dst.Rows * dst.Cols
+	want(n == src.Rows*src.Cols, "Copy", dst, src)
+	if n == 0 {
+		return
+	}
+	if dst.Type == src.Type {
+		d.do("Copy", cuMemcpyDtoDAsync, d.address("Copy", dst), d.address("Copy", src), uintptr(dst.Bytes()), d.stream)
+		return
+	}
+	pick("Copy", copies, copyKey{src.Type, dst.Type}, dst, src)(d, over(n), dst, src, int64(n))
+}

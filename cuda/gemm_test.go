@@ -1,0 +1,30 @@
+package cuda
+
+import "testing"
+
+// The tile of a product, and among how many blocks its sums are divided.
+func TestVariant(t *testing.T) {
+	hopper, ampere := &Device{units: 132, major: 9, target: "sm_90a"}, &Device{units: 108, major: 8, target: "sm_80"}
+	turing := &Device{units: 68, major: 7, target: "sm_75"}
+	for _, c := range []struct {
+		name        string
+		d           *Device
+		m, n, k     int
+		tile, parts [2]int // rows and columns; parts and the fewest columns of one
+	}{
+		{"hopper, a prompt", hopper, 2048, 4096, 4096, [2]int{128, 256}, [2]int{1, 4096}},
+		{"hopper, a short one", hopper, 128, 4096, 4096, [2]int{128, 128}, [2]int{4, 1024}},
+		{"hopper, few columns", hopper, 16, 256, 4096, [2]int{128, 128}, [2]int{8, 512}},
+		{"hopper, short rows", hopper, 16, 256, 256, [2]int{128, 128}, [2]int{1, 256}},
+		{"rows of no whole chunks", hopper, 2048, 4096, 4095, [2]int{64, 64}, [2]int{1, 4095}},
+		{"ampere, a prompt", ampere, 2048, 4096, 4096, [2]int{128, 256}, [2]int{1, 4096}},
+		{"ampere, a short one", ampere, 32, 4096, 4096, [2]int{64, 64}, [2]int{1, 4096}},
+		{"turing has too little shared memory for the largest", turing, 2048, 4096, 4096, [2]int{128, 128}, [2]int{1, 4096}},
+	} {
+		v := c.d.variant(c.m, c.n, c.k)
+		parts := c.d.parts(v, c.m, c.n, c.k)
+		if v.m != c.tile[0] || v.n != c.tile[1] || parts != c.parts[0] || c.k/parts < c.parts[1] {
+			t.Errorf("%s: tiles of %d x %d in %d parts, want %+v", c.name, v.m, v.n, parts, c)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+// The gate of a feed-forward network: y = act(gate) · up.
+//
+// Eight elements a thread; y may be gate or up.
+//
+// H200, 2026-11-21, SiLU, 11008 columns: a row 1.0 µs (2.4 with expf and exact
+// division), 2048 rows 37 µs, 3.7 TB/s.
+#include "half.cuh"
+#include "order.cuh"
+
+// over_exp is x / (1 + e^-z), good to a few units in the last place of float32.
+// Where e^-z is over 2^126 it is 0, as it is to fp16.
+__device__ inline float over_exp(float x, float z) { return __fdividef(x, 1 + __expf(-z)); }
+
+struct SiLU {
+	__device__ static float of(float x) { return over_exp(x, x); }
+};
+
+// x·Φ(x); erfc keeps the precision that 1 + erf loses where x is negative.
+struct GELU {
+	__device__ static float of(float x) { return 0.5f * x * erfcf(x * -0.70710678f); }
+};
+
+// x·(1 + tanh z)/2 is x / (1 + e^-2z).
+struct GELUTanh {
+	__device__ static float of(float x) { return over_exp(x, 1.5957691f * (x + 0.044715f * x * x * x)); }
+};
+
+struct ReLU {
+	__device__ static float of(float x) { return x < 0 ? 0 : x; }
+};
+
+template <class Act>
+__device__ void act_mul(
+	half* y,           // [n]
+	const half* gate,  // [n]
+	const half* up,    // [n]
+	int64 n) {
+	after_previous();
+	int64 i = first8();
+	if (i >= n) return;
+	float g[8], u[8];
+	load8(g, gate, i, n);
+	load8(u, up, i, n);
+	for (int j = 0; j < 8; j++) g[j] = Act::of(g[j]) * u[j];
+	store8(y, g, i, n);
+}
+
+#define ACT_MUL(name, Act)                                                                     \
+	extern "C" __global__ void name(half* y, const half* gate, const half* up, long long n) { \
+		act_mul<Act>(y, gate, up, n);                                                          \
+	}
+
+ACT_MUL(act_mul_silu_f16, SiLU)
+ACT_MUL(act_mul_gelu_f16, GELU)
+ACT_MUL(act_mul_gelu_tanh_f16, GELUTanh)
+ACT_MUL(act_mul_relu_f16, ReLU)

@@ -1,0 +1,187 @@
+// Attention of runs of rows: y = softmax(scale·q·Kᵀ)·V by heads, each row seeing
+// the positions up to its own, the last `window` of them if window > 0.
+//
+// A block takes 64 rows of a run and one head, a warp 16 of them, whose queries
+// and sums stay in registers; keys and values pass through shared memory, `keys`
+// positions at a time, with the softmax rescaled as they come (Dao 2022,
+// FlashAttention, algorithm 1). Scores are weighed in fp32; weights are rounded to
+// fp16 for the second product. Heads are padded with zeros to the variant's size.
+//
+// H200, 2026-11-21, 32 heads of 128: 2048 rows from the start 460 µs, 75 TFLOP/s; behind
+// 6144 others 2.6 ms, 93 TFLOP/s.
+#include "attend.cuh"
+#include "mma.cuh"
+#include "order.cuh"
+
+constexpr int rows_a_block = 64;
+constexpr int threads = 128;
+
+// Shape is a variant: dimensions of a head and positions at a time. Rows in
+// shared memory have 16 bytes more, so that ldmatrix has no conflicts.
+template <int d, int n>
+struct Shape {
+	static constexpr int dim = d, keys = n, stride = d + 8;
+};
+
+// fill copies rows of `dim` halves to shared memory; source says where row i is,
+// or null for zeros.
+template <class S, class Source>
+__device__ inline void fill(half* to, int rows, int dim, Source source) {
+	constexpr int chunks = S::dim / 8;
+	for (int i = threadIdx.x; i < rows * chunks; i += threads) {
+		int row = i / chunks, at = i % chunks * 8;
+		const half* from = source(row);
+		half* p = to + row * S::stride + at;
+		if (from && at + 8 <= dim && (size_t)from % 16 == 0) {
+			copy16(p, from + at, true);
+		} else {
+			for (int j = 0; j < 8; j++) p[j] = from && at + j < dim ? from[at + j] : __float2half(0);
+		}
+	}
+}
+
+__device__ inline u32 pack(float a, float b) {
+	half2 h = __floats2half2_rn(a, b);
+	return *(u32*)&h;
+}
+
+__device__ inline float quad_max(float x) {
+	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+__device__ inline float quad_sum(float x) {
+	x += __shfl_xor_sync(~0u, x, 1);
+	return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Softmax is the state of a warp's 16 rows: of rows g and g+8 in each lane.
+template <class S>
+struct Softmax {
+	float top[2], sum[2], out[S::dim / 8][4];
+
+	// weigh turns scores into weights and rescales what was summed before.
+	__device__ void weigh(float (&s)[S::keys / 8][4]) {
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float most = top[h];
+#pragma unroll
+			for (int j = 0; j < S::keys / 8; j++) most = fmaxf(most, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+			most = quad_max(most);
+			float shrink = __expf(top[h] - most), part = 0;
+#pragma unroll
+			for (int j = 0; j < S::keys / 8; j++)
+#pragma unroll
+				for (int e = 2 * h; e < 2 * h + 2; e++) {
+					s[j][e] = s[j][e] <= no_score ? 0 : __expf(s[j][e] - most);
+					part += s[j][e];
+				}
+			sum[h] = sum[h] * shrink + quad_sum(part);
+			top[h] = most;
+#pragma unroll
+			for (int j = 0; j < S::dim / 8; j++) out[j][2 * h] *= shrink, out[j][2 * h + 1] *= shrink;
+		}
+	}
+};
+
+template <class S>
+__device__ void attend(
+	half* y,        // [rows, heads·dim]
+	const half* q,  // likewise
+	Cache c,
+	const int* pos,  // [rows]
+	const int* seq,  // [rows]
+	int span, int heads, int kv_heads, int dim, float scale, float cap, int window) {
+	extern __shared__ uint4 memory[];
+	half* base = (half*)memory;
+	after_previous();
+	int cuts = (span + rows_a_block - 1) / rows_a_block;
+	int first = blockIdx.x / cuts * span + blockIdx.x % cuts * rows_a_block;
+	int rows = min(rows_a_block, (int)(blockIdx.x / cuts + 1) * span - first);
+	int head = blockIdx.y, kv = head / (heads / kv_heads) * dim, width = heads * dim;
+	int begin = pos[first], of = seq[first], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (int64)(first + r) * width + head * dim : (const half*)nullptr; });
+	commit();
+	arrived<0>();
+	__syncthreads();
+	u32 a[S::dim / 16][4];
+#pragma unroll
+	for (int i = 0; i < S::dim / 16; i++) ldmatrix(a[i], base + (warp * 16 + lane % 16) * S::stride + 16 * i + lane / 16 * 8);
+
+	Softmax<S> state = {{no_score, no_score}};
+	int end = begin + rows, start = window > 0 ? max(0, begin - window + 1) : 0;
+	half *keys = base, *values = base + S::keys * S::stride;
+	for (int from = start; from < end; from += S::keys) {
+		__syncthreads();  // the tile before, or the queries, are read
+		fill<S>(keys, S::keys, dim, [&](int i) { return from + i < end ? c.k + c.row(of, from + i) + kv : (const half*)nullptr; });
+		commit();
+		fill<S>(values, S::keys, dim, [&](int i) { return from + i < end ? c.v + c.row(of, from + i) + kv : (const half*)nullptr; });
+		commit();
+		arrived<1>();
+		__syncthreads();
+		float s[S::keys / 8][4] = {};
+#pragma unroll
+		for (int i = 0; i < S::dim / 16; i++)
+#pragma unroll
+			for (int j = 0; j < S::keys / 16; j++) {
+				u32 b[4];
+				ldmatrix(b, keys + (16 * j + lane % 8 + lane / 16 * 8) * S::stride + 16 * i + lane / 8 % 2 * 8);
+				u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+				mma(s[2 * j], a[i], low);
+				mma(s[2 * j + 1], a[i], high);
+			}
+#pragma unroll
+		for (int j = 0; j < S::keys / 8; j++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) {
+				int p = from + 8 * j + lane % 4 * 2 + e % 2, own = begin + warp * 16 + lane / 4 + e / 2 * 8;
+				bool seen = p <= own && p < end && (window <= 0 || p > own - window);
+				s[j][e] = seen ? capped(s[j][e] * scale, cap) : no_score;
+			}
+		state.weigh(s);
+		arrived<0>();
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < S::keys / 16; i++) {
+			u32 p[4] = {pack(s[2 * i][0], s[2 * i][1]), pack(s[2 * i][2], s[2 * i][3]), pack(s[2 * i + 1][0], s[2 * i + 1][1]), pack(s[2 * i + 1][2], s[2 * i + 1][3])};
+#pragma unroll
+			for (int j = 0; j < S::dim / 16; j++) {
+				u32 b[4];
+				ldmatrix_trans(b, values + (16 * i + lane % 16) * S::stride + 16 * j + lane / 16 * 8);
+				u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+				mma(state.out[2 * j], p, low);
+				mma(state.out[2 * j + 1], p, high);
+			}
+		}
+	}
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		int row = warp * 16 + lane / 4 + 8 * h;
+		if (row >= rows) continue;
+		float inverse = 1 / state.sum[h];
+		half* to = y + (int64)(first + row) * width + head * dim;
+#pragma unroll
+		for (int j = 0; j < S::dim / 8; j++)
+#pragma unroll
+			for (int e = 0; e < 2; e++) {
+				int at = 8 * j + lane % 4 * 2 + e;
+				if (at < dim) to[at] = __float2half_rn(state.out[j][2 * h + e] * inverse);
+			}
+	}
+}
+
+#define ATTEND(name, d, n)                                                                          \
+	extern "C" __global__ void __launch_bounds__(threads)                                           \
+	name(half* y, const half* q, const half* k, const half* v, const int* table, const int* pos,    \
+	     const int* seq, int table_cols, int page_rows, int span, int heads, int kv_heads,          \
+	     int dim, float scale, float cap, int window) {                                             \
+		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
+		attend<Shape<d, n>>(y, q, c, pos, seq, span, heads, kv_heads, dim, scale, cap, window);     \
+	}
+
+ATTEND(attend_prefill_32, 32, 64)
+ATTEND(attend_prefill_64, 64, 64)
+ATTEND(attend_prefill_96, 96, 64)
+ATTEND(attend_prefill_128, 128, 64)
+ATTEND(attend_prefill_256, 256, 32)

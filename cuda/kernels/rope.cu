@@ -1,0 +1,66 @@
+// Rotary positions, in place: pair i of every head of q and k turns by the angle
+// pos·freqs[i] and grows by scale. Pairs are elements (i, i+pairs), or (2i, 2i+1)
+// in the interleaved variant; elements of a head past 2·pairs stay.
+//
+// The product is exact in float64 (20 bits of position, 24 of frequency), and is
+// reduced to half a turn there: float32 would be off by 0.06 at position 1e6.
+//
+// A block a row and eight heads, the heads of k after those of q. Shared memory
+// holds the row's sines and cosines.
+//
+// H200, 2026-11-21, 32 and 8 heads of 128: a row 1.5 µs, 2048 rows 29 µs,
+// 1.4 TB/s, two bytes a thread being less than memory likes.
+#include "half.cuh"
+#include "order.cuh"
+
+constexpr int heads_a_block = 8;
+
+// turn returns the cosine and sine of an angle.
+__device__ inline float2 turn(double angle) {
+	double turns = angle * 0.15915494309189535;  // 1/2π
+	float half_turns = (float)(2 * (turns - rint(turns)));
+	float2 t;
+	sincospif(half_turns, &t.y, &t.x);
+	return t;
+}
+
+enum Pairing { split, interleaved };
+
+template <Pairing pairing>
+__device__ void rope(
+	half* q,             // [rows, q_heads·dim]
+	half* k,             // [rows, k_heads·dim]
+	const float* freqs,  // [pairs]
+	const int* pos,      // [rows]
+	int q_heads, int k_heads, int dim, int pairs, float scale) {
+	extern __shared__ float2 turns[];  // [pairs]
+	after_previous();
+	int row = blockIdx.x;
+	for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
+		float2 t = turn((double)pos[row] * (double)freqs[i]);
+		turns[i] = make_float2(t.x * scale, t.y * scale);
+	}
+	__syncthreads();
+	q += (int64)row * q_heads * dim;
+	k += (int64)row * k_heads * dim;
+	int first = blockIdx.y * heads_a_block, heads = min(heads_a_block, q_heads + k_heads - first);
+	for (int i = threadIdx.x; i < heads * pairs; i += blockDim.x) {
+		int head = first + i / pairs, pair = i % pairs;
+		half* x = head < q_heads ? q + head * dim : k + (head - q_heads) * dim;
+		half& a = x[pairing == split ? pair : 2 * pair];
+		half& b = x[pairing == split ? pair + pairs : 2 * pair + 1];
+		float2 t = turns[pair];
+		float u = widen(a), v = widen(b);
+		narrow(a, u * t.x - v * t.y);
+		narrow(b, v * t.x + u * t.y);
+	}
+}
+
+#define ROPE(name, pairing)                                                                        \
+	extern "C" __global__ void name(half* q, half* k, const float* freqs, const int* pos,          \
+	                                int q_heads, int k_heads, int dim, int pairs, float scale) {   \
+		rope<pairing>(q, k, freqs, pos, q_heads, k_heads, dim, pairs, scale);                      \
+	}
+
+ROPE(rope_split_f16, split)
+ROPE(rope_interleaved_f16, interleaved)

@@ -1,0 +1,150 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"exl2/internal/tensor"
+)
+
+// A kernel is an entry point of the embedded device code.
+type kernel uint16
+
+// launch says how a kernel is launched.
+type launch struct {
+	blocks, threads dim
+	shared          int // bytes of dynamic shared memory
+
+	// early lets the kernel start while the one before it finishes, where the
+	// GPU can do so. The kernel must call after_previous (kernels/order.cuh).
+	early bool
+}
+
+// dim is a number of blocks or threads in each direction; 0 in y and z is 1.
+type dim struct{ x, y, z int }
+
+// argumentBytes is more than any kernel's parameters take.
+const argumentBytes = 512
+
+// arguments is the parameters of a launch, packed as C packs a struct. There is
+// one for each device, which the driver reads before the launch returns.
+type arguments struct {
+	kernel kernel
+	device *Device
+	buf    [argumentBytes]byte
+	size   uintptr
+	extra  [5]uintptr
+}
+
+// link makes the list by which the driver finds the buffer.
+func (a *arguments) link() {
+	const bufferPointer, bufferSize, end = 1, 2, 0 // CU_LAUNCH_PARAM_...
+	a.extra = [...]uintptr{bufferPointer, uintptr(unsafe.Pointer(&a.buf)), bufferSize, uintptr(unsafe.Pointer(&a.size)), end}
+}
+
+// begin starts the arguments of a launch.
+func (d *Device) begin(k kernel) *arguments {
+	d.args.kernel, d.args.device, d.args.size = k, d, 0
+	return &d.args
+}
+
+// next returns the place of the next parameter, aligned to its size.
+func (a *arguments) next(size uintptr) []byte {
+	at := (a.size + size - 1) &^ (size - 1)
+	a.size = at + size
+	return a.buf[at:a.size]
+}
+
+func (a *arguments) uint32(v uint32)   { binary.LittleEndian.PutUint32(a.next(4), v) }
+func (a *arguments) int32(v int32)     { a.uint32(uint32(v)) }
+func (a *arguments) float32(v float32) { a.uint32(math.Float32bits(v)) }
+func (a *arguments) uint64(v uint64)   { binary.LittleEndian.PutUint64(a.next(8), v) }
+func (a *arguments) int64(v int64)     { a.uint64(uint64(v)) }
+func (a *arguments) pointer(v pointer) { a.uint64(uint64(v)) }
+
+// tensor adds the address of a tensor, null for an absent one.
+func (a *arguments) tensor(t tensor.Tensor, want tensor.Type, name string) {
+	if t.Nil() {
+		a.uint64(0)
+		return
+	}
+	op := kernels[a.kernel].name
+	if t.Type != want {
+		panic(fmt.Sprintf("cuda: %s: %s is %v, want %v", op, name, t, want))
+	}
+	a.uint64(uint64(a.device.address(op, t)))
+}
+
+// launch launches a kernel; no blocks are nothing to do.
+func (d *Device) launch(a *arguments, l launch) {
+	if l.blocks.x == 0 || d.err != nil {
+		return
+	}
+	name := kernels[a.kernel].name
+	f := d.function(a.kernel)
+	if d.err != nil || !d.allow(f, name, l.shared) {
+		return
+	}
+	var r result
+	if l.early && d.major >= 9 {
+		r = d.launchEarly(f, l)
+	} else {
+		r = d.launchPlain(f, l)
+	}
+	d.trail.add(name)
+	if r != success {
+		d.fail("launch of "+name, r)
+	}
+}
+
+func (d *Device) launchPlain(f *function, l launch) result {
+	b, t := l.blocks, l.threads
+	d.argv = [...]uintptr{
+		f.handle, uintptr(b.x), uintptr(max(b.y, 1)), uintptr(max(b.z, 1)), uintptr(t.x), uintptr(max(t.y, 1)), uintptr(max(t.z, 1)),
+		uintptr(l.shared), d.stream, 0, uintptr(unsafe.Pointer(&d.args.extra)),
+	}
+	return d.try(cuLaunchKernel, d.argv[:]...)
+}
+
+// launchConfig is a CUlaunchConfig and its attributes.
+type launchConfig struct {
+	grid, block [3]uint32
+	shared      uint32
+	stream      uintptr
+	attributes  unsafe.Pointer
+	count       uint32
+	attribute   struct {
+		id    uint32
+		value [8]uint64 // a union of 64 bytes
+	}
+}
+
+// launchEarly is launchPlain with programmatic stream serialization.
+func (d *Device) launchEarly(f *function, l launch) result {
+	const programmaticSerialization = 6
+	c, b, t := &d.config, l.blocks, l.threads
+	c.grid = [3]uint32{uint32(b.x), uint32(max(b.y, 1)), uint32(max(b.z, 1))}
+	c.block = [3]uint32{uint32(t.x), uint32(max(t.y, 1)), uint32(max(t.z, 1))}
+	c.shared, c.stream = uint32(l.shared), d.stream
+	c.attribute.id, c.attribute.value[0] = programmaticSerialization, 1
+	c.attributes, c.count = unsafe.Pointer(&c.attribute), 1
+	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, 0, uintptr(unsafe.Pointer(&d.args.extra))}
+	return d.try(cuLaunchKernelEx, d.argv[:4]...)
+}
+
+// over returns the launch of a kernel whose threads take eight of n elements
+// each.
+func over(n int) launch {
+	const threads = 128
+	return launch{blocks: dim{x: (n + 8*threads - 1) / (8 * threads)}, threads: dim{x: threads}, early: true}
+}
+
+// byRow returns the launch of a kernel with a block for each row, whose threads
+// take eight of the row's elements at a time: as many threads as find work, in
+// whole warps up to most.
+func byRow(rows, cols, most int) launch {
+	threads := min((cols+255)/256*32, most)
+	return launch{blocks: dim{x: rows}, threads: dim{x: max(threads, 32)}, early: true}
+}

@@ -1,0 +1,114 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"exl2/internal/tensor"
+)
+
+// A pointer is an address in a GPU's memory.
+type pointer uint64
+
+// memory is a block of a GPU's memory.
+type memory struct {
+	owner *Device
+	at    pointer // 0 once it is freed, or if there was none
+	size  int
+	host  []byte // the same bytes, if it is host memory that kernels can reach
+}
+
+// Len returns the number of bytes.
+func (m *memory) Len() int { return m.size }
+
+// Alloc returns zeroed memory. If there is none left, the failure says how much
+// was asked for and how much there is.
+func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
+	d.forbidWhileRecording("Alloc")
+	m := &memory{owner: d, size: rows * cols * t.Size()}
+	out := tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: m}
+	if d.err != nil {
+		return out
+	}
+	n := uintptr(max(m.size, 1))
+	if r := d.try(cuMemAlloc, uintptr(unsafe.Pointer(&m.at)), n); r == outOfMemory {
+		d.failWith("%s", d.outOfMemory(out))
+	} else if r != success {
+		d.fail("Alloc", r)
+	} else {
+		d.live[m] = true
+		d.do("Alloc", cuMemsetD8Async, uintptr(m.at), 0, n, d.stream)
+	}
+	return out
+}
+
+// outOfMemory says what memory was asked for, what there is, and the remedy.
+func (d *Device) outOfMemory(t tensor.Tensor) string {
+	free, total := d.MemInfo()
+	text := fmt.Sprintf("out of memory: %v takes %s, %s of %s are free on %s", t, size(t.Bytes()), size(free), size(total), d.name)
+	if d.Remedy != "" {
+		text += "; " + d.Remedy
+	}
+	return text
+}
+
+// size writes a number of bytes for people.
+func size(n int) string {
+	if n < 1e9 {
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+// Free frees memory once the operations issued so far are done with it. A
+// recording that uses it must not be replayed any more.
+func (d *Device) Free(t tensor.Tensor) {
+	d.forbidWhileRecording("Free")
+	if t.Nil() || d.err != nil {
+		return
+	}
+	m := d.own("Free", t)
+	d.do("Free", cuStreamSynchronize, d.stream)
+	d.do("Free", cuMemFree, uintptr(m.at))
+	delete(d.live, m)
+	m.at = 0
+}
+
+// MemInfo returns the bytes of memory that are free, and of all.
+func (d *Device) MemInfo() (free, total int) {
+	d.try(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	return free, total
+}
+
+// own returns the memory of a tensor of this device.
+func (d *Device) own(op string, t tensor.Tensor) *memory {
+	m, ok := t.Mem.(*memory)
+	if !ok || m.owner != d {
+		panic(fmt.Sprintf("cuda: %s: %v is not in this device's memory", op, t))
+	}
+	if m.at == 0 && d.err == nil {
+		panic(fmt.Sprintf("cuda: %s: %v is freed", op, t))
+	}
+	return m
+}
+
+// address returns where a tensor of this device begins.
+func (d *Device) address(op string, t tensor.Tensor) uintptr {
+	m := d.own(op, t)
+	if t.Off < 0 || t.Off+t.Bytes() > m.size {
+		panic(fmt.Sprintf("cuda: %s: %v at byte %d of %d", op, t, t.Off, m.size))
+	}
+	return uintptr(m.at) + uintptr(t.Off)
+}
+
+// pinned allocates host memory that the GPU reaches at the returned address; it
+// lives as long as the device.
+func (d *Device) pinned(n int) ([]byte, pointer) {
+	const portable = 1
+	var host unsafe.Pointer
+	if !d.do("open", cuMemHostAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), portable) {
+		return nil, 0
+	}
+	d.onClose(func() { d.try(cuMemFreeHost, uintptr(host)) })
+	return unsafe.Slice((*byte)(host), n), pointer(uintptr(host))
+}

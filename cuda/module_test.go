@@ -1,0 +1,40 @@
+package cuda
+
+import (
+	"strings"
+	"testing"
+
+	"exl2/cuda/kernelfile"
+)
+
+func TestTargetFor(t *testing.T) {
+	for _, c := range []struct {
+		major, minor int
+		want         string
+	}{
+		{5, 2, ""}, {7, 0, ""}, {7, 2, ""}, {7, 5, "sm_75"}, {8, 0, "sm_80"}, {8, 6, "sm_86"}, {8, 7, "sm_86"}, {8, 9, "sm_89"}, {9, 0, "sm_90a"},
+		{10, 0, "sm_100"}, {10, 3, "sm_100"}, {11, 0, "compute_80"}, {12, 0, "sm_120"}, {12, 1, "sm_120"}, {13, 0, "compute_80"},
+	} {
+		if got, ok := targetFor(kernelfile.Targets, c.major, c.minor); got != c.want || ok != (c.want != "") {
+			t.Errorf("%d.%d: %q, want %q", c.major, c.minor, got, c.want)
+		}
+	}
+	if got, ok := targetFor([]string{"sm_90a"}, 9, 1); ok {
+		t.Errorf("9.1 runs %s", got)
+	}
+}
+
+// Every kernel is in the images of its source, for every target.
+func TestImages(t *testing.T) {
+	for _, target := range kernelfile.Targets {
+		for _, k := range kernels {
+			image, err := imageOf(k.op, target)
+			if err != nil {
+				t.Fatalf("%s: %v", k.op, err)
+			}
+			if !strings.Contains(string(image), k.name) {
+				t.Errorf("%s for %s has no %s", k.op, target, k.name)
+			}
+		}
+	}
+}

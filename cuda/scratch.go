@@ -1,0 +1,40 @@
+package cuda
+
+import (
+	"fmt"
+
+	"exl2/internal/tensor"
+)
+
+// The uses of scratch memory.
+type scratchUse int
+
+const (
+	scratchInputs scratchUse = iota
+	scratchWeights
+	scratchSums
+	scratchStats
+	scratchUses
+)
+
+// Workspace is the scratch memory of products, and of attention: at most a row's
+// sums for every block that keeps the GPU busy.
+func (d *Device) Workspace(rows, width int) int {
+	const attention = 64 << 20
+	return rows*width*tensor.F16.Size() + decodedBytes + attention
+}
+
+// scratch returns memory for one operation at a time. Blocks that have become
+// too small are kept until Close: recordings hold their addresses.
+func (d *Device) scratch(use scratchUse, t tensor.Type, rows, cols int) tensor.Tensor {
+	have := d.scratches[use]
+	if need := rows * cols * t.Size(); have.Bytes() < need {
+		if d.recording {
+			panic(fmt.Sprintf("cuda: recording an operation with %v of scratch memory that was not issued before", tensor.Tensor{Type: t, Rows: rows, Cols: cols}))
+		}
+		have = d.Alloc(tensor.U8, 1, need)
+		d.scratches[use] = have
+	}
+	have.Type, have.Rows, have.Cols = t, rows, cols
+	return have
+}
