@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"exl2/infer"
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/model"
+	"exl2/internal/tensor"
+)
+
+// maxPositions bounds what all sequences may have together: more than the
+// longest context of any model.
+const maxPositions = 1 << 24
+
+// openModel loads a model for running, with a context that can be.
+func openModel(dir string, devices []device.Device, o infer.Options) (*infer.Engine, error) {
+	config, err := arch.ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := arch.For(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkContext(spec, devices[0], o); err != nil {
+		return nil, err
+	}
+	return infer.Open(dir, devices, o)
+}
+
+// checkContext refuses a context that is absurd, or that the machine's memory
+// cannot hold. Devices with memory of their own check that themselves.
+func checkContext(spec arch.Spec, d device.Device, o infer.Options) error {
+	sequences := max(o.Sequences, 1)
+	if o.Positions > maxPositions/sequences {
+		return usage("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, maxPositions)
+	}
+	if _, own := d.(device.Room); own {
+		return nil
+	}
+	need := model.Bytes(spec, model.Size{Rows: 1, Sequences: sequences, Positions: o.Positions, Caches: spec.Layers}, tensor.F32)
+	if free, ok := freeMemory(); ok && need > free {
+		return fmt.Errorf("out of memory: the keys and values of %d positions take %.1f GB, %.1f GB are free; give a smaller --length or fewer --tokens",
+			o.Positions*sequences, float64(need)/1e9, float64(free)/1e9)
+	}
+	return nil
+}
+
+// freeMemory returns the bytes of memory that programs can have, where the
+// system tells: Linux does.
+func freeMemory() (int, bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	_, after, found := strings.Cut(string(text), "MemAvailable:")
+	kilobytes := 0
+	_, err = fmt.Sscan(after, &kilobytes)
+	return kilobytes << 10, found && err == nil
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exl2/convert"
+	"exl2/internal/device"
+)
+
+// convertOptions are the flags of convert, and of measure.
+type convertOptions struct {
+	convert.Options
+	bits []string
+
+	resume bool // what happens anyway
+	status bool // the three that have no effect here
+	hidden int
+	fast   bool
+}
+
+func newConvertCommand(a *app) *cobra.Command {
+	o := &convertOptions{}
+	c := &cobra.Command{
+		Use:   "convert -i MODEL -o WORK [-cf OUT] [-b BITS]",
+		Short: "Quantize a Hugging Face model to EXL2",
+		Long: `convert quantizes a model to a mean number of bits per weight of its decoder. It
+measures what every matrix loses in every recipe, solves for the best choice
+within the target, quantizes, and writes a folder that ExLlamaV2 and exl2 load.
+
+WORK holds the job in WORK/job; the finished model goes to WORK itself or to the
+folder given with -cf. With several bits, -b 3.0,4.0, one measurement serves all,
+and each model goes to a folder <bits>bpw, bits as typed. In a file given with
+--config bits are best written as strings, ["3.0", "4.0"], as numbers lose their
+last zero there.
+
+Before it begins it says how much memory, disk and time it will take; a target
+that the model cannot have is refused with the range that it can. An interrupted
+job goes on when the same command is given again; one that exl2 measure began in
+WORK, with the same calibration data and measurement rows, goes on from there.
+With other options it is refused; --restart begins again. Two processes cannot
+work on one job.
+
+Calibration data is text like that which the model will read. Without -c the
+built-in set is used: code, prose, dialogue and web text in many languages.
+Perplexities that are printed are on calibration data; exl2 ppl on other text
+says what the conversion has cost. Conversion runs on the CPU.`,
+		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
+  exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
+  exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runConvert(c, a, o) },
+	}
+	o.flags(c.Flags())
+	return c
+}
+
+// flags defines the flags, which both commands have.
+func (o *convertOptions) flags(f *pflag.FlagSet) {
+	d := &o.Data
+	f.StringVarP(&o.Source, "in-dir", "i", "", "model to convert: a folder, or org/name from the local Hugging Face cache")
+	f.StringVarP(&o.Work, "out-dir", "o", "", "folder of the job; made if it is not there")
+	f.StringVar(&o.SaveMeasurement, "output-measurement", "", "write the measurement to this file, too (-om)")
+	f.StringVarP(&d.File, "cal-dataset", "c", "", "calibration data: Parquet, JSON lines or text (default: the built-in set)")
+	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, or all)")
+	f.IntVarP(&d.Rows, "dataset-rows", "r", 100, "calibration rows for quantizing, at most")
+	f.IntVarP(&d.Length, "length", "l", 2048, "tokens of a row for quantizing")
+	f.IntVar(&d.MeasureRows, "measurement-rows", 16, "calibration rows for measuring, at most (-mr)")
+	f.IntVar(&d.MeasureLength, "measurement-length", 2048, "tokens of a row for measuring (-ml)")
+	f.Float64Var(&o.RopeScale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
+	f.Float64Var(&o.RopeAlpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
+	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
+	f.BoolVar(&o.status, "status-output", false, "without effect, accepted for ExLlamaV2's sake (-so)")
+	f.IntVar(&o.hidden, "hidden-state-offload-layers", 0, "without effect, accepted for ExLlamaV2's sake (-hsol)")
+	f.BoolVar(&o.fast, "fast-safetensors", false, "without effect, accepted for ExLlamaV2's sake (-fst)")
+	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")
+	f.StringVar(&o.Out, "compile-full", "", "folder of the finished model (-cf; default: the job's folder)")
+	f.StringVarP(&o.Measurement, "measurement", "m", "", "use this measurement.json, ours or ExLlamaV2's, instead of measuring")
+	f.IntVar(&o.HeadBits, "head-bits", 6, "bits of the head: 2, 3, 4, 5, 6 or 8 (-hb)")
+	f.IntVar(&o.ShardMB, "shard-size", 8192, "largest output file in MB, 0 for one file (-ss)")
+}
+
+// prepare checks what was typed and opens the device.
+func (o *convertOptions) prepare(c *cobra.Command, a *app) (device.Quantize, error) {
+	for _, need := range []struct{ name, value string }{{"--in-dir (-i)", o.Source}, {"--out-dir (-o)", o.Work}} {
+		if need.value == "" {
+			return nil, usage("%s is missing; see exl2 %s --help", need.name, c.Name())
+		}
+	}
+	if err := o.Check(); err != nil {
+		return nil, usageError{err}
+	}
+	for _, name := range []string{"status-output", "hidden-state-offload-layers", "fast-safetensors"} {
+		if c.Flags().Changed(name) {
+			fmt.Fprintf(a.err, "note: --%s has no effect here\n", name)
+		}
+	}
+	var err error
+	if o.Source, err = findModel(o.Source); err != nil {
+		return nil, err
+	}
+	q, err := a.openQuantizer()
+	if err != nil {
+		return nil, err
+	}
+	a.hint = "; the same command continues the job in " + o.Work
+	return q, nil
+}
+
+// parseBits reads the list of targets.
+func (o *convertOptions) parseBits() error {
+	o.Targets = nil
+	seen := map[string]bool{}
+	for _, text := range o.bits {
+		text = strings.TrimSpace(text)
+		b, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(b) || math.IsInf(b, 0) || strings.ContainsAny(text, "xXpP_+-") {
+			return usage("--bits: %q is not a number", text)
+		}
+		if seen[text] {
+			return usage("--bits: %s stands there twice", text)
+		}
+		seen[text] = true
+		o.Targets = append(o.Targets, convert.Target{Text: text, Bits: b})
+	}
+	return nil
+}
+
+func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
+	if err := o.parseBits(); err != nil {
+		return err
+	}
+	d, err := o.prepare(c, a)
+	if err != nil {
+		return err
+	}
+	p, err := a.follow()
+	if err != nil {
+		return err
+	}
+	r, err := convert.Run(c.Context(), d, &o.Options, p)
+	if err != nil {
+		return err
+	}
+	p.Close()
+	return a.print(r, func(w io.Writer) { printReport(w, r) })
+}
+
+func printReport(w io.Writer, r *convert.Report) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "bits\tdecoder bpw\thead bpw\tfile MB\tperplexity\tof source\t")
+	for _, o := range r.Outputs {
+		fmt.Fprintf(t, "%v\t%.4f\t%.3f\t%.2f\t%.3f\t%.3f\t\n", o.Bits, o.DecoderBPW, o.HeadBPW, float64(o.FileBytes)/1e6, o.Perplexity, r.Reference)
+	}
+	t.Flush()
+	for _, o := range r.Outputs {
+		fmt.Fprintln(w, o.Path)
+	}
+	s := r.Seconds
+	fmt.Fprintf(w, "%d rows of %d tokens; %.1f s measuring, %.3f s solving, %.1f s quantizing\n", r.Rows, r.Length, s.Measure, s.Solve, s.Quantize)
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exl2/infer"
+	"exl2/internal/tokenizer"
+)
+
+type inferOptions struct {
+	model, prompt, promptFile string
+	tokens, length            int
+	sampler                   infer.Sampler
+	sample                    bool
+	seed                      uint64
+	stops                     []string
+	noBOS                     bool
+	ropeScale, ropeAlpha      float64
+}
+
+func newInferCommand(a *app) *cobra.Command {
+	o := &inferOptions{}
+	c := &cobra.Command{
+		Use:   "infer -m MODEL -p TEXT",
+		Short: "Continue a text",
+		Long: `infer continues a text with a model, fp16 or EXL2, and writes what it generates as
+it comes. The prompt is given with -p, in a file, or on stdin. Without a
+temperature it is greedy: it always takes the most likely token. --sample takes
+the settings in the model's generation_config.json, where flags do not say
+otherwise.
+
+The text goes to stdout, a summary to stderr. It ends with the model's end token,
+before a --stop text, or after -t tokens. Filters work in the order top-k, top-p,
+min-p, typical, each on what the one before has left. The same seed gives the same
+text.
+
+Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
+-pnb leaves it out.`,
+		Example: `  exl2 infer -m llama-4.0bpw -p "Once upon a time" -t 200
+  exl2 infer -m llama-4.0bpw -p "1, 2, 3," -temp 0.8 -topp 0.9 --seed 7
+  cat story.txt | exl2 infer -m llama-4.0bpw --stop "The End" --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runInfer(c, a, o) },
+	}
+	f, s := c.Flags(), &o.sampler
+	f.StringVarP(&o.model, "model-dir", "m", "", "model: a folder, or org/name from the local Hugging Face cache")
+	f.StringVarP(&o.prompt, "prompt", "p", "", "text to continue")
+	f.StringVar(&o.promptFile, "prompt-file", "", "file with the text to continue")
+	f.IntVarP(&o.tokens, "tokens", "t", 128, "tokens to generate, at most")
+	f.IntVarP(&o.length, "length", "l", 0, "context to make room for (default: prompt and tokens)")
+	f.BoolVar(&o.sample, "sample", false, "sample as the model's generation_config.json says")
+	f.Float64Var(&s.Temperature, "temperature", 0, "temperature; 0 is greedy (-temp)")
+	f.IntVar(&s.TopK, "top-k", 0, "keep the k most likely tokens (-topk)")
+	f.Float64Var(&s.TopP, "top-p", 0, "keep the most likely tokens up to this share (-topp)")
+	f.Float64Var(&s.MinP, "min-p", 0, "keep tokens this likely, relative to the most likely (-minp)")
+	f.Float64Var(&s.Typical, "typical", 0, "keep the most typical tokens up to this share")
+	f.Float64Var(&s.Repetition, "repetition-penalty", 1, "penalty on tokens seen before (-repp)")
+	f.Float64Var(&s.Frequency, "frequency-penalty", 0, "subtracted from a token's logit each time it was seen")
+	f.Float64Var(&s.Presence, "presence-penalty", 0, "subtracted from a token's logit if it was seen")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampler")
+	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
+	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
+	f.Float64Var(&o.ropeScale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
+	f.Float64Var(&o.ropeAlpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	return c
+}
+
+// inferResult is the JSON of infer.
+type inferResult struct {
+	Text         string           `json:"text"`
+	PromptTokens int              `json:"prompt_tokens"`
+	Tokens       int              `json:"tokens"`
+	Reason       infer.StopReason `json:"stop_reason"`
+	FirstToken   float64          `json:"seconds_to_first_token"`
+	PerSecond    float64          `json:"tokens_per_second"`
+}
+
+func (o *inferOptions) check(c *cobra.Command) error {
+	switch {
+	case o.model == "":
+		return usage("--model-dir (-m) is missing; see exl2 infer --help")
+	case c.Flags().Changed("prompt") && o.promptFile != "":
+		return usage("--prompt and --prompt-file are both given")
+	case o.tokens < 0 || o.length < 0:
+		return usage("--tokens %d and --length %d, want 0 or more", o.tokens, o.length)
+	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
+		return usage("--rope-scale and --rope-alpha, want positive numbers")
+	}
+	for _, s := range o.stops {
+		if s == "" {
+			return usage("--stop: empty text")
+		}
+	}
+	if err := o.sampler.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
+	if err := o.check(c); err != nil {
+		return err
+	}
+	dir, err := findModel(o.model)
+	if err != nil {
+		return err
+	}
+	g, err := o.generation(c, dir)
+	if err != nil {
+		return err
+	}
+	devices, err := a.open()
+	if err != nil {
+		return err
+	}
+	e, err := openModel(dir, devices, infer.Options{
+		Positions: max(o.length, len(g.Prompt)+o.tokens, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	g.Emit = func(text string) {
+		if !a.json {
+			io.WriteString(a.out, text)
+		}
+	}
+	r, err := e.Generate(c.Context(), g)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond}, nil)
+	}
+	fmt.Fprintln(a.out)
+	fmt.Fprintf(a.err, "\n%d prompt tokens, first token after %v; %d tokens generated, %.1f a second; ended by %s\n",
+		r.PromptTokens, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, r.Reason)
+	return nil
+}
+
+// generation reads what the model's folder and the flags say of the text to
+// generate.
+func (o *inferOptions) generation(c *cobra.Command, dir string) (*infer.Generation, error) {
+	end, err := readGeneration(dir, c.Flags(), o)
+	if err != nil {
+		return nil, err
+	}
+	text, err := o.readPrompt(c, os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tokenizer.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	if eos, ok := t.EOS(); ok {
+		end = append(end, eos)
+	}
+	return &infer.Generation{
+		Prompt: promptIDs(t, text, o.noBOS), Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops, Text: t.NewStreamSkip(),
+	}, nil
+}
+
+// readPrompt returns the text to continue.
+func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, error) {
+	if c.Flags().Changed("prompt") {
+		return o.prompt, nil
+	}
+	if o.promptFile != "" {
+		data, err := os.ReadFile(o.promptFile)
+		if err != nil {
+			return "", fmt.Errorf("--prompt-file: %w", err)
+		}
+		return string(data), nil
+	}
+	data, err := io.ReadAll(stdin)
+	if err != nil {
+		return "", fmt.Errorf("prompt from stdin: %w", err)
+	}
+	return string(data), nil
+}
+
+// promptIDs tokenizes a prompt and begins it with the BOS token.
+func promptIDs(t *tokenizer.Tokenizer, text string, noBOS bool) []int32 {
+	ids := t.EncodePlain(text)
+	bos, ok := t.BOS()
+	if noBOS || !ok || len(ids) > 0 && ids[0] == bos {
+		return ids
+	}
+	return append([]int32{bos}, ids...)
+}
+
+// idList is one id or a list of them.
+type idList []int32
+
+// UnmarshalJSON reads a number, a list of numbers or null.
+func (l *idList) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var one int32
+	if json.Unmarshal(data, &one) == nil {
+		*l = idList{one}
+		return nil
+	}
+	var list []int32
+	err := json.Unmarshal(data, &list)
+	*l = list
+	return err
+}
+
+// generationConfig is what generation_config.json says.
+type generationConfig struct {
+	EOS         idList   `json:"eos_token_id"`
+	DoSample    *bool    `json:"do_sample"`
+	Temperature *float64 `json:"temperature"`
+	TopK        *int     `json:"top_k"`
+	TopP        *float64 `json:"top_p"`
+	MinP        *float64 `json:"min_p"`
+	Typical     *float64 `json:"typical_p"`
+	Repetition  *float64 `json:"repetition_penalty"`
+}
+
+// readGeneration returns the tokens that end texts, by config.json and
+// generation_config.json, and fills in the sampler if that was asked for.
+func readGeneration(dir string, flags interface{ Changed(string) bool }, o *inferOptions) ([]int32, error) {
+	var main, generation generationConfig
+	if err := readOptional(filepath.Join(dir, "config.json"), &main); err != nil {
+		return nil, err
+	}
+	if err := readOptional(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
+		return nil, err
+	}
+	if o.sample {
+		generation.fill(flags, &o.sampler)
+		if err := o.sampler.Check(); err != nil {
+			return nil, fmt.Errorf("generation_config.json: %w", err)
+		}
+	}
+	return append(main.EOS, generation.EOS...), nil
+}
+
+// fill sets what flags have not set. Unlike transformers, whose default for
+// do_sample is false, asking for sampling is taken at its word.
+func (g *generationConfig) fill(flags interface{ Changed(string) bool }, s *infer.Sampler) {
+	floats := []struct {
+		flag string
+		to   *float64
+		from *float64
+	}{
+		{"top-p", &s.TopP, g.TopP}, {"min-p", &s.MinP, g.MinP}, {"typical", &s.Typical, g.Typical},
+		{"repetition-penalty", &s.Repetition, g.Repetition}, {"temperature", &s.Temperature, g.Temperature},
+	}
+	if !flags.Changed("temperature") {
+		s.Temperature = 1
+	}
+	for _, f := range floats {
+		if f.from != nil && !flags.Changed(f.flag) {
+			*f.to = *f.from
+		}
+	}
+	if g.TopK != nil && !flags.Changed("top-k") {
+		s.TopK = *g.TopK
+	}
+}
+
+// readOptional reads a JSON file that may be missing.
+func readOptional(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

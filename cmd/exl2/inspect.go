@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"exl2/internal/model"
+	"exl2/internal/safetensors"
+)
+
+func newInspectCommand(a *app) *cobra.Command {
+	o := inspectOptions{}
+	c := &cobra.Command{
+		Use:   "inspect MODEL",
+		Short: "Show what a model is made of",
+		Long: `inspect shows a model's architecture, its size, and how each matrix is stored.
+--plot draws the bits of each matrix over the layers. --memory says instead what
+running it takes on each of --devices, for a context of --length positions.`,
+		Example: `  exl2 inspect llama-4.0bpw
+  exl2 inspect llama-4.0bpw --plot bits.svg
+  exl2 inspect llama-4.0bpw --memory --length 8192 --devices 0,1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return runInspect(a, args[0], o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.plot, "plot", "", "draw bits by layer and matrix to this file (.svg, .png or .pdf)")
+	f.BoolVar(&o.memory, "memory", false, "say what memory running the model takes")
+	f.IntVarP(&o.length, "length", "l", 2048, "positions of the context, with --memory")
+	return c
+}
+
+type inspectOptions struct {
+	plot   string
+	memory bool
+	length int
+}
+
+// inspection is the JSON of inspect.
+type inspection struct {
+	Architecture string          `json:"architecture"`
+	Parameters   int             `json:"parameters"`
+	DecoderBPW   float64         `json:"decoder_bpw"`
+	HeadBPW      float64         `json:"head_bpw"`
+	FileBytes    int64           `json:"file_bytes"`
+	Matrices     []inspectMatrix `json:"matrices"`
+}
+
+type inspectMatrix struct {
+	Key string  `json:"key"`
+	In  int     `json:"in"`
+	Out int     `json:"out"`
+	BPW float64 `json:"bpw"`
+	Mix string  `json:"mix"` // as in measurement files, or the type of a matrix that is not quantized
+}
+
+func runInspect(a *app, name string, o inspectOptions) error {
+	dir, err := findModel(name)
+	if err != nil {
+		return err
+	}
+	l, files, err := model.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	if o.memory {
+		return runMemory(a, l, files, o.length)
+	}
+	r, err := inspect(l, files)
+	if err != nil {
+		return err
+	}
+	if o.plot != "" {
+		if err := plotBits(o.plot, l.Spec.Layers, r.Matrices); err != nil {
+			return err
+		}
+	}
+	return a.print(r, func(w io.Writer) { printInspection(w, r) })
+}
+
+func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
+	r := &inspection{Architecture: l.Spec.Arch}
+	var err error
+	if r.FileBytes, err = fileBytes(files); err != nil {
+		return nil, err
+	}
+	bits, weights := 0, 0
+	for i := range l.Modules() {
+		for _, s := range l.Shapes(i) {
+			m, size, err := inspectLinear(l, s)
+			if err != nil {
+				return nil, err
+			}
+			r.Matrices = append(r.Matrices, *m)
+			r.Parameters += s.In * s.Out
+			if i == l.Modules()-1 {
+				r.HeadBPW = m.BPW
+			} else {
+				bits, weights = bits+size, weights+s.In*s.Out
+			}
+		}
+	}
+	r.DecoderBPW = float64(bits) / float64(weights)
+	r.Parameters += others(l, files)
+	return r, nil
+}
+
+// inspectLinear describes one matrix and returns its size in bits.
+func inspectLinear(l *model.Loader, s model.Shape) (*inspectMatrix, int, error) {
+	m := &inspectMatrix{Key: s.Name, In: s.In, Out: s.Out}
+	size := 0
+	if q, err := l.Matrix(s); err != nil {
+		return nil, 0, err
+	} else if q != nil {
+		size, m.Mix = q.Bits(), q.Recipe().String()
+	} else {
+		name := s.Name + ".weight"
+		if s.Name == l.Spec.Names.Head && l.Spec.Tied {
+			name = l.Spec.Names.Embed + ".weight"
+		}
+		t, err := l.Files.Get(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		size, m.Mix = 8*len(t.Data), t.DType
+	}
+	m.BPW = float64(size) / float64(s.In) / float64(s.Out)
+	return m, size, nil
+}
+
+// others counts the parameters outside of matrices: embedding, norms, biases.
+// A tied head is the embedding.
+func others(l *model.Loader, files *safetensors.Set) int {
+	n := 0
+	linear := map[string]bool{}
+	for i := range l.Modules() {
+		for _, s := range l.Shapes(i) {
+			linear[s.Name] = true
+		}
+	}
+	for _, name := range files.Names() {
+		info, _ := files.Info(name)
+		if !floating[info.DType] || isPartOf(name, linear) {
+			continue
+		}
+		count := 1
+		for _, d := range info.Shape {
+			count *= d
+		}
+		n += count
+	}
+	if l.Spec.Tied {
+		n -= l.Spec.Vocab * l.Spec.Hidden
+	}
+	return n
+}
+
+var floating = map[string]bool{"F16": true, "BF16": true, "F32": true}
+
+// isPartOf reports whether a tensor holds a matrix's weights.
+func isPartOf(name string, linear map[string]bool) bool {
+	for i := len(name) - 1; i > 0; i-- {
+		if name[i] == '.' {
+			return linear[name[:i]] && name[i+1:] != "bias"
+		}
+	}
+	return false
+}
+
+func printInspection(w io.Writer, r *inspection) {
+	fmt.Fprintf(w, "%s, %.2f million parameters, %.2f MB\n", r.Architecture, float64(r.Parameters)/1e6, float64(r.FileBytes)/1e6)
+	fmt.Fprintf(w, "decoder %.4f bits per weight, head %.4f\n\n", r.DecoderBPW, r.HeadBPW)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "matrix\tin\tout\tbpw\tmix")
+	for _, m := range r.Matrices {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.3f\t%s\n", m.Key, m.In, m.Out, m.BPW, m.Mix)
+	}
+	t.Flush()
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Ctrl-C ends a job with exit code 130 and says how to continue; the same
+// command then ends with the bytes of a job that was not interrupted.
+func TestInterrupt(t *testing.T) {
+	// Keeps the test alive should the signal come when the job is done already.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt)
+	defer signal.Stop(ignored)
+
+	tokens := filepath.Join(t.TempDir(), "tokens.jsonl")
+	row := strings.TrimSuffix(strings.Repeat("7, 11, 5, ", 200), ", ")
+	if err := os.WriteFile(tokens, []byte(`{"input_ids": [`+row+`]}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join("..", "..", "testdata", "golden", "arch", "llama")
+	job := []string{"-i", source, "-c", tokens, "-r", "4", "-l", "64", "-mr", "2", "-ml", "64"}
+	for _, c := range []struct{ name, command, during, result string }{
+		{"convert, measuring", "convert", `"measure","step":1,`, "output.safetensors"},
+		{"convert, quantizing", "convert", `"quantize 4.0","step":2,`, "output.safetensors"},
+		{"measure", "measure", `"measure","step":2,`, "m.json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with := func(dir string) []string {
+				args := append([]string{c.command, "-o", dir}, job...)
+				if c.command == "measure" {
+					return append(args, "-om", filepath.Join(dir, c.result))
+				}
+				return append(args, "-b", "4.0")
+			}
+			whole, broken := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "broken")
+			mustExit(t, exitDone, with(whole)...)
+			code, stderr := interrupted(t, c.during, with(broken)...)
+			if want := "exl2: interrupted; the same command continues the job in " + broken; code != exitInterrupted || !strings.Contains(stderr, want) {
+				t.Fatalf("exit code %d, want %d, and %q:\n%s", code, exitInterrupted, want, stderr)
+			}
+			if _, err := os.Stat(filepath.Join(broken, c.result)); err == nil {
+				t.Fatal("it was finished nevertheless")
+			}
+			mustExit(t, exitDone, with(broken)...)
+			sameFile(t, filepath.Join(broken, c.result), filepath.Join(whole, c.result))
+		})
+	}
+}
+
+func mustExit(t *testing.T, want int, args ...string) {
+	t.Helper()
+	if code, stderr := command(t, args...); code != want {
+		t.Fatalf("%s: exit code %d, want %d:\n%s", args[0], code, want, stderr)
+	}
+}
+
+func sameFile(t *testing.T, got, want string) {
+	t.Helper()
+	a, err := os.ReadFile(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		t.Errorf("%s differs: %d bytes, want %d", got, len(a), len(b))
+	}
+}
+
+// interrupted runs a command and sends this process, which it runs in, an
+// interrupt at the first event of progress that contains during.
+func interrupted(t *testing.T, during string, args ...string) (code int, stderr string) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	ended := make(chan int, 1)
+	go func() {
+		defer write.Close()
+		ended <- run(append([]string{"--devices", "cpu", "--progress", "json"}, args...), io.Discard, write)
+	}()
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := false
+	for lines := bufio.NewScanner(read); lines.Scan(); stderr += lines.Text() + "\n" {
+		if strings.Contains(lines.Text(), during) && !sent {
+			if err := self.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			sent = true
+		}
+	}
+	return <-ended, stderr
+}

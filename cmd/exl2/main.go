@@ -1,0 +1,108 @@
+// Command exl2 makes and runs EXL2 models: measure, convert, ppl, infer, bench.
+//
+// This package holds flags, output and exit codes. It is the only one that
+// names the devices.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"exl2/convert"
+	"exl2/internal/arch"
+	"exl2/internal/tokenizer"
+)
+
+func main() {
+	// Almost all memory is tensors, large and without pointers. Collecting them
+	// costs nothing and keeps freed ones from filling memory.
+	debug.SetGCPercent(20)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run runs one command line and returns its exit code.
+func run(args []string, stdout io.Writer, stderr *os.File) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	a := &app{out: stdout, err: stderr}
+	root := newRootCommand(a)
+	root.SetArgs(translate(args))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	a.close()
+	if ctx.Err() != nil && err != nil {
+		err = interruption{a.hint}
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "exl2:", oneLine(err.Error()))
+	}
+	return exitCode(err)
+}
+
+// longestLine bounds messages, into which hostile files can bring any text.
+const longestLine = 2000
+
+// oneLine makes a message one line without control characters.
+func oneLine(text string) string {
+	if len(text) > longestLine {
+		text = strings.ToValidUTF8(text[:longestLine], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// The exit codes; exitCodesHelp says the same in every command's help.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitRefused     = 3
+	exitInterrupted = 130
+)
+
+const exitCodesHelp = `Exit codes: 0 done; 1 failed; 2 usage; 3 refused (unsupported model or component,
+target out of reach, job with other options or in use); 130 interrupted.`
+
+// A usageError is about a command line that cannot be.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usage makes a usageError.
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// An interruption is Ctrl-C, or another request to end; hint says how to go on.
+type interruption struct{ hint string }
+
+func (i interruption) Error() string { return "interrupted" + i.hint }
+
+func (interruption) Unwrap() error { return context.Canceled }
+
+func exitCode(err error) int {
+	var u usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &u):
+		return exitUsage
+	case errors.Is(err, arch.ErrUnsupported), errors.Is(err, tokenizer.ErrUnsupported), errors.Is(err, convert.ErrRefused):
+		return exitRefused
+	}
+	return exitFailed
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"exl2/convert"
+)
+
+// idleFlags are flags of convert that measure accepts, so that one command line
+// serves both, and that mean nothing there.
+var idleFlags = []string{"bits", "head-bits", "measurement", "compile-full", "shard-size", "dataset-rows", "length"}
+
+func newMeasureCommand(a *app) *cobra.Command {
+	o := &convertOptions{}
+	c := &cobra.Command{
+		Use:   "measure -i MODEL -o WORK [-om FILE]",
+		Short: "Measure a model, the first phase of convert",
+		Long: `measure finds what quantizing every part of a model costs. Measured once, a model
+can be converted to any size: by exl2 convert with the same WORK, which goes on
+where measure has ended, or with any WORK and -m FILE, which is the file given
+with -om. Without -om the measurement is WORK/job/measurement.json only.
+
+WORK holds the job, which goes on when the same command is given again. Flags of
+convert that mean nothing here are accepted.`,
+		Example: `  exl2 measure -i models/llama -o work
+  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
+
+  exl2 measure -i models/llama -o measuring -om llama.measurement.json
+  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0 -m llama.measurement.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runMeasure(c, a, o) },
+	}
+	o.flags(c.Flags())
+	for _, name := range idleFlags {
+		c.Flags().Lookup(name).Usage = "without effect on measuring"
+	}
+	return c
+}
+
+// ignoreIdle puts the flags that mean nothing back to their defaults, and says so.
+func ignoreIdle(c *cobra.Command, a *app) error {
+	var given []string
+	for _, name := range idleFlags {
+		f := c.Flags().Lookup(name)
+		if !f.Changed {
+			continue
+		}
+		given = append(given, "--"+name)
+		if err := f.Value.Set(f.DefValue); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	if len(given) > 0 {
+		fmt.Fprintln(a.err, "note: without effect on measuring:", strings.Join(given, ", "))
+	}
+	return nil
+}
+
+func runMeasure(c *cobra.Command, a *app, o *convertOptions) error {
+	if err := ignoreIdle(c, a); err != nil {
+		return err
+	}
+	d, err := o.prepare(c, a)
+	if err != nil {
+		return err
+	}
+	p, err := a.follow()
+	if err != nil {
+		return err
+	}
+	if err := convert.Measure(c.Context(), d, &o.Options, p); err != nil {
+		return err
+	}
+	p.Close()
+	result := struct {
+		Measurement string `json:"measurement"`
+	}{o.SaveMeasurement}
+	if result.Measurement == "" {
+		result.Measurement = filepath.Join(o.Work, "job", "measurement.json")
+	}
+	return a.print(result, func(w io.Writer) { fmt.Fprintln(w, result.Measurement) })
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"exl2/calib"
+	"exl2/infer"
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/safetensors"
+	"exl2/internal/score"
+	"exl2/internal/tokenizer"
+)
+
+type pplOptions struct {
+	models          []string
+	reference, plot string
+	file, column    string
+	rows, length    int
+	context         int
+	bos             bool
+	ropeScale       float64
+	ropeAlpha       float64
+}
+
+func newPPLCommand(a *app) *cobra.Command {
+	o := &pplOptions{}
+	c := &cobra.Command{
+		Use:   "ppl -m MODEL -ed FILE",
+		Short: "Measure perplexity, and distance from a reference model",
+		Long: `ppl measures how well a model, fp16 or EXL2, predicts a text: the lower the
+perplexity, the better. The text is cut into rows without overlap, -er of them at
+most, of -el tokens each; the first token of a row is not predicted. Perplexities
+compare only over the same text, rows and length, and the same tokenizer.
+
+Plain text is taken as it is; records of Parquet and JSON lines are joined by
+blank lines. There is no BOS token unless --bos asks for it. With --reference
+it also reports the Kullback-Leibler divergence from that model's predictions (in
+nats, reference first) and how often the most likely tokens agree. Several models,
+-m A,B,C, are measured one after the other on the same rows; --plot draws their
+divergence over the size of their files.`,
+		Example: `  exl2 ppl -m llama-4.0bpw -ed text.txt -er 64 -el 1024
+  exl2 ppl -m llama-4.0bpw -ed text.parquet --reference models/llama --json
+  exl2 ppl -m llama-3.0bpw,llama-4.0bpw -ed text.txt --reference models/llama --plot kl.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runPPL(c, a, o) },
+	}
+	f := c.Flags()
+	f.StringSliceVarP(&o.models, "model-dir", "m", nil, "model: a folder, or org/name from the local Hugging Face cache; a list for several")
+	f.StringVar(&o.plot, "plot", "", "draw divergence over file size to this file (.svg, .png or .pdf)")
+	f.StringVar(&o.file, "eval-dataset", "", "text: Parquet, JSON lines or plain (-ed)")
+	f.StringVar(&o.column, "column", "", "column of the text (default: text, content, or all)")
+	f.IntVar(&o.rows, "eval-rows", 128, "rows, at most (-er)")
+	f.IntVar(&o.length, "eval-length", 2048, "tokens of a row (-el)")
+	f.StringVar(&o.reference, "reference", "", "model to compare with, usually the source; a folder, or org/name")
+	f.BoolVar(&o.bos, "bos", false, "begin every row with the token that begins texts")
+	f.IntVarP(&o.context, "length", "l", 0, "context to make room for (default: a row)")
+	f.Float64Var(&o.ropeScale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
+	f.Float64Var(&o.ropeAlpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	return c
+}
+
+// pplResult is the JSON of ppl.
+type pplResult struct {
+	Model      string              `json:"model"`
+	Perplexity float64             `json:"perplexity"`
+	Tokens     int                 `json:"tokens"`
+	Rows       int                 `json:"rows"`
+	Length     int                 `json:"length"`
+	KL         *score.Distribution `json:"kl,omitempty"`
+	Agreement  *float64            `json:"top1_agreement,omitempty"`
+
+	fileBytes int64
+}
+
+func (o *pplOptions) check() error {
+	switch {
+	case len(o.models) == 0:
+		return usage("--model-dir (-m) is missing; see exl2 ppl --help")
+	case o.file == "":
+		return usage("--eval-dataset (-ed) is missing; see exl2 ppl --help")
+	case o.plot != "" && o.reference == "":
+		return usage("--plot draws the divergence from a --reference; give one")
+	case o.rows < 1 || o.length < 2 || o.length > 1<<20:
+		return usage("--eval-rows %d and --eval-length %d, want at least 1 and 2", o.rows, o.length)
+	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
+		return usage("--rope-scale and --rope-alpha, want positive numbers")
+	}
+	return nil
+}
+
+func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	var dirs []string
+	for _, name := range o.models {
+		dir, err := findModel(name)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, dir)
+	}
+	rows, err := evalRows(o, dirs[0])
+	if err != nil {
+		return err
+	}
+	devices, err := a.open()
+	if err != nil {
+		return err
+	}
+	reference, err := o.loadReference(devices)
+	if err != nil {
+		return err
+	}
+	if reference != nil {
+		defer reference.Close()
+	}
+	var results []pplResult
+	for _, dir := range dirs {
+		r, err := o.score(c, a, dir, reference, devices, rows)
+		if err != nil {
+			return err
+		}
+		results = append(results, *r)
+	}
+	if o.plot != "" {
+		if err := plotDivergence(o.plot, results); err != nil {
+			return err
+		}
+	}
+	return a.print(pplReport(results), func(w io.Writer) {
+		for _, r := range results {
+			printPPL(w, r)
+		}
+	})
+}
+
+// pplReport is what --json prints: the result, or an object around several.
+func pplReport(results []pplResult) any {
+	if len(results) == 1 {
+		return results[0]
+	}
+	return struct {
+		Models []pplResult `json:"models"`
+	}{results}
+}
+
+// loadReference loads the model to compare with, nil if there is none.
+func (o *pplOptions) loadReference(devices []device.Device) (*infer.Engine, error) {
+	if o.reference == "" {
+		return nil, nil
+	}
+	dir, err := findModel(o.reference)
+	if err != nil {
+		return nil, err
+	}
+	return o.load(dir, devices)
+}
+
+// score measures one model, which must speak the reference's tokens.
+func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infer.Engine, devices []device.Device, rows [][]int32) (*pplResult, error) {
+	engine, err := o.load(dir, devices)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	if reference != nil && reference.Spec.Vocab != engine.Spec.Vocab {
+		return nil, fmt.Errorf("--reference %s has a vocabulary of %d tokens, the model one of %d", o.reference, reference.Spec.Vocab, engine.Spec.Vocab)
+	}
+	s, err := follow(c, a, engine, reference, rows)
+	if err != nil {
+		return nil, err
+	}
+	r := &pplResult{Model: dir, Perplexity: s.Likelihood.Perplexity(), Tokens: s.Likelihood.Tokens(), Rows: len(rows), Length: o.length}
+	if math.IsNaN(r.Perplexity) || math.IsInf(r.Perplexity, 0) {
+		return nil, fmt.Errorf("model %s: its logits are NaN or infinite, or give no probability to the text", dir)
+	}
+	if reference != nil {
+		kl, agreement := s.Comparison.KL(), s.Comparison.Agreement()
+		r.KL, r.Agreement = &kl, &agreement
+	}
+	r.fileBytes, err = weightBytes(dir)
+	return r, err
+}
+
+// weightBytes returns the size of a model's weight files.
+func weightBytes(dir string) (int64, error) {
+	files, err := safetensors.OpenDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer files.Close()
+	return fileBytes(files)
+}
+
+// fileBytes returns the size of all files of a set.
+func fileBytes(files *safetensors.Set) (int64, error) {
+	sum := int64(0)
+	for _, p := range files.Paths() {
+		info, err := os.Stat(p)
+		if err != nil {
+			return 0, err
+		}
+		sum += info.Size()
+	}
+	return sum, nil
+}
+
+// follow scores the rows and shows how it goes.
+func follow(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [][]int32) (*infer.Score, error) {
+	p, err := a.follow()
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	p.Start("perplexity", len(rows))
+	n := 0
+	return engine.Perplexity(c.Context(), reference, rows, func(s *infer.Score) {
+		n++
+		p.Step(fmt.Sprintf("row %d", n), fmt.Sprintf("%.4f", s.Likelihood.Perplexity()))
+	})
+}
+
+func (o *pplOptions) load(dir string, devices []device.Device) (*infer.Engine, error) {
+	return openModel(dir, devices, infer.Options{Positions: max(o.length, o.context), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+}
+
+// evalRows cuts the text into rows of the model's tokens.
+func evalRows(o *pplOptions, dir string) ([][]int32, error) {
+	config, err := arch.ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := arch.For(config)
+	if err != nil {
+		return nil, err
+	}
+	source, err := calib.Open(o.file, o.column)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	cut := calib.Cut{Vocab: spec.Vocab, Rows: o.rows, Length: o.length}
+	if !source.HasTokens() || o.bos {
+		t, err := tokenizer.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		cut.Tokenizer = t
+		if o.bos {
+			bos, ok := t.BOS()
+			if !ok {
+				return nil, fmt.Errorf("--bos: the model's tokenizer has no token that begins texts")
+			}
+			cut.Head = []int32{bos}
+		}
+	}
+	return calib.Joined(source, cut)
+}
+
+func printPPL(w io.Writer, r pplResult) {
+	fmt.Fprintf(w, "%s: perplexity %.4f over %d tokens (%d rows of %d)\n", filepath.Clean(r.Model), r.Perplexity, r.Tokens, r.Rows, r.Length)
+	if r.KL != nil {
+		fmt.Fprintf(w, "KL divergence: mean %.5f, median %.5f, 90 %% %.5f, 99 %% %.5f, largest %.5f nats\n", r.KL.Mean, r.KL.Median, r.KL.P90, r.KL.P99, r.KL.Max)
+		fmt.Fprintf(w, "most likely token agrees: %.2f %%\n", 100**r.Agreement)
+	}
+}

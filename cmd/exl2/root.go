@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"exl2/internal/term"
+)
+
+// app is what the commands share.
+type app struct {
+	out io.Writer
+	err *os.File
+
+	json     bool
+	devices  string
+	config   string
+	progress string
+
+	hint   string // added to the message when interrupted
+	closes []func()
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "exl2",
+		Short: "Make and run EXL2 models",
+		Long: `exl2 makes EXL2 models of Hugging Face models and runs them: one program, no
+Python. It reads and writes the files that ExLlamaV2 does, and understands its
+command lines: convert.py is exl2 convert, test_inference.py is exl2 ppl with -ed
+and exl2 infer with -p.
+
+A first session, with the folder of a model (config.json, *.safetensors, tokenizer):
+
+  exl2 inspect MODEL                               what it is
+  exl2 convert -i MODEL -o WORK -cf OUT -b 4.0     make it smaller
+  exl2 ppl -m OUT -ed text.txt --reference MODEL   what that has cost
+  exl2 infer -m OUT -p "Once upon a time"          run it
+  exl2 bench -m OUT                                how fast it is
+
+MODEL may also be org/name, which is looked up in the local Hugging Face cache.
+Nothing is ever downloaded.
+
+Every flag can also be set as EXL2_<FLAG> in the environment (EXL2_HEAD_BITS=8)
+and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          checked(cobra.NoArgs),
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			return a.configure(c)
+		},
+	}
+	f := root.PersistentFlags()
+	f.BoolVar(&a.json, "json", false, "print the result as one JSON object on stdout")
+	f.StringVar(&a.devices, "devices", "", "where to compute: cpu, or GPU numbers as 0,1 (default: the first GPU, else the CPU)")
+	f.StringVar(&a.config, "config", "", "file with values for flags")
+	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
+	root.SetGlobalNormalizationFunc(normalize)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%w; see exl2 %s --help", err, c.Name())
+	})
+	root.SetUsageFunc(usageWithExitCodes(root.UsageFunc()))
+	for _, c := range []*cobra.Command{
+		newMeasureCommand(a), newConvertCommand(a), newPPLCommand(a), newInferCommand(a), newBenchCommand(a), newInspectCommand(a), newSynthCommand(a), newVersionCommand(a),
+	} {
+		c.Args = checked(c.Args)
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// usageWithExitCodes adds the exit codes to a command's usage. (A usage template
+// would do, but makes the program a third larger: templates call methods by name,
+// which keeps the linker from leaving any out.)
+func usageWithExitCodes(show func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(c *cobra.Command) error {
+		if err := show(c); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(c.OutOrStderr(), "\n%s\n", exitCodesHelp)
+		return err
+	}
+}
+
+// checked makes complaints about arguments usage errors.
+func checked(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, list []string) error {
+		if err := args(c, list); err != nil {
+			return usage("%w; see %s --help", err, c.CommandPath())
+		}
+		return nil
+	}
+}
+
+// configure gives flags that were not typed their values from the environment
+// and the configuration file.
+func (a *app) configure(c *cobra.Command) error {
+	v := viper.New()
+	v.SetEnvPrefix("EXL2")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if a.config == "" {
+		a.config = os.Getenv("EXL2_CONFIG")
+	}
+	if a.config != "" {
+		v.SetConfigFile(a.config)
+		if err := v.ReadInConfig(); err != nil {
+			return usage("--config: %w", err)
+		}
+		if err := knownKeys(v, c); err != nil {
+			return err
+		}
+	}
+	var failed error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "config" || f.Name == "help" || failed != nil {
+			return
+		}
+		if key := configKey(v, f.Name); v.IsSet(key) {
+			if err := assign(f, v.Get(key)); err != nil {
+				failed = usage("--%s, from the environment or --config: %w", f.Name, err)
+			}
+		}
+	})
+	return failed
+}
+
+// configKey returns the spelling of a flag's name that the configuration has.
+func configKey(v *viper.Viper, flag string) string {
+	if underscored := strings.ReplaceAll(flag, "-", "_"); v.InConfig(underscored) {
+		return underscored
+	}
+	return flag
+}
+
+// assign gives a flag a configuration's value: what would be typed, or a list.
+func assign(f *pflag.Flag, value any) error {
+	f.Changed = true
+	list, ok := value.([]any)
+	if !ok {
+		return f.Value.Set(fmt.Sprint(value))
+	}
+	var parts []string
+	for _, e := range list {
+		parts = append(parts, fmt.Sprint(e))
+	}
+	if s, ok := f.Value.(pflag.SliceValue); ok {
+		return s.Replace(parts)
+	}
+	return f.Value.Set(strings.Join(parts, ","))
+}
+
+// knownKeys refuses a key in the configuration file that no command has.
+func knownKeys(v *viper.Viper, c *cobra.Command) error {
+	for _, key := range v.AllKeys() {
+		name := string(normalize(nil, key))
+		known := false
+		for _, other := range append(c.Root().Commands(), c.Root()) {
+			known = known || other.Flags().Lookup(name) != nil || other.PersistentFlags().Lookup(name) != nil
+		}
+		if !known {
+			return usage("--config: %s: no flag is called %q", v.ConfigFileUsed(), key)
+		}
+	}
+	return nil
+}
+
+// print writes a result: as JSON if that was asked for, else by text.
+func (a *app) print(result any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.out)
+		return nil
+	}
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", " ")
+	e.SetEscapeHTML(false)
+	return e.Encode(result)
+}
+
+// follow returns the progress that the flags ask for.
+func (a *app) follow() (term.Progress, error) {
+	p, err := term.New(a.progress, a.err)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	a.closes = append(a.closes, p.Close)
+	return p, nil
+}
+
+// close ends what the command has opened, the last first.
+func (a *app) close() {
+	for i := len(a.closes) - 1; i >= 0; i-- {
+		a.closes[i]()
+	}
+}

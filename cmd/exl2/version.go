@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"exl2/cuda"
+	"exl2/cuda/kernelfile"
+	"exl2/internal/device"
+)
+
+// version is the program's; CHANGELOG.md has one heading for each.
+const version = "0.1.0"
+
+func newVersionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Show version and what computes",
+		Long:    `version shows the program's version, and which processors and libraries it computes with.`,
+		Example: `  exl2 version`,
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return runVersion(a) },
+	}
+}
+
+type versionResult struct {
+	Version string   `json:"version"`
+	Go      string   `json:"go"`
+	Commit  string   `json:"commit,omitempty"`
+	Cores   int      `json:"cores"`
+	Devices []string `json:"devices"`
+	Kernels []string `json:"kernels"` // what GPU code is built for
+	NoGPU   string   `json:"no_gpu,omitempty"`
+}
+
+func runVersion(a *app) error {
+	r := versionResult{Version: version, Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Kernels: kernelfile.Targets}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				r.Commit = s.Value
+			}
+		}
+	}
+	devices, err := a.openCPU()
+	if err != nil {
+		return err
+	}
+	gpus, err := a.openGPUs()
+	if err != nil {
+		r.NoGPU = err.Error()
+	}
+	for _, d := range append(gpus, devices...) {
+		r.Devices = append(r.Devices, d.Name())
+	}
+	return a.print(r, func(w io.Writer) { printVersion(w, r) })
+}
+
+func printVersion(w io.Writer, r versionResult) {
+	fmt.Fprintf(w, "exl2 %s (%s, %d cores)\n", r.Version, r.Go, r.Cores)
+	for _, d := range r.Devices {
+		fmt.Fprintln(w, d)
+	}
+	if r.NoGPU != "" {
+		fmt.Fprintln(w, r.NoGPU)
+	}
+	fmt.Fprintln(w, "GPU kernels for", strings.Join(r.Kernels, " "))
+}
+
+// openGPUs opens every GPU.
+func (a *app) openGPUs() ([]device.Device, error) {
+	n, err := cuda.Count()
+	if err != nil {
+		return nil, err
+	}
+	var list []device.Device
+	for i := range n {
+		d, err := cuda.Open(i)
+		if _, err := a.opened(d, err); err != nil {
+			return list, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
