@@ -26,3 +26,23 @@ func open(t testing.TB) device.Device { return openGPU(t) }
 func TestDevice(t *testing.T) { devtest.Run(t, open) }
 
 func BenchmarkDevice(b *testing.B) { devtest.Bench(b, open) }
+
+// As on a GPU without code of its own and with little shared memory: kernels
+// compiled from PTX, those that others have instead of Hopper's, and the packed
+// product for little memory.
+func TestDeviceOfAnotherKind(t *testing.T) {
+	devtest.Run(t, func(t testing.TB) device.Device {
+		d := openGPU(t)
+		d.target, d.shared = "compute_80", 48<<10
+		return d
+	})
+}
+
+// As on a GPU of two multiprocessors, where a small matrix has many tiles.
+func TestDeviceOfTwoUnits(t *testing.T) {
+	devtest.Run(t, func(t testing.TB) device.Device {
+		d := openGPU(t)
+		d.units = 2
+		return d
+	})
+}

@@ -48,6 +48,9 @@ func (a *app) openQuantizer() (device.Quantize, error) {
 	if a.devices != "" && a.devices != "cpu" {
 		return nil, usage("--devices %s: models are converted on the CPU; leave it out, or give cpu", a.devices)
 	}
+	if _, err := cuda.Count(); err == nil && a.devices == "" {
+		fmt.Fprintln(a.err, "note: computing on the CPU: GPUs do not convert yet")
+	}
 	list, err := a.openCPU()
 	if err != nil {
 		return nil, err

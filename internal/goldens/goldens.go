@@ -45,6 +45,12 @@ func Dirs(t testing.TB, kind string) []string {
 	return dirs
 }
 
+// Name returns what the test of a case is called: its path below its root, as
+// "arch/mistral".
+func Name(dir string) string {
+	return filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir)
+}
+
 // roots returns the root folders in rising precedence.
 func roots(t testing.TB) []string {
 	t.Helper()

@@ -114,7 +114,7 @@ func difference(a, b []float32) (mean, most float64) {
 // Logits are those that transformers computes in fp32.
 func TestArchitectures(t *testing.T) {
 	for _, dir := range goldens.Dirs(t, "arch") {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
 			l, golden := open(t, dir)
 			ids, shape := ints(t, golden, "input_ids")
 			want, _ := floats(t, golden, "logits")
@@ -133,7 +133,7 @@ func TestArchitectures(t *testing.T) {
 // fp16 arithmetic.
 func TestEXL2(t *testing.T) {
 	for _, dir := range goldens.Dirs(t, "exl2") {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
 			l, golden := open(t, dir)
 			t.Run("matrices", func(t *testing.T) { compareMatrices(t, l, golden) })
 			t.Run("logits", func(t *testing.T) {

@@ -50,7 +50,7 @@ func load(t testing.TB, dir string) *Tokenizer {
 
 func TestGolden(t *testing.T) {
 	for _, dir := range goldens.Dirs(t, "tokenizer") {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
 			tok := load(t, dir)
 			for _, c := range readCases(t, dir) {
 				checkCase(t, tok, c)
