@@ -72,7 +72,7 @@ func likelihood(sum *score.Likelihood, p *stream.Pass, x *stream.Store, head mod
 		return p.Logits(head, func(first int, logits [][]float32) {
 			for i, l := range logits {
 				if at := first + i + 1; at < len(ids) {
-					sum.Add(score.LogLikelihood(l, ids[at]))
+					sum.Add(score.NewRow(l).LogLikelihood(ids[at]))
 				}
 			}
 		})

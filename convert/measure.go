@@ -3,8 +3,6 @@ package convert
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/stream"
@@ -76,7 +74,7 @@ func (r *run) startMeasuring() (*measure.Measurer, int, error) {
 	}
 	floats := length * spec.Hidden
 	probe := spread(tokens, probeRows)
-	m.Spill = r.spill((len(tokens) + len(probe)*(len(r.src.shapes)+2)) * floats * 4)
+	m.Spill = r.spill(r.measureStreams())
 	var err error
 	if m.Base, err = stream.NewStore(len(tokens), floats, m.Spill); err != nil {
 		return nil, 0, err
@@ -205,18 +203,5 @@ func (r *run) copyMeasurement() error {
 	if r.opts.SaveMeasurement == "" {
 		return nil
 	}
-	in, err := os.Open(r.job.path("measurement.json"))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := atomicfile.Create(r.opts.SaveMeasurement)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Commit()
+	return copyFile(r.opts.SaveMeasurement, r.job.path("measurement.json"))
 }

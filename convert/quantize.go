@@ -78,7 +78,7 @@ func (q *quantizer) start() (next int, err error) {
 	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
 	q.dx = q.dev.Alloc(tensor.F32, d.Length, wide)
 	q.dr = q.dev.Alloc(tensor.F32, d.Length, spec.Hidden)
-	spill := q.spill(2 * rows * floats * 4)
+	spill := q.spill(q.quantizeStreams())
 	if q.x, err = stream.NewStore(rows, floats, spill); err != nil {
 		return 0, err
 	}

@@ -2,7 +2,6 @@ package infer
 
 import (
 	"context"
-	"sync"
 
 	"exl2/internal/score"
 )
@@ -41,11 +40,11 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 	return e.Logits(ids, func(first int, rows [][]float32) {
 		n := min(len(rows), len(ids)-1-first) // the last position predicts nothing that is known
 		got := make([]position, n)
-		each(n, func(i int) {
-			at := first + i
-			got[i].logProb = score.LogLikelihood(rows[i], ids[at+1])
+		score.Each(n, func(i int) {
+			at, row := first+i, score.NewRow(rows[i])
+			got[i].logProb = row.LogLikelihood(ids[at+1])
 			if reference != nil {
-				got[i].kl = score.Divergence(want[at], rows[i])
+				got[i].kl = score.Divergence(score.NewRow(want[at]), row)
 				got[i].agrees = score.ArgMax(want[at]) == score.ArgMax(rows[i])
 			}
 		})
@@ -62,18 +61,4 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 type position struct {
 	logProb, kl float64
 	agrees      bool
-}
-
-// each calls f for 0 to n-1 on all cores, in runs of 16.
-func each(n int, f func(i int)) {
-	var wait sync.WaitGroup
-	const run = 16
-	for lo := 0; lo < n; lo += run {
-		wait.Go(func() {
-			for i := lo; i < min(lo+run, n); i++ {
-				f(i)
-			}
-		})
-	}
-	wait.Wait()
 }

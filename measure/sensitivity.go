@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"exl2/internal/model"
 	"exl2/internal/score"
@@ -20,8 +19,8 @@ func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (ma
 	}
 	defer head.Free()
 	sums := make([]float64, len(m.Variants))
-	err = m.Pass.Each(ctx, m.Reference.X, func(_ *model.State, row, n int) error {
-		reference, err := m.logits(head, m.Reference, row, n)
+	err = m.Pass.Each(ctx, m.Reference.X, func(s *model.State, row, _ int) error {
+		reference, err := m.logits(head)
 		if err != nil {
 			return err
 		}
@@ -29,7 +28,10 @@ func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (ma
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			logits, err := m.logits(head, v, row, n)
+			if err := v.X.Load(m.Dev, s.X, row); err != nil {
+				return err
+			}
+			logits, err := m.logits(head)
 			if err != nil {
 				return err
 			}
@@ -49,29 +51,19 @@ func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (ma
 	return out, nil
 }
 
-// logits returns the logits of n rows of a variant.
-func (m *Measurer) logits(head model.Module, v *Variant, row, n int) ([][]float32, error) {
-	if err := v.X.Load(m.Dev, m.Pass.State.X, row); err != nil {
-		return nil, err
-	}
+// logits returns the logits of the rows that are in the pass.
+func (m *Measurer) logits(head model.Module) ([]score.Row, error) {
 	var all [][]float32
 	err := m.Pass.Logits(head, func(_ int, rows [][]float32) { all = append(all, rows...) })
-	return all, err
+	out := make([]score.Row, len(all))
+	score.Each(len(all), func(i int) { out[i] = score.NewRow(all[i]) })
+	return out, err
 }
 
 // divergence sums KL(reference ‖ q) over rows, in order.
-func divergence(reference, q [][]float32) float64 {
+func divergence(reference, q []score.Row) float64 {
 	kl := make([]float64, len(q))
-	var wait sync.WaitGroup
-	const part = 64
-	for lo := 0; lo < len(q); lo += part {
-		wait.Go(func() {
-			for i := lo; i < min(lo+part, len(q)); i++ {
-				kl[i] = score.Divergence(reference[i], q[i])
-			}
-		})
-	}
-	wait.Wait()
+	score.Each(len(q), func(i int) { kl[i] = score.Divergence(reference[i], q[i]) })
 	sum := 0.0
 	for _, v := range kl {
 		sum += v

@@ -18,11 +18,7 @@ const maxPositions = 1 << 24
 
 // openModel loads a model for running, with a context that can be.
 func openModel(dir string, devices []device.Device, o infer.Options) (*infer.Engine, error) {
-	config, err := arch.ReadConfig(dir)
-	if err != nil {
-		return nil, err
-	}
-	spec, err := arch.For(config)
+	spec, err := arch.ReadSpec(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -234,11 +234,7 @@ func (o *pplOptions) load(dir string, devices []device.Device) (*infer.Engine, e
 
 // evalRows cuts the text into rows of the model's tokens.
 func evalRows(o *pplOptions, dir string) ([][]int32, error) {
-	config, err := arch.ReadConfig(dir)
-	if err != nil {
-		return nil, err
-	}
-	spec, err := arch.For(config)
+	spec, err := arch.ReadSpec(dir)
 	if err != nil {
 		return nil, err
 	}

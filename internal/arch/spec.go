@@ -74,6 +74,15 @@ func (s *Spec) StretchRope(linear, alpha float64) {
 // program does not know how to run.
 var ErrUnsupported = fmt.Errorf("unsupported")
 
+// ReadSpec returns the Spec of the model in a folder.
+func ReadSpec(dir string) (Spec, error) {
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return Spec{}, err
+	}
+	return For(c)
+}
+
 // For returns the Spec of the model that c configures. It refuses, by name,
 // an architecture or a value that it does not know.
 func For(c *Config) (Spec, error) {

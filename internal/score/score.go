@@ -9,13 +9,21 @@ package score
 import (
 	"math"
 	"slices"
+	"sync"
 )
+
+// A Row is a row of logits and what normalizes it.
+type Row struct {
+	logits []float32
+	sum    float64 // log Σ exp(logits)
+}
+
+// NewRow returns the Row of logits, which it keeps.
+func NewRow(logits []float32) Row { return Row{logits, logSum(logits)} }
 
 // LogLikelihood returns the logarithm of the probability that a row of logits
 // gives to token.
-func LogLikelihood(logits []float32, token int32) float64 {
-	return float64(logits[token]) - logSum(logits)
-}
+func (r Row) LogLikelihood(token int32) float64 { return float64(r.logits[token]) - r.sum }
 
 // logSum returns log Σ exp(x).
 func logSum(x []float32) float64 {
@@ -30,15 +38,28 @@ func logSum(x []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// Divergence returns KL(reference ‖ q) in nats for one row of logits each.
-func Divergence(reference, q []float32) float64 {
-	sumR, sumQ := logSum(reference), logSum(q)
+// Divergence returns KL(reference ‖ q) in nats.
+func Divergence(reference, q Row) float64 {
 	kl := 0.0
-	for i, r := range reference {
-		lr := float64(r) - sumR
-		kl += math.Exp(lr) * (lr - float64(q[i]) + sumQ)
+	for i, r := range reference.logits {
+		lr := float64(r) - reference.sum
+		kl += math.Exp(lr) * (lr - float64(q.logits[i]) + q.sum)
 	}
 	return max(kl, 0) // rounding can leave -1e-16 for equal rows
+}
+
+// Each calls f for 0 to n-1 on all cores, in runs of 16: f scores one row.
+func Each(n int, f func(i int)) {
+	var wait sync.WaitGroup
+	const run = 16
+	for lo := 0; lo < n; lo += run {
+		wait.Go(func() {
+			for i := lo; i < min(lo+run, n); i++ {
+				f(i)
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // ArgMax returns the index of the largest element, the first among equals. NaN

@@ -28,14 +28,14 @@ func TestAgainstDefinition(t *testing.T) {
 		q := rapid.SliceOfN(rapid.Float32Range(-30, 30), len(r), len(r)).Draw(t, "q")
 		token := rapid.Int32Range(0, int32(len(r)-1)).Draw(t, "token")
 		pr, pq := naive(r), naive(q)
-		if got, want := LogLikelihood(r, token), math.Log(pr[token]); math.Abs(got-want) > 1e-9 {
+		if got, want := NewRow(r).LogLikelihood(token), math.Log(pr[token]); math.Abs(got-want) > 1e-9 {
 			t.Fatalf("log-likelihood %v, want %v", got, want)
 		}
 		want := 0.0
 		for i := range pr {
 			want += pr[i] * math.Log(pr[i]/pq[i])
 		}
-		if got := Divergence(r, q); math.Abs(got-want) > 1e-9 {
+		if got := Divergence(NewRow(r), NewRow(q)); math.Abs(got-want) > 1e-9 {
 			t.Fatalf("divergence %v, want %v", got, want)
 		}
 	})
@@ -50,7 +50,7 @@ func TestDivergenceIgnoresShift(t *testing.T) {
 		for i := range q {
 			q[i] = r[i] + shift
 		}
-		if got := Divergence(r, q); got > 1e-5 {
+		if got := Divergence(NewRow(r), NewRow(q)); got > 1e-5 {
 			t.Fatalf("divergence %v", got)
 		}
 	})
@@ -59,11 +59,11 @@ func TestDivergenceIgnoresShift(t *testing.T) {
 func TestDamagedLogitsShow(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for name, row := range map[string][]float32{"infinite": {0, inf}, "all minus infinite": {-inf, -inf}} {
-		if got := LogLikelihood(row, 0); !math.IsNaN(got) {
+		if got := NewRow(row).LogLikelihood(0); !math.IsNaN(got) {
 			t.Errorf("%s: %v, want NaN", name, got)
 		}
 	}
-	if got := LogLikelihood([]float32{nan, 1}, 1); !math.IsNaN(got) {
+	if got := NewRow([]float32{nan, 1}).LogLikelihood(1); !math.IsNaN(got) {
 		t.Errorf("NaN: %v, want NaN", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestComparison(t *testing.T) {
 func TestPerplexityOfUniform(t *testing.T) {
 	var l Likelihood
 	for i := range 7 {
-		l.Add(LogLikelihood(make([]float32, 10), int32(i)))
+		l.Add(NewRow(make([]float32, 10)).LogLikelihood(int32(i)))
 	}
 	if got := l.Perplexity(); math.Abs(got-10) > 1e-9 || l.Tokens() != 7 {
 		t.Errorf("perplexity %v over %d tokens, want 10 over 7", got, l.Tokens())
