@@ -2,10 +2,10 @@ package convert
 
 import (
 	"fmt"
-	"unsafe"
 
 	"exl2/calib"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 	"exl2/internal/tokenizer"
 )
 
@@ -52,7 +52,7 @@ func writeTokens(path string, rows [][]int32) error {
 		return err
 	}
 	defer w.Abort()
-	if err := w.Write("tokens", bytesOf(flatten(rows))); err != nil {
+	if err := w.Write("tokens", tensor.BytesOf(flatten(rows))); err != nil {
 		return err
 	}
 	return w.Commit()
@@ -75,7 +75,7 @@ func readTokens(f *safetensors.File, name string) ([][]int32, error) {
 		return nil, fmt.Errorf("%s: tokens are %s %v, want I32 of two dimensions", name, t.DType, t.Shape)
 	}
 	ids := make([]int32, t.Shape[0]*t.Shape[1])
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids)), t.Data)
+	copy(tensor.BytesOf(ids), t.Data)
 	rows := make([][]int32, t.Shape[0])
 	for i := range rows {
 		rows[i] = ids[i*t.Shape[1] : (i+1)*t.Shape[1]]

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"time"
-	"unsafe"
 
 	"exl2/internal/safetensors"
 	"exl2/internal/stream"
+	"exl2/internal/tensor"
 )
 
 // checkpointEvery is how often hidden states are written. A run that is
@@ -72,7 +72,7 @@ func writeStore(w *safetensors.Writer, s namedStore) error {
 		if err := s.store.Read(row, r); err != nil {
 			return err
 		}
-		if err := w.Write(s.row(r), bytesOf(row)); err != nil {
+		if err := w.Write(s.row(r), tensor.BytesOf(row)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func restore(f *safetensors.File, s namedStore) error {
 		if len(t.Data) != 4*len(row) {
 			return fmt.Errorf("hidden states: %s has %d bytes, want %d; --restart begins again", t.Name, len(t.Data), 4*len(row))
 		}
-		copy(bytesOf(row), t.Data)
+		copy(tensor.BytesOf(row), t.Data)
 		if err := s.store.Write(row, r); err != nil {
 			return err
 		}
@@ -125,11 +125,4 @@ func (c *checkpoint) remove() error {
 		return err
 	}
 	return nil
-}
-
-func bytesOf[E ~float32 | ~int32 | ~uint16](v []E) []byte {
-	if len(v) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }

@@ -14,6 +14,7 @@ import (
 	"exl2/internal/model"
 	"exl2/internal/ordered"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 )
 
 // finished is what a target's done.json holds.
@@ -236,7 +237,7 @@ func toF16(t safetensors.Tensor) ([]byte, error) {
 			return nil, fmt.Errorf("%s: element %d is %v, which fp16 cannot hold", t.Name, i, v)
 		}
 	}
-	return bytesOf(out), nil
+	return tensor.BytesOf(out), nil
 }
 
 // shard writes one output file.

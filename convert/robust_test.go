@@ -11,6 +11,7 @@ import (
 
 	"exl2/internal/half"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 )
 
 // rewrite changes the tensors of a model's file: change gets each one's name and
@@ -41,17 +42,17 @@ func rewrite(t *testing.T, dir string, change func(name string, rows [][]float32
 		info := safetensors.Info{Name: name, DType: change(name, rows), Shape: x.Shape}
 		switch info.DType {
 		case safetensors.F32:
-			data[name] = bytesOf(flat)
+			data[name] = tensor.BytesOf(flat)
 		case safetensors.BF16:
 			out := make([]half.BF16, len(flat))
 			for i, v := range flat {
 				out[i] = half.ToBF16(v)
 			}
-			data[name] = bytesOf(out)
+			data[name] = tensor.BytesOf(out)
 		default:
 			out := make([]half.F16, len(flat))
 			half.NarrowF16(out, flat)
-			data[name] = bytesOf(out)
+			data[name] = tensor.BytesOf(out)
 		}
 		infos = append(infos, info)
 	}

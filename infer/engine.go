@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unsafe"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
@@ -244,7 +243,7 @@ func (e *Engine) logits(lo, hi int) ([][]float32, error) {
 // download brings a matrix of float32 to the host.
 func download(d device.Device, t tensor.Tensor) ([][]float32, error) {
 	flat := make([]float32, t.Rows*t.Cols)
-	d.Download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(flat))), 4*len(flat)), t)
+	d.Download(tensor.BytesOf(flat), t)
 	rows := make([][]float32, t.Rows)
 	for i := range rows {
 		rows[i] = flat[i*t.Cols : (i+1)*t.Cols]

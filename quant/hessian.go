@@ -10,7 +10,6 @@ package quant
 import (
 	"fmt"
 	"sort"
-	"unsafe"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -74,7 +73,7 @@ func (h *Hessian) diagonal() []float32 {
 	flat := h.h.Reshape(h.k*h.k, 1)
 	for i := range diag {
 		at := i*h.k + i
-		h.dev.Download(bytesOf(diag[i:i+1]), flat.Slice(at, at+1))
+		h.dev.Download(tensor.BytesOf(diag[i:i+1]), flat.Slice(at, at+1))
 	}
 	return diag
 }
@@ -120,7 +119,7 @@ func (h *Hessian) Factor() (*Factor, error) {
 	diag := h.diagonal()
 	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag)}
 	f.perm = d.Alloc(tensor.I32, 1, h.k)
-	d.Upload(f.perm, bytesOf(f.Perm))
+	d.Upload(f.perm, tensor.BytesOf(f.Perm))
 	f.h = d.Alloc(tensor.F32, h.k, h.k)
 	d.Take(f.h, h.h, f.perm, f.perm)
 	h.free(&h.h)
@@ -198,9 +197,9 @@ func (f *Factor) addDiagonal(m tensor.Tensor, v float32) {
 	var x [1]float32
 	for i := range f.k {
 		at := flat.Slice(i*f.k+i, i*f.k+i+1)
-		f.dev.Download(bytesOf(x[:]), at)
+		f.dev.Download(tensor.BytesOf(x[:]), at)
 		x[0] += v
-		f.dev.Upload(at, bytesOf(x[:]))
+		f.dev.Upload(at, tensor.BytesOf(x[:]))
 	}
 }
 
@@ -210,11 +209,11 @@ func (f *Factor) weigh() {
 	weights := make([]float32, f.k)
 	flat := f.u.Reshape(f.k*f.k, 1)
 	for i := range weights {
-		f.dev.Download(bytesOf(weights[i:i+1]), flat.Slice(i*f.k+i, i*f.k+i+1))
+		f.dev.Download(tensor.BytesOf(weights[i:i+1]), flat.Slice(i*f.k+i, i*f.k+i+1))
 		weights[i] = 1 / (weights[i] * weights[i])
 	}
 	f.importance = f.dev.Alloc(tensor.F32, 1, f.k)
-	f.dev.Upload(f.importance, bytesOf(weights))
+	f.dev.Upload(f.importance, tensor.BytesOf(weights))
 }
 
 // Free frees the factor.
@@ -222,15 +221,4 @@ func (f *Factor) Free() {
 	for _, t := range []tensor.Tensor{f.perm, f.u, f.h, f.importance, f.drift, f.residual} {
 		f.dev.Free(t)
 	}
-}
-
-type plain interface {
-	~float32 | ~int32 | ~uint16 | ~uint8
-}
-
-func bytesOf[E plain](s []E) []byte {
-	if len(s) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }

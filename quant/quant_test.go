@@ -24,7 +24,7 @@ func openCPU(t testing.TB) device.Quantize {
 
 func matrix(d device.Device, rows, cols int, v []float32) tensor.Tensor {
 	x := d.Alloc(tensor.F32, rows, cols)
-	d.Upload(x, bytesOf(v))
+	d.Upload(x, tensor.BytesOf(v))
 	return x
 }
 
@@ -254,7 +254,7 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 	}
 	target := f.Target(matrix(d, p.out, p.in, p.w))
 	stored := make([]float32, p.in*p.out)
-	d.Download(bytesOf(stored), target.w)
+	d.Download(tensor.BytesOf(stored), target.w)
 	before, after := 0.0, 0.0
 	for i := range p.rows {
 		for o := range p.out {
@@ -293,7 +293,7 @@ func testHopelessHessian(t *testing.T, at int, bad float32) {
 		moments[i*p.in+i] = 1
 	}
 	moments[at], moments[at*p.in] = bad, bad
-	d.Upload(h.h, bytesOf(moments))
+	d.Upload(h.h, tensor.BytesOf(moments))
 	f, err := h.Factor()
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestMoreDamping(t *testing.T) {
 		bad[i*k+i] = 1
 	}
 	bad[1], bad[k] = 5, 5 // eigenvalue -4
-	d.Upload(h.h, bytesOf(bad))
+	d.Upload(h.h, tensor.BytesOf(bad))
 	f, err := h.Factor()
 	if err != nil {
 		t.Fatal(err)

@@ -178,7 +178,7 @@ func (q *Result) Pack() (*exl2.Matrix, error) {
 	}
 	q.f.dev.Download(p.Codes, q.codes)
 	q.f.dev.Download(p.Scales, q.scales)
-	q.f.dev.Download(bytesOf(p.ScaleMax), q.largest)
+	q.f.dev.Download(tensor.BytesOf(p.ScaleMax), q.largest)
 	if err := q.f.dev.Sync(); err != nil {
 		return nil, err
 	}

@@ -67,8 +67,7 @@ Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampler")
 	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
-	f.Float64Var(&o.ropeScale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
-	f.Float64Var(&o.ropeAlpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
 	return c
 }
 

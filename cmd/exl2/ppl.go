@@ -61,8 +61,7 @@ divergence over the size of their files.`,
 	f.StringVar(&o.reference, "reference", "", "model to compare with, usually the source; a folder, or org/name")
 	f.BoolVar(&o.bos, "bos", false, "begin every row with the token that begins texts")
 	f.IntVarP(&o.context, "length", "l", 0, "context to make room for (default: a row)")
-	f.Float64Var(&o.ropeScale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
-	f.Float64Var(&o.ropeAlpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
 	return c
 }
 
@@ -76,7 +75,7 @@ type pplResult struct {
 	KL         *score.Distribution `json:"kl,omitempty"`
 	Agreement  *float64            `json:"top1_agreement,omitempty"`
 
-	fileBytes int64
+	fileBytes int64 // for the plot
 }
 
 func (o *pplOptions) check() error {
@@ -186,7 +185,9 @@ func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infe
 		kl, agreement := s.Comparison.KL(), s.Comparison.Agreement()
 		r.KL, r.Agreement = &kl, &agreement
 	}
-	r.fileBytes, err = weightBytes(dir)
+	if o.plot != "" {
+		r.fileBytes, err = weightBytes(dir)
+	}
 	return r, err
 }
 

@@ -77,6 +77,12 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 	return root
 }
 
+// ropeFlags defines the flags that stretch a model's positions.
+func ropeFlags(f *pflag.FlagSet, scale, alpha *float64) {
+	f.Float64Var(scale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
+	f.Float64Var(alpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+}
+
 // usageWithExitCodes adds the exit codes to a command's usage. (A usage template
 // would do, but makes the program a third larger: templates call methods by name,
 // which keeps the linker from leaving any out.)

@@ -65,18 +65,6 @@ func (m *Matrix) Scale(g, c int) int {
 	return int(m.Scales[g*(m.Out/8)+c/8] >> (c % 8 * 4) & 15)
 }
 
-// GroupScales stores the scales of group g, columns lo to hi, in dst.
-func (m *Matrix) GroupScales(dst []float32, g, lo, hi int) {
-	table := ScaleTable(m.ScaleMax[g])
-	var wide [16]float32
-	for i, s := range table {
-		wide[i] = s.Float32()
-	}
-	for c := lo; c < hi; c++ {
-		dst[c-lo] = wide[m.Scale(g, c)]
-	}
-}
-
 // Value returns the weight that a code stands for, in the format's fp16 steps.
 func Value(code uint8, bits int, scale half.F16) half.F16 {
 	return half.Mul(half.ToF16(float32(int(code)-1<<(bits-1))), scale)

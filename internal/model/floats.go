@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unsafe"
 
 	"exl2/internal/arch"
 	"exl2/internal/half"
@@ -69,10 +68,6 @@ func firstNotFinite(t tensor.Type, data []byte) int {
 		}
 		return -1
 	}
-}
-
-func floatBytes(v []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4)
 }
 
 // Floats returns a floating-point tensor of a file as float32.

@@ -164,7 +164,7 @@ func (b *builder) attention(i int) Module {
 		r := s.Rope(layer)
 		freqs, scale := r.Frequencies()
 		m.rope = device.Rope{Dims: r.Dims, Interleaved: r.Interleaved, Scale: scale}
-		m.freqs = b.upload(tensor.F32, 1, len(freqs), floatBytes(freqs))
+		m.freqs = b.upload(tensor.F32, 1, len(freqs), tensor.BytesOf(freqs))
 	}
 	return m
 }
@@ -286,7 +286,7 @@ func (b *builder) vector(name string, n int) tensor.Tensor {
 	if !ok {
 		return tensor.Tensor{}
 	}
-	return b.upload(tensor.F32, 1, n, floatBytes(widen(kind, t.Data)[:n]))
+	return b.upload(tensor.F32, 1, n, tensor.BytesOf(widen(kind, t.Data)[:n]))
 }
 
 // get finds a floating-point tensor of one of the given shapes.

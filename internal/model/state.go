@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"unsafe"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
@@ -180,5 +179,5 @@ func numbers(n int) []int32 {
 }
 
 func upload(d device.Device, t tensor.Tensor, v []int32) {
-	d.Upload(t, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4))
+	d.Upload(t, tensor.BytesOf(v))
 }

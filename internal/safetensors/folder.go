@@ -53,9 +53,12 @@ func scanFolder(dir string) (*folder, error) {
 // choose makes the set of the folder's model.
 func (f *folder) choose() (*Set, error) {
 	s := &Set{dir: f.dir, owner: map[string]*File{}}
+	if f.quantized() { // an index is the source's
+		return s, f.takeAll(s)
+	}
 	index, err := readIndex(filepath.Join(f.dir, indexName))
 	switch {
-	case f.quantized() || errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist):
 		return s, f.takeAll(s)
 	case err != nil:
 		return s, err

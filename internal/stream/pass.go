@@ -6,6 +6,7 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/tensor"
 )
 
 // A Pass brings rows of hidden states through modules, a batch at a time. A
@@ -103,7 +104,7 @@ func (p *Pass) Logits(head model.Module, f func(first int, logits [][]float32)) 
 		part := p.State.Slice(lo, hi)
 		head.Forward(part)
 		flat := make([]float32, (hi-lo)*cols)
-		p.Dev.Download(bytesOf(flat), part.Logits)
+		p.Dev.Download(tensor.BytesOf(flat), part.Logits)
 		if err := p.Dev.Sync(); err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ package stream
 import (
 	"fmt"
 	"os"
-	"unsafe"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -47,7 +46,7 @@ func (s *Store) Read(dst []float32, row int) error {
 		copy(dst, s.memory[row*s.Floats:])
 		return nil
 	}
-	if _, err := s.file.ReadAt(bytesOf(dst), int64(row)*int64(s.Floats)*4); err != nil {
+	if _, err := s.file.ReadAt(tensor.BytesOf(dst), int64(row)*int64(s.Floats)*4); err != nil {
 		return fmt.Errorf("read hidden states: %w", err)
 	}
 	return nil
@@ -59,7 +58,7 @@ func (s *Store) Write(src []float32, row int) error {
 		copy(s.memory[row*s.Floats:], src)
 		return nil
 	}
-	if _, err := s.file.WriteAt(bytesOf(src), int64(row)*int64(s.Floats)*4); err != nil {
+	if _, err := s.file.WriteAt(tensor.BytesOf(src), int64(row)*int64(s.Floats)*4); err != nil {
 		return fmt.Errorf("write hidden states: %w", err)
 	}
 	return nil
@@ -69,12 +68,12 @@ func (s *Store) Write(src []float32, row int) error {
 func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
 	if s.file == nil {
 		n := t.Rows * t.Cols
-		d.Upload(t, bytesOf(s.memory[row*s.Floats:][:n]))
+		d.Upload(t, tensor.BytesOf(s.memory[row*s.Floats:][:n]))
 		return nil
 	}
 	buf := make([]float32, t.Rows*t.Cols)
 	err := s.Read(buf, row)
-	d.Upload(t, bytesOf(buf))
+	d.Upload(t, tensor.BytesOf(buf))
 	return err
 }
 
@@ -82,11 +81,11 @@ func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
 func (s *Store) save(d device.Device, t tensor.Tensor, row int) error {
 	if s.file == nil {
 		n := t.Rows * t.Cols
-		d.Download(bytesOf(s.memory[row*s.Floats:][:n]), t)
+		d.Download(tensor.BytesOf(s.memory[row*s.Floats:][:n]), t)
 		return nil
 	}
 	buf := make([]float32, t.Rows*t.Cols)
-	d.Download(bytesOf(buf), t)
+	d.Download(tensor.BytesOf(buf), t)
 	return s.Write(buf, row)
 }
 
@@ -96,11 +95,4 @@ func (s *Store) Close() {
 		s.file.Close()
 	}
 	s.memory = nil
-}
-
-func bytesOf(v []float32) []byte {
-	if len(v) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4)
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unsafe"
 
 	"exl2/internal/arch"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 )
 
 // A Model is a random model. It has the tensors of a real one's files.
@@ -116,7 +116,7 @@ func (m *Model) norm(name string) {
 		for i := range ones {
 			ones[i] = 0x3c00
 		}
-		return bytesOf(ones)
+		return tensor.BytesOf(ones)
 	})
 }
 
@@ -149,7 +149,7 @@ func (m *Model) matrix(x model.Shape, recipe exl2.Recipe) {
 		for i, g := range groups {
 			largest[i] = half.ToF16(2 * deviation * 3 / float32(int(1)<<(g.Bits-1)))
 		}
-		return bytesOf(largest)
+		return tensor.BytesOf(largest)
 	})
 }
 
@@ -189,8 +189,4 @@ func Parse(text string) (*Shape, float64, error) {
 	}
 	s, err := Known(name)
 	return s, bits, err
-}
-
-func bytesOf[E ~uint16 | ~uint32 | ~int32](v []E) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }

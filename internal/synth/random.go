@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"exl2/internal/half"
+	"exl2/internal/tensor"
 )
 
 // deviation is the standard deviation of weights, as models are initialized.
@@ -60,7 +61,7 @@ func (m *Model) normal(name string, n int) []byte {
 			}
 		}
 	})
-	return bytesOf(out)
+	return tensor.BytesOf(out)
 }
 
 // words makes n random 32-bit words.
@@ -75,7 +76,7 @@ func (m *Model) words(name string, n int) []byte {
 			}
 		}
 	})
-	return bytesOf(out)
+	return tensor.BytesOf(out)
 }
 
 // permutation makes a random permutation of n rows.
@@ -84,5 +85,5 @@ func (m *Model) permutation(name string, n int) []byte {
 	for i, p := range rand.New(m.generator(name, 0)).Perm(n) {
 		out[i] = int32(p)
 	}
-	return bytesOf(out)
+	return tensor.BytesOf(out)
 }

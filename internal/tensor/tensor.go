@@ -2,7 +2,10 @@
 // matrix in some device's memory.
 package tensor
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // A Type is an element type.
 type Type uint8
@@ -67,3 +70,17 @@ func (t Tensor) Nil() bool { return t.Mem == nil }
 
 // String describes t's type and shape, for messages.
 func (t Tensor) String() string { return fmt.Sprintf("%v %dx%d", t.Type, t.Rows, t.Cols) }
+
+// An Element is what tensors are made of, and what has its layout.
+type Element interface {
+	~float32 | ~uint16 | ~int32 | ~uint32 | ~uint8
+}
+
+// BytesOf returns the bytes of elements, the same memory, as Upload and Download
+// take them.
+func BytesOf[E Element](v []E) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+}

@@ -25,18 +25,17 @@ func (d *Device) Store(c device.Cache, k, v tensor.Tensor, b device.Batch) {
 
 // pages is a cache's memory.
 type pages struct {
-	k, v       []float32
-	cols       int
-	table      []int32
-	tableCols  int
-	rowsAPage  int
-	totalPages int
+	k, v      []float32
+	cols      int
+	table     []int32
+	tableCols int
+	rowsAPage int
 }
 
 func pagesOf(c device.Cache) pages {
 	return pages{
 		k: floats("Attend", c.K), v: floats("Attend", c.V), cols: c.K.Cols,
-		table: ints("Attend", c.Table), tableCols: c.Table.Cols, rowsAPage: c.PageRows, totalPages: c.K.Rows / c.PageRows,
+		table: ints("Attend", c.Table), tableCols: c.Table.Cols, rowsAPage: c.PageRows,
 	}
 }
 
