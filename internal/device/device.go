@@ -11,12 +11,15 @@ import (
 
 // A Device runs operations in order on one processor.
 //
-// Operations write their first argument, never allocate, and return nothing:
-// the first failure is kept, later operations do nothing, and Sync reports it.
-// Arguments that no program could mean, such as mismatched shapes, panic. The
-// destination may be one of the sources where the method says "in place".
+// Operations write their first argument and return nothing: the first failure
+// is kept, later operations do nothing, and Sync reports it. Arguments that no
+// program could mean, such as mismatched shapes, panic. The destination may be
+// one of the sources where the method says "in place". Activations, and the
+// residual stream, may be ranges of columns (tensor.Tensor.Stride); all other
+// tensors are without gaps.
 type Device interface {
 	Memory
+	Caches
 	Forward
 
 	// Name says what computes, as far as it decides the last bits of results:
@@ -28,8 +31,8 @@ type Device interface {
 	Activation() tensor.Type
 
 	// Record returns a function that repeats the operations fn issues, and
-	// issues them once itself. What changes from call to call must be in
-	// device memory.
+	// issues them once itself; fn may be called twice. What changes from call to
+	// call must be in device memory.
 	Record(fn func()) (replay func(), err error)
 
 	// Sync waits for the operations issued so far and returns the first
@@ -71,16 +74,34 @@ type Matrix interface {
 // Batch says where the rows of a forward pass belong. Rows come in runs of
 // Span: a run is Span consecutive positions of one sequence.
 type Batch struct {
-	Pos  tensor.Tensor // I32 [1, rows]: position of each row in its sequence
-	Seq  tensor.Tensor // I32 [1, rows]: row of Cache.Table that holds its sequence
-	Span int           // divides rows
+	Pos   tensor.Tensor // I32 [1, rows]: position of each row in its sequence
+	Seq   tensor.Tensor // I32 [1, rows]: row of Table that has its sequence's pages
+	Table tensor.Tensor // I32 [sequences, pages a sequence]: page numbers
+	Span  int           // divides rows
 }
 
-// Cache is the keys and values of one layer, in pages of PageRows positions.
-type Cache struct {
-	K, V     tensor.Tensor // [pages·PageRows, kv heads·head dim], activation type
-	Table    tensor.Tensor // I32 [sequences, pages a sequence]: page numbers
-	PageRows int
+// A CacheShape says what a cache has room for.
+type CacheShape struct {
+	Layers   int // numbered from 0
+	Pages    int // that all layers have
+	PageRows int // positions of a page
+	K, V     int // columns: kv heads · head dim
+}
+
+// A Cache is the keys and values of some layers, in pages, in whatever format
+// its device keeps them. Pages are numbered from 0, and hold the same positions
+// in every layer; who has which is said by [Batch].Table.
+type Cache interface {
+	Shape() CacheShape
+	Bytes() int // of all pages of all layers
+}
+
+// Caches makes caches.
+type Caches interface {
+	NewCache(s CacheShape) Cache
+	FreeCache(c Cache)
+	// CacheBytes is Cache.Bytes before the cache is made.
+	CacheBytes(s CacheShape) int
 }
 
 // Forward is what inference needs. Shapes are [rows, columns]; a head is a
@@ -116,12 +137,12 @@ type Forward interface {
 	// or (2i, 2i+1) if r.Interleaved, turn by pos·freqs[i] and grow by r.Scale.
 	Rope(q, k, freqs tensor.Tensor, headDim int, r Rope, b Batch)
 
-	// Store appends rows of keys and values to c at the positions of b.
-	Store(c Cache, k, v tensor.Tensor, b Batch)
+	// Store puts rows of keys and values at the positions of b in a layer of c.
+	Store(c Cache, layer int, k, v tensor.Tensor, b Batch)
 
-	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions up to and
-	// including each row's own. In place.
-	Attend(y, q tensor.Tensor, c Cache, a Attend, b Batch)
+	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions of a layer of
+	// c up to and including each row's own. In place.
+	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
 	// ActMul is y = act(gate)·up. In place.
 	ActMul(y, gate, up tensor.Tensor, a Act)
@@ -189,12 +210,12 @@ type Meter interface {
 	Bandwidth() float64
 }
 
-// Room is a device whose memory is its own, and can be used up.
-type Room interface {
+// MemoryInfo is a device whose memory is its own, and can be used up.
+type MemoryInfo interface {
 	// MemInfo returns the bytes of memory that are free, and of all.
 	MemInfo() (free, total int)
 
-	// Workspace returns the bytes that operations need at the side in a pass of
+	// Workspace returns the bytes of workspace that operations need in a pass of
 	// the given number of rows with matrices of up to width inputs.
 	Workspace(rows, width int) int
 }

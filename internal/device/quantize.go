@@ -1,10 +1,15 @@
 package device
 
-import "exl2/internal/tensor"
+import (
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
 
 // Quantize is what making EXL2 matrices needs beyond Forward; a device may
-// lack it. Tensors are F32 unless said otherwise. In the methods, a weight has
-// its k rows in stored order and n columns.
+// lack it. Tensors are F32 unless said otherwise. A weight has its k rows in
+// stored order and n columns, n a multiple of 32. Nothing here waits: what the
+// host wants to know is left in device memory, to be downloaded with whatever
+// else it wants.
 type Quantize interface {
 	Device
 
@@ -19,50 +24,87 @@ type Quantize interface {
 	// is F32, F16 or BF16.
 	TakeT(dst, src, cols tensor.Tensor)
 
+	// Diagonal is dst[0, i] = m[i, i], and AddDiagonal m[i, i] += v.
+	Diagonal(dst, m tensor.Tensor)
+	AddDiagonal(m tensor.Tensor, v float32)
+
 	// InverseFactor stores in u, [k, k], the upper triangular U with
-	// UᵀU = (h + damp·I)⁻¹, zeros below the diagonal, and reports whether
-	// h + damp·I was positive definite to working precision. h is kept.
-	InverseFactor(u, h tensor.Tensor, damp float32) bool
+	// UᵀU = (h + damp·I)⁻¹, zeros below the diagonal, and in ok, I32 [1, 1],
+	// whether h + damp·I was positive definite to working precision (1) or not
+	// (0; u is then of no use). h is kept.
+	InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tensor)
 
 	// Solve replaces b, [k, n], by UᵀU·b.
 	Solve(b, u tensor.Tensor)
 
-	// SearchScale chooses the scales of one group: w [rows, n] is what is to be
-	// stored at the given width, importance [1, rows] weighs the squared error
-	// of each row. It stores the codes s-1 in scale, U8 [1, n], and the group's
-	// largest scale in largest, F16 [1, 1].
-	SearchScale(scale, largest, w, importance tensor.Tensor, bits int)
+	// SubtractProduct is y -= aᵀ·x for a [r, m], x [r, n] and y [m, n].
+	SubtractProduct(y, a, x tensor.Tensor)
 
-	// QuantizeRows quantizes the rows of one group in turn, passing each row's
-	// error on to the rows after it (GPTQ, Frantar et al. 2022, algorithm 1, one
-	// block): for row i, code = round(w/scale) clamped, e = (w - value)/u[i,i],
-	// and w[j] -= u[i,j]·e for later rows j of the group. w, [g.Codes.Rows, n],
-	// is replaced by the rows of e; u is the whole factor.
-	QuantizeRows(g Codes, w, u tensor.Tensor)
+	// Dot stores Σ x·y over all elements in sum, F64 [1, 1].
+	Dot(sum, x, y tensor.Tensor)
 
-	// DescendRows revisits the codes of one group in turn, with all others
-	// fixed: r, [rows, n], is the group's part of h·(target - values), and each
-	// row's code becomes the best one, round((value + r/h[i,i])/scale) clamped;
-	// later rows of r see the change. The changes of values, [rows, n], replace
-	// r; h is the whole matrix.
-	DescendRows(g Codes, r, h tensor.Tensor)
+	// GPTQ quantizes matrices that share a factor, each of the list by itself
+	// (Frantar et al. 2022, algorithm 1, with lazy updates). For one matrix:
+	// begin with a copy of W; group after group, in order, choose the group's
+	// scales as SearchScale does, and quantize its rows in turn: with scale s,
+	// code = round(w/s) clamped, value = the code's weight, e = (w - value)/u[i,i],
+	// and w[j] -= u[i,j]·e for all later rows j. loss, F64 [1, len(list)], is
+	// Σ e² of each matrix: the squared error of its outputs.
+	GPTQ(list []Coding, f Factor, loss tensor.Tensor)
 
-	// Values stores the weights of a group's codes, rounded as the format
-	// rounds, in w [rows, n].
-	Values(w tensor.Tensor, g Codes)
+	// Descend improves codes by passes of coordinate descent on
+	// tr((W-V)ᵀH(W-V)), V the codes' weights: in every pass each row's codes, in
+	// order, become the best ones with all other rows fixed,
+	// round((value + r/h[i,i])/scale) clamped with r = row i of H·(W-V). Scales stay.
+	Descend(list []Coding, f Factor, passes int)
 
-	// Feedback is w[j] -= Σᵢ u[first+i, from+j]·e[i].
-	Feedback(w, u, e tensor.Tensor, first, from int)
+	// SearchScale chooses the scales of group g of every matrix of the list:
+	// for each of some largest scales every column takes the code with the
+	// smallest squared error of its rows, weighed by importance, after rounding;
+	// the largest scale with the smallest sum over columns wins, the first among
+	// equals. GPTQ does this by itself.
+	SearchScale(list []Coding, g int, importance tensor.Tensor)
 
-	// Dot waits for earlier operations and returns Σ x·y over all elements.
-	Dot(x, y tensor.Tensor) float64
+	// Values stores the weights of the codes, rounded as the format rounds, in
+	// w [k, n].
+	Values(w tensor.Tensor, c Coding)
+
+	// Pack stores codes as files have them: words I32 [Q, n] and scales I32
+	// [groups, n/8] (docs/format.md).
+	Pack(words, scales tensor.Tensor, c Coding)
+
+	// Assemble makes a matrix for products of packed codes: words and scales as
+	// Pack stores them, perm, I32 [1, k], the original row of every stored row,
+	// and the number of columns without padding. All are copied.
+	Assemble(c Coding, words, scales, perm tensor.Tensor, out int) Matrix
+
+	// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend
+	// take for count matrices of k x n.
+	QuantizeWorkspace(k, n, count int) int
 }
 
-// Codes is the quantized form of one group of rows of a matrix.
-type Codes struct {
-	Bits    int
-	First   int           // the group's first row
-	Codes   tensor.Tensor // U8 [rows, n]
-	Scale   tensor.Tensor // U8 [1, n]: s-1
-	Largest tensor.Tensor // F16 [1, 1]
+// A Factor is what quantizing needs to know of inputs x with H = Σ xᵀx, damped.
+type Factor struct {
+	U          tensor.Tensor // [k, k], upper triangular: UᵀU = H⁻¹
+	H          tensor.Tensor // [k, k]
+	Importance tensor.Tensor // [1, k]: 1/u[i,i]²: what a squared error of row i costs
+}
+
+// A Coding is a matrix and its quantized form.
+type Coding struct {
+	W       tensor.Tensor // [k, n]: what is to be stored; it is only read
+	Groups  []exl2.Group
+	Codes   tensor.Tensor // U8 [k, n]
+	Scales  tensor.Tensor // U8 [groups, n]: s-1
+	Largest tensor.Tensor // F16 [groups, 1]: the largest scale of each group
+}
+
+// Group returns the coding of group i alone: its rows of W and of the codes.
+func (c Coding) Group(i int) Coding {
+	g := c.Groups[i]
+	part := Coding{Groups: c.Groups[i : i+1], Codes: c.Codes.Slice(g.Row, g.Row+g.Rows), Scales: c.Scales.Slice(i, i+1), Largest: c.Largest.Slice(i, i+1)}
+	if !c.W.Nil() {
+		part.W = c.W.Slice(g.Row, g.Row+g.Rows)
+	}
+	return part
 }

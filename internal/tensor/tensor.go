@@ -10,19 +10,20 @@ import (
 // A Type is an element type.
 type Type uint8
 
-// The element types. U8 holds quantized codes, I32 ids and positions.
+// The element types. U8 holds quantized codes, I32 ids and positions, F64 sums.
 const (
 	F32 Type = iota
 	F16
 	BF16
 	I32
 	U8
+	F64
 )
 
 var types = [...]struct {
 	name string
 	size int
-}{F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, I32: {"I32", 4}, U8: {"U8", 1}}
+}{F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, I32: {"I32", 4}, U8: {"U8", 1}, F64: {"F64", 8}}
 
 // Size returns the bytes of one element.
 func (t Type) Size() int { return types[t].size }
@@ -33,14 +34,20 @@ func (t Type) String() string { return types[t].name }
 // Memory is a block of bytes that belongs to the device that allocated it.
 type Memory interface{ Len() int }
 
-// A Tensor is a row-major matrix without gaps. Heads, experts and batches are
-// ranges of its rows or columns, so nothing in this program needs a third
-// dimension. A vector is a matrix of one row.
+// A Tensor is a row-major matrix whose rows may lie apart. Heads, experts and
+// batches are ranges of its rows or columns, so nothing in this program needs a
+// third dimension. A vector is a matrix of one row.
 type Tensor struct {
 	Type       Type
 	Rows, Cols int
+	Stride     int // elements from one row's first to the next's; at least Cols
 	Mem        Memory
 	Off        int // byte offset of element (0, 0) in Mem
+}
+
+// New returns a tensor that fills mem from its beginning, without gaps.
+func New(t Type, rows, cols int, mem Memory) Tensor {
+	return Tensor{Type: t, Rows: rows, Cols: cols, Stride: cols, Mem: mem}
 }
 
 // Slice returns rows lo to hi of t, in the same memory.
@@ -48,32 +55,51 @@ func (t Tensor) Slice(lo, hi int) Tensor {
 	if lo < 0 || hi < lo || hi > t.Rows {
 		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, t.Rows))
 	}
-	t.Off += lo * t.Cols * t.Type.Size()
+	t.Off += lo * t.Stride * t.Type.Size()
 	t.Rows = hi - lo
 	return t
 }
 
-// Reshape returns the first rows·cols elements of t as a matrix of that shape.
-func (t Tensor) Reshape(rows, cols int) Tensor {
-	if rows < 0 || cols < 0 || rows*cols > t.Rows*t.Cols {
-		panic(fmt.Sprintf("tensor: %d x %d out of %d x %d", rows, cols, t.Rows, t.Cols))
+// Columns returns columns lo to hi of t, in the same memory.
+func (t Tensor) Columns(lo, hi int) Tensor {
+	if lo < 0 || hi < lo || hi > t.Cols {
+		panic(fmt.Sprintf("tensor: columns %d to %d of %d", lo, hi, t.Cols))
 	}
-	t.Rows, t.Cols = rows, cols
+	t.Off += lo * t.Type.Size()
+	t.Cols = hi - lo
 	return t
 }
 
-// Bytes returns the size of t's elements.
+// Dense reports whether the elements of t follow one another without gaps.
+func (t Tensor) Dense() bool { return t.Stride == t.Cols || t.Rows <= 1 }
+
+// Reshape returns the first rows·cols elements of t, which has no gaps, as a
+// matrix of that shape.
+func (t Tensor) Reshape(rows, cols int) Tensor {
+	if rows < 0 || cols < 0 || rows*cols > t.Rows*t.Cols || !t.Dense() {
+		panic(fmt.Sprintf("tensor: %d x %d out of %v", rows, cols, t))
+	}
+	t.Rows, t.Cols, t.Stride = rows, cols, cols
+	return t
+}
+
+// Bytes returns the size of t's elements, without gaps.
 func (t Tensor) Bytes() int { return t.Rows * t.Cols * t.Type.Size() }
 
 // Nil reports whether t is the zero Tensor, which stands for "absent".
 func (t Tensor) Nil() bool { return t.Mem == nil }
 
 // String describes t's type and shape, for messages.
-func (t Tensor) String() string { return fmt.Sprintf("%v %dx%d", t.Type, t.Rows, t.Cols) }
+func (t Tensor) String() string {
+	if t.Dense() {
+		return fmt.Sprintf("%v %dx%d", t.Type, t.Rows, t.Cols)
+	}
+	return fmt.Sprintf("%v %dx%d of %d", t.Type, t.Rows, t.Cols, t.Stride)
+}
 
 // An Element is what tensors are made of, and what has its layout.
 type Element interface {
-	~float32 | ~uint16 | ~int32 | ~uint32 | ~uint8
+	~float32 | ~float64 | ~uint16 | ~int32 | ~uint32 | ~uint8
 }
 
 // BytesOf returns the bytes of elements, the same memory, as Upload and Download
