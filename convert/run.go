@@ -232,9 +232,9 @@ func (q *quantizer) judge(h headReport) error {
 	if h.Perplexity <= alarm*h.Reference {
 		return nil
 	}
-	worst := make([]moduleError, q.src.loader.Modules()-2) // without embedding and head
-	for i := range worst {
-		if err := q.job.mustReadJSON(q.file(q.src.loader.ModuleName(i+1)+".json"), &worst[i]); err != nil {
+	worst := make([]moduleError, len(q.src.loader.Decoder()))
+	for i, m := range q.src.loader.Decoder() {
+		if err := q.job.mustReadJSON(q.file(m.Name+".json"), &worst[i]); err != nil {
 			return err
 		}
 	}

@@ -68,19 +68,19 @@ func (e *Engine) once(t Test) error {
 			ids[i] = int32(i*7919) % int32(e.Spec.Vocab)
 		}
 		for b := range t.Batch {
-			if _, err := e.Prefill(b, t.Depth, ids); err != nil {
+			if _, err := e.next(b, t.Depth, ids); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	ids, runs := make([]int32, t.Batch), make([]model.Run, t.Batch)
+	p := pass{runs: make([]model.Run, t.Batch), span: 1, ids: make([]int32, t.Batch)}
 	for i := range t.Generate {
-		for b := range runs {
-			ids[b], runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
+		for b := range p.runs {
+			p.ids[b], p.runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
 		}
-		e.use(runs, 1, ids)
-		if err := e.replay(t.Batch); err != nil {
+		e.use(p)
+		if err := e.decode(t.Batch); err != nil {
 			return err
 		}
 	}

@@ -123,9 +123,6 @@ func (q *Quantized) Pack() *Matrix {
 			m.Scales[i*(q.Out/8)+c/8] |= uint32(s) << (c % 8 * 4)
 		}
 	}
-	m.InvPerm = make([]int32, q.In)
-	for stored, original := range q.Perm {
-		m.InvPerm[original] = int32(stored)
-	}
+	m.InvPerm = Inverse(q.Perm)
 	return m
 }
