@@ -98,6 +98,15 @@ func (c *Config) Float(key string, def ...float64) float64 {
 	return f
 }
 
+// optional returns a number field that null turns off: 0 if it is null, def if
+// it is absent.
+func (c *Config) optional(key string, def float64) float64 {
+	if v, there := c.raw[key]; there && v == nil {
+		return 0
+	}
+	return c.Float(key, def)
+}
+
 // Bool returns a boolean field, or def.
 func (c *Config) Bool(key string, def bool) bool {
 	switch v := c.raw[key].(type) {
@@ -122,6 +131,23 @@ func (c *Config) String(key string, def ...string) string {
 		c.fail(key, "%v is not a string", v)
 		return ""
 	}
+}
+
+// Strings returns a list of strings, nil if it is absent.
+func (c *Config) Strings(key string) []string {
+	if c.raw[key] == nil {
+		return nil
+	}
+	list, ok := c.raw[key].([]any)
+	out := make([]string, len(list))
+	for i, v := range list {
+		s, isString := v.(string)
+		out[i], ok = s, ok && isString
+	}
+	if !ok {
+		c.fail(key, "want a list of strings")
+	}
+	return out
 }
 
 // Object returns a nested object, empty if it is absent.
@@ -184,19 +210,22 @@ func (c *Config) refuse(key, value string) {
 	}
 }
 
-// Act returns the activation function that a field names.
-func (c *Config) Act(key string) device.Act {
-	switch name := c.String(key, "silu"); name {
+// act returns the activation function that a field names, and whether its
+// result is squared.
+func (c *Config) act(key, def string) (a device.Act, squared bool) {
+	switch name := c.String(key, def); name {
 	case "silu", "swish":
-		return device.SiLU
+		return device.SiLU, false
 	case "gelu":
-		return device.GELU
-	case "gelu_pytorch_tanh", "gelu_new":
-		return device.GELUTanh
+		return device.GELU, false
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
+		return device.GELUTanh, false
 	case "relu":
-		return device.ReLU
+		return device.ReLU, false
+	case "relu2":
+		return device.ReLU, true
 	default:
 		c.refuse(key, name)
-		return 0
+		return 0, false
 	}
 }

@@ -19,6 +19,8 @@ const (
 	Linear
 	Llama3
 	Yarn
+	Dynamic
+	LongRope
 )
 
 // Scaling stretches rotary embeddings to longer contexts.

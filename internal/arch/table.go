@@ -2,7 +2,9 @@ package arch
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"exl2/internal/device"
 )
@@ -10,10 +12,16 @@ import (
 // table holds one function per architecture. Each is an earlier one with
 // differences; docs/architecture.md says how to add one.
 var table = map[string]func(*Config) Spec{
+	"Gemma2ForCausalLM":  gemma2,
+	"GemmaForCausalLM":   gemma,
 	"LlamaForCausalLM":   llama,
 	"MistralForCausalLM": mistral,
 	"Qwen2ForCausalLM":   qwen2,
+	"Qwen3ForCausalLM":   qwen3,
 }
+
+// Known lists the supported architectures.
+func Known() []string { return slices.Sorted(maps.Keys(table)) }
 
 // llama is the architecture that the others are described against
 // (transformers models/llama/modeling_llama.py).
@@ -32,11 +40,11 @@ func llama(c *Config) Spec {
 			Heads:   heads,
 			KVHeads: c.Int("num_key_value_heads", heads),
 			HeadDim: head,
-			Scale:   float32(1 / math.Sqrt(float64(max(head, 1)))),
+			Scale:   invSqrt(float64(max(head, 1))),
 			BiasQKV: c.Bool("attention_bias", false),
 			BiasO:   c.Bool("attention_bias", false),
 		},
-		MLP:  MLP{Width: c.Int("intermediate_size"), Act: c.Act("hidden_act"), Bias: c.Bool("mlp_bias", false)},
+		MLP:  c.mlp("intermediate_size"),
 		Rope: func(int) Rope { return rope },
 		Names: Names{
 			Embed: "model.embed_tokens", Layers: "model.layers.*", Final: "model.norm", Head: "lm_head",
@@ -50,9 +58,7 @@ func llama(c *Config) Spec {
 // mistral sees a window of past positions (models/mistral/modeling_mistral.py).
 func mistral(c *Config) Spec {
 	s := llama(c)
-	if w := c.Int("sliding_window", 0); w > 0 {
-		s.Window = func(int) int { return w }
-	}
+	s.Window = c.window(4096, func(int) bool { return true })
 	return s
 }
 
@@ -61,10 +67,47 @@ func qwen2(c *Config) Spec {
 	s := llama(c)
 	s.Attn.BiasQKV, s.Attn.BiasO = true, false
 	if c.Bool("use_sliding_window", false) {
-		c.refuse("use_sliding_window", "true")
+		first := c.Int("max_window_layers", 28)
+		s.Window = c.window(4096, func(l int) bool { return l >= first })
 	}
 	return s
 }
+
+// qwen3 normalizes heads (models/qwen3/modeling_qwen3.py).
+func qwen3(c *Config) Spec {
+	bias := c.Bool("attention_bias", false)
+	s := qwen2(c)
+	s.Attn.BiasQKV, s.Attn.BiasO = bias, bias
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	return s
+}
+
+// gemma scales its embeddings and stores norm weights as differences from one
+// (models/gemma/modeling_gemma.py).
+func gemma(c *Config) Spec {
+	s := llama(c)
+	s.Tied = c.Bool("tie_word_embeddings", true)
+	s.Norm.Offset = 1
+	s.MLP.Act = device.GELUTanh // whatever hidden_act says: the first files said "gelu"
+	if c.Has("hidden_activation") {
+		s.MLP.Act, s.MLP.Squared = c.act("hidden_activation", "")
+	}
+	s.EmbedScale = float32(math.Sqrt(float64(s.Hidden)))
+	return s
+}
+
+// gemma2 has norms on both sides of each sublayer, soft caps, and a window on
+// every other layer (models/gemma2/modeling_gemma2.py).
+func gemma2(c *Config) Spec {
+	s := gemma(c)
+	s.Attn.Scale = invSqrt(c.Float("query_pre_attn_scalar", 256))
+	s.Attn.Softcap = float32(c.optional("attn_logit_softcapping", 50))
+	s.LogitCap = float32(c.optional("final_logit_softcapping", 30))
+	s.Window = c.window(4096, func(l int) bool { return l%2 == 0 })
+	s.Names.NormAttnOut, s.Names.NormMLPIn, s.Names.NormMLPOut = "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
+	return s
+}
+func invSqrt(x float64) float32 { return float32(1 / math.Sqrt(x)) }
 
 // Limits on the sizes in a config: far above every model known, far below what
 // would exhaust memory by the number alone.
@@ -91,6 +134,9 @@ func (s Spec) check() error {
 	}
 	if s.Attn.Heads%s.Attn.KVHeads != 0 {
 		return fmt.Errorf("config.json: num_attention_heads: %d, want a multiple of num_key_value_heads, %d", s.Attn.Heads, s.Attn.KVHeads)
+	}
+	if s.Rope == nil {
+		return nil
 	}
 	if r := s.Rope(0); r.Dims%2 != 0 {
 		return fmt.Errorf("config.json: head_dim: %d rotated dimensions, want an even number", r.Dims)

@@ -244,6 +244,9 @@ func Open(dir string) (*Loader, *safetensors.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := spec.Require(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	// Formats of others would end as weights that are missing or have odd types.
 	if q := config.Object("quantization_config"); q.Has("quant_method") && q.String("quant_method", "") != "exl2" {
 		return nil, nil, fmt.Errorf("%s: config.json: quantization_config.quant_method: %w: %q (known: exl2)", dir, arch.ErrUnsupported, q.String("quant_method", ""))
