@@ -77,13 +77,13 @@ func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 	n := rows * cols * t.Size()
 	words := make([]uint64, (n+7)/8+1) // aligned, and never empty
 	m := memory(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n))
-	return tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: m}
+	return tensor.New(t, rows, cols, m)
 }
 
 // Borrow uses data as it is, if it is aligned for its type.
 func (d *Device) Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool) {
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(t.Size()) == 0
-	return tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: memory(data)}, aligned
+	return tensor.New(t, rows, cols, memory(data)), aligned
 }
 
 // Free leaves the memory to the garbage collector.
@@ -94,7 +94,7 @@ func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 	if len(src) != dst.Bytes() {
 		panic(fmt.Sprintf("cpu: Upload: %d bytes to %v", len(src), dst))
 	}
-	copy(elements[byte](dst), src)
+	copy(bytesOf(dst), src)
 }
 
 // Download copies src to dst.
@@ -102,31 +102,7 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 	if len(dst) != src.Bytes() {
 		panic(fmt.Sprintf("cpu: Download: %d bytes from %v", len(dst), src))
 	}
-	copy(dst, elements[byte](src))
-}
-
-// elements returns t's memory as elements of type E, which the caller has
-// matched with t.Type.
-func elements[E any](t tensor.Tensor) []E {
-	data := []byte(t.Mem.(memory))[t.Off : t.Off+t.Bytes()]
-	var e E
-	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(e)))
-}
-
-// floats returns the elements of an F32 tensor.
-func floats(op string, t tensor.Tensor) []float32 {
-	if t.Type != tensor.F32 {
-		panic(fmt.Sprintf("cpu: %s: %v, want F32", op, t))
-	}
-	return elements[float32](t)
-}
-
-// ints returns the elements of an I32 tensor.
-func ints(op string, t tensor.Tensor) []int32 {
-	if t.Type != tensor.I32 {
-		panic(fmt.Sprintf("cpu: %s: %v, want I32", op, t))
-	}
-	return elements[int32](t)
+	copy(dst, bytesOf(src))
 }
 
 // want panics unless a condition on an operation's arguments holds.

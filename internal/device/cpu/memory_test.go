@@ -14,7 +14,7 @@ import (
 func TestBorrow(t *testing.T) {
 	d := open(t)
 	words := d.Alloc(tensor.F32, 1, 5)
-	data := elements[byte](words)
+	data := bytesOf(words)
 	x, ok := d.Borrow(tensor.F32, 2, 2, data[4:])
 	if !ok {
 		t.Fatal("aligned bytes are refused")

@@ -6,7 +6,6 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
-	"exl2/internal/tensor"
 )
 
 // The search for scales tries the group's largest scale at these multiples of
@@ -17,14 +16,11 @@ const (
 	scaleBelow, scaleAbove               = 0.40, 1.15
 )
 
-// SearchScale chooses the scales of one group. For each candidate of the
-// largest scale every column takes the code with the smallest weighted squared
-// error; the candidate with the smallest sum over columns wins.
-func (d *Device) SearchScale(scale, largest, w, importance tensor.Tensor, bits int) {
-	n := w.Cols
-	want(scale.Cols == n && importance.Cols == w.Rows && largest.Rows*largest.Cols == 1, "SearchScale", scale, largest, w, importance)
-	s := scaleSearch{w: floats("SearchScale", w), n: n, tiles: make([]*scaleTile, (n+scaleTileCols-1)/scaleTileCols)}
-	rows := floats("SearchScale", importance)
+// searchScale chooses the scales of one group, rows of n. For each candidate of
+// the largest scale every column takes the code with the smallest weighted
+// squared error; the candidate with the smallest sum over columns wins.
+func (d *Device) searchScale(scale []uint8, largest []half.F16, w []float32, n int, rows []float32, bits int) {
+	s := scaleSearch{w: w, n: n, tiles: make([]*scaleTile, (n+scaleTileCols-1)/scaleTileCols)}
 	parallel(len(s.tiles), func(t int) {
 		lo := t * scaleTileCols
 		s.tiles[t] = newScaleTile(s.w[lo:], n, min(scaleTileCols, n-lo), rows, bits)
@@ -38,8 +34,8 @@ func (d *Device) SearchScale(scale, largest, w, importance tensor.Tensor, bits i
 	s.candidates = scaleCandidates(top)
 	s.chosen = make([]uint8, len(s.candidates)*n)
 	best := s.run(d)
-	elements[half.F16](largest)[0] = s.candidates[best].largest
-	copy(elements[uint8](scale), s.chosen[best*n:(best+1)*n])
+	largest[0] = s.candidates[best].largest
+	copy(scale, s.chosen[best*n:(best+1)*n])
 }
 
 // A scaleCandidate is a largest scale to try and the scales of its codes.
