@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"exl2/internal/arch"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -112,7 +113,7 @@ func (r *run) measureOperations() float64 {
 	tokens := float64(len(r.tokens.measure) * d.MeasureLength)
 	probes := float64(min(probeRows, len(r.tokens.measure)) * d.MeasureLength)
 	n := 2*weights*tokens + 2*weights*probes*(float64(len(r.src.shapes))/2+20)
-	candidates := float64(len(measure.Recipes(model.QProj)))
+	candidates := float64(len(measure.Recipes(arch.Q)))
 	for _, m := range r.src.shapes {
 		in, out := float64(m.In), float64(m.Out)
 		n += 2*in*in*tokens/2 + candidates*(in*in*out+200*in*out)

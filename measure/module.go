@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"exl2/internal/arch"
 	"fmt"
 	"math"
 	"slices"
@@ -245,7 +246,7 @@ func relative(err, square float64) float64 {
 }
 
 // needed reports whether options or the variant use a matrix stored by r.
-func needed(role model.Role, r exl2.Recipe) bool {
+func needed(role arch.Role, r exl2.Recipe) bool {
 	name := r.String()
 	return name == probe.String() || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
 }

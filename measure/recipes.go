@@ -9,11 +9,11 @@
 package measure
 
 import (
+	"exl2/internal/arch"
 	"slices"
 	"strings"
 
 	"exl2/internal/exl2"
-	"exl2/internal/model"
 )
 
 // The options that ExLlamaV2 measures, read off a file that it wrote
@@ -62,13 +62,13 @@ const mlpOptions = `
 // An optionTable is what ExLlamaV2 measures for one kind of half-block, by the
 // roles of its matrices.
 type optionTable struct {
-	roles   []model.Role
+	roles   []arch.Role
 	options [][]exl2.Recipe
 }
 
 var optionTables = []optionTable{
-	{[]model.Role{model.QProj, model.KProj, model.VProj, model.OProj}, parseOptions(attentionOptions)},
-	{[]model.Role{model.GateProj, model.UpProj, model.DownProj}, parseOptions(mlpOptions)},
+	{[]arch.Role{arch.Q, arch.K, arch.V, arch.O}, parseOptions(attentionOptions)},
+	{[]arch.Role{arch.Gate, arch.Up, arch.Down}, parseOptions(mlpOptions)},
 }
 
 // parseOptions reads lines of recipes.
@@ -86,7 +86,7 @@ func parseOptions(text string) [][]exl2.Recipe {
 
 // optionsFor returns ExLlamaV2's options for matrices of a role, one recipe
 // each: the options of a half-block are those of its matrices side by side.
-func optionsFor(r model.Role) []exl2.Recipe {
+func optionsFor(r arch.Role) []exl2.Recipe {
 	for _, t := range optionTables {
 		i := slices.Index(t.roles, r)
 		if i < 0 {
@@ -126,7 +126,7 @@ func ours() []exl2.Recipe {
 var probe = exl2.Uniform(3, 64)
 
 // Recipes lists the distinct recipes that are measured for matrices of a role.
-func Recipes(r model.Role) []exl2.Recipe {
+func Recipes(r arch.Role) []exl2.Recipe {
 	list := ours()
 	seen := map[string]bool{}
 	for _, r := range list {

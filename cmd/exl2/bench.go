@@ -166,7 +166,7 @@ func (o *benchOptions) load(devices []device.Device, room infer.Options) (*infer
 	if err := checkContext(m.Spec, devices[0], room); err != nil {
 		return nil, err
 	}
-	return infer.New(&model.Loader{Spec: m.Spec, Files: m}, devices, room)
+	return infer.New(model.NewLoader(m.Spec, m), devices, room)
 }
 
 func (o *benchOptions) measure(c *cobra.Command, a *app, e *infer.Engine, tests []infer.Test, r *benchResult) error {

@@ -35,10 +35,10 @@ func checkContext(spec arch.Spec, d device.Device, o infer.Options) error {
 	if o.Positions > maxPositions/sequences {
 		return usage("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, maxPositions)
 	}
-	if _, own := d.(device.Room); own {
+	if _, own := d.(device.MemoryInfo); own {
 		return nil
 	}
-	need := model.Bytes(spec, model.Size{Rows: 1, Sequences: sequences, Positions: o.Positions, Caches: spec.Layers}, tensor.F32)
+	need := model.Bytes(spec, model.Size{Rows: 1}, tensor.F32) + model.CacheBytes(d, spec, model.CacheSize{Layers: spec.Layers, Sequences: sequences, Positions: o.Positions})
 	if free, ok := freeMemory(); ok && need > free {
 		return fmt.Errorf("out of memory: the keys and values of %d positions take %.1f GB, %.1f GB are free; give a smaller --length or fewer --tokens",
 			o.Positions*sequences, float64(need)/1e9, float64(free)/1e9)

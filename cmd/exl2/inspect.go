@@ -88,15 +88,15 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 		return nil, err
 	}
 	bits, weights := 0, 0
-	for i := range l.Modules() {
-		for _, s := range l.Shapes(i) {
+	for _, module := range l.Layout {
+		for _, s := range module.Linears {
 			m, size, err := inspectLinear(l, s)
 			if err != nil {
 				return nil, err
 			}
 			r.Matrices = append(r.Matrices, *m)
 			r.Parameters += s.In * s.Out
-			if i == l.Modules()-1 {
+			if module.Kind == model.Head {
 				r.HeadBPW = m.BPW
 			} else {
 				bits, weights = bits+size, weights+s.In*s.Out
@@ -109,7 +109,7 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 }
 
 // inspectLinear describes one matrix and returns its size in bits.
-func inspectLinear(l *model.Loader, s model.Shape) (*inspectMatrix, int, error) {
+func inspectLinear(l *model.Loader, s model.LinearSpec) (*inspectMatrix, int, error) {
 	m := &inspectMatrix{Key: s.Name, In: s.In, Out: s.Out}
 	size := 0
 	if q, err := l.Matrix(s); err != nil {
@@ -136,8 +136,8 @@ func inspectLinear(l *model.Loader, s model.Shape) (*inspectMatrix, int, error) 
 func others(l *model.Loader, files *safetensors.Set) int {
 	n := 0
 	linear := map[string]bool{}
-	for i := range l.Modules() {
-		for _, s := range l.Shapes(i) {
+	for _, m := range l.Layout {
+		for _, s := range m.Linears {
 			linear[s.Name] = true
 		}
 	}

@@ -1,6 +1,9 @@
 package model
 
-import "exl2/internal/tensor"
+import (
+	"exl2/internal/arch"
+	"exl2/internal/tensor"
+)
 
 // embedding makes the first module: ids to residual stream.
 func (b *builder) embedding(m *Module) {
@@ -10,8 +13,8 @@ func (b *builder) embedding(m *Module) {
 
 // head makes the last module: norm and logits.
 func (b *builder) head(m *Module) {
-	h := &head{in: b.norm(m, 0), scale: orOne(b.Spec.LogitScale), softcap: b.Spec.LogitCap}
-	out := b.linear(m, HeadProj)
+	h := &head{in: b.norm(m, NormIn), scale: orOne(b.Spec.LogitScale), softcap: b.Spec.LogitCap}
+	out := b.linear(m, arch.Head)
 	m.Steps = []Step{
 		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}},
 		{Run: h.cap, Back: h.capBack},

@@ -17,33 +17,30 @@ const (
 	Head
 )
 
-// A Role says what a linear is in its module.
-type Role string
-
-// The roles of linears, by the last part of the names that Llama gives them.
-const (
-	QProj    Role = "q_proj"
-	KProj    Role = "k_proj"
-	VProj    Role = "v_proj"
-	OProj    Role = "o_proj"
-	GateProj Role = "gate_proj"
-	UpProj   Role = "up_proj"
-	DownProj Role = "down_proj"
-	HeadProj Role = "lm_head"
-)
-
 // A LinearSpec is what is known of a linear before it is loaded.
 type LinearSpec struct {
-	Role    Role
+	Role    arch.Role
 	Name    string // in the file, without ".weight"
 	In, Out int
 	Biased  bool
 }
 
+// A Place says what a norm normalizes in its module.
+type Place uint8
+
+// The places of norms.
+const (
+	NormIn    Place = iota // the stream, in front of everything
+	NormQuery              // the heads of queries
+	NormKey
+	NormOut // what is added to the stream
+)
+
 // A NormSpec is what is known of a norm's weights before they are loaded.
 type NormSpec struct {
-	Name string // in the file, without ".weight"
-	Cols int
+	Place Place
+	Name  string // in the file, without ".weight"
+	Cols  int
 }
 
 // A ModuleSpec is what is known of a module before it is loaded.
@@ -52,12 +49,12 @@ type ModuleSpec struct {
 	Kind    Kind
 	Layer   int // of attention and MLP
 	Linears []LinearSpec
-	Norms   []NormSpec // in the order they run
-	Table   string     // the embedding's tensor, or the one that a tied head shares, without ".weight"
+	Norms   []NormSpec
+	Table   string // the embedding's tensor, or the one that a tied head shares, without ".weight"
 }
 
 // Linear returns the spec of the linear with a role.
-func (m ModuleSpec) Linear(r Role) (LinearSpec, bool) {
+func (m ModuleSpec) Linear(r arch.Role) (LinearSpec, bool) {
 	for _, l := range m.Linears {
 		if l.Role == r {
 			return l, true
@@ -74,8 +71,8 @@ func Layout(s arch.Spec) []ModuleSpec {
 		list = append(list, attentionSpec(s, layer), mlpSpec(s, layer))
 	}
 	head := ModuleSpec{
-		Name: n.Head, Kind: Head, Norms: []NormSpec{{n.Final, s.Hidden}},
-		Linears: []LinearSpec{{Role: HeadProj, Name: n.Head, In: s.Hidden, Out: s.Vocab}},
+		Name: n.Head, Kind: Head, Norms: []NormSpec{{NormIn, n.Final, s.Hidden}},
+		Linears: []LinearSpec{{Role: arch.Head, Name: n.Head, In: s.Hidden, Out: s.Vocab}},
 	}
 	if s.Tied {
 		head.Table = n.Embed
@@ -85,27 +82,52 @@ func Layout(s arch.Spec) []ModuleSpec {
 
 func attentionSpec(s arch.Spec, layer int) ModuleSpec {
 	n, a := s.Names, s.Attn
+	name := func(part string) string { return n.Layer(layer, part) }
 	wide, narrow := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-	return ModuleSpec{
-		Name: n.Layer(layer, parent(n.O)), Kind: Attention, Layer: layer,
-		Norms: []NormSpec{{n.Layer(layer, n.NormIn), s.Hidden}},
+	m := ModuleSpec{
+		Name: name(parent(n.O)), Kind: Attention, Layer: layer,
 		Linears: []LinearSpec{
-			{QProj, n.Layer(layer, n.Q), s.Hidden, wide, a.BiasQKV}, {KProj, n.Layer(layer, n.K), s.Hidden, narrow, a.BiasQKV},
-			{VProj, n.Layer(layer, n.V), s.Hidden, narrow, a.BiasQKV}, {OProj, n.Layer(layer, n.O), wide, s.Hidden, a.BiasO},
+			{arch.Q, name(n.Q), s.Hidden, wide, a.BiasQKV}, {arch.K, name(n.K), s.Hidden, narrow, a.BiasQKV},
+			{arch.V, name(n.V), s.Hidden, narrow, a.BiasQKV}, {arch.O, name(n.O), wide, s.Hidden, a.BiasO},
 		},
 	}
+	m.addNorm(NormIn, layer, n, n.NormIn, s.Hidden)
+	m.addNorm(NormQuery, layer, n, n.QNorm, a.HeadDim)
+	m.addNorm(NormKey, layer, n, n.KNorm, a.HeadDim)
+	m.addNorm(NormOut, layer, n, n.NormAttnOut, s.Hidden)
+	return m
 }
 
 func mlpSpec(s arch.Spec, layer int) ModuleSpec {
-	n, m := s.Names, s.MLP
-	return ModuleSpec{
-		Name: n.Layer(layer, parent(n.Down)), Kind: MLP, Layer: layer,
-		Norms: []NormSpec{{n.Layer(layer, n.NormMLPIn), s.Hidden}},
+	n, p := s.Names, s.MLP
+	name := func(part string) string { return n.Layer(layer, part) }
+	m := ModuleSpec{
+		Name: name(parent(n.Down)), Kind: MLP, Layer: layer,
 		Linears: []LinearSpec{
-			{GateProj, n.Layer(layer, n.Gate), s.Hidden, m.Width, m.Bias}, {UpProj, n.Layer(layer, n.Up), s.Hidden, m.Width, m.Bias},
-			{DownProj, n.Layer(layer, n.Down), m.Width, s.Hidden, m.Bias},
+			{arch.Gate, name(n.Gate), s.Hidden, p.Width, p.Bias}, {arch.Up, name(n.Up), s.Hidden, p.Width, p.Bias},
+			{arch.Down, name(n.Down), p.Width, s.Hidden, p.Bias},
 		},
 	}
+	m.addNorm(NormIn, layer, n, n.NormMLPIn, s.Hidden)
+	m.addNorm(NormOut, layer, n, n.NormMLPOut, s.Hidden)
+	return m
+}
+
+// addNorm adds a norm if the architecture has it.
+func (m *ModuleSpec) addNorm(p Place, layer int, n arch.Names, part string, cols int) {
+	if part != "" {
+		m.Norms = append(m.Norms, NormSpec{p, n.Layer(layer, part), cols})
+	}
+}
+
+// Norm returns the spec of the norm at a place.
+func (m ModuleSpec) Norm(p Place) (NormSpec, bool) {
+	for _, n := range m.Norms {
+		if n.Place == p {
+			return n, true
+		}
+	}
+	return NormSpec{}, false
 }
 
 // parent returns name without its last part.

@@ -90,7 +90,7 @@ type builder struct {
 }
 
 // linear loads the linear with a role, in whichever format the file has it.
-func (b *builder) linear(m *Module, r Role) *Linear {
+func (b *builder) linear(m *Module, r arch.Role) *Linear {
 	spec, _ := m.Linear(r)
 	l := &Linear{LinearSpec: spec}
 	packed, err := b.Matrix(spec)
@@ -137,9 +137,12 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 	return m, nil
 }
 
-// norm loads norm i of a module.
-func (b *builder) norm(m *Module, i int) Norm {
-	n := m.Norms[i]
+// norm loads the norm at a place; without weights, it is none.
+func (b *builder) norm(m *Module, p Place) Norm {
+	n, ok := m.Norm(p)
+	if !ok {
+		return Norm{}
+	}
 	return Norm{Norm: b.Spec.Norm, W: b.own(m, b.vector(n.Name+".weight", n.Cols))}
 }
 
@@ -234,6 +237,9 @@ func orOne(f float32) float32 {
 	return f
 }
 
+// known are the features that this package interprets.
+var known = []arch.Feature{arch.PostNorms, arch.HeadNorms}
+
 // Open opens the model in a folder; the files are the caller's to close.
 func Open(dir string) (*Loader, *safetensors.Set, error) {
 	config, err := arch.ReadConfig(dir)
@@ -244,7 +250,7 @@ func Open(dir string) (*Loader, *safetensors.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := spec.Require(); err != nil {
+	if err := spec.Require(known...); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	// Formats of others would end as weights that are missing or have odd types.

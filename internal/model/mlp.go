@@ -1,6 +1,7 @@
 package model
 
 import (
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -8,13 +9,13 @@ import (
 // mlp makes the second half of a block: the norm, which gate and up read, the
 // product of the two, which down reads, and the sum.
 func (b *builder) mlp(m *Module) {
-	p := &mlp{in: b.norm(m, 0), act: b.Spec.MLP.Act}
-	gate, up, down := b.linear(m, GateProj), b.linear(m, UpProj), b.linear(m, DownProj)
-	out := b.output()
+	p := &mlp{in: b.norm(m, NormIn), act: b.Spec.MLP.Act}
+	gate, up, down := b.linear(m, arch.Gate), b.linear(m, arch.Up), b.linear(m, arch.Down)
+	out := b.output(m)
 	m.Steps = []Step{
 		{Run: p.norm, Back: p.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{gate, up}, Writes: []Slot{Gate, Up}}}},
 		{Run: p.activate, Back: p.activateBack, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}},
-		{Run: out.add, Back: out.addBack},
+		{Run: out.add, Back: out.addBack, Keep: out.keeps()},
 	}
 }
 
@@ -34,16 +35,38 @@ func (p *mlp) activateBack(s, g *State, _ []tensor.Tensor) {
 	backward(g).ActMulBack(g.At(Gate), g.At(Up), g.At(Acted), s.At(Gate), s.At(Up), p.act)
 }
 
-// output is the last step of a half-block: its output joins the stream.
-type output struct{ residual float32 }
+// output is the last step of a half-block: its output, normalized or not, joins
+// the stream.
+type output struct {
+	norm     Norm // or none
+	residual float32
+}
 
-func (b *builder) output() *output { return &output{residual: orOne(b.Spec.Residual)} }
+func (b *builder) output(m *Module) *output {
+	return &output{norm: b.norm(m, NormOut), residual: orOne(b.Spec.Residual)}
+}
 
 // plain reports whether the product is added as it is.
-func (o *output) plain() bool { return o.residual == 1 }
+func (o *output) plain() bool { return o.residual == 1 && o.norm.none() }
 
-func (o *output) add(s *State) { s.Dev.AddScaled(s.At(Stream), s.At(Out), o.residual) }
+// keeps lists what addBack needs that add overwrites.
+func (o *output) keeps() []Slot {
+	if o.norm.none() {
+		return nil
+	}
+	return []Slot{Out}
+}
 
-func (o *output) addBack(_, g *State, _ []tensor.Tensor) {
+func (o *output) add(s *State) {
+	if !o.norm.none() {
+		o.norm.apply(s, Out, Out)
+	}
+	s.Dev.AddScaled(s.At(Stream), s.At(Out), o.residual)
+}
+
+func (o *output) addBack(_, g *State, kept []tensor.Tensor) {
 	g.Dev.AddScaled(g.At(Out), g.At(Stream), o.residual)
+	if !o.norm.none() {
+		o.norm.backInPlace(g, Out, kept[0], 1)
+	}
 }

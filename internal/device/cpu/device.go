@@ -89,6 +89,13 @@ func (d *Device) Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tens
 // Free leaves the memory to the garbage collector.
 func (d *Device) Free(tensor.Tensor) {}
 
+// Clear sets all elements to zero.
+func (d *Device) Clear(t tensor.Tensor) {
+	for r := range t.Rows {
+		clear(elements[byte](t.Slice(r, r+1)))
+	}
+}
+
 // Upload copies src to dst.
 func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 	if len(src) != dst.Bytes() {
