@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ func TestRopeSpellings(t *testing.T) {
 			if err := errors.Join(err1, err2); err != nil {
 				t.Fatal(err)
 			}
-			if old.Rope(0) != now.Rope(0) {
+			if !reflect.DeepEqual(old.Rope(0), now.Rope(0)) {
 				t.Errorf("%+v and %+v", old.Rope(0), now.Rope(0))
 			}
 		})

@@ -23,6 +23,7 @@ const (
 	HeadNormBiases  Feature = "norms of heads with biases"
 	HeadNormsLate   Feature = "norms of heads behind RoPE"
 	HeadBias        Feature = "a bias of the head"
+	HeadUnitRows    Feature = "normalized rows of the head"
 	LearnedPosition Feature = "learned positions"
 	UngatedMLP      Feature = "MLPs without a gate"
 	SquaredAct      Feature = "squared activation functions"
@@ -67,6 +68,7 @@ func (s Spec) Features() []Feature {
 	add(HeadNormBiases, a.QKNorm.Bias)
 	add(HeadNormsLate, a.QKNorm.AfterRope)
 	add(HeadBias, s.HeadBias)
+	add(HeadUnitRows, s.HeadUnit)
 	add(LearnedPosition, s.Learned > 0)
 	add(ClippedQKV, a.Clip > 0)
 	add(AttentionSinks, a.Sinks)

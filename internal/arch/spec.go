@@ -3,12 +3,7 @@
 // internal/model is the only code that interprets it.
 package arch
 
-import (
-	"fmt"
-	"strings"
-
-	"exl2/internal/device"
-)
+import "exl2/internal/device"
 
 // A Spec describes a decoder-only transformer. With everything at its zero
 // value but sizes, names and RoPE it is Llama:
@@ -30,7 +25,8 @@ type Spec struct {
 	LogitScale float32 // multiplies logits; 0 means 1
 	LogitCap   float32 // soft cap of logits, cap·tanh(logit/cap), after the scale; 0 means none
 	Tied       bool    // the head is the embedding table
-	HeadBias   bool    // logits have a bias
+	HeadBias   bool    // logits have a bias, Names.Head with ".bias"
+	HeadUnit   bool    // rows of the head are divided by their Euclidean norm (Index)
 
 	// Norm is how every norm of the residual stream computes. Its weights are
 	// those that Names lists, with a bias beside each if NormBias, and none at
@@ -213,38 +209,14 @@ func (s *Spec) eachRope(change func(Rope) Rope) {
 	}
 }
 
+// SetContext makes RoPE that of sequences in a context of the given length, as
+// Rope.For says. Whoever makes room for sequences calls it; without it lengths up
+// to the original context are assumed.
+func (s *Spec) SetContext(length int) {
+	s.eachRope(func(r Rope) Rope { return r.For(length) })
+}
+
 // Sparse reports whether a layer has a mixture of experts.
 func (s Spec) Sparse(layer int) bool {
 	return s.MoE.Experts > 0 && (s.Dense == nil || !s.Dense(layer))
-}
-
-// ErrUnsupported is in the chain of every error about a model that this
-// program does not know how to run.
-var ErrUnsupported = fmt.Errorf("unsupported")
-
-// ReadSpec returns the Spec of the model in a folder.
-func ReadSpec(dir string) (Spec, error) {
-	c, err := ReadConfig(dir)
-	if err != nil {
-		return Spec{}, err
-	}
-	return For(c)
-}
-
-// For returns the Spec of the model that c configures. It refuses, by name,
-// an architecture or a value that it does not know.
-func For(c *Config) (Spec, error) {
-	f, ok := table[c.Arch()]
-	if c.err != nil {
-		return Spec{}, c.err
-	}
-	if !ok {
-		return Spec{}, fmt.Errorf("%w: architecture %q (known: %s)", ErrUnsupported, c.Arch(), strings.Join(Known(), ", "))
-	}
-	s := f(c)
-	s.Arch = c.Arch()
-	if c.err != nil {
-		return Spec{}, c.err
-	}
-	return s, s.check()
 }

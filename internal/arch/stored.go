@@ -34,12 +34,3 @@ const (
 	// Alternating: an output of each in turn (gpt-oss).
 	Alternating
 )
-
-// fused adds a tensor that holds several matrices, with a bias if they have one.
-func (s *Spec) fused(name string, order Order, biased bool, holds ...string) {
-	t := Stored{Weight: name + ".weight", Holds: holds, Order: order}
-	if biased {
-		t.Bias = name + ".bias"
-	}
-	s.Stored = append(s.Stored, t)
-}

@@ -18,6 +18,8 @@ type fixture struct {
 	round    tensor.Type // what activations are rounded to on every device
 	operands []*operand
 	matrices []device.Matrix
+	caches   []device.Cache
+	prepared []func() // what gives caches their initial contents
 }
 
 // An operand is a tensor between two guard rows.
@@ -80,8 +82,25 @@ func (f *fixture) matrix(m *exl2.Matrix, out int) device.Matrix {
 	return w
 }
 
-// reset gives operands that have been written their initial values.
+// cache makes a cache.
+func (f *fixture) cache(s device.CacheShape) device.Cache {
+	c := f.dev.NewCache(s)
+	f.caches = append(f.caches, c)
+	return c
+}
+
+// prepare calls what gives caches their initial contents, now and at every
+// reset.
+func (f *fixture) prepare(fn func()) {
+	fn()
+	f.prepared = append(f.prepared, fn)
+}
+
+// reset gives caches and operands that have been written their initial values.
 func (f *fixture) reset() {
+	for _, fn := range f.prepared {
+		fn()
+	}
 	for _, o := range f.operands {
 		if o.written {
 			f.dev.Upload(o.block, o.initial)
@@ -119,6 +138,9 @@ func (f *fixture) free() {
 	}
 	for _, m := range f.matrices {
 		f.dev.FreeEXL2(m)
+	}
+	for _, c := range f.caches {
+		f.dev.FreeCache(c)
 	}
 }
 
