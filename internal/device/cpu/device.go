@@ -92,7 +92,7 @@ func (d *Device) Free(tensor.Tensor) {}
 // Clear sets all elements to zero.
 func (d *Device) Clear(t tensor.Tensor) {
 	for r := range t.Rows {
-		clear(elements[byte](t.Slice(r, r+1)))
+		clear(bytesOf(t.Slice(r, r+1)))
 	}
 }
 
