@@ -8,6 +8,7 @@ package cpu
 
 import (
 	"fmt"
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ import (
 type Device struct {
 	name    string
 	err     error
-	scratch sync.Pool // *[]float32
+	scratch [bits.UintSize + 1]sync.Pool // *[]float32, by size
 }
 
 var (
@@ -148,12 +149,15 @@ func tiles(n, size int, f func(lo, hi int)) {
 	parallel((n+size-1)/size, func(i int) { f(i*size, min(n, (i+1)*size)) })
 }
 
-// borrowed returns n floats of scratch memory and what gives them back.
+// borrowed returns n floats of scratch memory, of unknown contents, and what
+// gives them back. There is a pool for every power of two, so that small pieces
+// do not take the place of large ones.
 func (d *Device) borrowed(n int) ([]float32, func()) {
-	p, _ := d.scratch.Get().(*[]float32)
+	pool := &d.scratch[bits.Len(uint(n))]
+	p, _ := pool.Get().(*[]float32)
 	if p == nil || cap(*p) < n {
 		s := make([]float32, n)
 		p = &s
 	}
-	return (*p)[:n], func() { d.scratch.Put(p) }
+	return (*p)[:n], func() { pool.Put(p) }
 }

@@ -37,7 +37,7 @@ var gptqCases = []struct {
 	recipe string
 }{
 	{32, 32, "1:4b_32g"}, {96, 64, "1:3b_128g"}, {96, 96, "1:2b_32g"}, {160, 160, "0.1:8b_32g/0.9:5b_64g"},
-	{352, 224, "0.2:6b_128g/0.8:2b_96g"}, {704, 32, "0.3:4b_96g/0.7:3b_32g"},
+	{352, 64, "0.2:6b_128g/0.8:2b_96g"}, {544, 32, "0.3:4b_96g/0.7:3b_32g"},
 }
 
 // Row by row, codes are the nearest to what the errors of all earlier rows have

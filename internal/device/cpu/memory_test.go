@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"exl2/internal/tensor"
@@ -122,5 +123,36 @@ func TestParallel(t *testing.T) {
 	})
 	if slices.Contains(covered[:], false) {
 		t.Errorf("tiles cover %v", covered)
+	}
+}
+
+// Chains do their phases in order, each once, whatever has no tasks, and however
+// many are at work at once.
+func TestChains(t *testing.T) {
+	defer setCores(4)()
+	for _, atOnce := range []int{1, 3, 100} {
+		const n = 20
+		var done [n][]int32 // by chain: tasks done in each phase
+		runChains(n, atOnce, func(i int) *phase {
+			var step func() *phase
+			step = func() *phase {
+				k := len(done[i])
+				if k > 0 && done[i][k-1] != int32((i+k-1)%5*10) {
+					t.Errorf("phase %d of chain %d began after %d tasks of the one before", k, i, done[i][k-1])
+				}
+				if k == i%7 {
+					return nil
+				}
+				done[i] = append(done[i], 0)
+				count := &done[i][k]
+				return &phase{tasks: (i + k) % 5 * 10, then: step, task: func(int) { atomic.AddInt32(count, 1) }}
+			}
+			return step()
+		})
+		for i, phases := range done {
+			if len(phases) != i%7 {
+				t.Errorf("chain %d did %d phases of %d", i, len(phases), i%7)
+			}
+		}
 	}
 }

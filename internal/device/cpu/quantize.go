@@ -108,10 +108,11 @@ func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, ou
 	return d.load(m, slices.Clone(ints("Assemble", perm)), out)
 }
 
-// QuantizeWorkspace returns the bytes of the copies that GPTQ and Descend make.
+// QuantizeWorkspace returns the bytes of the copies that GPTQ and Descend make,
+// and of what they pack.
 func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	if count == 0 {
 		return 0
 	}
-	return 4 * k * n * 2
+	return 4 * atOnce(n, count) * k * (2*n + 4*blockRows)
 }
