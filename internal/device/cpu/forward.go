@@ -7,6 +7,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -85,7 +86,7 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 	if !bias.Nil() {
 		shift = floats("Norm", bias)
 	}
-	tiles(x.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			normalize(out[r*x.Cols:(r+1)*x.Cols], in[r*x.Cols:(r+1)*x.Cols], weight, shift, n)
 		}
@@ -136,7 +137,7 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 	want(q.Rows == k.Rows && q.Rows == b.Pos.Cols && r.Dims <= headDim && freqs.Cols == r.Dims/2, "Rope", q, k, freqs, b.Pos)
 	pos, f := ints("Rope", b.Pos), floats("Rope", freqs)
 	qs, ks := floats("Rope", q), floats("Rope", k)
-	tiles(q.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(q.Rows, rowTile, func(lo, hi int) {
 		sin, cos := make([]float32, len(f)), make([]float32, len(f))
 		for row := lo; row < hi; row++ {
 			angles(sin, cos, f, pos[row], r.Scale)
@@ -173,7 +174,7 @@ func turnHeads(x, sin, cos []float32, headDim int, r device.Rope) {
 func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
 	out, g, u := floats("ActMul", y), floats("ActMul", gate), floats("ActMul", up)
-	tiles(len(out), 1<<14, func(lo, hi int) { actMul(out[lo:hi], g[lo:hi], u[lo:hi], a) })
+	parallel.Runs(len(out), 1<<14, func(lo, hi int) { actMul(out[lo:hi], g[lo:hi], u[lo:hi], a) })
 }
 
 func actMul(y, gate, up []float32, a device.Act) {
@@ -209,7 +210,7 @@ func (d *Device) AddScaled(y, x tensor.Tensor, scale float32) {
 // Cap is x = cap·tanh(scale·x/cap), or scale·x.
 func (d *Device) Cap(x tensor.Tensor, scale, softcap float32) {
 	v := floats("Cap", x)
-	tiles(len(v), 1<<14, func(lo, hi int) {
+	parallel.Runs(len(v), 1<<14, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			v[i] = capped(v[i]*scale, softcap)
 		}

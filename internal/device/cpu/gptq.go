@@ -6,6 +6,7 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -59,7 +60,7 @@ func (d *Device) DescendRows(c device.Codes, r, h tensor.Tensor) {
 // step replaces the row, and the row times the factors that it returns is
 // subtracted from the rows after it.
 func (g group) each(w []float32, step func(grid simd.Grid, codes []uint8, row []float32, i int) []float32) {
-	tiles(g.n, gptqTile, func(lo, hi int) {
+	parallel.Runs(g.n, gptqTile, func(lo, hi int) {
 		grid := g.grid.Columns(lo, hi)
 		for i := range g.rows {
 			row := w[i*g.n+lo : i*g.n+hi]
@@ -76,7 +77,7 @@ func (d *Device) Values(w tensor.Tensor, c device.Codes) {
 	g := groupOf("Values", c)
 	want(w.Rows == g.rows && w.Cols == g.n, "Values", w, c.Codes)
 	out, zero := floats("Values", w), float32(int(1)<<(g.Bits-1))
-	tiles(g.rows, rowTile, func(lo, hi int) {
+	parallel.Runs(g.rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			for c, code := range g.codes[r*g.n : (r+1)*g.n] {
 				out[r*g.n+c] = half.ToF16((float32(code) - zero) * g.grid.Scale[c]).Float32()

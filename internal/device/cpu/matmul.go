@@ -6,6 +6,7 @@ import (
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -21,7 +22,7 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
 	out, in := floats("MatMul", y), floats("MatMul", x)
 	if x.Rows <= fewRows {
-		tiles(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
+		parallel.Runs(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
 	} else {
 		d.widenedProducts(out, in, shape{x.Rows, w.Rows, x.Cols}, func(dst []float32, lo, hi int) {
 			for r := lo; r < hi; r++ {
@@ -45,7 +46,7 @@ func (d *Device) widenedProducts(y, x []float32, s shape, widen func(dst []float
 	for lo := 0; lo < s.cols; lo += size {
 		n := min(size, s.cols-lo)
 		w, release := d.borrowed(wholeQuads(n) * s.k)
-		tiles(n, widenTile, func(from, to int) { widen(w[from*s.k:], lo+from, lo+to) })
+		parallel.Runs(n, widenTile, func(from, to int) { widen(w[from*s.k:], lo+from, lo+to) })
 		kernels.Multiply(&simd.Product[float32]{
 			M: s.rows, N: n, K: s.k, Alpha: 1, C: y[lo:], LDC: s.cols,
 			A: simd.Operand[float32]{Data: x, Row: s.k, Col: 1},

@@ -6,6 +6,7 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -25,7 +26,7 @@ func (d *Device) SearchScale(scale, largest, w, importance tensor.Tensor, bits i
 	want(scale.Cols == n && importance.Cols == w.Rows && largest.Rows*largest.Cols == 1, "SearchScale", scale, largest, w, importance)
 	s := scaleSearch{w: floats("SearchScale", w), n: n, tiles: make([]*scaleTile, (n+scaleTileCols-1)/scaleTileCols)}
 	rows := floats("SearchScale", importance)
-	parallel(len(s.tiles), func(t int) {
+	parallel.For(len(s.tiles), func(t int) {
 		lo := t * scaleTileCols
 		s.tiles[t] = newScaleTile(s.w[lo:], n, min(scaleTileCols, n-lo), rows, bits)
 	})
@@ -110,7 +111,7 @@ func (s *scaleSearch) run(d *Device) (best int) {
 // others are infinite.
 func (s *scaleSearch) try(d *Device, list []int) []float64 {
 	parts := make([]float64, len(s.tiles)*len(list))
-	parallel(len(s.tiles), func(i int) {
+	parallel.For(len(s.tiles), func(i int) {
 		t, lo := s.tiles[i], i*scaleTileCols
 		copied, release := d.borrowed(len(t.importance) * t.cols)
 		defer release()
