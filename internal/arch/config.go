@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 
 	"exl2/internal/device"
+	"exl2/internal/regular"
 )
 
 // Config reads a config.json. Like bufio.Scanner it keeps its first error, so
@@ -27,14 +27,9 @@ const maxConfig = 16 << 20
 // ReadConfig reads the config.json of a model's folder.
 func ReadConfig(dir string) (*Config, error) {
 	name := filepath.Join(dir, "config.json")
-	f, err := os.Open(name)
+	data, err := regular.Read(name, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", dir, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return ParseConfig(name, data)
 }
