@@ -3,10 +3,10 @@ package calib
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
-	"sync"
 	"unicode/utf8"
+
+	"exl2/internal/parallel"
 )
 
 // tokens returns the ids of the records, at least as many as are wanted or all.
@@ -49,22 +49,11 @@ func (c Cut) tokens(s *Source) ([]int32, error) {
 // the result does not depend on how.
 func (c Cut) encode(waiting []Record, wanted int) [][]int32 {
 	encoded := make([][]int32, len(waiting))
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), len(waiting)) {
-		workers.Go(func() {
-			for i := range next {
-				if encoded[i] = waiting[i].IDs; encoded[i] == nil {
-					encoded[i] = c.encodeText(waiting[i].Text, wanted)
-				}
-			}
-		})
-	}
-	for i := range waiting {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	parallel.For(len(waiting), func(i int) {
+		if encoded[i] = waiting[i].IDs; encoded[i] == nil {
+			encoded[i] = c.encodeText(waiting[i].Text, wanted)
+		}
+	})
 	return encoded
 }
 

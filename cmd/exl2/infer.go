@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
+	"exl2/internal/regular"
 	"exl2/internal/tokenizer"
 )
 
@@ -272,7 +273,7 @@ func (g *generationConfig) fill(flags interface{ Changed(string) bool }, s *infe
 
 // readOptional reads a JSON file that may be missing.
 func readOptional(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, 16<<20)
 	if os.IsNotExist(err) {
 		return nil
 	}

@@ -25,6 +25,7 @@ func main() {
 	// Almost all memory is tensors, large and without pointers. Collecting them
 	// costs nothing and keeps freed ones from filling memory.
 	debug.SetGCPercent(20)
+	crashLoudly()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -38,7 +39,7 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 	root.SetArgs(translate(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := guarded(stderr, func() error { return root.ExecuteContext(ctx) })
 	a.close()
 	if ctx.Err() != nil && err != nil {
 		err = interruption{a.hint}

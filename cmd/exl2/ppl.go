@@ -13,6 +13,7 @@ import (
 	"exl2/infer"
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/safetensors"
 	"exl2/internal/score"
 	"exl2/internal/tokenizer"
@@ -193,7 +194,7 @@ func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infe
 
 // weightBytes returns the size of a model's weight files.
 func weightBytes(dir string) (int64, error) {
-	files, err := safetensors.OpenDir(dir)
+	files, err := safetensors.OpenDir(dir, exl2.IsCodes)
 	if err != nil {
 		return 0, err
 	}

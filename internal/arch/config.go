@@ -3,9 +3,9 @@ package arch
 import (
 	"bytes"
 	"encoding/json"
+	"exl2/internal/regular"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 )
 
@@ -35,14 +35,9 @@ const maxConfig = 16 << 20
 // ReadConfig reads the config.json of a model's folder.
 func ReadConfig(dir string) (*Config, error) {
 	name := filepath.Join(dir, "config.json")
-	f, err := os.Open(name)
+	data, err := regular.Read(name, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", dir, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return ParseConfig(name, data)
 }

@@ -257,7 +257,7 @@ func Open(dir string) (*Loader, *safetensors.Set, error) {
 	if q := config.Object("quantization_config"); q.Has("quant_method") && q.String("quant_method", "") != "exl2" {
 		return nil, nil, fmt.Errorf("%s: config.json: quantization_config.quant_method: %w: %q (known: exl2)", dir, arch.ErrUnsupported, q.String("quant_method", ""))
 	}
-	files, err := safetensors.OpenDir(dir)
+	files, err := safetensors.OpenDir(dir, exl2.IsCodes)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
+
+	"exl2/internal/regular"
 )
 
 // maxFile bounds the size of a tokenizer's files; the largest known are 40 MB.
@@ -51,16 +51,7 @@ func Load(dir string) (*Tokenizer, error) {
 
 // readFile reads a file of a bounded size.
 func readFile(dir, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("larger than %d MB", maxFile>>20)
-	}
-	return data, err
+	return regular.Read(filepath.Join(dir, name), maxFile)
 }
 
 // parseJSON reads a tokenizer.json.

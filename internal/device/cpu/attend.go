@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -24,7 +25,7 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 	j := attention{Attend: a, pages: p, y: rowsOf("Attend", y), q: rowsOf("Attend", q)}
 	pos, seq := ints("Attend", b.Pos), ints("Attend", b.Seq)
 	cuts := (b.Span + attendTile - 1) / attendTile
-	parallel(q.Rows/b.Span*cuts*a.Heads, func(i int) {
+	parallel.For(q.Rows/b.Span*cuts*a.Heads, func(i int) {
 		head, tile := i%a.Heads, i/a.Heads
 		run, cut := tile/cuts, tile%cuts
 		lo := run*b.Span + cut*attendTile

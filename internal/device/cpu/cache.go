@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"exl2/internal/device"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -94,7 +95,7 @@ func (d *Device) Store(c device.Cache, layer int, k, v tensor.Tensor, b device.B
 	want(k.Rows == b.Pos.Cols && v.Rows == k.Rows && k.Cols == p.kCols && v.Cols == p.vCols, "Store", k, v, b.Pos)
 	pos, seq := ints("Store", b.Pos), ints("Store", b.Seq)
 	keys, values := rowsOf("Store", k), rowsOf("Store", v)
-	tiles(k.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(k.Rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			at := p.row(int(seq[r]), int(pos[r]))
 			copy(p.k[at*p.kCols:(at+1)*p.kCols], keys.row(r))

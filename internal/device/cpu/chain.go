@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"exl2/internal/parallel"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func runChains(n, atOnce int, start func(i int) *phase) {
 		c.open++
 		c.push(&phase{tasks: 1, task: func(int) {}, then: func() *phase { return nil }})
 	}
-	parallel(c.workers, func(int) { c.work() })
+	parallel.For(c.workers, func(int) { c.work() })
 }
 
 // filled returns the first of a phase and those after it that has tasks, nil if

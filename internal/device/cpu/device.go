@@ -9,9 +9,7 @@ package cpu
 import (
 	"fmt"
 	"math/bits"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -118,35 +116,6 @@ func want(ok bool, op string, ts ...tensor.Tensor) {
 	if !ok {
 		panic(fmt.Sprintf("cpu: %s: shapes %v", op, ts))
 	}
-}
-
-// parallel calls f for 0 to n-1 on all cores. Which core calls which is not
-// determined, so each call must write its own part of the result.
-func parallel(n int, f func(i int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-			f(int(i))
-		}
-	}
-	for range workers - 1 {
-		wait.Go(work)
-	}
-	work()
-	wait.Wait()
-}
-
-// tiles cuts n into runs of size and calls f on all cores.
-func tiles(n, size int, f func(lo, hi int)) {
-	parallel((n+size-1)/size, func(i int) { f(i*size, min(n, (i+1)*size)) })
 }
 
 // borrowed returns n floats of scratch memory, of unknown contents, and what

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -89,13 +90,13 @@ const pieceSize = 1 << 14
 func pieces(rows, cols int, f func(r, lo, hi int)) {
 	if cols > pieceSize {
 		cuts := (cols + pieceSize - 1) / pieceSize
-		parallel(rows*cuts, func(i int) {
+		parallel.For(rows*cuts, func(i int) {
 			lo := i % cuts * pieceSize
 			f(i/cuts, lo, min(lo+pieceSize, cols))
 		})
 		return
 	}
-	tiles(rows, pieceSize/max(1, cols), func(first, last int) {
+	parallel.Runs(rows, pieceSize/max(1, cols), func(first, last int) {
 		for r := first; r < last; r++ {
 			f(r, 0, cols)
 		}

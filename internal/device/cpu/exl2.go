@@ -5,6 +5,7 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -32,7 +33,7 @@ func (d *Device) load(m *exl2.Matrix, perm []int32, out int) *matrix {
 		d.fail("LoadEXL2: %w", err)
 		return &matrix{Packed: &simd.Packed{In: m.In, Out: m.Out}, out: out}
 	}
-	tiles(m.Out, 128, func(lo, hi int) { p.Fill(m, lo, hi) })
+	parallel.Runs(m.Out, 128, func(lo, hi int) { p.Fill(m, lo, hi) })
 	return &matrix{Packed: p, out: out, perm: perm}
 }
 
@@ -73,7 +74,7 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 // products multiplies few rows, one at a time, by the packed columns.
 func (m *matrix) products(y strided, x []float32, rows int) {
 	k := m.In()
-	tiles(m.out, gemvSet, func(lo, hi int) {
+	parallel.Runs(m.out, gemvSet, func(lo, hi int) {
 		var sums [gemvSet]float32
 		for r := range rows {
 			part := sums[:wholeQuads(hi-lo)]
@@ -90,7 +91,7 @@ func wholeQuads(n int) int { return (n + 3) &^ 3 }
 // permuteRows stores the columns of x in stored order: dst[r, i] = x[r, perm[i]].
 func permuteRows(dst []float32, x strided, rows int, perm []int32) {
 	k := len(perm)
-	tiles(rows, rowTile, func(lo, hi int) {
+	parallel.Runs(rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			from, to := x.row(r), dst[r*k:(r+1)*k]
 			for i, p := range perm {
@@ -105,7 +106,7 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	m := w.(*matrix)
 	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.In(), "Decode", dst)
 	out, k := elements[half.F16](dst), m.In()
-	tiles(m.out, qTile, func(lo, hi int) {
+	parallel.Runs(m.out, qTile, func(lo, hi int) {
 		n := wholeQuads(hi - lo)
 		buf, release := d.borrowed(k * n)
 		defer release()

@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -22,7 +23,7 @@ func (d *Device) Embed(y, table, ids tensor.Tensor, scale float32) {
 			return
 		}
 	}
-	tiles(y.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(y.Rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			widenRow(out.row(r), table, int(list[r]))
 			scaleRow(out.row(r), scale)
@@ -126,7 +127,7 @@ func capped(x, limit float32) float32 {
 func (d *Device) ArgMax(ids, x tensor.Tensor) {
 	want(ids.Cols == x.Rows, "ArgMax", ids, x)
 	out, v := ints("ArgMax", ids), rowsOf("ArgMax", x)
-	parallel(x.Rows, func(r int) {
+	parallel.For(x.Rows, func(r int) {
 		best, at := float32(math.Inf(-1)), 0
 		for c, f := range v.row(r) {
 			if f > best {

@@ -3,6 +3,7 @@ package cpu
 import (
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -30,7 +31,7 @@ const mirrorTile = 64
 // mirror copies what is above the diagonal of h, [n, n], to below it.
 func mirror(h []float32, n int) {
 	across := (n + mirrorTile - 1) / mirrorTile
-	parallel(across*across, func(t int) {
+	parallel.For(across*across, func(t int) {
 		i, j := t/across*mirrorTile, t%across*mirrorTile
 		switch {
 		case i < j:
@@ -66,7 +67,7 @@ func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
 func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	out, in := floats("Take", dst), floats("Take", src)
 	r, c := indices(rows, dst.Rows), indices(cols, dst.Cols)
-	tiles(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			from := in[int(r[i])*src.Cols : (int(r[i])+1)*src.Cols]
 			to := out[i*dst.Cols : (i+1)*dst.Cols]
@@ -98,7 +99,7 @@ const turnRows = 16
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
 	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
-	tiles(dst.Cols, turnRows, func(lo, hi int) {
+	parallel.Runs(dst.Cols, turnRows, func(lo, hi int) {
 		wide, release := d.borrowed(turnRows * src.Cols)
 		defer release()
 		clear(wide)
@@ -124,7 +125,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	answer[0] = 0
 	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
 	a := make([]float64, k*k)
-	tiles(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := 0; j <= i; j++ {
 				a[i*k+j] = float64(in[(k-1-i)*k+k-1-j])
@@ -135,7 +136,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	if !kernels.InvertCholesky(a, k) {
 		return
 	}
-	tiles(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := out[i*k : (i+1)*k]
 			clear(row[:i])
@@ -208,7 +209,7 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 // sumRows returns the sum of what f gives for rows 0 to n-1, in their order.
 func sumRows(n int, f func(r int) float64) float64 {
 	rows := make([]float64, n)
-	tiles(n, rowTile, func(lo, hi int) {
+	parallel.Runs(n, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			rows[r] = f(r)
 		}

@@ -6,6 +6,7 @@ import (
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -21,7 +22,7 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
 	out, in := rowsOf("MatMul", y), rowsOf("MatMul", x)
 	if x.Rows <= fewRows {
-		tiles(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
+		parallel.Runs(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
 	} else {
 		d.widenedProducts(out, in, x.Rows, func(dst []float32, lo, hi int) {
 			for r := lo; r < hi; r++ {
@@ -42,7 +43,7 @@ func (d *Device) widenedProducts(y, x strided, rows int, widen func(dst []float3
 	for lo := 0; lo < y.cols; lo += size {
 		n := min(size, y.cols-lo)
 		w, release := d.borrowed(wholeQuads(n) * k)
-		tiles(n, widenTile, func(from, to int) { widen(w[from*k:], lo+from, lo+to) })
+		parallel.Runs(n, widenTile, func(from, to int) { widen(w[from*k:], lo+from, lo+to) })
 		kernels.Multiply(&simd.Product[float32]{
 			M: rows, N: n, K: k, Alpha: 1, C: y.data[lo:], LDC: y.stride,
 			A: simd.Operand[float32]{Data: x.data, Row: x.stride, Col: 1},

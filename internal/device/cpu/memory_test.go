@@ -3,7 +3,6 @@ package cpu
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -103,26 +102,6 @@ func TestEmbed(t *testing.T) {
 		if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "token id") {
 			t.Errorf("token %d: error %v", id, err)
 		}
-	}
-}
-
-// Each call gets its own index, whatever the number of workers.
-func TestParallel(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 1000} {
-		calls := make([]int, n)
-		parallel(n, func(i int) { calls[i]++ })
-		if slices.ContainsFunc(calls, func(c int) bool { return c != 1 }) {
-			t.Errorf("%d calls: %v", n, calls)
-		}
-	}
-	var covered [10]bool
-	tiles(10, 4, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			covered[i] = true
-		}
-	})
-	if slices.Contains(covered[:], false) {
-		t.Errorf("tiles cover %v", covered)
 	}
 }
 

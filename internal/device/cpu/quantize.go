@@ -7,6 +7,7 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -62,7 +63,7 @@ func (d *Device) Values(w tensor.Tensor, c device.Coding) {
 	s := codingOf("Values", c)
 	want(w.Rows == s.k && w.Cols == s.n, "Values", w, c.Codes)
 	out := floats("Values", w)
-	parallel(len(s.groups), func(g int) {
+	parallel.For(len(s.groups), func(g int) {
 		buf, release := d.borrowed(2 * s.n)
 		defer release()
 		grid := s.grid(g, 0, s.n, buf)
@@ -90,7 +91,7 @@ func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
 	wantType("Pack", words, tensor.I32)
 	wantType("Pack", scales, tensor.I32)
 	packed, packedScales := elements[uint32](words), elements[uint32](scales)
-	parallel(len(s.groups), func(i int) {
+	parallel.For(len(s.groups), func(i int) {
 		g := s.groups[i]
 		lo, _ := s.rows(i)
 		exl2.PackGroup(packed[(g.Word-s.groups[0].Word)*s.n:], s.codes[lo*s.n:], g, s.n)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"exl2/internal/device"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -17,7 +18,7 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 func (d *Device) turn(op string, q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch, sign float32) {
 	pos, f := ints(op, b.Pos), floats(op, freqs)
 	qs, ks := rowsOf(op, q), rowsOf(op, k)
-	tiles(q.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(q.Rows, rowTile, func(lo, hi int) {
 		buf, release := d.borrowed(2 * len(f))
 		defer release()
 		sin, cos := buf[:len(f)], buf[len(f):]

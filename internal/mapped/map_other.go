@@ -1,6 +1,6 @@
 //go:build !unix
 
-package safetensors
+package mapped
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 func mapFile(file *os.File, size int64) ([]byte, error) {
 	all := make([]byte, size)
 	if _, err := io.ReadFull(io.NewSectionReader(file, 0, size), all); err != nil {
-		return nil, fmt.Errorf("%w: %w", errTruncated, err)
+		return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
 	}
 	return all, nil
 }
