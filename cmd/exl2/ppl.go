@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -62,6 +63,7 @@ divergence over the size of their files.`,
 	f.BoolVar(&o.bos, "bos", false, "begin every row with the token that begins texts")
 	f.IntVarP(&o.context, "length", "l", 0, "context to make room for (default: a row)")
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
+	a.runFlags(f)
 	return c
 }
 
@@ -86,12 +88,10 @@ func (o *pplOptions) check() error {
 		return usage("--eval-dataset (-ed) is missing; see exl2 ppl --help")
 	case o.plot != "" && o.reference == "":
 		return usage("--plot draws the divergence from a --reference; give one")
-	case o.rows < 1 || o.length < 2 || o.length > 1<<20:
-		return usage("--eval-rows %d and --eval-length %d, want at least 1 and 2", o.rows, o.length)
-	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
-		return usage("--rope-scale and --rope-alpha, want positive numbers")
 	}
-	return nil
+	return cmp.Or(
+		within("eval-rows", o.rows, 1, math.MaxInt32), within("eval-length", o.length, 2, 1<<20), within("length", o.context, 0, maxPositions),
+		checkRope(o.ropeScale, o.ropeAlpha))
 }
 
 func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
