@@ -15,8 +15,12 @@ import (
 // change, and of the source and the data only what identifies them.
 const askedName = "asked.json"
 
-// remember writes the options that Resume returns.
+// remember writes the options that Resume returns. Measuring in the folder of a
+// conversion does not make it a job that only measures.
 func (j *job) remember(o *Options) error {
+	if before, err := Resume(filepath.Dir(j.dir)); err == nil && len(before.Targets) > 0 && len(o.Targets) == 0 {
+		return nil
+	}
 	asked := *o
 	asked.Restart = false
 	for _, path := range []*string{&asked.Source, &asked.Work, &asked.Out, &asked.Data.File, &asked.Measurement, &asked.SaveMeasurement} {

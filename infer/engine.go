@@ -248,7 +248,10 @@ func download(d device.Device, t tensor.Tensor) ([][]float32, error) {
 	for i := range rows {
 		rows[i] = flat[i*t.Cols : (i+1)*t.Cols]
 	}
-	return rows, d.Sync()
+	if err := d.Sync(); err != nil {
+		return nil, err
+	}
+	return rows, finite(rows)
 }
 
 // Logits processes ids as a sequence of their own and calls f with the logits

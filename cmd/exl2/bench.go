@@ -167,6 +167,9 @@ func (o *benchOptions) load(devices []device.Device, room infer.Options) (*infer
 	if err := checkContext(m.Spec, devices[0], room); err != nil {
 		return nil, err
 	}
+	if err := checkSynthetic(m, devices, room); err != nil {
+		return nil, err
+	}
 	return infer.New(&model.Loader{Spec: m.Spec, Files: m}, devices, room)
 }
 

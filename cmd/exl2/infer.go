@@ -139,11 +139,11 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 		}
 	}
 	r, err := e.Generate(ctx, g)
-	if c.Context().Err() == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return err
+	switch {
+	case c.Context().Err() == nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("model %s: %w", dir, err)
 	}
 	if a.json {
 		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond}, nil)

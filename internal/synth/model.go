@@ -47,9 +47,22 @@ func New(s *Shape, seed uint64, bits float64) (*Model, error) {
 	m.add(spec.Names.Embed+".weight", safetensors.F16, []int{spec.Vocab, spec.Hidden}, m.normal)
 	l := &model.Loader{Spec: spec}
 	for i := range l.Modules() {
+		if err := packable(l.Shapes(i), recipe); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
 		m.module(l, i, recipe)
 	}
 	return m, nil
+}
+
+// packable refuses matrices that EXL2 cannot hold.
+func packable(shapes []model.Shape, recipe exl2.Recipe) error {
+	for _, x := range shapes {
+		if recipe != nil && (x.In%exl2.Align != 0 || x.In > 1<<16) {
+			return fmt.Errorf("%s has %d inputs; EXL2 needs a multiple of %d up to %d, fp16 takes any", x.Name, x.In, exl2.Align, 1<<16)
+		}
+	}
+	return nil
 }
 
 // headRecipe is what heads of random EXL2 models are stored with, as
