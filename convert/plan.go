@@ -161,11 +161,17 @@ func (s *source) headerBytes() int {
 // reachable refuses targets that no choice can meet, and names the range of
 // those that it does not, to three digits.
 func (s *source) reachable(lo, hi int, targets []Target) error {
-	most := math.Ceil(float64(hi)/float64(s.weights())*100) / 100
+	least := s.least(lo)
+	most := max(math.Ceil(float64(hi)/float64(s.weights())*100)/100, least)
 	for _, t := range targets {
-		if s.budget(t.Bits) < lo || t.Bits > most {
-			return fmt.Errorf("%w: %s bits per weight are out of reach: this model can have %.3f to %.3f", ErrRefused, t.Text, s.least(lo), most)
+		if s.budget(t.Bits) >= lo && t.Bits <= most {
+			continue
 		}
+		can := fmt.Sprintf("%.3f to %.3f", least, most)
+		if least == most {
+			can = fmt.Sprintf("%.3f only", least)
+		}
+		return fmt.Errorf("%w: %s bits per weight are out of reach: this model can have %s", ErrRefused, t.Text, can)
 	}
 	return nil
 }

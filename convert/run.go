@@ -131,6 +131,9 @@ func (r *run) begin() error {
 	if r.job, err = openJob(r.opts, fingerprint, r.dev.Name()); err != nil {
 		return err
 	}
+	if err := r.job.remember(r.opts); err != nil {
+		return err
+	}
 	r.measureCheckpoint = newCheckpoint(r.job.path("hidden.safetensors"))
 	if r.tokens, err = r.calibrate(); err != nil {
 		return err

@@ -38,7 +38,8 @@ type Speed struct {
 	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
 }
 
-// Bench runs a test: once to warm up, then repeat times. What lies before Depth
+// Bench runs a test: once to warm up, which refuses logits that are not finite,
+// then repeat times. What lies before Depth
 // is a cache of zeros: what it holds does not change what is computed.
 func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) {
 	var rates []float64
@@ -49,6 +50,15 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 		start := time.Now()
 		if err := e.once(t); err != nil {
 			return nil, err
+		}
+		if i == 0 && t.Prompt == 0 {
+			logits, err := e.last().Logits()
+			if err == nil {
+				err = finite(logits)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
 		if i > 0 {

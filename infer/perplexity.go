@@ -2,6 +2,7 @@ package infer
 
 import (
 	"context"
+	"fmt"
 
 	"exl2/internal/score"
 )
@@ -34,7 +35,7 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 	var want [][]float32
 	if reference != nil {
 		if err := reference.all(ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
-			return err
+			return fmt.Errorf("reference: %w", err)
 		}
 	}
 	return e.all(ids, func(first int, rows [][]float32) {

@@ -114,26 +114,45 @@ type pass struct {
 	wanted []int
 }
 
-// pass runs the model. f is called with numbers of runs and of rows in them.
+// pass runs the model. f is called with numbers of runs and of rows in them, and
+// with finite logits only.
 func (e *Engine) pass(p pass, f func(run, row int, logits [][]float32)) error {
 	e.use(p)
 	if p.span == 1 {
-		if err := e.decode(len(p.runs)); err != nil {
-			return err
-		}
-		logits, err := e.last().Logits()
-		for i, w := range p.wanted {
-			if w > 0 && err == nil {
-				f(i, 0, logits[i:i+1])
-			}
-		}
-		return err
+		return e.single(p, f)
 	}
 	e.body()
 	for i, w := range p.wanted {
 		end := (i + 1) * p.span
-		if err := e.last().EachLogits(e.head, end-w, end, func(row int, logits [][]float32) { f(i, row-i*p.span, logits) }); err != nil {
+		err := e.last().EachLogits(e.head, end-w, end, func(row int, logits [][]float32) error {
+			if err := finite(logits); err != nil {
+				return err
+			}
+			f(i, row-i*p.span, logits)
+			return nil
+		})
+		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// single is pass for runs of one token.
+func (e *Engine) single(p pass, f func(run, row int, logits [][]float32)) error {
+	if err := e.decode(len(p.runs)); err != nil {
+		return err
+	}
+	logits, err := e.last().Logits()
+	if err == nil {
+		err = finite(logits)
+	}
+	if err != nil {
+		return err
+	}
+	for i, w := range p.wanted {
+		if w > 0 {
+			f(i, 0, logits[i:i+1])
 		}
 	}
 	return nil

@@ -48,6 +48,7 @@ the given bits per weight, whole or half, the head at 6. Shapes are
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "positions before the test; a list")
 	f.IntSliceVarP(&o.batches, "batch", "b", []int{1}, "sequences at once; a list")
 	f.IntVarP(&o.repeat, "repeat", "r", 5, "repeats of every test")
+	a.runFlags(f)
 	f.StringVar(&o.output, "output", "md", "format of the result: md (a Markdown table), json or csv")
 	return c
 }
@@ -164,6 +165,9 @@ func (o *benchOptions) load(devices []device.Device, room infer.Options) (*infer
 		return nil, err
 	}
 	if err := checkContext(m.Spec, devices[0], room); err != nil {
+		return nil, err
+	}
+	if err := checkSynthetic(m, devices, room); err != nil {
 		return nil, err
 	}
 	return infer.New(model.NewLoader(m.Spec, m), devices, room)

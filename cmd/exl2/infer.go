@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,6 +71,7 @@ Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
 	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
+	a.runFlags(f)
 	return c
 }
 
@@ -88,10 +91,9 @@ func (o *inferOptions) check(c *cobra.Command) error {
 		return usage("--model-dir (-m) is missing; see exl2 infer --help")
 	case c.Flags().Changed("prompt") && o.promptFile != "":
 		return usage("--prompt and --prompt-file are both given")
-	case o.tokens < 0 || o.length < 0:
-		return usage("--tokens %d and --length %d, want 0 or more", o.tokens, o.length)
-	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
-		return usage("--rope-scale and --rope-alpha, want positive numbers")
+	}
+	if err := cmp.Or(within("tokens", o.tokens, 0, maxPositions), within("length", o.length, 0, maxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
+		return err
 	}
 	for _, s := range o.stops {
 		if s == "" {
@@ -127,14 +129,22 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 		return err
 	}
 	defer e.Close()
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
 	g.Emit = func(text string) {
-		if !a.json {
-			io.WriteString(a.out, text)
+		if a.json {
+			return
+		}
+		if _, err := io.WriteString(a.out, text); err != nil {
+			stop(err)
 		}
 	}
-	r, err := e.Generate(c.Context(), g)
-	if err != nil {
-		return err
+	r, err := e.Generate(ctx, g)
+	switch {
+	case c.Context().Err() == nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("model %s: %w", dir, err)
 	}
 	if a.json {
 		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond}, nil)

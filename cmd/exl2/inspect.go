@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,8 @@ func newInspectCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show what a model is made of",
-		Long: `inspect shows a model's architecture, its size, and how each matrix is stored.
+		Long: `inspect shows a model's architecture, its size, and how each matrix is stored,
+and fails with a list where config.json and the weights disagree.
 --plot draws the bits of each matrix over the layers. --memory says instead what
 running it takes on each of --devices, for a context of --length positions.`,
 		Example: `  exl2 inspect llama-4.0bpw
@@ -46,6 +48,8 @@ type inspection struct {
 	HeadBPW      float64         `json:"head_bpw"`
 	FileBytes    int64           `json:"file_bytes"`
 	Matrices     []inspectMatrix `json:"matrices"`
+
+	Disagreements []string `json:"disagreements,omitempty"` // between config.json and the weights
 }
 
 type inspectMatrix struct {
@@ -73,12 +77,21 @@ func runInspect(a *app, name string, o inspectOptions) error {
 	if err != nil {
 		return err
 	}
+	if r.Disagreements, err = disagreements(dir, l, files); err != nil {
+		return err
+	}
 	if o.plot != "" {
 		if err := plotBits(o.plot, l.Spec.Layers, r.Matrices); err != nil {
 			return err
 		}
 	}
-	return a.print(r, func(w io.Writer) { printInspection(w, r) })
+	if err := a.print(r, func(w io.Writer) { printInspection(w, r) }); err != nil {
+		return err
+	}
+	if n := len(r.Disagreements); n > 0 {
+		return fmt.Errorf("model %s: config.json and the weights disagree (%d times): %s", dir, n, strings.Join(r.Disagreements, "; "))
+	}
+	return nil
 }
 
 func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
@@ -92,7 +105,7 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 		for _, s := range module.Linears {
 			m, size, err := inspectLinear(l, s)
 			if err != nil {
-				return nil, err
+				continue // one of the disagreements
 			}
 			r.Matrices = append(r.Matrices, *m)
 			r.Parameters += s.In * s.Out
@@ -103,7 +116,7 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 			}
 		}
 	}
-	r.DecoderBPW = float64(bits) / float64(weights)
+	r.DecoderBPW = float64(bits) / float64(max(1, weights))
 	r.Parameters += others(l, files)
 	return r, nil
 }

@@ -5,7 +5,7 @@ import "exl2/internal/tensor"
 // EachLogits runs the head over rows lo to hi of a pass, as many at a time as
 // the state has room for, and calls f with the logits of each part: first is its
 // first row.
-func (s *State) EachLogits(head *Module, lo, hi int, f func(first int, logits [][]float32)) error {
+func (s *State) EachLogits(head *Module, lo, hi int, f func(first int, logits [][]float32) error) error {
 	for hi > lo {
 		n := min(hi-lo, s.size.Logits)
 		part := s.Slice(lo, lo+n)
@@ -14,7 +14,9 @@ func (s *State) EachLogits(head *Module, lo, hi int, f func(first int, logits []
 		if err != nil {
 			return err
 		}
-		f(lo, rows)
+		if err := f(lo, rows); err != nil {
+			return err
+		}
 		lo += n
 	}
 	return nil

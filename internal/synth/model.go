@@ -45,9 +45,22 @@ func New(s *Shape, seed uint64, bits float64) (*Model, error) {
 		}
 	}
 	for _, spec := range model.Layout(spec) {
+		if err := packable(spec.Linears, recipe); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
 		m.module(spec, recipe)
 	}
 	return m, nil
+}
+
+// packable refuses matrices that EXL2 cannot hold.
+func packable(linears []model.LinearSpec, recipe exl2.Recipe) error {
+	for _, x := range linears {
+		if recipe != nil && (x.In%exl2.Align != 0 || x.In > 1<<16) {
+			return fmt.Errorf("%s has %d inputs; EXL2 needs a multiple of %d up to %d, fp16 takes any", x.Name, x.In, exl2.Align, 1<<16)
+		}
+	}
+	return nil
 }
 
 // headRecipe is what heads of random EXL2 models are stored with, as

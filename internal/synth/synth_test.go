@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"exl2/internal/arch"
@@ -168,5 +169,20 @@ func TestWriteKeepsWhatIsThere(t *testing.T) {
 	}
 	if err := newModel(t, 1, 0).Write(dir, "", func(string) {}); err == nil {
 		t.Error("wrote over a model")
+	}
+}
+
+// What EXL2 cannot hold is refused by name, and written as fp16.
+func TestUnpackable(t *testing.T) {
+	odd := strings.Replace(small, `"intermediate_size":160`, `"intermediate_size":150`, 1)
+	s, err := FromConfig("config.json", []byte(odd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(s, 1, 4); err == nil || !strings.Contains(err.Error(), "model.layers.0.mlp.down_proj has 150 inputs; EXL2 needs a multiple of 32") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := New(s, 1, 0); err != nil {
+		t.Errorf("fp16: %v", err)
 	}
 }
