@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -106,7 +107,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		}
 		dirs = append(dirs, dir)
 	}
-	rows, err := evalRows(o, dirs[0])
+	rows, err := evalRows(c.Context(), o, dirs[0])
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (o *pplOptions) load(dir string, devices []device.Device) (*infer.Engine, e
 }
 
 // evalRows cuts the text into rows of the model's tokens.
-func evalRows(o *pplOptions, dir string) ([][]int32, error) {
+func evalRows(ctx context.Context, o *pplOptions, dir string) ([][]int32, error) {
 	spec, err := arch.ReadSpec(dir)
 	if err != nil {
 		return nil, err
@@ -250,7 +251,7 @@ func evalRows(o *pplOptions, dir string) ([][]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		cut.Tokenizer = t
+		cut.Tokenizer = t.Plain(ctx)
 		if o.bos {
 			bos, ok := t.BOS()
 			if !ok {

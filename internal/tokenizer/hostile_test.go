@@ -82,7 +82,7 @@ func TestDamagedJSON(t *testing.T) {
 		{"regex", split(`(a`), "pre_tokenizer.pattern: regex \"(a\": at character 2: ( without )", false},
 		{"exponential regex", split(`(a+)+$`), "may take exponential time", true},
 		{"back reference", split(`(a)\1`), `\1: not supported`, true},
-		{"long regex", split(strings.Repeat("a", 5000)), "regex of 5000 characters", true},
+		{"long regex", split(strings.Repeat("a", 5000)), ": regex of 5000 characters", true},
 		{"decoder", bpeFile(`"decoder": {"type": "Magic"}`), `decoder: type "Magic"`, true},
 		{"strip", bpeFile(`"decoder": {"type": "Strip", "content": " ", "start": -1, "stop": 0}`), "decoder.start: -1", false},
 		{"post-processor", bpeFile(`"post_processor": {"type": "Magic"}`), `post_processor: type "Magic"`, true},
@@ -125,11 +125,17 @@ func checkRefusal(t *testing.T, err error, begin, want string) {
 	}
 }
 
+// Numbers of sentencepiece_model.proto.
+const (
+	unigramType, bpeType, wordType, charType                        = 1, 2, 3, 4
+	normalPiece, unknownPiece, controlPiece, userPiece, unusedPiece = 1, 2, 3, 4, 5
+)
+
 // A protoPiece is a piece of a tokenizer.model made by a test.
 type protoPiece struct {
 	text  string
 	score float32
-	kind  pieceKind
+	kind  uint64 // numbered as in sentencepiece_model.proto
 }
 
 // protoModel returns a tokenizer.model of a type.
@@ -142,7 +148,7 @@ func protoModel(modelType uint64, pieces ...protoPiece) []byte {
 		b = protowire.AppendTag(b, 2, protowire.Fixed32Type)
 		b = protowire.AppendFixed32(b, f32(p.score))
 		b = protowire.AppendTag(b, 3, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(p.kind))
+		b = protowire.AppendVarint(b, p.kind)
 		out = protowire.AppendTag(out, 1, protowire.BytesType)
 		out = protowire.AppendBytes(out, b)
 	}
