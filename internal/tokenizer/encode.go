@@ -57,8 +57,7 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string) ([]int
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	t.added.raw.split(text, func(s section) {
 		switch {
-		case time.Up():
-			time.Fail(time.Late())
+		case !time.Check():
 		case s.id >= 0:
 			w.ids = append(w.ids, s.id)
 		default:

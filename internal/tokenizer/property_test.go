@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -117,5 +119,21 @@ func TestWorkersAreBounded(t *testing.T) {
 	wg.Wait()
 	if n := len(tok.workers.free); n == 0 || n > runtime.GOMAXPROCS(0) {
 		t.Errorf("%d idle workers after 200 calls", n)
+	}
+}
+
+// TestEncodingEndsWithItsContext: an interrupted program does not wait for a text.
+func TestEncodingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, dir := range goldens.Dirs(t, "tokenizer") {
+		tok := load(t, dir)
+		ids, err := tok.Encode(ctx, strings.Repeat("a b", 1000), EncodeOptions{})
+		if ids != nil || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "encoding a text of 3000 bytes: ") {
+			t.Errorf("%s: %d ids, error %v", dir, len(ids), err)
+		}
+		if len(plain(t, tok, "a b")) == 0 {
+			t.Errorf("%s: no ids after an interruption", dir)
+		}
 	}
 }

@@ -22,8 +22,7 @@ func (w *worker) run(i int, p split.Piece) {
 	if p.Text == "" {
 		return
 	}
-	if time := w.work.Time; time.Up() {
-		time.Fail(time.Late())
+	if !w.work.Time.Check() {
 		return
 	}
 	if i == len(w.t.split) {

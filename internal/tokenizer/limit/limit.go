@@ -43,6 +43,7 @@ var errUp = errors.New("time is up")
 func Start(ctx context.Context, most time.Duration) *Time {
 	t := &Time{most: most}
 	t.ctx, t.cancel = context.WithTimeoutCause(ctx, most, errUp)
+	t.up.Store(ctx.Err() != nil)
 	t.unhook = context.AfterFunc(t.ctx, func() { t.up.Store(true) })
 	return t
 }
@@ -68,6 +69,15 @@ func (t *Time) Late() error {
 		return cause
 	}
 	return fmt.Errorf("takes longer than %v", t.most.Round(time.Second))
+}
+
+// Check reports whether nothing asks to give up. If something does, it fails.
+func (t *Time) Check() bool {
+	if !t.Up() {
+		return true
+	}
+	t.Fail(t.Late())
+	return false
 }
 
 // Stop ends the Time and returns why something gave up, if anything had to.

@@ -1,8 +1,13 @@
 package pattern
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"exl2/internal/tokenizer/limit"
 )
 
 // TestSets: sizes of character types as Oniguruma 6.9.10 has them.
@@ -57,6 +62,7 @@ func TestPatternsRefused(t *testing.T) {
 		{`\1`, `\1`}, {`\k<a>`, `\k`}, {`\G`, `\G`}, {`\R`, `\R`}, {`\012`, "octal"}, {`(*FAIL)`, "(*"}, {`[[:foo:]]`, "[:foo"}, {`[]a]`, "begins with ]"},
 		{`(?i)ss`, "where case does not count"}, {`(?i)ß`, "where case does not count"}, {`(?i)[\p{L}]`, "where case does not count"},
 		{`(a+)+`, "exponential"}, {`(a|bc)*`, "exponential"}, {`(a*)*`, "exponential"}, {`((a?){9}){9}`, "exponential"},
+		{strings.Repeat("(?:a|aa)", 30), "too many alternatives or repeats in a row"}, {`(?:a|aa){30}`, "exponential"},
 		{strings.Repeat("a?", 80), "too many alternatives or repeats"}, {strings.Repeat("(", 300), "nested deeper"},
 	}
 	for _, c := range cases {
@@ -88,5 +94,46 @@ func TestRealPatterns(t *testing.T) {
 		if _, err := Compile(expr); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestSlowPatternsGiveUp: what the bounds of cost let through is stopped by time,
+// with an error that names the pattern.
+func TestSlowPatternsGiveUp(t *testing.T) {
+	for _, expr := range []string{`[ab]*a*[ab]*a*[ab]*b`, `(?:a|aa){18}b`, `(?=a*(?=a*(?=a*(?=a*b))))a`} {
+		t.Run(expr, func(t *testing.T) {
+			r, err := Compile(expr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.re.MatchTimeout = time.Millisecond
+			clock := limit.Start(context.Background(), time.Hour)
+			r.Find(clock, strings.Repeat("a", 20000)+"xb", func(int, int) {})
+			if err := clock.Stop(); err == nil || !strings.Contains(err.Error(), "regex \""+expr+"\": one match in a text of 20002 bytes takes longer than") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestManySlowMatchesGiveUp: the time of a text counts, not only that of a match.
+func TestManySlowMatchesGiveUp(t *testing.T) {
+	r, err := Compile(`a`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	clock := limit.Start(ctx, time.Hour)
+	matches := 0
+	r.Find(clock, strings.Repeat("a", 100), func(int, int) {
+		if matches++; matches == 3 {
+			cancel()
+			for !clock.Up() { // another goroutine is told
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	if err := clock.Stop(); matches != 3 || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `regex "a"`) {
+		t.Errorf("%d matches, error %v", matches, err)
 	}
 }

@@ -68,8 +68,7 @@ func (u *Unigram) fresh(w *Work, dst []int32, word string) []int32 {
 		w.path = append(w.path, step{start: -1})
 	}
 	for at := 0; at < len(word); {
-		if at > maxCachedWord && w.Time.Up() { // never in a word that is remembered
-			w.Time.Fail(w.Time.Late())
+		if at > maxCachedWord && !w.Time.Check() { // never in a word that is remembered
 			return dst
 		}
 		if u.Single && math.Abs(w.path[at].score) > maxSum {
