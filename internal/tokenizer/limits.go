@@ -3,13 +3,15 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"exl2/internal/tokenizer/normalize"
 )
 
 // Limits that no real tokenizer comes near. Beyond them a small file could
 // make encoding take all memory there is.
 const (
-	maxGrowth = 1 << 12 // how many times longer a pipeline may make a text
-	maxDepth  = 16      // Sequences within Sequences
+	maxGrowth = 1 << 8 // how many times longer the normalizer, say, may make a text
+	maxDepth  = 16     // Sequences within Sequences
 )
 
 // checkPipeline refuses components that are nested too deeply, or that
@@ -66,6 +68,11 @@ func growthOf(component map[string]any) float64 {
 	switch component["type"] {
 	case "ByteLevel", "BertNormalizer", "Metaspace":
 		return 3
+	case "Precompiled":
+		return normalize.MaxReplacement
+	case "Prepend":
+		text, _ := component["prepend"].(string)
+		return float64(len(text) + 1)
 	case "Replace":
 		content, _ := component["content"].(string)
 		pattern, _ := component["pattern"].(map[string]any)

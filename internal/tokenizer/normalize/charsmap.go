@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2/syntax"
+
+	"exl2/internal/tokenizer/jsonfields"
 )
 
 // A Charsmap is SentencePiece's precompiled table of replacements: a trie from
@@ -22,6 +24,10 @@ type Charsmap struct {
 	texts []byte
 	Same  [utf8.RuneSelf]bool // ASCII characters that no key begins with
 }
+
+// MaxReplacement is how long a replacement may be, in bytes: a longer one would
+// let short texts fill the memory. The longest of Unicode's forms has 33.
+const MaxReplacement = 64
 
 // ReadCharsmap reads a table: the trie's size in bytes, the trie, the texts.
 // No data is the table that replaces nothing.
@@ -46,6 +52,11 @@ func ReadCharsmap(data []byte) (*Charsmap, error) {
 		}
 		if n := len(c.texts); n > 0 && c.texts[n-1] != 0 {
 			return nil, fmt.Errorf("the last replacement has no end")
+		}
+		for text := range bytes.SplitSeq(c.texts, []byte{0}) {
+			if len(text) > MaxReplacement {
+				return nil, fmt.Errorf("a replacement of %d bytes, more than %d: %w", len(text), MaxReplacement, jsonfields.ErrUnsupported)
+			}
 		}
 	}
 	for b := range c.Same {

@@ -105,7 +105,7 @@ func (m *File) readTrainer(data []byte) error {
 		35: {"byte_fallback", boolField(&m.fallback)},
 		41: {"bos_id", intField(&m.bos)},
 		42: {"eos_id", intField(&m.eos)},
-		44: {"unk_surface", textField(&m.unkSurface)},
+		44: {"unk_surface", tokenField(&m.unkSurface)},
 	})
 }
 
@@ -193,6 +193,17 @@ func textField(to *string) func(protowire.Type, []byte) error {
 		*to = string(b)
 		return nil
 	})
+}
+
+// tokenField reads a string that is a token, and so short.
+func tokenField(to *string) func(protowire.Type, []byte) error {
+	read := textField(to)
+	return func(t protowire.Type, data []byte) error {
+		if err := read(t, data); err != nil {
+			return err
+		}
+		return jsonfields.CheckToken(*to)
+	}
 }
 
 // intField reads an int32 or an enumeration.
