@@ -173,8 +173,13 @@ func (o *inferOptions) generation(c *cobra.Command, dir string) (*infer.Generati
 	if eos, ok := t.EOS(); ok {
 		end = append(end, eos)
 	}
+	prompt, err := promptIDs(c.Context(), t, text, o.noBOS)
+	if err != nil {
+		return nil, err
+	}
 	return &infer.Generation{
-		Prompt: promptIDs(t, text, o.noBOS), Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops, Text: t.NewStreamSkip(),
+		Prompt: prompt, Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops,
+		Text: t.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
 	}, nil
 }
 
@@ -198,13 +203,13 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 }
 
 // promptIDs tokenizes a prompt and begins it with the BOS token.
-func promptIDs(t *tokenizer.Tokenizer, text string, noBOS bool) []int32 {
-	ids := t.EncodePlain(text)
+func promptIDs(ctx context.Context, t *tokenizer.Tokenizer, text string, noBOS bool) ([]int32, error) {
+	ids, err := t.Encode(ctx, text, tokenizer.EncodeOptions{})
 	bos, ok := t.BOS()
-	if noBOS || !ok || len(ids) > 0 && ids[0] == bos {
-		return ids
+	if err != nil || noBOS || !ok || len(ids) > 0 && ids[0] == bos {
+		return ids, err
 	}
-	return append([]int32{bos}, ids...)
+	return append([]int32{bos}, ids...), nil
 }
 
 // idList is one id or a list of them.

@@ -114,7 +114,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		}
 		o.reference, all = dir, append(slices.Clone(dirs), dir)
 	}
-	rows, err := o.textRows(all)
+	rows, err := o.textRows(c.Context(), all)
 	if err != nil {
 		return err
 	}

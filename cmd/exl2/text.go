@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,13 +15,13 @@ import (
 // textRows cuts the text into rows of tokens, which must be the same for all
 // models: perplexities and divergences compare over equal tokens only. A model
 // but the first may lack a tokenizer.
-func (o *pplOptions) textRows(dirs []string) ([][]int32, error) {
-	rows, err := o.rowsFor(dirs[0])
+func (o *pplOptions) textRows(ctx context.Context, dirs []string) ([][]int32, error) {
+	rows, err := o.rowsFor(ctx, dirs[0])
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs[1:] {
-		other, err := o.rowsFor(dir)
+		other, err := o.rowsFor(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -35,7 +36,7 @@ func (o *pplOptions) textRows(dirs []string) ([][]int32, error) {
 }
 
 // rowsFor cuts the text into rows of one model's tokens.
-func (o *pplOptions) rowsFor(dir string) ([][]int32, error) {
+func (o *pplOptions) rowsFor(ctx context.Context, dir string) ([][]int32, error) {
 	spec, err := arch.ReadSpec(dir)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (o *pplOptions) rowsFor(dir string) ([][]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		cut.Tokenizer = t
+		cut.Tokenizer = t.Plain(ctx)
 		if o.bos {
 			bos, ok := t.BOS()
 			if !ok {
