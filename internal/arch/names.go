@@ -58,3 +58,14 @@ const (
 	Router Role = "router"
 	Head   Role = "head"
 )
+
+// Resolve takes the spelling of names that the files have, by whether they have
+// its embedding table; has is asked for whole tensor names.
+func (s *Spec) Resolve(has func(name string) bool) {
+	for _, n := range append([]Names{s.Names}, s.Other...) {
+		if has(n.Embed+".weight") && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
+			s.Names = n
+			return
+		}
+	}
+}
