@@ -83,7 +83,7 @@ func storeCases() (cases []testCase) {
 	} {
 		for _, window := range []int{1, 2} {
 			name := fmt.Sprintf("runs=%v span=%d page=%d cols=%d window=%d", l.runs, l.span, l.pageRows, l.cols(), window)
-			cases = append(cases, testCase{name, attendLimit, func(f *fixture) func(device.Device) {
+			cases = append(cases, testCase{name: name, limit: attendLimit, build: func(f *fixture) func(device.Device) {
 				layer, all, table := i%2, l.whole(), l.table(f)
 				c := f.cache(l.shape())
 				l.fill(f, c, layer, table, noise(1), noise(2))
@@ -163,7 +163,7 @@ func (c attendCase) testCase() testCase {
 		c.sharp = 1
 	}
 	name := fmt.Sprintf("heads=%d/%d dim=%d runs=%v span=%d window=%d cap=%v sharp=%v page=%d", c.heads, c.kvHeads, c.dim, c.runs, c.span, c.window, c.softcap, c.sharp, c.pageRows)
-	return testCase{name, attendLimit, c.build}
+	return testCase{name: name, limit: attendLimit, build: c.build}
 }
 
 func (c attendCase) layout() layout {
