@@ -104,8 +104,8 @@ func (b *cublas) gemm(d *Device, p product) bool {
 	}
 	// Column-major, as cuBLAS sees memory: yᵀ [n, m] = w [n, k] · xᵀ [k, m].
 	status := d.blasCall(b.lib.gemmEx, b.handle, cublasOpT, cublasOpN, uintptr(n), uintptr(m), uintptr(k),
-		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(k),
-		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Cols), cublasCompute32F, cublasDefaultAlgo)
+		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(p.x.Stride),
+		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Stride), cublasCompute32F, cublasDefaultAlgo)
 	if status != 0 {
 		d.failWith("MatMul: cuBLAS fails with status %d; EXL2_NO_CUBLAS=1 does without it", status)
 	}

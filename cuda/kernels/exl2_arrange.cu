@@ -5,6 +5,8 @@
 // A thread a block and column. One kernel for each width.
 #include "exl2.cuh"
 
+constexpr int threads = 64;  // columns of a block
+
 // stream_code returns code i of a stream.
 template <int bits>
 __device__ inline u32 stream_code(const u32 (&words)[bits], int i) {
