@@ -397,6 +397,20 @@ func TestUnknownLogicalTypes(t *testing.T) {
 	}
 }
 
+func FuzzFooter(f *testing.F) {
+	f.Add(join("PAR1", number(1, 2), 1<<4|kindList, 1<<4|kindStruct, 4<<4|kindBinary, 1, "a", 6<<4|kindStruct, kindStruct, 34, end, end, end, end, 17, 0, 0, 0, "PAR1"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		in, size, err := Open(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			return
+		}
+		again, sameSize, err := Open(in, size)
+		if err != nil || again != in || sameSize != size {
+			t.Errorf("what Open returns is not what it accepts as it is: %v", err)
+		}
+	})
+}
+
 func FuzzPages(f *testing.F) {
 	f.Add(join(dict("a", "b"), v1(3, rleDict, 1, 1<<1|1, 0b010)), uint8(0), false)
 	f.Add(v1(4, plain, sized(1<<1|1, 0b1010), sized("a"), sized("b")), uint8(0), true)
