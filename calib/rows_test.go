@@ -374,7 +374,7 @@ func TestHugePlainText(t *testing.T) {
 func TestBeginningIsThatOfTheWhole(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		unit := rapid.StringOfN(rapid.RuneFrom([]rune("ab ä四\n😀")), 1, 20, -1).Draw(r, "unit") + "\xff"
-		text := strings.Repeat(unit, 1<<18/len(unit)+1)
+		text := strings.Repeat(unit, 1<<17/len(unit)+1)
 		cut := Cut{Tokenizer: letters{}, Vocab: 256, Length: rapid.IntRange(1, 300).Draw(r, "length")}
 		s := open(t, "a.txt", []byte("."+text))
 		whole, err := Joined(s, cut)
