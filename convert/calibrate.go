@@ -99,6 +99,10 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		return nil, err
 	}
 	defer s.Close()
+	if !r.described {
+		r.progress.Note(s.Describe())
+		r.described = true
+	}
 	if !s.HasTokens() {
 		t, err := tokenizer.Load(r.src.dir)
 		if err != nil {

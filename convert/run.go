@@ -46,9 +46,11 @@ type run struct {
 	dev      device.Quantize
 	opts     *Options
 	progress term.Progress
-	src      *source
-	job      *job
-	tokens   tokens
+
+	described bool // what the calibration file's text was taken for
+	src       *source
+	job       *job
+	tokens    tokens
 
 	measureCheckpoint *checkpoint
 }

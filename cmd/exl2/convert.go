@@ -66,7 +66,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.StringVarP(&o.Work, "out-dir", "o", "", "folder of the job; made if it is not there")
 	f.StringVar(&o.SaveMeasurement, "output-measurement", "", "measure only, and write the measurement to this file, too (-om)")
 	f.StringVarP(&d.File, "cal-dataset", "c", "", "calibration data: Parquet, JSON lines or text (default: the built-in set)")
-	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, or all)")
+	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, a conversation, or all)")
 	f.IntVarP(&d.Rows, "dataset-rows", "r", 100, "calibration rows for quantizing, at most")
 	f.IntVarP(&d.Length, "length", "l", 2048, "tokens of a row for quantizing")
 	f.IntVar(&d.MeasureRows, "measurement-rows", 16, "calibration rows for measuring, at most (-mr)")
