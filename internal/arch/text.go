@@ -1,12 +1,17 @@
 package arch
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // text returns the configuration of a checkpoint's language model, which, in a
 // nested one, leaves out what is as the class of its model_type has it.
 func (c *Config) text() *Config {
 	t := c.Object("text_config")
 	t.ignore("model_type", "architectures")
+	c.ignore(slices.Collect(maps.Keys(c.raw))...) // the rest is about pictures
 	if c.Has("tie_word_embeddings") {
 		t.replace("tie_word_embeddings", c.Bool("tie_word_embeddings", false))
 	}
