@@ -77,7 +77,7 @@ func starcoder2(c *Config) Spec {
 // without a gate (models/nemotron/modeling_nemotron.py).
 func nemotron(c *Config) Spec {
 	c.defaults("hidden_act", "relu2", "max_position_embeddings", 4096)
-	c.rename("partial_rotary_factor", "rope_percent")
+	c.rename("partial_rotary_factor", "rope_percent", "head_dim", "kv_channels")
 	s := llama(c)
 	s.layerNorm(c.Float("norm_eps", 1e-5), true)
 	s.Norm.Offset = 1

@@ -93,6 +93,9 @@ func hunyuanMoE(c *Config) Spec {
 	s.shared(s.MLP.Width*c.same("num_shared_expert", 1), "mlp.shared_mlp")
 	c.must("moe_layer_num_skipped", 0)
 	c.must("use_mixed_mlp_moe", true)
+	c.must("norm_topk_prob", true)
+	c.must("group_limited_greedy", false)
+	c.ignore("capacity_factor", "expert_hidden_dim", "moe_drop_tokens", "moe_random_routing_dropped_token")
 	return s
 }
 

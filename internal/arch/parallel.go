@@ -72,7 +72,8 @@ func gptNeoX(c *Config) Spec {
 // (models/stablelm/modeling_stablelm.py).
 func stableLM(c *Config) Spec {
 	c.defaults("max_position_embeddings", 4096)
-	c.rename("layer_norm_eps", "norm_eps", "partial_rotary_factor", "rope_pct")
+	c.rename("layer_norm_eps", "norm_eps", "partial_rotary_factor", "rope_pct", "num_attention_heads", "num_heads")
+	c.must("rotary_scaling_factor", 1)
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
 	s.Attn.BiasQKV = c.Bool("use_qkv_bias", false)

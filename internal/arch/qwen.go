@@ -11,7 +11,7 @@ func qwen(c *Config) Spec {
 	c.rename("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "intermediate_size", "ffn_hidden_size")
 	c.replace("max_position_embeddings", c.Int("seq_length", 2048))
 	s := llama(c)
-	c.must("rotary_pct", "1.0")
+	c.must("rotary_pct", 1)
 	c.must("no_bias", true)
 	c.must("scale_attn_weights", true)
 	c.ignore("use_dynamic_ntk", "use_logn_attn", "n_positions", "padded_vocab_size", "params_dtype", "pos_emb", "bias_dropout_fusion")

@@ -88,3 +88,14 @@ func qwen2VL(c *Config) Spec {
 	s.Other = append(s.Other, now)
 	return s
 }
+
+// qwen3VL is qwen3 behind a picture encoder (models/qwen3_vl/modeling_qwen3_vl.py).
+func qwen3VL(c *Config) Spec {
+	t := c.text()
+	t.defaults("rope_theta", 500000, "max_position_embeddings", 128000, "vocab_size", 151936, "hidden_size", 4096,
+		"intermediate_size", 22016, "num_hidden_layers", 32, "num_attention_heads", 32)
+	s := qwen3(t)
+	t.ropeObject().ignore("mrope_section", "mrope_interleaved")
+	s.Names.nest()
+	return s
+}
