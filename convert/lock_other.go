@@ -1,8 +1,0 @@
-//go:build !linux && !darwin
-
-package convert
-
-import "os"
-
-// lock opens a file, made if it is not there. It does not lock it here.
-func lock(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666) }
