@@ -64,7 +64,7 @@ func (s *gptq) measure(i int) {
 // will be multiplied by: for the rows after it in the block, or for the rows
 // after the block.
 func (s *gptq) tryLikely() *phase {
-	s.search.tryLikely()
+	s.search.tryLikely(s.groups[s.g].Bits)
 	first, end := s.rows(s.g)
 	b := s.blocks[0]
 	calls := 0
