@@ -24,12 +24,25 @@ const (
 	kernel_attend_prefill_128
 	kernel_attend_prefill_256
 	kernel_cap_f32
+	kernel_coding_values
+	kernel_coding_errors
+	kernel_coding_range
+	kernel_coding_words
+	kernel_coding_scales
+	kernel_coding_tiles
+	kernel_coding_units
+	kernel_coding_order
 	kernel_copy_f32_f16
 	kernel_copy_f32_bf16
 	kernel_copy_f16_f32
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_diagonal_get
+	kernel_diagonal_add
+	kernel_diagonal_mirror
+	kernel_dot_parts
+	kernel_dot_sum
 	kernel_embed_f32
 	kernel_embed_f16
 	kernel_embed_bf16
@@ -65,15 +78,36 @@ const (
 	kernel_gemv_bf16_f32
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
+	kernel_gptq_feed
+	kernel_gptq_rows_round
+	kernel_gptq_rows_descend
+	kernel_gptq_search_16
+	kernel_gptq_search_32
+	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
+	kernel_inverse_strip
+	kernel_inverse_diagonal
+	kernel_inverse_store
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
 	kernel_norm_layer_f32_f32
 	kernel_norm_layer_f32_f16
 	kernel_norm_layer_f16_f16
+	kernel_operand_largest
+	kernel_operand_f16
+	kernel_operand_f32
+	kernel_operand_turned_f32
 	kernel_permute_f16
+	kernel_product_11
+	kernel_product_12
+	kernel_product_21
+	kernel_product_22
+	kernel_product_hopper_11
+	kernel_product_hopper_12
+	kernel_product_hopper_21
+	kernel_product_hopper_22
 	kernel_qmatmul_few_f16
 	kernel_qmatmul_few_f32
 	kernel_qmatmul_many_f16
@@ -84,6 +118,10 @@ const (
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
 	kernel_store_f16
+	kernel_take_f32
+	kernel_take_turned_f32
+	kernel_take_turned_f16
+	kernel_take_turned_bf16
 	kernelCount
 )
 
@@ -107,12 +145,25 @@ var kernels = [kernelCount]struct{ op, name string }{
 	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128"},
 	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256"},
 	kernel_cap_f32:               {"cap", "cap_f32"},
+	kernel_coding_values:         {"coding", "coding_values"},
+	kernel_coding_errors:         {"coding", "coding_errors"},
+	kernel_coding_range:          {"coding", "coding_range"},
+	kernel_coding_words:          {"coding", "coding_words"},
+	kernel_coding_scales:         {"coding", "coding_scales"},
+	kernel_coding_tiles:          {"coding", "coding_tiles"},
+	kernel_coding_units:          {"coding", "coding_units"},
+	kernel_coding_order:          {"coding", "coding_order"},
 	kernel_copy_f32_f16:          {"copy", "copy_f32_f16"},
 	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16"},
 	kernel_copy_f16_f32:          {"copy", "copy_f16_f32"},
 	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16"},
 	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32"},
 	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16"},
+	kernel_diagonal_get:          {"diagonal", "diagonal_get"},
+	kernel_diagonal_add:          {"diagonal", "diagonal_add"},
+	kernel_diagonal_mirror:       {"diagonal", "diagonal_mirror"},
+	kernel_dot_parts:             {"dot", "dot_parts"},
+	kernel_dot_sum:               {"dot", "dot_sum"},
 	kernel_embed_f32:             {"embed", "embed_f32"},
 	kernel_embed_f16:             {"embed", "embed_f16"},
 	kernel_embed_bf16:            {"embed", "embed_bf16"},
@@ -148,15 +199,36 @@ var kernels = [kernelCount]struct{ op, name string }{
 	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32"},
 	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16"},
 	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32"},
+	kernel_gptq_feed:             {"gptq_feed", "gptq_feed"},
+	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round"},
+	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend"},
+	kernel_gptq_search_16:        {"gptq_search", "gptq_search_16"},
+	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32"},
+	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct"},
 	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16"},
 	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16"},
+	kernel_inverse_strip:         {"inverse", "inverse_strip"},
+	kernel_inverse_diagonal:      {"inverse", "inverse_diagonal"},
+	kernel_inverse_store:         {"inverse", "inverse_store"},
 	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32"},
 	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16"},
 	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16"},
 	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32"},
 	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16"},
 	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16"},
+	kernel_operand_largest:       {"operand", "operand_largest"},
+	kernel_operand_f16:           {"operand", "operand_f16"},
+	kernel_operand_f32:           {"operand", "operand_f32"},
+	kernel_operand_turned_f32:    {"operand", "operand_turned_f32"},
 	kernel_permute_f16:           {"permute", "permute_f16"},
+	kernel_product_11:            {"product", "product_11"},
+	kernel_product_12:            {"product", "product_12"},
+	kernel_product_21:            {"product", "product_21"},
+	kernel_product_22:            {"product", "product_22"},
+	kernel_product_hopper_11:     {"product_hopper", "product_hopper_11"},
+	kernel_product_hopper_12:     {"product_hopper", "product_hopper_12"},
+	kernel_product_hopper_21:     {"product_hopper", "product_hopper_21"},
+	kernel_product_hopper_22:     {"product_hopper", "product_hopper_22"},
 	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16"},
 	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32"},
 	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16"},
@@ -167,6 +239,10 @@ var kernels = [kernelCount]struct{ op, name string }{
 	kernel_rope_split_f16:        {"rope", "rope_split_f16"},
 	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16"},
 	kernel_store_f16:             {"store", "store_f16"},
+	kernel_take_f32:              {"take", "take_f32"},
+	kernel_take_turned_f32:       {"take", "take_turned_f32"},
+	kernel_take_turned_f16:       {"take", "take_turned_f16"},
+	kernel_take_turned_bf16:      {"take", "take_turned_bf16"},
 }
 
 func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
@@ -429,6 +505,72 @@ func (d *Device) cap_f32(l launch, x tensor.Tensor, n int64, scale float32, soft
 	d.launch(a, l)
 }
 
+func (d *Device) coding_values(l launch, list pointer) {
+	a := d.begin(kernel_coding_values)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_errors(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_coding_errors)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_range(l launch, most tensor.Tensor, rows tensor.Tensor, h tensor.Tensor, k int32, count int32) {
+	a := d.begin(kernel_coding_range)
+	a.tensor(most, tensor.F32, "most")
+	a.tensor(rows, tensor.F32, "rows")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_words(l launch, words tensor.Tensor, codes tensor.Tensor, bits int32, n int32) {
+	a := d.begin(kernel_coding_words)
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(codes, tensor.U8, "codes")
+	a.int32(bits)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_scales(l launch, words tensor.Tensor, scales tensor.Tensor, count int32) {
+	a := d.begin(kernel_coding_scales)
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.U8, "scales")
+	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_tiles(l launch, to tensor.Tensor, from tensor.Tensor, groups int32, width int32) {
+	a := d.begin(kernel_coding_tiles)
+	a.tensor(to, tensor.I32, "to")
+	a.tensor(from, tensor.I32, "from")
+	a.int32(groups)
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_units(l launch, units tensor.Tensor, largest tensor.Tensor, groups int32) {
+	a := d.begin(kernel_coding_units)
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(largest, tensor.F16, "largest")
+	a.int32(groups)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_order(l launch, order pointer, perm tensor.Tensor, k int32) {
+	a := d.begin(kernel_coding_order)
+	a.pointer(order)
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(k)
+	d.launch(a, l)
+}
+
 func (d *Device) copy_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_f32_f16)
 	a.tensor(y, tensor.F16, "y")
@@ -474,6 +616,46 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.BF16, "x")
 	a.int64(n)
+	d.launch(a, l)
+}
+
+func (d *Device) diagonal_get(l launch, dst tensor.Tensor, m tensor.Tensor, k int32) {
+	a := d.begin(kernel_diagonal_get)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(m, tensor.F32, "m")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) diagonal_add(l launch, m tensor.Tensor, v float32, k int32) {
+	a := d.begin(kernel_diagonal_add)
+	a.tensor(m, tensor.F32, "m")
+	a.float32(v)
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
+	a := d.begin(kernel_diagonal_mirror)
+	a.tensor(m, tensor.F32, "m")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) dot_parts(l launch, parts pointer, x tensor.Tensor, y tensor.Tensor, n int64) {
+	a := d.begin(kernel_dot_parts)
+	a.pointer(parts)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.int64(n)
+	d.launch(a, l)
+}
+
+func (d *Device) dot_sum(l launch, sum pointer, parts pointer, count int32) {
+	a := d.begin(kernel_dot_sum)
+	a.pointer(sum)
+	a.pointer(parts)
+	a.int32(count)
 	d.launch(a, l)
 }
 
@@ -951,6 +1133,51 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	d.launch(a, l)
 }
 
+func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_feed)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_rows_round(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_rows_round)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_rows_descend)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_16(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_16)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_32)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_direct)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
 func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, heads int32, dim int32, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
 	a.tensor(x, tensor.F16, "x")
@@ -970,6 +1197,46 @@ func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor,
 	a.int32(dim)
 	a.float32(eps)
 	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) inverse_strip(l launch, s tensor.Tensor, ok tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32) {
+	a := d.begin(kernel_inverse_strip)
+	a.tensor(s, tensor.F32, "s")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(h, tensor.F32, "h")
+	a.float32(damp)
+	a.int32(row)
+	a.int32(k)
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) inverse_diagonal(l launch, x tensor.Tensor, planes tensor.Tensor, ok tensor.Tensor, s tensor.Tensor, scratch tensor.Tensor, width int32) {
+	a := d.begin(kernel_inverse_diagonal)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(s, tensor.F32, "s")
+	a.tensor(scratch, tensor.F32, "scratch")
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok tensor.Tensor, t tensor.Tensor, x tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32, tiles int32, plane int64) {
+	a := d.begin(kernel_inverse_store)
+	a.tensor(z, tensor.F16, "z")
+	a.tensor(u, tensor.F32, "u")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(t, tensor.F32, "t")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(h, tensor.F32, "h")
+	a.float32(damp)
+	a.int32(row)
+	a.int32(k)
+	a.int32(width)
+	a.int32(tiles)
+	a.int64(plane)
 	d.launch(a, l)
 }
 
@@ -1045,12 +1312,112 @@ func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
+func (d *Device) operand_largest(l launch, largest pointer, x tensor.Tensor, rows int32, cols int32, stride int32) {
+	a := d.begin(kernel_operand_largest)
+	a.pointer(largest)
+	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(stride)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_f16(l launch, planes tensor.Tensor, x tensor.Tensor, k int32, m int32, stride int32, tiles int32) {
+	a := d.begin(kernel_operand_f16)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_f32(l launch, planes tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
+	a := d.begin(kernel_operand_f32)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(how)
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_turned_f32(l launch, planes tensor.Tensor, x tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
+	a := d.begin(kernel_operand_turned_f32)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(how)
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	a.int64(plane)
+	d.launch(a, l)
+}
+
 func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32) {
 	a := d.begin(kernel_permute_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(cols)
+	d.launch(a, l)
+}
+
+func (d *Device) product_11(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_11)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_12(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_12)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_21(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_21)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_22(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_22)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_11(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_11)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_12(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_12)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_21(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_21)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_22(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_22)
+	a.pointer(list)
 	d.launch(a, l)
 }
 
@@ -1231,5 +1598,52 @@ func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor,
 	a.int32(tableCols)
 	a.int32(pages)
 	a.int32(pageRows)
+	d.launch(a, l)
+}
+
+func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows tensor.Tensor, cols tensor.Tensor, n int32, srcCols int32) {
+	a := d.begin(kernel_take_f32)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F32, "src")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(n)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_f32(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_f32)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F32, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_f16(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_f16)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_bf16(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_bf16)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.BF16, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
 	d.launch(a, l)
 }
