@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// A Tokenizer makes token ids of plain text: markup of special tokens is text
-// like any other, and no BOS is added. It must allow concurrent calls.
+// A Tokenizer makes token ids of text by itself: no BOS is added. It must allow
+// concurrent calls.
 type Tokenizer interface {
-	EncodePlain(text string) []int32
+	EncodePlain(text string) ([]int32, error)
 }
 
 // A Cut says how rows are made.

@@ -20,7 +20,7 @@ type letters struct{ bytes *atomic.Int64 }
 
 const start = 1
 
-func (l letters) EncodePlain(text string) []int32 {
+func (l letters) EncodePlain(text string) ([]int32, error) {
 	if l.bytes != nil {
 		l.bytes.Add(int64(len(text)))
 	}
@@ -28,7 +28,7 @@ func (l letters) EncodePlain(text string) []int32 {
 	for _, b := range []byte(text) {
 		ids = append(ids, int32(b))
 	}
-	return ids
+	return ids, nil
 }
 
 // show makes text of rows of letters.
@@ -166,7 +166,7 @@ func TestLongTextIsCut(t *testing.T) {
 // must be tokenized up to its end again and again.
 type sparse struct{}
 
-func (sparse) EncodePlain(text string) []int32 { return make([]int32, len(text)/1000) }
+func (sparse) EncodePlain(text string) ([]int32, error) { return make([]int32, len(text)/1000), nil }
 
 func TestLongTextIsReadOnIfTokensAreFew(t *testing.T) {
 	s := open(t, "a.txt", []byte(strings.Repeat("0123456789", 200_000)))

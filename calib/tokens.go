@@ -1,12 +1,14 @@
 package calib
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"unicode/utf8"
+
+	"exl2/internal/parallel"
 )
 
 // tokens returns the ids of the records, at least as many as are wanted or all.
@@ -16,7 +18,11 @@ func (c Cut) tokens(s *Source) ([]int32, error) {
 	var waiting []Record
 	size := 0
 	flush := func() error {
-		for i, encoded := range c.encode(waiting, c.wanted()-len(ids)) {
+		all, err := c.encode(waiting, c.wanted()-len(ids))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.path, err)
+		}
+		for i, encoded := range all {
 			if err := c.checkIDs(s, waiting[i].Row, encoded); err != nil {
 				return err
 			}
@@ -47,25 +53,18 @@ func (c Cut) tokens(s *Source) ([]int32, error) {
 
 // encode returns the ids of every record. Records are shared out to all cores;
 // the result does not depend on how.
-func (c Cut) encode(waiting []Record, wanted int) [][]int32 {
-	encoded := make([][]int32, len(waiting))
-	var workers sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), len(waiting)) {
-		workers.Go(func() {
-			for i := range next {
-				if encoded[i] = waiting[i].IDs; encoded[i] == nil {
-					encoded[i] = c.encodeText(waiting[i].Text, wanted)
-				}
-			}
-		})
-	}
-	for i := range waiting {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	return encoded
+func (c Cut) encode(waiting []Record, wanted int) ([][]int32, error) {
+	encoded, errs := make([][]int32, len(waiting)), make([]error, len(waiting))
+	var failed atomic.Bool // the rest need not be done
+	parallel.For(len(waiting), func(i int) {
+		if encoded[i] = waiting[i].IDs; encoded[i] == nil && !failed.Load() {
+			encoded[i], errs[i] = c.encodeText(waiting[i].Text, wanted)
+		}
+		if errs[i] != nil {
+			failed.Store(true)
+		}
+	})
+	return encoded, cmp.Or(errs...)
 }
 
 // A text is tokenized whole unless it is so long that the tokens which are
@@ -82,11 +81,11 @@ func enough(n, wanted int) bool { return wanted <= n-n/4 }
 
 // encodeText returns the ids of a text, or if it is very long the first of
 // them, wanted at least.
-func (c Cut) encodeText(text string, wanted int) []int32 {
+func (c Cut) encodeText(text string, wanted int) ([]int32, error) {
 	for length := plus(times(textPerToken, wanted), textSpare); length < len(text); length = times(4, length) {
-		ids := c.Tokenizer.EncodePlain(text[:runeStart(text, length)])
-		if enough(len(ids), wanted) {
-			return ids
+		ids, err := c.Tokenizer.EncodePlain(text[:runeStart(text, length)])
+		if err != nil || enough(len(ids), wanted) {
+			return ids, err
 		}
 	}
 	return c.Tokenizer.EncodePlain(text)
@@ -100,7 +99,10 @@ func (c Cut) joinedTokens(s *Source) ([]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		ids := c.Tokenizer.EncodePlain(text)
+		ids, err := c.Tokenizer.EncodePlain(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.path, err)
+		}
 		if whole || enough(len(ids), c.wanted()) {
 			return ids, c.checkIDs(s, 0, ids)
 		}

@@ -91,7 +91,7 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Tokenizer = t
+		c.Tokenizer = t.Plain(r.ctx)
 		return calib.BuiltinRows(c, t.Special)
 	}
 	s, err := calib.Open(r.opts.Data.File, r.opts.Data.Column)
@@ -104,7 +104,7 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Tokenizer = t
+		c.Tokenizer = t.Plain(r.ctx)
 	}
 	return calib.Rows(s, c)
 }

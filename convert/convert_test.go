@@ -178,8 +178,8 @@ func checkModel(t *testing.T, o *Options, out Output) {
 		t.Fatal(err)
 	}
 	bits, weights := 0, 0
-	for i := 1; i < l.Modules()-1; i++ {
-		for _, s := range l.Shapes(i) {
+	for _, module := range l.Decoder() {
+		for _, s := range module.Linears {
 			m, err := l.Matrix(s)
 			if err != nil || m == nil {
 				t.Fatalf("%s: %v", s.Name, err)

@@ -1,11 +1,13 @@
 package convert
 
 import (
+	"exl2/internal/arch"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"exl2/internal/model"
+	"exl2/internal/stream"
 	"exl2/internal/tensor"
 	"exl2/measure"
 )
@@ -75,9 +77,10 @@ func (r *run) workspace() int {
 	spec, length := r.src.loader.Spec, max(r.opts.Data.Length, r.opts.Data.MeasureLength)
 	inputs, weights := 0, spec.Hidden*spec.Vocab
 	for _, m := range r.src.shapes {
-		inputs, weights = max(inputs, m.in), max(weights, m.in*m.out)
+		inputs, weights = max(inputs, m.In), max(weights, m.In*m.Out)
 	}
-	state := model.Bytes(spec, model.Size{Rows: length, Logits: 256, Sequences: 1, Positions: length, Caches: 1}, tensor.F32)
+	z, c := stream.Size(length)
+	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
 	return 7*4*inputs*inputs + 4*4*weights + 2*state + 100<<20
 }
 
@@ -110,9 +113,9 @@ func (r *run) measureOperations() float64 {
 	tokens := float64(len(r.tokens.measure) * d.MeasureLength)
 	probes := float64(min(probeRows, len(r.tokens.measure)) * d.MeasureLength)
 	n := 2*weights*tokens + 2*weights*probes*(float64(len(r.src.shapes))/2+20)
-	candidates := float64(len(measure.Recipes(0, 4)))
+	candidates := float64(len(measure.Recipes(arch.Q)))
 	for _, m := range r.src.shapes {
-		in, out := float64(m.in), float64(m.out)
+		in, out := float64(m.In), float64(m.Out)
 		n += 2*in*in*tokens/2 + candidates*(in*in*out+200*in*out)
 	}
 	head := float64(r.src.loader.Spec.Hidden * r.src.loader.Spec.Vocab)
@@ -125,7 +128,7 @@ func (r *run) quantizeOperations() float64 {
 	tokens := float64(len(r.tokens.quantize) * r.opts.Data.Length)
 	n := 2 * 2 * 2.2 * float64(r.src.weights()) * tokens
 	for _, m := range r.src.shapes {
-		in, out := float64(m.in), float64(m.out)
+		in, out := float64(m.In), float64(m.Out)
 		n += 2*1.5*in*in*tokens/2 + (4+2*descents)*in*in*out
 	}
 	return n

@@ -19,25 +19,25 @@ type headReport struct {
 // head quantizes the head matrix, writes it, and computes the perplexity of
 // the calibration rows in both streams.
 func (q *quantizer) head() error {
-	i := q.src.loader.Modules() - 1
-	source, err := q.src.loader.Load(q.dev, i)
+	spec := q.src.loader.Head()
+	source, err := q.src.loader.Load(q.dev, spec)
 	if err != nil {
 		return err
 	}
 	defer source.Free()
-	work, err := q.src.loader.Load(q.dev, i)
+	work, err := q.src.loader.Load(q.dev, spec)
 	if err != nil {
 		return err
 	}
 	defer work.Free()
 	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.opts.HeadBits], nil })
 	if err != nil {
-		return fmt.Errorf("quantize %s: %w", work.Name(), err)
+		return fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.writeModule(work.Name(), packed); err != nil {
+	if err := q.writeModule(work.Name, packed); err != nil {
 		return err
 	}
-	q.progress.Step(work.Name(), fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
+	q.progress.Step(work.Name, fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
 	report, err := q.perplexities(source, work)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (q *quantizer) head() error {
 
 // perplexities scores the first rows of both streams; like ExLlamaV2, as many
 // as were asked for measuring.
-func (q *quantizer) perplexities(source, work model.Module) (*headReport, error) {
+func (q *quantizer) perplexities(source, work *model.Module) (*headReport, error) {
 	var quantized, reference score.Likelihood
 	for row := range min(q.opts.Data.MeasureRows, q.x.Rows) {
 		if err := likelihood(&quantized, q.pass, q.x, work, row, q.tokens.quantize[row]); err != nil {
@@ -59,7 +59,7 @@ func (q *quantizer) perplexities(source, work model.Module) (*headReport, error)
 	}
 	r := &headReport{Perplexity: quantized.Perplexity(), Reference: reference.Perplexity()}
 	if math.IsNaN(r.Perplexity) || math.IsNaN(r.Reference) {
-		return nil, fmt.Errorf("%s: logits are NaN or infinite", work.Name())
+		return nil, fmt.Errorf("%s: logits are NaN or infinite", work.Name)
 	}
 	// A model that rules the text out has no perplexity that JSON can hold.
 	r.Perplexity, r.Reference = min(r.Perplexity, math.MaxFloat64), min(r.Reference, math.MaxFloat64)
@@ -67,8 +67,8 @@ func (q *quantizer) perplexities(source, work model.Module) (*headReport, error)
 }
 
 // likelihood scores one row of hidden states.
-func likelihood(sum *score.Likelihood, p *stream.Pass, x *stream.Store, head model.Module, row int, ids []int32) error {
-	return p.At(x, row, 1, func(*model.State) error {
+func likelihood(sum *score.Likelihood, p *stream.Pass, x *stream.Store, head *model.Module, row int, ids []int32) error {
+	return p.At(x, row, func(*model.State) error {
 		return p.Logits(head, func(first int, logits [][]float32) {
 			for i, l := range logits {
 				if at := first + i + 1; at < len(ids) {

@@ -15,11 +15,12 @@ import (
 
 // A job is the state of a conversion on disk. Every file in it is written
 // once, under another name first, and never changed: a file that exists is a
-// step that is done. Only job.json gets more when a conversion continues what
-// Measure has begun, and lock is empty.
+// step that is done. Only job.json and asked.json get more when a conversion
+// continues what Measure has begun, and lock is empty.
 //
 //	lock                       locked while a process works on the job
 //	job.json                   what was asked, of which source
+//	asked.json                 the options of the last run
 //	calib.safetensors          tokens for quantizing
 //	measure/calib.safetensors  tokens for measuring
 //	measure/KEY.json           a half-block measured
@@ -170,7 +171,7 @@ func ours(path string) bool {
 		return true
 	}
 	if folder == "" {
-		return slices.Contains([]string{"job.json", "calib.safetensors", "hidden.safetensors", "measurement.json"}, name)
+		return slices.Contains([]string{"job.json", askedName, "calib.safetensors", "hidden.safetensors", "measurement.json"}, name)
 	}
 	folder = filepath.Clean(folder)
 	_, err := strconv.ParseFloat(folder, 64) // a target's

@@ -24,15 +24,14 @@ func (r *run) measureAll() error {
 		return err
 	}
 	defer m.Pass.Free()
-	last := r.src.loader.Modules() - 1
-	r.progress.Start("measure", last-1)
-	for i := 1; i < last; i++ {
-		name := r.src.loader.ModuleName(i)
-		if i < next {
-			r.progress.Skip(name)
+	decoder := r.src.loader.Decoder()
+	r.progress.Start("measure", len(decoder))
+	for i, spec := range decoder {
+		if i+1 < next {
+			r.progress.Skip(spec.Name)
 			continue
 		}
-		h, err := m.HalfBlock(r.ctx, i)
+		h, err := m.HalfBlock(r.ctx, spec)
 		if err != nil {
 			return err
 		}
@@ -40,11 +39,11 @@ func (r *run) measureAll() error {
 			return err
 		}
 		if r.measureCheckpoint.due() {
-			if err := r.measureCheckpoint.write(i+1, measurerStores(m)); err != nil {
+			if err := r.measureCheckpoint.write(i+2, measurerStores(m)); err != nil {
 				return err
 			}
 		}
-		r.progress.Step(name, summary(h))
+		r.progress.Step(spec.Name, summary(h))
 	}
 	r.progress.Start("sensitivities", m.Reference.X.Rows*len(m.Variants))
 	sensitivities, err := m.Sensitivities(r.ctx, func(key string) { r.progress.Step(key, "") })
@@ -70,7 +69,7 @@ func (r *run) startMeasuring() (*measure.Measurer, int, error) {
 	tokens := r.tokens.measure
 	length := d.MeasureLength
 	m := &measure.Measurer{
-		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
+		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length), Warn: r.progress.Warn,
 	}
 	floats := length * spec.Hidden
 	probe := spread(tokens, probeRows)
@@ -87,7 +86,7 @@ func (r *run) startMeasuring() (*measure.Measurer, int, error) {
 	if err != nil || next > 0 {
 		return m, next, err
 	}
-	embedding, err := r.src.loader.Load(r.dev, 0)
+	embedding, err := r.src.loader.Load(r.dev, r.src.loader.Embedding())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -111,13 +110,13 @@ func spread(rows [][]int32, n int) [][]int32 {
 // resumeMeasuring restores the hidden states of an interrupted run, if there
 // are any, and returns the module that they stand in front of.
 func (r *run) resumeMeasuring(m *measure.Measurer) (next int, err error) {
-	f, next, err := r.measureCheckpoint.open(r.src.loader.Modules() - 1)
+	f, next, err := r.measureCheckpoint.open(len(r.src.loader.Layout) - 1)
 	if f == nil {
 		return 0, err
 	}
 	defer f.Close()
-	for i := 1; i < next; i++ {
-		h, err := r.job.readHalfBlock(r.src.loader.ModuleName(i))
+	for _, spec := range r.src.loader.Layout[1:next] {
+		h, err := r.job.readHalfBlock(spec.Name)
 		if err != nil {
 			return 0, err
 		}
@@ -170,9 +169,9 @@ func (j *job) readHalfBlock(key string) (*measure.HalfBlock, error) {
 // writeMeasurement joins the half-blocks' files to measurement.json.
 func (r *run) writeMeasurement(sensitivities map[string]float64) error {
 	l := r.src.loader
-	f := &measure.File{LastModule: l.Modules()}
-	for i := 1; i < l.Modules()-1; i++ {
-		h, err := r.job.readHalfBlock(l.ModuleName(i))
+	f := &measure.File{LastModule: len(l.Layout)}
+	for _, spec := range l.Decoder() {
+		h, err := r.job.readHalfBlock(spec.Name)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -71,14 +72,14 @@ func (o *Options) Check() error {
 		return fmt.Errorf("head bits: %d, want one of %v", o.HeadBits, HeadBits)
 	}
 	for _, v := range []struct {
-		name string
-		n    int
+		name     string
+		n, least int
 	}{
-		{"rows", o.Data.Rows}, {"length", o.Data.Length},
-		{"measurement rows", o.Data.MeasureRows}, {"measurement length", o.Data.MeasureLength},
+		{"rows", o.Data.Rows, 1}, {"length", o.Data.Length, 2}, // a token is predicted
+		{"measurement rows", o.Data.MeasureRows, 1}, {"measurement length", o.Data.MeasureLength, 2},
 	} {
-		if v.n < 1 || v.n > 1<<20 {
-			return fmt.Errorf("%s: %d, want 1 to %d", v.name, v.n, 1<<20)
+		if v.n < v.least || v.n > 1<<20 {
+			return fmt.Errorf("%s: %d, want %d to %d", v.name, v.n, v.least, 1<<20)
 		}
 	}
 	if o.ShardMB < 0 {
@@ -89,7 +90,7 @@ func (o *Options) Check() error {
 			return fmt.Errorf("bits: %q, want a positive number", t.Text)
 		}
 	}
-	if !(o.RopeScale > 0) || !(o.RopeAlpha > 0) {
+	if !(o.RopeScale > 0 && o.RopeScale <= math.MaxFloat32 && o.RopeAlpha > 0 && o.RopeAlpha <= math.MaxFloat32) {
 		return fmt.Errorf("rope scale and alpha: %v and %v, want positive numbers", o.RopeScale, o.RopeAlpha)
 	}
 	return nil

@@ -55,8 +55,8 @@ func (q *quantizer) finish() (*finished, error) {
 
 // tidy deletes what only an unfinished target needs.
 func (q *quantizer) tidy() error {
-	for i := 1; i < q.src.loader.Modules(); i++ {
-		if err := os.Remove(q.job.path(q.file(q.src.loader.ModuleName(i) + ".safetensors"))); err != nil && !os.IsNotExist(err) {
+	for _, m := range q.src.loader.Layout[1:] {
+		if err := os.Remove(q.job.path(q.file(m.Name + ".safetensors"))); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
@@ -149,14 +149,14 @@ type outTensor struct {
 func (w *writer) tensors() ([]outTensor, error) {
 	var list []outTensor
 	replaced := map[string]bool{}
-	for i := 1; i < w.src.loader.Modules(); i++ {
-		key := w.src.loader.ModuleName(i)
+	for _, m := range w.src.loader.Layout[1:] {
+		key := m.Name
 		f, err := safetensors.Open(w.job.path(w.file(key + ".safetensors")))
 		if err != nil {
 			return nil, err
 		}
 		w.modules = append(w.modules, f)
-		for _, s := range w.src.loader.Shapes(i) {
+		for _, s := range m.Linears {
 			replaced[s.Name+".weight"] = true
 		}
 		for _, name := range f.Names() {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"exl2/internal/exl2"
+	"exl2/internal/model"
 	"exl2/measure"
 )
 
@@ -48,51 +49,38 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 		}
 	}
 	var list []class
-	for i := 1; i < s.loader.Modules()-1; i++ {
-		key := s.loader.ModuleName(i)
-		shapes := s.shapesOf(key)
-		c, err := tableClasses(shapes, tables)
+	for _, m := range s.loader.Decoder() {
+		c, err := tableClasses(m.Linears, tables)
 		if err == nil && c == nil {
-			c, err = optionClass(shapes, blocks[key].Options)
+			c, err = optionClass(m.Linears, blocks[m.Name].Options)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("measurement: %s: %w", key, err)
+			return nil, fmt.Errorf("measurement: %s: %w", m.Name, err)
 		}
 		list = append(list, c...)
 	}
 	return list, nil
 }
 
-// shapesOf lists the matrices of a half-block.
-func (s *source) shapesOf(module string) []matrixShape {
-	var list []matrixShape
-	for _, m := range s.shapes {
-		if m.module == module {
-			list = append(list, m)
-		}
-	}
-	return list
-}
-
 // tableClasses makes a class of every matrix's table, or none if the file has
 // no tables for the half-block.
-func tableClasses(shapes []matrixShape, tables map[string]measure.Table) ([]class, error) {
+func tableClasses(shapes []model.LinearSpec, tables map[string]measure.Table) ([]class, error) {
 	var list []class
 	for _, m := range shapes {
-		t, ok := tables[m.key]
+		t, ok := tables[m.Name]
 		if !ok {
 			if len(list) > 0 {
-				return nil, fmt.Errorf("%s has no table, matrices before it have", m.key)
+				return nil, fmt.Errorf("%s has no table, matrices before it have", m.Name)
 			}
 			continue
 		}
 		if len(list) == 0 && m != shapes[0] {
-			return nil, fmt.Errorf("%s has a table, matrices before it have none", m.key)
+			return nil, fmt.Errorf("%s has a table, matrices before it have none", m.Name)
 		}
-		if t.In != m.in || t.Out != m.out {
-			return nil, fmt.Errorf("%s is %d x %d there, %d x %d in the model: it is another model's", m.key, t.In, t.Out, m.in, m.out)
+		if t.In != m.In || t.Out != m.Out {
+			return nil, fmt.Errorf("%s is %d x %d there, %d x %d in the model: it is another model's", m.Name, t.In, t.Out, m.In, m.Out)
 		}
-		c := class{keys: []string{m.key}}
+		c := class{keys: []string{m.Name}}
 		for _, o := range t.Candidates {
 			c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: t.Sensitivity * o.Error})
 			c.recipes = append(c.recipes, []exl2.Recipe{o.Recipe})
@@ -103,23 +91,23 @@ func tableClasses(shapes []matrixShape, tables map[string]measure.Table) ([]clas
 }
 
 // optionClass makes one class of a half-block's options.
-func optionClass(shapes []matrixShape, options []measure.Option) ([]class, error) {
+func optionClass(shapes []model.LinearSpec, options []measure.Option) ([]class, error) {
 	if len(options) == 0 {
 		return nil, errors.New("no options: it is another model's")
 	}
 	var c class
 	for _, m := range shapes {
-		c.keys = append(c.keys, m.key)
+		c.keys = append(c.keys, m.Name)
 	}
 	for _, o := range options {
 		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
 		var recipes []exl2.Recipe
 		for _, m := range shapes {
-			r, ok := o.Recipe(m.key)
+			r, ok := o.Recipe(m.Name)
 			if !ok {
-				return nil, fmt.Errorf("options lack %s: it is another model's", m.key)
+				return nil, fmt.Errorf("options lack %s: it is another model's", m.Name)
 			}
-			choice.Bits += r.Size(m.in, m.out)
+			choice.Bits += r.Size(m.In, m.Out)
 			recipes = append(recipes, r)
 		}
 		c.choices = append(c.choices, choice)
@@ -165,7 +153,7 @@ const headerEntry = 90
 func (s *source) headerBytes() int {
 	n := 0
 	for _, m := range s.shapes {
-		n += 5 * (len(m.key) + headerEntry)
+		n += 5 * (len(m.Name) + headerEntry)
 	}
 	return n
 }
@@ -173,11 +161,17 @@ func (s *source) headerBytes() int {
 // reachable refuses targets that no choice can meet, and names the range of
 // those that it does not, to three digits.
 func (s *source) reachable(lo, hi int, targets []Target) error {
-	most := math.Ceil(float64(hi)/float64(s.weights())*100) / 100
+	least := s.least(lo)
+	most := max(math.Ceil(float64(hi)/float64(s.weights())*100)/100, least)
 	for _, t := range targets {
-		if s.budget(t.Bits) < lo || t.Bits > most {
-			return fmt.Errorf("%w: %s bits per weight are out of reach: this model can have %.3f to %.3f", ErrRefused, t.Text, s.least(lo), most)
+		if s.budget(t.Bits) >= lo && t.Bits <= most {
+			continue
 		}
+		can := fmt.Sprintf("%.3f to %.3f", least, most)
+		if least == most {
+			can = fmt.Sprintf("%.3f only", least)
+		}
+		return fmt.Errorf("%w: %s bits per weight are out of reach: this model can have %s", ErrRefused, t.Text, can)
 	}
 	return nil
 }
@@ -208,15 +202,12 @@ func limits(classes []class) (lo, hi int) {
 // unmeasured returns classes with sizes only, for what measuring would offer.
 func (s *source) unmeasured() []class {
 	var list []class
-	for i := 1; i < s.loader.Modules()-1; i++ {
-		shapes := s.shapesOf(s.loader.ModuleName(i))
-		for k, m := range shapes {
-			c := class{keys: []string{m.key}}
-			for _, r := range measure.Recipes(k, len(shapes)) {
-				c.choices = append(c.choices, measure.Choice{Bits: r.Size(m.in, m.out)})
-			}
-			list = append(list, c)
+	for _, m := range s.shapes {
+		c := class{keys: []string{m.Name}}
+		for _, r := range measure.Recipes(m.Role) {
+			c.choices = append(c.choices, measure.Choice{Bits: r.Size(m.In, m.Out)})
 		}
+		list = append(list, c)
 	}
 	return list
 }

@@ -48,20 +48,20 @@ func (q *quantizer) quantizeAll() error {
 		return err
 	}
 	defer q.free()
-	last := q.src.loader.Modules() - 1
-	q.progress.Start("quantize "+q.target.Text, last)
-	for i := 1; i < last; i++ {
-		key := q.src.loader.ModuleName(i)
-		if i < next {
+	decoder := q.src.loader.Decoder()
+	q.progress.Start("quantize "+q.target.Text, len(decoder)+1)
+	for i, spec := range decoder {
+		key := spec.Name
+		if i+1 < next {
 			q.progress.Skip(key)
 			continue
 		}
-		e, err := q.halfBlock(i)
+		e, err := q.halfBlock(spec)
 		if err != nil {
 			return err
 		}
 		if q.checkpoint.due() {
-			if err := q.checkpoint.write(i+1, q.stores()); err != nil {
+			if err := q.checkpoint.write(i+2, q.stores()); err != nil {
 				return err
 			}
 		}
@@ -74,7 +74,7 @@ func (q *quantizer) quantizeAll() error {
 func (q *quantizer) start() (next int, err error) {
 	d, spec := q.opts.Data, q.src.loader.Spec
 	rows, floats := len(q.tokens.quantize), d.Length*spec.Hidden
-	q.pass, q.passR = stream.NewPass(q.dev, spec, d.Length, 1), stream.NewPass(q.dev, spec, d.Length, 1)
+	q.pass, q.passR = stream.NewPass(q.dev, spec, d.Length), stream.NewPass(q.dev, spec, d.Length)
 	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
 	q.dx = q.dev.Alloc(tensor.F32, d.Length, wide)
 	q.dr = q.dev.Alloc(tensor.F32, d.Length, spec.Hidden)
@@ -88,7 +88,7 @@ func (q *quantizer) start() (next int, err error) {
 	if next, err = q.resume(); err != nil || next > 0 {
 		return next, err
 	}
-	embedding, err := q.src.loader.Load(q.dev, 0)
+	embedding, err := q.src.loader.Load(q.dev, q.src.loader.Embedding())
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func (q *quantizer) stores() []namedStore {
 
 // resume restores the streams of an interrupted run, if there are any.
 func (q *quantizer) resume() (next int, err error) {
-	f, next, err := q.checkpoint.open(q.src.loader.Modules() - 1)
+	f, next, err := q.checkpoint.open(len(q.src.loader.Layout) - 1)
 	if f == nil {
 		return 0, err
 	}
@@ -127,23 +127,23 @@ func (q *quantizer) free() {
 	q.r.Close()
 }
 
-// halfBlock quantizes module i, writes it, and moves both streams behind it.
-func (q *quantizer) halfBlock(i int) (e moduleError, err error) {
-	source, err := q.src.loader.Load(q.dev, i)
+// halfBlock quantizes a module, writes it, and moves both streams behind it.
+func (q *quantizer) halfBlock(spec model.ModuleSpec) (e moduleError, err error) {
+	source, err := q.src.loader.Load(q.dev, spec)
 	if err != nil {
 		return e, err
 	}
 	defer source.Free()
-	work, err := q.src.loader.Load(q.dev, i)
+	work, err := q.src.loader.Load(q.dev, spec)
 	if err != nil {
 		return e, err
 	}
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
-		return e, fmt.Errorf("quantize %s: %w", work.Name(), err)
+		return e, fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.writeModule(work.Name(), packed); err != nil {
+	if err := q.writeModule(work.Name, packed); err != nil {
 		return e, err
 	}
 	if err := q.passR.Forward(q.ctx, source, q.r, q.r); err != nil {
@@ -152,9 +152,9 @@ func (q *quantizer) halfBlock(i int) (e moduleError, err error) {
 	if err := q.pass.Forward(q.ctx, work, q.x, q.x); err != nil {
 		return e, err
 	}
-	e = moduleError{Key: work.Name()}
+	e = moduleError{Key: work.Name}
 	if e.Error, err = q.distance(); err != nil {
-		return e, fmt.Errorf("quantize %s: %w", work.Name(), err)
+		return e, fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
 	return e, q.job.writeJSON(q.file(e.Key+".json"), e)
 }
@@ -169,68 +169,106 @@ type packedMatrix struct {
 
 // steps quantizes the linears of work step by step, each step on inputs that
 // come from the quantized linears before it, and puts them in their places.
-func (q *quantizer) steps(source, work model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+func (q *quantizer) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	var list []packedMatrix
-	for n, step := range work.Steps() {
-		if len(step.Linears) == 0 {
-			continue
-		}
-		h, err := q.hessian(source.Steps()[:n+1], work.Steps()[:n+1])
+	for n := range work.Steps {
+		hessians, err := q.hessians(source.Steps[:n+1], work.Steps[:n+1])
 		if err != nil {
 			return nil, err
 		}
-		f, err := h.Factor()
-		h.Free()
-		if err != nil {
-			return nil, err
-		}
-		if f.Plain {
-			q.progress.Warn(measure.PlainWarning(step.Linears))
-		}
-		for _, l := range step.Linears {
-			if err := q.ctx.Err(); err != nil {
-				f.Free()
+		for i, site := range work.Steps[n].Sites {
+			packed, err := q.site(hessians[i], site, recipe)
+			if err != nil {
+				freeAll(hessians[i+1:])
 				return nil, err
 			}
-			m, err := q.matrix(f, l, recipe)
-			if err != nil {
-				f.Free()
-				return nil, fmt.Errorf("%s: %w", l.Name, err)
-			}
-			list = append(list, packedMatrix{l.Name, m})
+			list = append(list, packed...)
 		}
-		f.Free()
 	}
 	return list, nil
 }
 
-// hessian gathers the moments of what the last of the steps computes, in both
+func freeAll(list []*quant.Hessian) {
+	for _, h := range list {
+		h.Free()
+	}
+}
+
+// site quantizes the linears of one site, whose Hessian it frees.
+func (q *quantizer) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+	f, err := h.Factor()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Free()
+	if f.Plain {
+		q.progress.Warn(measure.PlainWarning(site.Linears))
+	}
+	var list []packedMatrix
+	for _, l := range site.Linears {
+		if err := q.ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, err := q.matrix(f, l, recipe)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
+		}
+		list = append(list, packedMatrix{l.Name, m})
+	}
+	return list, nil
+}
+
+// hessians gathers the moments of what the last of the steps computes, in both
 // streams.
-func (q *quantizer) hessian(source, work []model.Step) (*quant.Hessian, error) {
-	last := work[len(work)-1]
-	k := last.Linears[0].In
-	h := quant.NewHessian(q.dev, k)
-	return h, q.pass.Each(q.ctx, q.x, func(s *model.State, row, n int) error {
-		return q.passR.At(q.r, row, n, func(ref *model.State) error {
-			for i := range work {
-				work[i].Run(s)
-				source[i].Run(ref)
-			}
-			x := last.Reads(s)
-			h.Add(x)
-			dx := q.dx.Reshape(x.Rows, k)
-			q.dev.Copy(dx, x)
-			q.dev.AddScaled(dx, source[len(source)-1].Reads(ref), -1)
-			h.AddDrift(dx, x)
-			if last.Adds {
-				dr := q.dr.Reshape(s.X.Rows, s.X.Cols)
-				q.dev.Copy(dr, ref.X)
-				q.dev.AddScaled(dr, s.X, -1)
-				h.AddResidual(x, dr)
+func (q *quantizer) hessians(source, work []model.Step) ([]*quant.Hessian, error) {
+	last := len(work) - 1
+	var list []*quant.Hessian
+	for _, site := range work[last].Sites {
+		list = append(list, quant.NewHessian(q.dev, site.Linears[0].In))
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	err := q.pass.Each(q.ctx, q.x, func(s *model.State, row int) error {
+		return q.passR.At(q.r, row, func(ref *model.State) error {
+			runTo(work, s)
+			runTo(source, ref)
+			for i, site := range work[last].Sites {
+				q.gather(list[i], site, s, ref)
 			}
 			return nil
 		})
 	})
+	if err != nil {
+		freeAll(list)
+		return nil, err
+	}
+	return list, nil
+}
+
+// runTo runs steps up to where the linears of the last one read.
+func runTo(steps []model.Step, s *model.State) {
+	for i := range steps {
+		steps[i].Run(s)
+		if i+1 < len(steps) {
+			steps[i].Multiply(s)
+		}
+	}
+}
+
+// gather adds what a site reads in both streams.
+func (q *quantizer) gather(h *quant.Hessian, site model.Site, s, ref *model.State) {
+	x := s.At(site.Reads)
+	h.Add(x)
+	dx := q.dx.Reshape(x.Rows, x.Cols)
+	q.dev.Copy(dx, x)
+	q.dev.AddScaled(dx, ref.At(site.Reads), -1)
+	h.AddDrift(dx, x)
+	if site.Adds {
+		q.dev.Copy(q.dr, ref.At(model.Stream))
+		q.dev.AddScaled(q.dr, s.At(model.Stream), -1)
+		h.AddResidual(x, q.dr)
+	}
 }
 
 // matrix quantizes one linear and puts the result in its place.
@@ -241,15 +279,14 @@ func (q *quantizer) matrix(f *quant.Factor, l *model.Linear, recipe func(*model.
 	}
 	t := f.Target(l.W.(model.Dense).Tensor)
 	defer t.Free()
-	result := t.Quantize(r)
-	defer result.Free()
-	result.Descend(t, descents)
-	m, err := result.Pack()
-	if err != nil {
-		return nil, err
-	}
-	l.Replace(q.dev, model.Quantized{Matrix: q.dev.LoadEXL2(m, l.Out)})
-	return m, nil
+	loss := q.dev.Alloc(tensor.F64, 1, 1)
+	defer q.dev.Free(loss)
+	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
+	defer list[0].Free()
+	quant.Descend(list, descents)
+	packed := list[0].Matrix()
+	l.Replace(q.dev, model.Quantized{Matrix: packed})
+	return list[0].Download(packed)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.

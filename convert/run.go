@@ -131,6 +131,9 @@ func (r *run) begin() error {
 	if r.job, err = openJob(r.opts, fingerprint, r.dev.Name()); err != nil {
 		return err
 	}
+	if err := r.job.remember(r.opts); err != nil {
+		return err
+	}
 	r.measureCheckpoint = newCheckpoint(r.job.path("hidden.safetensors"))
 	if r.tokens, err = r.calibrate(); err != nil {
 		return err
@@ -232,9 +235,9 @@ func (q *quantizer) judge(h headReport) error {
 	if h.Perplexity <= alarm*h.Reference {
 		return nil
 	}
-	worst := make([]moduleError, q.src.loader.Modules()-2) // without embedding and head
-	for i := range worst {
-		if err := q.job.mustReadJSON(q.file(q.src.loader.ModuleName(i+1)+".json"), &worst[i]); err != nil {
+	worst := make([]moduleError, len(q.src.loader.Decoder()))
+	for i, m := range q.src.loader.Decoder() {
+		if err := q.job.mustReadJSON(q.file(m.Name+".json"), &worst[i]); err != nil {
 			return err
 		}
 	}

@@ -18,14 +18,7 @@ type source struct {
 	dir    string
 	loader *model.Loader
 	files  *safetensors.Set
-	shapes []matrixShape
-}
-
-// A matrixShape is what is known of a decoder's matrix before loading it.
-type matrixShape struct {
-	key     string
-	module  string
-	in, out int
+	shapes []model.LinearSpec // of the decoder
 }
 
 // openSource opens a model and refuses what cannot be converted.
@@ -48,13 +41,13 @@ func (s *source) check() error {
 	if s.loader.Quantized() {
 		return fmt.Errorf("%w: the model is EXL2 already; convert its fp16 original", ErrRefused)
 	}
-	for i := range s.loader.Modules() {
-		for _, l := range s.loader.Shapes(i) {
+	for _, m := range s.loader.Layout {
+		for _, l := range m.Linears {
 			if l.In%exl2.Align != 0 || l.In > 1<<16 {
 				return fmt.Errorf("%w: %s has %d inputs; EXL2 needs a multiple of %d up to %d", ErrRefused, l.Name, l.In, exl2.Align, 1<<16)
 			}
-			if i < s.loader.Modules()-1 {
-				s.shapes = append(s.shapes, matrixShape{l.Name, s.loader.ModuleName(i), l.In, l.Out})
+			if m.Kind != model.Head {
+				s.shapes = append(s.shapes, l)
 			}
 		}
 	}
@@ -65,7 +58,7 @@ func (s *source) check() error {
 func (s *source) weights() int {
 	n := 0
 	for _, m := range s.shapes {
-		n += m.in * m.out
+		n += m.In * m.Out
 	}
 	return n
 }

@@ -28,10 +28,11 @@ var prefillVariants = []prefillVariant{
 const MaxHeadDim = 256
 
 // Attend is softmax(scale·q·Kᵀ)·V by heads.
-func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, a device.Attend, b device.Batch) {
+func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device.Attend, b device.Batch) {
+	c := of.(*cache)
 	width := a.Heads * a.HeadDim
 	want(y.Rows == q.Rows && q.Rows == b.Pos.Cols && q.Rows == b.Seq.Cols && y.Cols == width && q.Cols == width &&
-		c.K.Cols == a.KVHeads*a.HeadDim && c.V.Cols == c.K.Cols && a.Heads%a.KVHeads == 0, "Attend", y, q, c.K, c.V, b.Pos)
+		c.shape.K == a.KVHeads*a.HeadDim && c.shape.V == c.shape.K && a.Heads%a.KVHeads == 0, "Attend", y, q, c.k[layer], c.v[layer], b.Pos)
 	if a.HeadDim > MaxHeadDim || a.HeadDim%2 != 0 {
 		d.failWith("Attend: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, MaxHeadDim)
 		return
@@ -40,14 +41,14 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, a device.Attend, b d
 		return
 	}
 	if b.Span == 1 {
-		d.attendRows(y, q, c, a, b)
+		d.attendRows(y, q, c, layer, a, b)
 	} else {
-		d.attendRuns(y, q, c, a, b)
+		d.attendRuns(y, q, c, layer, a, b)
 	}
 }
 
 // attendRuns is attention of runs of more than one row.
-func (d *Device) attendRuns(y, q tensor.Tensor, c device.Cache, a device.Attend, b device.Batch) {
+func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
 	v := prefillVariants[0]
 	for _, w := range prefillVariants {
 		if v = w; a.HeadDim <= v.dim {
@@ -59,7 +60,7 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c device.Cache, a device.Attend,
 		blocks: dim{x: q.Rows / b.Span * ((b.Span + rowsABlock - 1) / rowsABlock), y: a.Heads}, threads: dim{x: 128}, early: true,
 		shared: max(rowsABlock, 2*v.keys) * (v.dim + padding) * tensor.F16.Size(),
 	}
-	v.kernel(d, l, y, q, c.K, c.V, c.Table, b.Pos, b.Seq, int32(c.Table.Cols), int32(c.PageRows), int32(b.Span),
+	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), a.Scale, a.Softcap, int32(a.Window))
 }
 
@@ -74,7 +75,7 @@ var decodeVariants = []struct {
 
 // attendRows is attention of single rows: the positions of each are divided
 // among as many blocks as keep the GPU busy, whatever the positions are.
-func (d *Device) attendRows(y, q tensor.Tensor, c device.Cache, a device.Attend, b device.Batch) {
+func (d *Device) attendRows(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
 	const positionsATime, blocksAUnit, most = 64, 6, 64
 	group, v := a.Heads/a.KVHeads, decodeVariants[0]
 	for _, w := range decodeVariants {
@@ -83,12 +84,12 @@ func (d *Device) attendRows(y, q tensor.Tensor, c device.Cache, a device.Attend,
 		}
 	}
 	sets := a.KVHeads * ((group + v.heads - 1) / v.heads)
-	capacity := c.Table.Cols * c.PageRows
+	capacity := b.Table.Cols * c.shape.PageRows
 	splits := min((blocksAUnit*d.units+sets*q.Rows-1)/(sets*q.Rows), (capacity+positionsATime-1)/positionsATime, most)
 	sums := d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.HeadDim)
 	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads*splits, 2)
 	l := launch{blocks: dim{x: splits, y: sets, z: q.Rows}, threads: dim{x: 128}, early: true}
-	v.kernel(d, l, sums, stats, q, c.K, c.V, c.Table, b.Pos, b.Seq, int32(c.Table.Cols), int32(c.PageRows),
+	v.kernel(d, l, sums, stats, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(splits), a.Scale, a.Softcap, int32(a.Window))
 	join := launch{blocks: dim{x: a.Heads, y: q.Rows}, threads: dim{x: min(128, (a.HeadDim+31)/32*32)}, early: true}
 	d.attend_decode_join(join, y, sums, stats, int32(a.Heads), int32(a.HeadDim), int32(splits))

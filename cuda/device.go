@@ -48,10 +48,10 @@ type Device struct {
 }
 
 var (
-	_ device.Device = (*Device)(nil)
-	_ device.Meter  = (*Device)(nil)
-	_ device.Room   = (*Device)(nil)
-	_ device.Peer   = (*Device)(nil)
+	_ device.Device     = (*Device)(nil)
+	_ device.Meter      = (*Device)(nil)
+	_ device.MemoryInfo = (*Device)(nil)
+	_ device.Peer       = (*Device)(nil)
 )
 
 // Count returns the number of GPUs. Without any, the error is ErrNoDevice.

@@ -20,7 +20,7 @@ func (d *Device) prepareFault() {
 	host, at := d.pinned(words * 4)
 	if d.err == nil {
 		clear(host)
-		d.fault = tensor.Tensor{Type: tensor.I32, Rows: 1, Cols: words, Mem: &memory{owner: d, at: at, size: len(host), host: host}}
+		d.fault = tensor.New(tensor.I32, 1, words, &memory{owner: d, at: at, size: len(host), host: host})
 	}
 }
 

@@ -88,11 +88,12 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 	turn(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(pairs), r.Scale)
 }
 
-// Store appends rows of keys and values to the cache.
-func (d *Device) Store(c device.Cache, k, v tensor.Tensor, b device.Batch) {
-	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.K.Cols && v.Cols == c.V.Cols && k.Cols == v.Cols && c.V.Rows == c.K.Rows, "Store", k, v, c.K, c.V, b.Pos)
-	d.store_f16(byRow(k.Rows, k.Cols, 256), c.K, c.V, k, v, b.Pos, b.Seq, c.Table, d.fault,
-		int32(k.Cols), int32(c.Table.Rows), int32(c.Table.Cols), int32(c.K.Rows/c.PageRows), int32(c.PageRows))
+// Store puts rows of keys and values in the cache.
+func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.Batch) {
+	c := of.(*cache)
+	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.shape.K && v.Cols == c.shape.V && k.Cols == v.Cols, "Store", k, v, c.k[layer], c.v[layer], b.Pos)
+	d.store_f16(byRow(k.Rows, k.Cols, 256), c.k[layer], c.v[layer], k, v, b.Pos, b.Seq, b.Table, d.fault,
+		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows))
 }
 
 var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor, n int64){

@@ -26,7 +26,7 @@ func (m *memory) Len() int { return m.size }
 func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 	d.forbidWhileRecording("Alloc")
 	m := &memory{owner: d, size: rows * cols * t.Size()}
-	out := tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: m}
+	out := tensor.New(t, rows, cols, m)
 	if d.err != nil {
 		return out
 	}
@@ -74,6 +74,14 @@ func (d *Device) Free(t tensor.Tensor) {
 	m.at = 0
 }
 
+// Clear sets all elements to zero.
+func (d *Device) Clear(t tensor.Tensor) {
+	want(t.Dense(), "Clear", t)
+	if n := t.Bytes(); n > 0 {
+		d.do("Clear", cuMemsetD8Async, d.address("Clear", t), 0, uintptr(n), d.stream)
+	}
+}
+
 // MemInfo returns the bytes of memory that are free, and of all.
 func (d *Device) MemInfo() (free, total int) {
 	d.try(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
@@ -95,7 +103,7 @@ func (d *Device) own(op string, t tensor.Tensor) *memory {
 // address returns where a tensor of this device begins.
 func (d *Device) address(op string, t tensor.Tensor) uintptr {
 	m := d.own(op, t)
-	if t.Off < 0 || t.Off+t.Bytes() > m.size {
+	if end := max(t.Rows-1, 0)*t.Stride + t.Cols; t.Off < 0 || t.Off+end*t.Type.Size() > m.size {
 		panic(fmt.Sprintf("cuda: %s: %v at byte %d of %d", op, t, t.Off, m.size))
 	}
 	return uintptr(m.at) + uintptr(t.Off)

@@ -30,11 +30,11 @@ func (d *Device) scratch(use scratchUse, t tensor.Type, rows, cols int) tensor.T
 	have := d.scratches[use]
 	if need := rows * cols * t.Size(); have.Bytes() < need {
 		if d.recording {
-			panic(fmt.Sprintf("cuda: recording an operation with %v of scratch memory that was not issued before", tensor.Tensor{Type: t, Rows: rows, Cols: cols}))
+			panic(fmt.Sprintf("cuda: recording an operation with %v of scratch memory that was not issued before", tensor.New(t, rows, cols, nil)))
 		}
 		have = d.Alloc(tensor.U8, 1, need)
 		d.scratches[use] = have
 	}
-	have.Type, have.Rows, have.Cols = t, rows, cols
+	have.Type, have.Rows, have.Cols, have.Stride = t, rows, cols, cols
 	return have
 }

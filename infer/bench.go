@@ -38,7 +38,8 @@ type Speed struct {
 	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
 }
 
-// Bench runs a test: once to warm up, then repeat times. What lies before Depth
+// Bench runs a test: once to warm up, which refuses logits that are not finite,
+// then repeat times. What lies before Depth
 // is a cache of zeros: what it holds does not change what is computed.
 func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) {
 	var rates []float64
@@ -49,6 +50,15 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 		start := time.Now()
 		if err := e.once(t); err != nil {
 			return nil, err
+		}
+		if i == 0 && t.Prompt == 0 {
+			logits, err := e.last().Logits()
+			if err == nil {
+				err = finite(logits)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
 		if i > 0 {
@@ -68,19 +78,19 @@ func (e *Engine) once(t Test) error {
 			ids[i] = int32(i*7919) % int32(e.Spec.Vocab)
 		}
 		for b := range t.Batch {
-			if _, err := e.Prefill(b, t.Depth, ids); err != nil {
+			if _, err := e.next(b, t.Depth, ids); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	ids, runs := make([]int32, t.Batch), make([]model.Run, t.Batch)
+	p := pass{runs: make([]model.Run, t.Batch), span: 1, ids: make([]int32, t.Batch)}
 	for i := range t.Generate {
-		for b := range runs {
-			ids[b], runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
+		for b := range p.runs {
+			p.ids[b], p.runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
 		}
-		e.use(runs, 1, ids)
-		if err := e.replay(t.Batch); err != nil {
+		e.use(p)
+		if err := e.decode(t.Batch); err != nil {
 			return err
 		}
 	}

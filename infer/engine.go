@@ -37,22 +37,25 @@ const (
 // logitRows is how many positions get logits at a time.
 const logitRows = 128
 
-// An Engine is a loaded model. Its methods must not be called concurrently.
+// An Engine is a loaded model with room for sequences, whose tokens its caller
+// gives it run by run. Its methods must not be called concurrently.
 type Engine struct {
 	Spec    arch.Spec
 	Options Options
 
 	files   io.Closer // what the tensors were read from
 	stages  []*stage  // by device, in the order of the layers
-	head    model.Module
+	head    *model.Module
+	pages   *model.Pages
 	replays map[int]func() // recorded decode steps by number of sequences
 }
 
 // A stage is the part of a model that is on one device.
 type stage struct {
 	dev     device.Device
-	modules []model.Module // without the head
+	modules []*model.Module // without the head
 	state   *model.State
+	cache   *model.Cache
 }
 
 // Open loads the model in dir onto devices, among which its layers are divided
@@ -73,7 +76,7 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 
 // fit loads a model if there is room for it.
 func fit(l *model.Loader, files *safetensors.Set, devices []device.Device, o Options) (*Engine, error) {
-	if err := checkRoom(Plan(l.Spec, files, devices, o)); err != nil {
+	if err := checkRoom(Plan(l, files, devices, o)); err != nil {
 		return nil, err
 	}
 	return New(l, devices, o)
@@ -111,13 +114,14 @@ func (o Options) defaults(d device.Device) Options {
 	return o
 }
 
-// size returns the state that a stage with the given number of layers needs.
-func (o Options) size(layers int, last bool) model.Size {
-	z := model.Size{Rows: o.Chunk, Sequences: o.Sequences, Positions: o.Positions, Caches: layers}
+// size returns the state and the cache that a stage with the given number of
+// layers needs.
+func (o Options) size(layers int, last bool) (model.Size, model.CacheSize) {
+	z := model.Size{Rows: o.Chunk}
 	if last {
 		z.Logits = min(max(logitRows, o.Sequences), o.Chunk)
 	}
-	return z
+	return z, model.CacheSize{Layers: layers, Sequences: o.Sequences, Positions: o.Positions}
 }
 
 // load makes the stages.
@@ -125,27 +129,25 @@ func (e *Engine) load(l *model.Loader, devices []device.Device) error {
 	if e.Options.Positions < 1 {
 		return errors.New("context of no positions")
 	}
-	all := shares(e.Spec.Layers, len(devices))
+	all := shares(l, len(devices))
 	for i, part := range all {
 		d := devices[i]
 		s := &stage{dev: d}
 		e.stages = append(e.stages, s)
-		first, end := 2*part.first+1, 2*part.end+1
-		if i == 0 {
-			first = 0
-		}
-		for k := first; k < end; k++ {
-			m, err := l.Load(d, k)
+		for _, spec := range part.modules {
+			m, err := l.Load(d, spec)
 			if err != nil {
 				return err
 			}
 			s.modules = append(s.modules, m)
 		}
-		s.state = model.NewState(d, e.Spec, e.Options.size(part.end-part.first, i == len(all)-1))
+		z, c := e.Options.size(part.layers(), i == len(all)-1)
+		s.cache = model.NewCache(d, e.Spec, c)
+		s.state = model.NewState(d, e.Spec, z, s.cache)
+		e.pages = model.NewPages(c)
 	}
-	last := e.stages[len(all)-1]
 	var err error
-	if e.head, err = l.Load(last.dev, l.Modules()-1); err != nil {
+	if e.head, err = l.Load(e.last().Dev, l.Head()); err != nil {
 		return err
 	}
 	return e.sync()
@@ -169,6 +171,9 @@ func (e *Engine) Close() {
 		if s.state != nil {
 			s.state.Free()
 		}
+		if s.cache != nil {
+			s.cache.Free()
+		}
 	}
 	if e.head != nil {
 		e.head.Free()
@@ -178,159 +183,18 @@ func (e *Engine) Close() {
 	}
 }
 
-// use prepares every stage for a pass.
-func (e *Engine) use(runs []model.Run, span int, ids []int32) {
-	for i, s := range e.stages {
-		if i == 0 {
-			s.state.Use(runs, span, ids)
-		} else {
-			s.state.Use(runs, span, nil)
-		}
-	}
-}
-
-// body runs all modules but the head.
-func (e *Engine) body() {
-	for i, s := range e.stages {
-		if i > 0 {
-			hand(s.state, e.stages[i-1].state)
-		}
-		for _, m := range s.modules {
-			m.Forward(s.state)
-		}
-	}
-}
-
-// hand copies the residual stream from one device to another.
-func hand(to, from *model.State) {
-	if p, ok := from.Dev.(device.Peer); ok && p.CopyTo(to.Dev, to.X, from.X) {
-		return
-	}
-	buf := make([]byte, from.X.Bytes())
-	from.Dev.Download(buf, from.X)
-	to.Dev.Upload(to.X, buf)
-}
-
+// last returns the state that the head reads.
 func (e *Engine) last() *model.State { return e.stages[len(e.stages)-1].state }
-
-// Prefill processes ids at positions from first on of a sequence and returns
-// the logits of the last of them.
-func (e *Engine) Prefill(sequence, first int, ids []int32) ([]float32, error) {
-	if first+len(ids) > e.Options.Positions {
-		return nil, fmt.Errorf("%d positions do not fit the context of %d; give a larger --length", first+len(ids), e.Options.Positions)
-	}
-	rows := 0
-	for lo := 0; lo < len(ids); lo += e.Options.Chunk {
-		part := ids[lo:min(lo+e.Options.Chunk, len(ids))]
-		e.use([]model.Run{{Sequence: sequence, Position: first + lo}}, len(part), part)
-		e.body()
-		rows = len(part)
-	}
-	logits, err := e.logits(rows-1, rows)
-	if err != nil {
-		return nil, err
-	}
-	return logits[0], nil
-}
-
-// logits runs the head over rows lo to hi of the last pass.
-func (e *Engine) logits(lo, hi int) ([][]float32, error) {
-	part := e.last().Slice(lo, hi)
-	e.head.Forward(part)
-	return download(part.Dev, part.Logits)
-}
-
-// download brings a matrix of float32 to the host.
-func download(d device.Device, t tensor.Tensor) ([][]float32, error) {
-	flat := make([]float32, t.Rows*t.Cols)
-	d.Download(tensor.BytesOf(flat), t)
-	rows := make([][]float32, t.Rows)
-	for i := range rows {
-		rows[i] = flat[i*t.Cols : (i+1)*t.Cols]
-	}
-	return rows, d.Sync()
-}
-
-// Logits processes ids as a sequence of their own and calls f with the logits
-// of all positions, some at a time: first is the position of the first row.
-func (e *Engine) Logits(ids []int32, f func(first int, rows [][]float32)) error {
-	for lo := 0; lo < len(ids); lo += e.Options.Chunk {
-		part := ids[lo:min(lo+e.Options.Chunk, len(ids))]
-		e.use([]model.Run{{Position: lo}}, len(part), part)
-		e.body()
-		step := e.Options.size(0, true).Logits
-		for r := 0; r < len(part); r += step {
-			rows, err := e.logits(r, min(r+step, len(part)))
-			if err != nil {
-				return err
-			}
-			f(lo+r, rows)
-		}
-	}
-	return nil
-}
-
-// Step processes one token of each of the first len(ids) sequences, at the
-// given positions, and returns their logits.
-func (e *Engine) Step(ids []int32, positions []int) ([][]float32, error) {
-	runs := make([]model.Run, len(ids))
-	for i, p := range positions {
-		if p >= e.Options.Positions {
-			return nil, fmt.Errorf("position %d does not fit the context of %d; give a larger --length", p, e.Options.Positions)
-		}
-		runs[i] = model.Run{Sequence: i, Position: p}
-	}
-	e.use(runs, 1, ids)
-	if err := e.replay(len(ids)); err != nil {
-		return nil, err
-	}
-	s := e.last()
-	return download(s.Dev, s.Logits)
-}
-
-// replay runs the recorded decode step for n sequences, recording it first if
-// need be.
-func (e *Engine) replay(n int) error {
-	if f := e.replays[n]; f != nil {
-		f()
-		return nil
-	}
-	step := func() {
-		e.body()
-		e.head.Forward(e.last())
-	}
-	if len(e.stages) > 1 { // states are handed over through the host
-		step()
-		return e.sync()
-	}
-	f, err := e.stages[0].dev.Record(step)
-	if err != nil {
-		return err
-	}
-	e.replays[n] = f
-	return nil
-}
 
 // BytesPerStep returns the bytes of weights that a decode step reads, and the
 // bytes of the cache it reads for every position that it looks back to.
 func (e *Engine) BytesPerStep() (weights, cachePerPosition int) {
 	for _, s := range e.stages {
 		for _, m := range s.modules {
-			weights += moduleBytes(m)
+			weights += m.Bytes()
 		}
-		for _, c := range s.state.Caches {
-			cachePerPosition += (c.K.Cols + c.V.Cols) * c.K.Type.Size()
-		}
+		shape := s.cache.Cache.Shape()
+		cachePerPosition += s.cache.Cache.Bytes() / (shape.Pages * shape.PageRows)
 	}
-	return weights + moduleBytes(e.head), cachePerPosition
-}
-
-// moduleBytes sums what the matrices of a module hold; an embedding reads one
-// row, which is not counted.
-func moduleBytes(m model.Module) int {
-	sum := 0
-	for _, l := range model.Linears(m) {
-		sum += l.W.Bytes() + l.Bias.Bytes()
-	}
-	return sum
+	return weights + e.head.Bytes(), cachePerPosition
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
 	"exl2/internal/device/cpu"
+	"exl2/internal/model"
 )
 
 func golden(name string) string { return filepath.Join("..", "testdata", "golden", name) }
@@ -42,7 +44,7 @@ func someIDs(n, vocab int) []int32 {
 func whole(t testing.TB, e *Engine, ids []int32) [][]float32 {
 	t.Helper()
 	var all [][]float32
-	if err := e.Logits(ids, func(_ int, rows [][]float32) { all = append(all, rows...) }); err != nil {
+	if err := e.all(ids, func(_ int, rows [][]float32) { all = append(all, rows...) }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -74,17 +76,17 @@ func TestCacheEqualsWholePass(t *testing.T) {
 				for i, row := range whole(t, e, ids) {
 					mustBeNear(t, c.what, row, want[i])
 				}
-				last, err := e.Prefill(0, 0, ids[:25])
+				last, err := e.next(0, 0, ids[:25])
 				if err != nil {
 					t.Fatal(err)
 				}
 				mustBeNear(t, c.what+": prefill", last, want[24])
 				for i := 25; i < n; i++ {
-					rows, err := e.Step(ids[i:i+1], []int{i})
+					row, err := e.next(0, i, ids[i:i+1])
 					if err != nil {
 						t.Fatal(err)
 					}
-					mustBeNear(t, c.what+": step", rows[0], want[i])
+					mustBeNear(t, c.what+": step", row, want[i])
 				}
 			}
 		})
@@ -97,15 +99,17 @@ func TestBatchIsSeparate(t *testing.T) {
 	one := openEngine(t, golden("arch/llama"), Options{Positions: n}, 1)
 	e := openEngine(t, golden("arch/llama"), Options{Positions: n, Sequences: 3}, 1)
 	lengths := []int{5, 17, 24}
-	var ids []int32
+	var prompts, steps []Run
 	for s, l := range lengths {
-		if _, err := e.Prefill(s, 0, someIDs(l+1, 100+s)[:l]); err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, someIDs(l+1, 100+s)[l])
+		ids := someIDs(l+1, 100+s)
+		prompts = append(prompts, Run{Sequence: s, IDs: ids[:l]})
+		steps = append(steps, Run{Sequence: s, First: l, IDs: ids[l:], Logits: 1})
 	}
-	rows, err := e.Step(ids, lengths)
-	if err != nil {
+	if err := e.Step(prompts, nil); err != nil { // no logits are wanted
+		t.Fatal(err)
+	}
+	rows := make([][]float32, len(steps))
+	if err := e.Step(steps, func(run, _ int, logits [][]float32) { rows[run] = logits[0] }); err != nil {
 		t.Fatal(err)
 	}
 	for s, l := range lengths {
@@ -116,10 +120,10 @@ func TestBatchIsSeparate(t *testing.T) {
 
 func TestContextIsBounded(t *testing.T) {
 	e := openEngine(t, golden("arch/llama"), Options{Positions: 8}, 1)
-	if _, err := e.Prefill(0, 0, someIDs(9, 100)); err == nil {
+	if _, err := e.next(0, 0, someIDs(9, 100)); err == nil {
 		t.Error("9 positions in a context of 8: no error")
 	}
-	if _, err := e.Step([]int32{1}, []int{8}); err == nil {
+	if _, err := e.next(0, 8, []int32{1}); err == nil {
 		t.Error("position 8 in a context of 8: no error")
 	}
 }
@@ -166,4 +170,71 @@ func TestBytesPerStep(t *testing.T) {
 	if want := 2 * 2 * 32 * 4; cache != want {
 		t.Errorf("%d bytes of cache a position, want %d", cache, want)
 	}
+}
+
+// What one step gives for runs of any lengths is what each gives alone.
+func TestRunsOfAnyLength(t *testing.T) {
+	const n = 60
+	ref := openEngine(t, golden("arch/llama"), Options{Positions: n}, 1)
+	e := openEngine(t, golden("arch/llama"), Options{Positions: n, Sequences: 5, Chunk: 16}, 2)
+	var runs []Run
+	for s, l := range []int{1, 1, 23, 23, 40} {
+		runs = append(runs, Run{Sequence: s, IDs: someIDs(l, 90+s), Logits: min(l, 20)})
+	}
+	got := make([][][]float32, len(runs))
+	err := e.Step(runs, func(run, first int, logits [][]float32) {
+		if want := len(runs[run].IDs) - runs[run].Logits + len(got[run]); first != want {
+			t.Errorf("run %d: logits from position %d on, want %d", run, first, want)
+		}
+		got[run] = append(got[run], logits...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range runs {
+		want := whole(t, ref, r.IDs)
+		if len(got[i]) != r.Logits {
+			t.Fatalf("run %d: %d logits, want %d", i, len(got[i]), r.Logits)
+		}
+		for k, row := range got[i] {
+			mustBeNear(t, "run", row, want[len(want)-r.Logits+k])
+		}
+	}
+}
+
+// Sequences that share their beginning go on apart, and what is shared cannot be
+// written.
+func TestShare(t *testing.T) {
+	const n, common = 2*model.PageRows + 40, model.PageRows + 30
+	ref := openEngine(t, golden("arch/llama"), Options{Positions: n}, 1)
+	e := openEngine(t, golden("arch/llama"), Options{Positions: n, Sequences: 2}, 1)
+	ids := someIDs(common+20, 120)
+	if _, err := e.next(0, 0, ids); err != nil {
+		t.Fatal(err)
+	}
+	shared := e.Share(1, 0, common)
+	if shared != model.PageRows {
+		t.Fatalf("%d positions shared, want a page of %d", shared, model.PageRows)
+	}
+	if _, err := e.next(1, shared-1, ids[:1]); err == nil {
+		t.Error("a shared position was written")
+	}
+	other := append(slices.Clone(ids[:common]), someIDs(30, 70)...)
+	got, err := e.next(1, shared, other[shared:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := whole(t, ref, other)
+	mustBeNear(t, "sequence that shares", got, want[len(other)-1])
+	again, err := e.next(0, len(ids), ids[:1]) // the first one has not noticed
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = whole(t, ref, append(slices.Clone(ids), ids[0]))
+	mustBeNear(t, "sequence that is shared", again, want[len(ids)])
+	fresh, err := e.next(1, 0, other[:300]) // pages of its own again
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeNear(t, "from the beginning", fresh, whole(t, ref, other[:300])[299])
 }

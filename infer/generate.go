@@ -58,7 +58,7 @@ func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
 		return nil, err
 	}
 	start := time.Now()
-	logits, err := e.Prefill(0, 0, g.Prompt)
+	logits, err := e.next(0, 0, g.Prompt)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,9 @@ func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
 		if len(r.Tokens) == g.Limit {
 			break
 		}
-		next, err := e.Step([]int32{id}, []int{len(seen) - 1})
-		if err != nil {
+		if logits, err = e.next(0, len(seen)-1, seen[len(seen)-1:]); err != nil {
 			return nil, err
 		}
-		logits = next[0]
 	}
 	if r.Reason != StopText && out.add(g.Text.Flush()) {
 		r.Reason = StopText
@@ -100,6 +98,13 @@ func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
 		r.PerSecond = float64(n-1) / (time.Since(start) - r.FirstToken).Seconds()
 	}
 	return r, nil
+}
+
+// next processes ids at positions from first on of a sequence and returns the
+// logits of the last of them.
+func (e *Engine) next(sequence, first int, ids []int32) (logits []float32, err error) {
+	err = e.Step([]Run{{Sequence: sequence, First: first, IDs: ids, Logits: 1}}, func(_, _ int, rows [][]float32) { logits = rows[0] })
+	return logits, err
 }
 
 // An emitter passes text on as soon as it is certain that no stop text begins

@@ -121,15 +121,15 @@ func compareLogits(t *testing.T, ref, got *Engine, n int) {
 	}
 	prompt.check(t, "prompt")
 	lo := n / 2
-	if _, err := got.Prefill(0, 0, ids[:lo]); err != nil {
+	if _, err := got.next(0, 0, ids[:lo]); err != nil {
 		t.Fatal(err)
 	}
 	for i := lo; i < n; i++ {
-		row, err := got.Step(ids[i:i+1], []int{i})
+		row, err := got.next(0, i, ids[i:i+1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps.add(want[i], row[0])
+		steps.add(want[i], row)
 	}
 	steps.check(t, "steps")
 }
@@ -151,11 +151,11 @@ func TestGPUGreedy(t *testing.T) {
 
 // sameGreedy continues ids on both engines by n tokens, as long as they agree.
 func sameGreedy(ref, got *Engine, ids []int32, n int) error {
-	a, err := ref.Prefill(0, 0, ids)
+	a, err := ref.next(0, 0, ids)
 	if err != nil {
 		return err
 	}
-	b, err := got.Prefill(0, 0, ids)
+	b, err := got.next(0, 0, ids)
 	if err != nil {
 		return err
 	}
@@ -170,16 +170,12 @@ func sameGreedy(ref, got *Engine, ids []int32, n int) error {
 		if i == n-1 {
 			break
 		}
-		at := []int{len(ids) + i}
-		ra, err := ref.Step([]int32{int32(x)}, at)
-		if err != nil {
+		if a, err = ref.next(0, len(ids)+i, []int32{int32(x)}); err != nil {
 			return err
 		}
-		rb, err := got.Step([]int32{int32(x)}, at)
-		if err != nil {
+		if b, err = got.next(0, len(ids)+i, []int32{int32(x)}); err != nil {
 			return err
 		}
-		a, b = ra[0], rb[0]
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"context"
+	"fmt"
 
 	"exl2/internal/score"
 )
@@ -33,11 +34,11 @@ func (e *Engine) Perplexity(ctx context.Context, reference *Engine, rows [][]int
 func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 	var want [][]float32
 	if reference != nil {
-		if err := reference.Logits(ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
-			return err
+		if err := reference.all(ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
+			return fmt.Errorf("reference: %w", err)
 		}
 	}
-	return e.Logits(ids, func(first int, rows [][]float32) {
+	return e.all(ids, func(first int, rows [][]float32) {
 		n := min(len(rows), len(ids)-1-first) // the last position predicts nothing that is known
 		got := make([]position, n)
 		score.Each(n, func(i int) {
@@ -55,6 +56,12 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 			}
 		}
 	})
+}
+
+// all processes ids as a sequence of their own and calls f with the logits of all
+// positions, some at a time: first is the position of the first row.
+func (e *Engine) all(ids []int32, f func(first int, rows [][]float32)) error {
+	return e.Step([]Run{{IDs: ids, Logits: len(ids)}}, func(_, first int, rows [][]float32) { f(first, rows) })
 }
 
 // position is what is found at one position of a row.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
@@ -26,32 +25,50 @@ type Part struct {
 // Total is what the device must have free.
 func (p Part) Total() int { return p.Weights + p.Cache + p.Activations + p.Workspace }
 
-// share is the layers of a stage.
-type share struct{ first, end int }
+// A share is the modules of a stage, without the head.
+type share struct {
+	modules     []model.ModuleSpec
+	first, last int // layers
+}
 
-// shares divides layers among n devices, as evenly as can be.
-func shares(layers, n int) []share {
+func (s share) layers() int { return s.last - s.first + 1 }
+
+// shares divides the layers among n devices, as evenly as can be.
+func shares(l *model.Loader, n int) []share {
+	layers := l.Spec.Layers
 	n = max(1, min(n, layers))
 	list := make([]share, n)
 	for i := range list {
-		list[i] = share{i * layers / n, (i + 1) * layers / n}
+		list[i] = share{first: i * layers / n, last: (i+1)*layers/n - 1}
+	}
+	list[0].modules = []model.ModuleSpec{l.Embedding()}
+	for i := range list {
+		for _, m := range l.Decoder() {
+			if m.Layer >= list[i].first && m.Layer <= list[i].last {
+				list[i].modules = append(list[i].modules, m)
+			}
+		}
 	}
 	return list
 }
 
 // Plan says what New will put on each of the devices.
-func Plan(spec arch.Spec, files *safetensors.Set, devices []device.Device, o Options) []Part {
+func Plan(l *model.Loader, files *safetensors.Set, devices []device.Device, o Options) []Part {
 	o = o.defaults(devices[0])
+	spec := l.Spec
 	var parts []Part
-	all := shares(spec.Layers, len(devices))
+	all := shares(l, len(devices))
 	for i, s := range all {
 		d, last := devices[i], i == len(all)-1
-		z := o.size(s.end-s.first, last)
-		p := Part{Device: d.Name(), First: s.first, Layers: s.end - s.first, Weights: weights(spec, files, d, s, i == 0, last)}
-		state := model.Bytes(spec, z, d.Activation())
-		p.Cache = state - model.Bytes(spec, withoutCache(z), d.Activation())
-		p.Activations = state - p.Cache
-		if r, ok := d.(device.Room); ok {
+		if last {
+			s.modules = append(s.modules, l.Head())
+		}
+		z, c := o.size(s.layers(), last)
+		p := Part{
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, files, d),
+			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()),
+		}
+		if r, ok := d.(device.MemoryInfo); ok {
 			p.Workspace = r.Workspace(z.Rows, max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim))
 			p.Free, _ = r.MemInfo()
 		}
@@ -60,33 +77,24 @@ func Plan(spec arch.Spec, files *safetensors.Set, devices []device.Device, o Opt
 	return parts
 }
 
-func withoutCache(z model.Size) model.Size {
-	z.Sequences = 0
-	return z
-}
-
-// weights adds up the tensors of a share.
-func weights(spec arch.Spec, files *safetensors.Set, d device.Device, s share, first, last bool) int {
-	var prefixes []string
-	for i := s.first; i < s.end; i++ {
-		prefixes = append(prefixes, spec.Names.Layer(i, ""))
-	}
-	if first || last && spec.Tied {
-		prefixes = append(prefixes, spec.Names.Embed+".")
-	}
-	if last {
-		prefixes = append(prefixes, spec.Names.Head+".", spec.Names.Final+".")
-	}
-	sum := 0
+// weights adds up the tensors of modules.
+func weights(modules []model.ModuleSpec, files *safetensors.Set, d device.Device) int {
+	sizes := map[string]int{} // by the name of a linear, norm or table
 	for _, name := range files.Names() {
-		for _, p := range prefixes {
-			if strings.HasPrefix(name, p) {
-				sum += held(files, name, d)
-			}
-		}
+		sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(files, name, d)
 	}
-	if first && last && spec.Tied && d.Activation() == tensor.F16 { // loaded twice
-		sum += held(files, spec.Names.Embed+".weight", d)
+	sum, tables := 0, map[string]bool{}
+	for _, m := range modules {
+		for _, l := range m.Linears {
+			sum += sizes[l.Name]
+		}
+		for _, n := range m.Norms {
+			sum += sizes[n.Name]
+		}
+		if m.Table != "" && !(tables[m.Table] && d.Activation() == tensor.F32) { // which is not copied
+			sum += sizes[m.Table]
+			tables[m.Table] = true
+		}
 	}
 	return sum
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/arch"
 	"exl2/internal/exl2"
 )
 
@@ -38,17 +39,13 @@ func TestExLlamaV2File(t *testing.T) {
 		t.Fatalf("%d half-blocks, last module %d", len(f.HalfBlocks), f.LastModule)
 	}
 	for _, h := range f.HalfBlocks {
-		ours := optionsFor(4)
-		if strings.HasSuffix(h.Key, ".mlp") {
-			ours = optionsFor(3)
-		}
 		for i, o := range h.Options {
 			bits := 0
-			for k, r := range o.Recipes {
+			for _, r := range o.Recipes {
 				shape := smallShapes[r.Name]
 				bits += r.Recipe.Size(shape[0], shape[1])
-				if ours[i][k].String() != r.Recipe.String() {
-					t.Errorf("%s, option %d, %s: %v there, %v here", h.Key, i, r.Name, r.Recipe, ours[i][k])
+				if ours := optionsFor(roles[r.Name])[i]; ours.String() != r.Recipe.String() {
+					t.Errorf("%s, option %d, %s: %v there, %v here", h.Key, i, r.Name, r.Recipe, ours)
 				}
 			}
 			if bits != o.Bits {
@@ -154,4 +151,10 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v became %+v, %v", first, second, err)
 		}
 	})
+}
+
+// roles are those of the names in ExLlamaV2's files.
+var roles = map[string]arch.Role{
+	"q_proj": arch.Q, "k_proj": arch.K, "v_proj": arch.V, "o_proj": arch.O,
+	"gate_proj": arch.Gate, "up_proj": arch.Up, "down_proj": arch.Down,
 }

@@ -2,8 +2,10 @@ package measure
 
 import (
 	"context"
+	"exl2/internal/arch"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"exl2/internal/device"
@@ -44,103 +46,129 @@ type Variant struct {
 // half is the work on one half-block.
 type half struct {
 	*Measurer
-	ctx     context.Context
-	module  model.Module
-	linears []*model.Linear
-	dense   []model.Weight
-	tables  []Table
-	packed  []map[string]model.Weight // by matrix and recipe: what options need
-	after   *stream.Store             // the reference behind the half-block
+	ctx    context.Context
+	module *model.Module
+	sites  []*siteWork
+	work   []*matrixWork // by matrix, in the order they run
+	after  *stream.Store // the reference behind the half-block
 }
 
-// HalfBlock measures module i, which is a half-block, and moves all hidden
-// states behind it.
-func (m *Measurer) HalfBlock(ctx context.Context, i int) (*HalfBlock, error) {
-	module, err := m.Loader.Load(m.Dev, i)
+// siteWork is what is gathered at one site.
+type siteWork struct {
+	model.Site
+	hessian *quant.Hessian
+	work    []*matrixWork
+}
+
+// matrixWork is the work on one matrix.
+type matrixWork struct {
+	linear *model.Linear
+	dense  model.Dense
+	table  Table
+	packed map[string]model.Weight // by recipe: what options need
+}
+
+// HalfBlock measures the module that is specified, which is a half-block, and
+// moves all hidden states behind it.
+func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*HalfBlock, error) {
+	module, err := m.Loader.Load(m.Dev, spec)
 	if err != nil {
 		return nil, err
 	}
 	defer module.Free()
-	h := &half{Measurer: m, ctx: ctx, module: module, linears: model.Linears(module)}
-	for _, l := range h.linears {
-		h.dense = append(h.dense, l.W)
-		h.packed = append(h.packed, map[string]model.Weight{})
-	}
+	h := &half{Measurer: m, ctx: ctx, module: module}
+	h.prepare()
 	defer h.free()
 	out, err := h.run()
 	if err != nil {
-		return nil, fmt.Errorf("measure %s: %w", module.Name(), err)
+		return nil, fmt.Errorf("measure %s: %w", module.Name, err)
 	}
 	return out, nil
 }
 
+// prepare lists the sites and matrices.
+func (h *half) prepare() {
+	for _, t := range h.module.Steps {
+		for _, s := range t.Sites {
+			w := &siteWork{Site: s, hessian: quant.NewHessian(h.Dev, s.Linears[0].In)}
+			for _, l := range s.Linears {
+				w.work = append(w.work, &matrixWork{
+					linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
+					table: Table{Key: l.Name, In: l.In, Out: l.Out},
+				})
+			}
+			h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
+		}
+	}
+}
+
 func (h *half) run() (*HalfBlock, error) {
-	hessians, err := h.hessians()
-	if err != nil {
+	if err := h.moments(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, x := range hessians {
-			x.Free()
-		}
-	}()
-	for i, s := range h.module.Steps() {
-		if err := h.tabulate(hessians, i, s); err != nil {
+	for _, s := range h.sites {
+		if err := h.tabulate(s); err != nil {
 			return nil, err
 		}
 	}
 	if err := h.vary(); err != nil {
 		return nil, err
 	}
-	out := &HalfBlock{Key: h.module.Name(), Tables: h.tables}
-	out.Options, err = h.options()
-	if err != nil {
+	out := &HalfBlock{Key: h.module.Name}
+	for _, w := range h.work {
+		out.Tables = append(out.Tables, w.table)
+	}
+	var err error
+	if out.Options, err = h.options(); err != nil {
 		return nil, err
 	}
 	h.Reference.X.Close()
-	h.Reference.X = h.after
-	h.after = nil
+	h.Reference.X, h.after = h.after, nil
 	return out, nil
 }
 
-// hessians runs the base rows through the source's half-block, gathers the
-// moments of each step, and leaves the base rows behind it.
-func (h *half) hessians() ([]*quant.Hessian, error) {
-	steps := h.module.Steps()
-	list := make([]*quant.Hessian, 0, len(steps))
-	for _, s := range steps {
-		if len(s.Linears) > 0 {
-			list = append(list, quant.NewHessian(h.Dev, s.Linears[0].In))
-		}
-	}
-	return list, h.Pass.Each(h.ctx, h.Base, func(s *model.State, row, n int) error {
-		for i, step := range steps {
-			step.Run(s)
-			if len(step.Linears) > 0 {
-				list[i].Add(step.Reads(s))
+// moments runs the base rows through the source's half-block, gathers the
+// moments of each site, and leaves the base rows behind it.
+func (h *half) moments() error {
+	squares := quant.NewScalars(h.Dev, h.Base.Rows)
+	defer squares.Free()
+	err := h.Pass.Each(h.ctx, h.Base, func(s *model.State, row int) error {
+		site := 0
+		for i := range h.module.Steps {
+			t := &h.module.Steps[i]
+			t.Run(s)
+			for range t.Sites {
+				h.sites[site].hessian.Add(s.At(h.sites[site].Reads))
+				site++
 			}
+			t.Multiply(s)
 		}
-		if err := h.finite(s.X); err != nil {
-			return err
-		}
+		x := s.At(model.Stream)
+		h.Dev.Dot(squares.Take(1), x, x)
 		return h.Pass.Keep(h.Base, row)
 	})
+	if err != nil {
+		return err
+	}
+	return finite(squares)
 }
 
-// finite refuses hidden states that are NaN or infinite.
-func (h *half) finite(x tensor.Tensor) error {
-	if v := h.Dev.Dot(x, x); math.IsNaN(v) || math.IsInf(v, 0) {
-		return fmt.Errorf("hidden states are NaN or infinite behind this module")
+// finite refuses hidden states whose squares are NaN or infinite.
+func finite(squares *quant.Scalars) error {
+	if err := squares.Fetch(); err != nil {
+		return err
+	}
+	for _, v := range squares.All() {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("hidden states are NaN or infinite behind this module")
+		}
 	}
 	return nil
 }
 
-// tabulate measures every candidate of the linears of one step.
-func (h *half) tabulate(hessians []*quant.Hessian, step int, s model.Step) error {
-	if len(s.Linears) == 0 {
-		return nil
-	}
-	f, err := hessians[step].Factor()
+// tabulate measures every candidate of the linears of one site.
+func (h *half) tabulate(s *siteWork) error {
+	f, err := s.hessian.Factor()
 	if err != nil {
 		return err
 	}
@@ -148,9 +176,9 @@ func (h *half) tabulate(hessians []*quant.Hessian, step int, s model.Step) error
 	if f.Plain {
 		h.Warn(PlainWarning(s.Linears))
 	}
-	for _, l := range s.Linears {
-		if err := h.table(f, l); err != nil {
-			return fmt.Errorf("%s: %w", l.Name, err)
+	for _, w := range s.work {
+		if err := h.measure(f, w); err != nil {
+			return fmt.Errorf("%s: %w", w.linear.Name, err)
 		}
 	}
 	return nil
@@ -165,30 +193,47 @@ func PlainWarning(ls []*model.Linear) string {
 	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
 }
 
-// table measures every candidate of one linear.
-func (h *half) table(f *quant.Factor, l *model.Linear) error {
-	i := len(h.tables)
-	target := f.Target(h.dense[i].(model.Dense).Tensor)
+// batch is how many candidates are quantized at once.
+const batch = 8
+
+// measure measures every candidate of one matrix.
+func (h *half) measure(f *quant.Factor, w *matrixWork) error {
+	target := f.Target(w.dense.Tensor)
 	defer target.Free()
-	t := Table{Key: l.Name, In: l.In, Out: l.Out}
-	square := target.Square()
-	for _, r := range Recipes(i, len(h.linears)) {
+	recipes := Recipes(w.linear.Role)
+	s := quant.NewScalars(h.Dev, len(recipes)+1)
+	defer s.Free()
+	square, losses := s.Take(1), s.Take(len(recipes))
+	target.Square(square)
+	for lo := 0; lo < len(recipes); lo += batch {
 		if err := h.ctx.Err(); err != nil {
 			return err
 		}
-		q := target.Quantize(r)
-		t.Candidates = append(t.Candidates, Candidate{r, r.Size(l.In, l.Out), relative(q.Error, square)})
-		if h.needed(i, r) {
-			packed, err := q.Pack()
-			if err != nil {
-				return err
-			}
-			h.packed[i][r.String()] = model.Quantized{Matrix: h.Dev.LoadEXL2(packed, l.Out)}
-		}
-		q.Free()
+		hi := min(lo+batch, len(recipes))
+		h.quantize(target, w, recipes[lo:hi], losses.Columns(lo, hi))
 	}
-	h.tables = append(h.tables, t)
-	return h.Dev.Sync()
+	if err := s.Fetch(); err != nil {
+		return err
+	}
+	l := w.linear
+	for i, r := range recipes {
+		w.table.Candidates = append(w.table.Candidates, Candidate{r, r.Size(l.In, l.Out), relative(s.Values(losses)[i], -s.Values(square)[0])})
+	}
+	return nil
+}
+
+// quantize stores a target by some recipes, and packs what is needed again.
+func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Recipe, losses tensor.Tensor) {
+	targets := make([]*quant.Target, len(recipes))
+	for i := range targets {
+		targets[i] = target
+	}
+	for i, r := range quant.Quantize(targets, recipes, losses) {
+		if needed(w.linear.Role, recipes[i]) {
+			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
+		}
+		r.Free()
+	}
 }
 
 // relative divides an error by what it is relative to; a matrix whose outputs
@@ -200,18 +245,10 @@ func relative(err, square float64) float64 {
 	return err / square
 }
 
-// needed reports whether options or the variant use matrix i stored by r.
-func (h *half) needed(i int, r exl2.Recipe) bool {
+// needed reports whether options or the variant use a matrix stored by r.
+func needed(role arch.Role, r exl2.Recipe) bool {
 	name := r.String()
-	if name == probe.String() {
-		return true
-	}
-	for _, o := range optionsFor(len(h.linears)) {
-		if o[i].String() == name {
-			return true
-		}
-	}
-	return false
+	return name == probe.String() || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
 }
 
 // vary moves the variants behind the half-block, and starts one for each of
@@ -222,17 +259,17 @@ func (h *half) vary() error {
 			return err
 		}
 	}
-	for i, l := range h.linears {
-		e, err := h.tables[i].ProbeError()
+	for _, w := range h.work {
+		e, err := w.table.ProbeError()
 		if err != nil {
 			return err
 		}
-		v := &Variant{Key: l.Name, Error: e}
-		l.W = h.packed[i][probe.String()]
+		v := &Variant{Key: w.linear.Name, Error: e}
+		w.linear.W = w.packed[probe.String()]
 		if v.X, err = h.forward(); err != nil {
 			return err
 		}
-		l.W = h.dense[i]
+		w.linear.W = w.dense
 		h.Variants = append(h.Variants, v)
 	}
 	var err error
@@ -264,13 +301,13 @@ func (h *half) forward() (*stream.Store, error) {
 // options scores ExLlamaV2's options on the reference rows.
 func (h *half) options() ([]Option, error) {
 	var list []Option
-	for _, recipes := range optionsFor(len(h.linears)) {
+	for i := range optionsFor(h.work[0].linear.Role) {
 		var o Option
-		for i, l := range h.linears {
-			r := recipes[i]
-			l.W = h.packed[i][r.String()]
+		for _, w := range h.work {
+			l, r := w.linear, optionsFor(w.linear.Role)[i]
+			l.W = w.packed[r.String()]
 			o.Bits += r.Size(l.In, l.Out)
-			if !l.Bias.Nil() {
+			if l.Biased {
 				o.Bits += 16 * exl2.Pad(l.Out)
 			}
 			o.Recipes = append(o.Recipes, NamedRecipe{l.Name[strings.LastIndexByte(l.Name, '.')+1:], r})
@@ -288,32 +325,45 @@ func (h *half) options() ([]Option, error) {
 // loss returns the relative error of the half-block's output as it is now,
 // averaged over the reference rows.
 func (h *half) loss() (float64, error) {
-	want := h.Dev.Alloc(tensor.F32, h.Pass.State.X.Rows, h.Pass.State.X.Cols)
+	rows := h.Reference.X.Rows
+	want := h.Dev.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
 	defer h.Dev.Free(want)
-	sum := 0.0
-	err := h.Pass.Each(h.ctx, h.Reference.X, func(s *model.State, row, n int) error {
-		h.module.Forward(s)
-		y := want.Slice(0, s.X.Rows)
-		if err := h.after.Load(h.Dev, y, row); err != nil {
+	s := quant.NewScalars(h.Dev, 2*rows)
+	defer s.Free()
+	diffs, squares := s.Take(rows), s.Take(rows)
+	err := h.Pass.Each(h.ctx, h.Reference.X, func(st *model.State, row int) error {
+		h.module.Forward(st)
+		if err := h.after.Load(h.Dev, want, row); err != nil {
 			return err
 		}
-		h.Dev.AddScaled(s.X, y, -1)
-		for r := range n {
-			lo, hi := r*h.Pass.Length, (r+1)*h.Pass.Length
-			d, y := s.X.Slice(lo, hi), y.Slice(lo, hi)
-			sum += math.Sqrt(relative(h.Dev.Dot(d, d), h.Dev.Dot(y, y)))
-		}
+		x := st.At(model.Stream)
+		h.Dev.AddScaled(x, want, -1)
+		h.Dev.Dot(diffs.Columns(row, row+1), x, x)
+		h.Dev.Dot(squares.Columns(row, row+1), want, want)
 		return nil
 	})
-	return sum / float64(h.Reference.X.Rows), err
+	if err == nil {
+		err = s.Fetch()
+	}
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for i, d := range s.Values(diffs) {
+		sum += math.Sqrt(relative(d, s.Values(squares)[i]))
+	}
+	return sum / float64(rows), nil
 }
 
 // free frees what is packed and puts the source's weights back.
 func (h *half) free() {
-	for i, l := range h.linears {
-		l.W = h.dense[i]
-		for _, w := range h.packed[i] {
-			h.Dev.FreeEXL2(w.(model.Quantized).Matrix)
+	for _, s := range h.sites {
+		s.hessian.Free()
+	}
+	for _, w := range h.work {
+		w.linear.W = w.dense
+		for _, p := range w.packed {
+			h.Dev.FreeEXL2(p.(model.Quantized).Matrix)
 		}
 	}
 	if h.after != nil {

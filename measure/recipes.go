@@ -9,6 +9,8 @@
 package measure
 
 import (
+	"exl2/internal/arch"
+	"slices"
 	"strings"
 
 	"exl2/internal/exl2"
@@ -57,6 +59,18 @@ const mlpOptions = `
 0.1:8b_128g/0.9:6b_128g 0.1:8b_128g/0.9:6b_128g 1:8b_128g
 1:8b_128g 1:8b_128g 1:8b_128g`
 
+// An optionTable is what ExLlamaV2 measures for one kind of half-block, by the
+// roles of its matrices.
+type optionTable struct {
+	roles   []arch.Role
+	options [][]exl2.Recipe
+}
+
+var optionTables = []optionTable{
+	{[]arch.Role{arch.Q, arch.K, arch.V, arch.O}, parseOptions(attentionOptions)},
+	{[]arch.Role{arch.Gate, arch.Up, arch.Down}, parseOptions(mlpOptions)},
+}
+
 // parseOptions reads lines of recipes.
 func parseOptions(text string) [][]exl2.Recipe {
 	var options [][]exl2.Recipe
@@ -70,12 +84,21 @@ func parseOptions(text string) [][]exl2.Recipe {
 	return options
 }
 
-// optionsFor returns ExLlamaV2's options for a half-block of n matrices.
-func optionsFor(n int) [][]exl2.Recipe {
-	if n == 4 {
-		return parseOptions(attentionOptions)
+// optionsFor returns ExLlamaV2's options for matrices of a role, one recipe
+// each: the options of a half-block are those of its matrices side by side.
+func optionsFor(r arch.Role) []exl2.Recipe {
+	for _, t := range optionTables {
+		i := slices.Index(t.roles, r)
+		if i < 0 {
+			continue
+		}
+		list := make([]exl2.Recipe, len(t.options))
+		for k, o := range t.options {
+			list[k] = o[i]
+		}
+		return list
 	}
-	return parseOptions(mlpOptions)
+	return nil
 }
 
 // ours lists the recipes that every matrix is measured with, beside those of
@@ -102,17 +125,17 @@ func ours() []exl2.Recipe {
 // sensitivity of the model's output to its errors.
 var probe = exl2.Uniform(3, 64)
 
-// Recipes lists the distinct recipes that are measured for matrix i of a half-block of n.
-func Recipes(i, n int) []exl2.Recipe {
+// Recipes lists the distinct recipes that are measured for matrices of a role.
+func Recipes(r arch.Role) []exl2.Recipe {
 	list := ours()
 	seen := map[string]bool{}
 	for _, r := range list {
 		seen[r.String()] = true
 	}
-	for _, o := range optionsFor(n) {
-		if key := o[i].String(); !seen[key] {
+	for _, o := range optionsFor(r) {
+		if key := o.String(); !seen[key] {
 			seen[key] = true
-			list = append(list, o[i])
+			list = append(list, o)
 		}
 	}
 	return list

@@ -13,13 +13,13 @@ import (
 // matrix's error. It calls step with the matrix's key after every row of every
 // variant.
 func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (map[string]float64, error) {
-	head, err := m.Loader.Load(m.Dev, m.Loader.Modules()-1)
+	head, err := m.Loader.Load(m.Dev, m.Loader.Head())
 	if err != nil {
 		return nil, err
 	}
 	defer head.Free()
 	sums := make([]float64, len(m.Variants))
-	err = m.Pass.Each(ctx, m.Reference.X, func(s *model.State, row, _ int) error {
+	err = m.Pass.Each(ctx, m.Reference.X, func(s *model.State, row int) error {
 		reference, err := m.logits(head)
 		if err != nil {
 			return err
@@ -28,7 +28,7 @@ func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (ma
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := v.X.Load(m.Dev, s.X, row); err != nil {
+			if err := v.X.Load(m.Dev, s.At(model.Stream), row); err != nil {
 				return err
 			}
 			logits, err := m.logits(head)
@@ -52,7 +52,7 @@ func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (ma
 }
 
 // logits returns the logits of the rows that are in the pass.
-func (m *Measurer) logits(head model.Module) ([]score.Row, error) {
+func (m *Measurer) logits(head *model.Module) ([]score.Row, error) {
 	var all [][]float32
 	err := m.Pass.Logits(head, func(_ int, rows [][]float32) { all = append(all, rows...) })
 	out := make([]score.Row, len(all))

@@ -82,24 +82,47 @@ func (p problem) factor(t testing.TB, d device.Quantize) *Factor {
 	return f
 }
 
-func (p problem) quantize(t testing.TB, d device.Quantize, f *Factor, r exl2.Recipe, descents int) (*exl2.Matrix, *Result) {
+// quantize returns the matrix and the error that GPTQ has left.
+func (p problem) quantize(t testing.TB, d device.Quantize, f *Factor, r exl2.Recipe, descents int) (*exl2.Matrix, float64) {
 	t.Helper()
 	target := f.Target(matrix(d, p.out, p.in, p.w))
-	q := target.Quantize(r)
-	q.Descend(target, descents)
-	m, err := q.Pack()
+	defer target.Free()
+	list, loss := quantizeOne(t, d, target, r)
+	q := list[0]
+	defer q.Free()
+	Descend(list, descents)
+	packed := q.Matrix()
+	defer d.FreeEXL2(packed)
+	m, err := q.Download(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, q
+	return m, loss
+}
+
+func quantizeOne(t testing.TB, d device.Quantize, target *Target, r exl2.Recipe) ([]*Result, float64) {
+	t.Helper()
+	s := NewScalars(d, 1)
+	defer s.Free()
+	at := s.Take(1)
+	list := Quantize([]*Target{target}, []exl2.Recipe{r}, at)
+	return list, fetch(t, s, at)
+}
+
+func fetch(t testing.TB, s *Scalars, at tensor.Tensor) float64 {
+	t.Helper()
+	if err := s.Fetch(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Values(at)[0]
 }
 
 // plainly rounds without feedback, with the same search for scales.
 func (p problem) plainly(t testing.TB, d device.Quantize, f *Factor, r exl2.Recipe) *exl2.Matrix {
 	t.Helper()
 	g := *f
-	g.u = d.Alloc(tensor.F32, p.in, p.in)
-	g.addDiagonal(g.u, 1)
+	g.U = d.Alloc(tensor.F32, p.in, p.in)
+	d.AddDiagonal(g.U, 1)
 	g.weigh()
 	m, _ := p.quantize(t, d, &g, r, 0)
 	return m
@@ -124,7 +147,7 @@ func TestWhatPays(t *testing.T) {
 	}
 }
 
-// Result.Error is the loss that it claims to be, damping included, for matrices
+// The error of a result is the loss that it claims to be, damping included, for matrices
 // of one block of rows and of several.
 func TestErrorIsTheLoss(t *testing.T) {
 	for _, in := range []int{128, 640} {
@@ -135,7 +158,7 @@ func TestErrorIsTheLoss(t *testing.T) {
 func testErrorIsTheLoss(t *testing.T, p problem) {
 	d := openCPU(t)
 	f := p.factor(t, d)
-	m, q := p.quantize(t, d, f, exl2.MustRecipe("0.25:4b_32g/0.75:3b_64g"), 0)
+	m, got := p.quantize(t, d, f, exl2.MustRecipe("0.25:4b_32g/0.75:3b_64g"), 0)
 	w, want := m.Decode(), 0.0
 	for o := range p.out {
 		for i := range p.rows {
@@ -150,8 +173,8 @@ func testErrorIsTheLoss(t *testing.T, p problem) {
 			want += float64(f.Damp) * e * e
 		}
 	}
-	if math.Abs(q.Error-want) > 1e-3*want {
-		t.Errorf("error %v, want %v", q.Error, want)
+	if math.Abs(got-want) > 1e-3*want {
+		t.Errorf("error %v, want %v", got, want)
 	}
 }
 
@@ -163,51 +186,25 @@ func TestDescentSettles(t *testing.T) {
 	last := math.Inf(1)
 	for _, passes := range []int{0, 1, 2, 4, 8} {
 		target := f.Target(matrix(d, p.out, p.in, p.w))
-		q := target.Quantize(r)
-		q.Descend(target, passes)
+		list, said := quantizeOne(t, d, target, r)
+		Descend(list, passes)
 		e := d.Alloc(tensor.F32, p.in, target.w.Cols)
-		for i, g := range q.groups {
-			d.Values(e.Slice(g.Row, g.Row+g.Rows), q.group(i))
-		}
+		d.Values(e, list[0].c)
 		d.AddScaled(e, target.w, -1)
 		he := d.Alloc(tensor.F32, p.in, target.w.Cols)
-		d.Feedback(he, f.h, e, 0, 0)
-		loss := -d.Dot(e, he)
+		d.SubtractProduct(he, f.H, e)
+		s := NewScalars(d, 1)
+		at := s.Take(1)
+		d.Dot(at, e, he)
+		loss := -fetch(t, s, at)
 		t.Logf("%d passes: %v", passes, loss)
-		if math.Abs(loss-q.Error) > 1e-3*q.Error && passes == 0 {
-			t.Errorf("loss %v, the result says %v", loss, q.Error)
+		if math.Abs(loss-said) > 1e-3*said && passes == 0 {
+			t.Errorf("loss %v, the result says %v", loss, said)
 		}
 		if !(loss < last || passes > 2 && loss <= last) {
 			t.Errorf("%d passes: loss %v, fewer %v", passes, loss, last)
 		}
 		last = loss
-	}
-}
-
-// Blocks are runs of whole groups that cover all rows.
-func TestBlocks(t *testing.T) {
-	for _, c := range []struct {
-		recipe string
-		in     int
-		ends   []int
-	}{
-		{"1:4b_32g", 128, []int{128}},
-		{"1:4b_128g", 1024, []int{256, 512, 768, 1024}},
-		{"1:4b_64g", 320, []int{256, 320}},
-		{"0.25:4b_32g/0.75:3b_64g", 640, []int{288, 544, 640}},
-	} {
-		q := &Result{groups: exl2.MustRecipe(c.recipe).Groups(c.in)}
-		var ends []int
-		group, row := 0, 0
-		for b := range q.blocks() {
-			if b.first != group || b.row != row || q.groups[b.first].Row != row || q.groups[b.last].Row+q.groups[b.last].Rows != b.end {
-				t.Errorf("%s, %d rows: block %+v after group %d, row %d", c.recipe, c.in, b, group, row)
-			}
-			group, row, ends = b.last+1, b.end, append(ends, b.end)
-		}
-		if !slices.Equal(ends, c.ends) {
-			t.Errorf("%s, %d rows: blocks end at %v, want %v", c.recipe, c.in, ends, c.ends)
-		}
 	}
 }
 
@@ -301,19 +298,22 @@ func testHopelessHessian(t *testing.T, at int, bad float32) {
 	if !f.Plain {
 		t.Fatal("it was factored")
 	}
-	m, q := p.quantize(t, d, f, exl2.Uniform(8, 32), 2)
+	m, got := p.quantize(t, d, f, exl2.Uniform(8, 32), 2)
 	w, sum, square := m.Decode(), 0.0, 0.0
 	for o := range p.out {
 		for k := range p.in {
-			got, want := float64(w[int(m.InvPerm[k])*m.Out+o].Float32()), float64(p.w[o*p.in+k])
-			sum, square = sum+(got-want)*(got-want), square+want*want
-			if math.Abs(got-want) > 0.03 {
-				t.Fatalf("weight %d, %d is %v, want %v", k, o, got, want)
+			v, want := float64(w[int(m.InvPerm[k])*m.Out+o].Float32()), float64(p.w[o*p.in+k])
+			sum, square = sum+(v-want)*(v-want), square+want*want
+			if math.Abs(v-want) > 0.03 {
+				t.Fatalf("weight %d, %d is %v, want %v", k, o, v, want)
 			}
 		}
 	}
-	if s := f.Target(matrix(d, p.out, p.in, p.w)).Square(); math.Abs(q.Error-sum) > 1e-3*sum || math.Abs(s-square) > 1e-3*square {
-		t.Errorf("error %v of %v, want %v of %v", q.Error, s, sum, square)
+	s := NewScalars(d, 1)
+	place := s.Take(1)
+	f.Target(matrix(d, p.out, p.in, p.w)).Square(place)
+	if of := -fetch(t, s, place); math.Abs(got-sum) > 1e-3*sum || math.Abs(of-square) > 1e-3*square {
+		t.Errorf("error %v of %v, want %v of %v", got, of, sum, square)
 	}
 }
 

@@ -48,6 +48,7 @@ the given bits per weight, whole or half, the head at 6. Shapes are
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "positions before the test; a list")
 	f.IntSliceVarP(&o.batches, "batch", "b", []int{1}, "sequences at once; a list")
 	f.IntVarP(&o.repeat, "repeat", "r", 5, "repeats of every test")
+	a.runFlags(f)
 	f.StringVar(&o.output, "output", "md", "format of the result: md (a Markdown table), json or csv")
 	return c
 }
@@ -166,7 +167,10 @@ func (o *benchOptions) load(devices []device.Device, room infer.Options) (*infer
 	if err := checkContext(m.Spec, devices[0], room); err != nil {
 		return nil, err
 	}
-	return infer.New(&model.Loader{Spec: m.Spec, Files: m}, devices, room)
+	if err := checkSynthetic(m, devices, room); err != nil {
+		return nil, err
+	}
+	return infer.New(model.NewLoader(m.Spec, m), devices, room)
 }
 
 func (o *benchOptions) measure(c *cobra.Command, a *app, e *infer.Engine, tests []infer.Test, r *benchResult) error {

@@ -9,6 +9,7 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/synth"
 	"exl2/internal/tensor"
 )
 
@@ -35,13 +36,41 @@ func checkContext(spec arch.Spec, d device.Device, o infer.Options) error {
 	if o.Positions > maxPositions/sequences {
 		return usage("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, maxPositions)
 	}
-	if _, own := d.(device.Room); own {
+	if _, own := d.(device.MemoryInfo); own {
 		return nil
 	}
-	need := model.Bytes(spec, model.Size{Rows: 1, Sequences: sequences, Positions: o.Positions, Caches: spec.Layers}, tensor.F32)
+	need := model.Bytes(spec, model.Size{Rows: 1}, tensor.F32) + model.CacheBytes(d, spec, model.CacheSize{Layers: spec.Layers, Sequences: sequences, Positions: o.Positions})
 	if free, ok := freeMemory(); ok && need > free {
 		return fmt.Errorf("out of memory: the keys and values of %d positions take %.1f GB, %.1f GB are free; give a smaller --length or fewer --tokens",
 			o.Positions*sequences, float64(need)/1e9, float64(free)/1e9)
+	}
+	return nil
+}
+
+// checkSynthetic refuses a random model that memory cannot hold, of which no
+// file can be mapped.
+func checkSynthetic(m *synth.Model, devices []device.Device, o infer.Options) error {
+	need := model.Bytes(m.Spec, model.Size{Rows: 1}, devices[0].Activation()) +
+		model.CacheBytes(devices[0], m.Spec, model.CacheSize{Layers: m.Spec.Layers, Sequences: max(o.Sequences, 1), Positions: o.Positions})
+	for _, info := range m.Infos() {
+		n, err := info.Bytes()
+		if err != nil {
+			return err
+		}
+		need += int(n)
+	}
+	free, known := 0, true
+	for _, d := range devices {
+		r, own := d.(device.MemoryInfo)
+		if !own {
+			free, known = freeMemory()
+			break
+		}
+		n, _ := r.MemInfo()
+		free += n
+	}
+	if known && need > free {
+		return fmt.Errorf("out of memory: a random %s takes %.1f GB, %.1f GB are free; take fewer bits or a smaller shape", m.Shape.Name, float64(need)/1e9, float64(free)/1e9)
 	}
 	return nil
 }

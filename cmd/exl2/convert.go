@@ -21,9 +21,6 @@ type convertOptions struct {
 	bits []string
 
 	resume bool // what happens anyway
-	status bool // the three that have no effect here
-	hidden int
-	fast   bool
 }
 
 func newConvertCommand(a *app) *cobra.Command {
@@ -36,15 +33,15 @@ measures what every matrix loses in every recipe, solves for the best choice
 within the target, quantizes, and writes a folder that ExLlamaV2 and exl2 load.
 
 WORK holds the job in WORK/job; the finished model goes to WORK itself or to the
-folder given with -cf. With several bits, -b 3.0,4.0, one measurement serves all,
+folder given with -cf. -om FILE ends after measuring, as exl2 measure does. With several bits, -b 3.0,4.0, one measurement serves all,
 and each model goes to a folder <bits>bpw, bits as typed. In a file given with
 --config bits are best written as strings, ["3.0", "4.0"], as numbers lose their
 last zero there.
 
 Before it begins it says how much memory, disk and time it will take; a target
 that the model cannot have is refused with the range that it can. An interrupted
-job goes on when the same command is given again; one that exl2 measure began in
-WORK, with the same calibration data and measurement rows, goes on from there.
+job goes on when the same command is given again, or with -o WORK alone; one that
+exl2 measure began in WORK, with the same calibration data and measurement rows, goes on from there.
 With other options it is refused; --restart begins again. Two processes cannot
 work on one job.
 
@@ -67,7 +64,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	d := &o.Data
 	f.StringVarP(&o.Source, "in-dir", "i", "", "model to convert: a folder, or org/name from the local Hugging Face cache")
 	f.StringVarP(&o.Work, "out-dir", "o", "", "folder of the job; made if it is not there")
-	f.StringVar(&o.SaveMeasurement, "output-measurement", "", "write the measurement to this file, too (-om)")
+	f.StringVar(&o.SaveMeasurement, "output-measurement", "", "measure only, and write the measurement to this file, too (-om)")
 	f.StringVarP(&d.File, "cal-dataset", "c", "", "calibration data: Parquet, JSON lines or text (default: the built-in set)")
 	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, or all)")
 	f.IntVarP(&d.Rows, "dataset-rows", "r", 100, "calibration rows for quantizing, at most")
@@ -77,30 +74,23 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	ropeFlags(f, &o.RopeScale, &o.RopeAlpha)
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
-	f.BoolVar(&o.status, "status-output", false, "without effect, accepted for ExLlamaV2's sake (-so)")
-	f.IntVar(&o.hidden, "hidden-state-offload-layers", 0, "without effect, accepted for ExLlamaV2's sake (-hsol)")
-	f.BoolVar(&o.fast, "fast-safetensors", false, "without effect, accepted for ExLlamaV2's sake (-fst)")
+	idleBools(f, "status-output", "fast-safetensors")
+	idleInts(f, "hidden-state-offload-layers", "gpu-rows", "param-cache-size", "snapshot-interval")
 	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")
 	f.StringVar(&o.Out, "compile-full", "", "folder of the finished model (-cf; default: the job's folder)")
 	f.StringVarP(&o.Measurement, "measurement", "m", "", "use this measurement.json, ours or ExLlamaV2's, instead of measuring")
 	f.IntVar(&o.HeadBits, "head-bits", 6, "bits of the head: 2, 3, 4, 5, 6 or 8 (-hb)")
-	f.IntVar(&o.ShardMB, "shard-size", 8192, "largest output file in MB, 0 for one file (-ss)")
+	o.ShardMB = 8192
+	f.Var((*wholeNumber)(&o.ShardMB), "shard-size", "largest output file in MB, 0 for one file (-ss)")
 }
 
 // prepare checks what was typed and opens the device.
 func (o *convertOptions) prepare(c *cobra.Command, a *app) (device.Quantize, error) {
-	for _, need := range []struct{ name, value string }{{"--in-dir (-i)", o.Source}, {"--out-dir (-o)", o.Work}} {
-		if need.value == "" {
-			return nil, usage("%s is missing; see exl2 %s --help", need.name, c.Name())
-		}
+	if err := o.check(c); err != nil {
+		return nil, err
 	}
 	if err := o.Check(); err != nil {
 		return nil, usageError{err}
-	}
-	for _, name := range []string{"status-output", "hidden-state-offload-layers", "fast-safetensors"} {
-		if c.Flags().Changed(name) {
-			fmt.Fprintf(a.err, "note: --%s has no effect here\n", name)
-		}
 	}
 	var err error
 	if o.Source, err = findModel(o.Source); err != nil {
@@ -114,9 +104,30 @@ func (o *convertOptions) prepare(c *cobra.Command, a *app) (device.Quantize, err
 	return q, nil
 }
 
+// check refuses flags that are missing or do not go together.
+func (o *convertOptions) check(c *cobra.Command) error {
+	for _, need := range []struct{ name, value string }{{"--in-dir (-i)", o.Source}, {"--out-dir (-o)", o.Work}} {
+		if need.value == "" {
+			return usage("%s is missing; see exl2 %s --help", need.name, c.Name())
+		}
+	}
+	if o.SaveMeasurement == "" {
+		return nil
+	}
+	for _, other := range []struct{ name, value string }{{"--measurement (-m)", o.Measurement}, {"--compile-full (-cf)", o.Out}} {
+		if other.value != "" {
+			return usage("--output-measurement (-om) ends after measuring, so %s means nothing; leave one of them out", other.name)
+		}
+	}
+	return nil
+}
+
 // parseBits reads the list of targets.
 func (o *convertOptions) parseBits() error {
 	o.Targets = nil
+	if len(o.bits) == 0 {
+		return usage("--bits: no target; want bits per weight, as 4.0")
+	}
 	seen := map[string]bool{}
 	for _, text := range o.bits {
 		text = strings.TrimSpace(text)
@@ -134,7 +145,11 @@ func (o *convertOptions) parseBits() error {
 }
 
 func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
-	if err := o.parseBits(); err != nil {
+	if o.Source == "" && o.Work != "" {
+		if err := o.goOn(c, a); err != nil {
+			return err
+		}
+	} else if err := o.parseBits(); err != nil {
 		return err
 	}
 	d, err := o.prepare(c, a)
@@ -144,6 +159,9 @@ func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
 	p, err := a.follow()
 	if err != nil {
 		return err
+	}
+	if o.measuresOnly() {
+		return o.measure(c, a, d, p)
 	}
 	r, err := convert.Run(c.Context(), d, &o.Options, p)
 	if err != nil {

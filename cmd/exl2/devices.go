@@ -27,6 +27,13 @@ func (a *app) open() ([]device.Device, error) {
 			return a.openCPU()
 		}
 		return a.opened(d, err)
+	case "all":
+		list, err := a.openGPUs()
+		if errors.Is(err, cuda.ErrNoDevice) {
+			fmt.Fprintf(a.err, "note: computing on the CPU: %v\n", err)
+			return a.openCPU()
+		}
+		return list, err
 	}
 	numbers, err := gpuNumbers(a.devices)
 	if err != nil {
@@ -77,6 +84,34 @@ func (a *app) opened(d *cuda.Device, err error) ([]device.Device, error) {
 	return []device.Device{d}, nil
 }
 
+// splitDevices sets --devices as ExLlamaV2's --gpu-split says: auto is all GPUs,
+// a list has the gigabytes that each is to hold.
+func (a *app) splitDevices() error {
+	switch {
+	case a.split == "":
+		return nil
+	case a.split == "auto":
+		a.devices = "all"
+		return nil
+	}
+	var numbers []string
+	for i, text := range strings.Split(a.split, ",") {
+		size, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || !(size >= 0) {
+			return usage("--gpu-split: %q, want auto or gigabytes for every GPU, as 17,24", a.split)
+		}
+		if size > 0 {
+			numbers = append(numbers, strconv.Itoa(i))
+		}
+	}
+	if len(numbers) == 0 {
+		return usage("--gpu-split %s: no GPU has any; give --devices cpu", a.split)
+	}
+	a.devices = strings.Join(numbers, ",")
+	fmt.Fprintf(a.err, "note: --gpu-split %s is --devices %s here: layers are shared evenly, sizes are not looked at\n", a.split, a.devices)
+	return nil
+}
+
 // gpuNumbers parses a list of GPU numbers, each of which may occur once.
 func gpuNumbers(list string) ([]int, error) {
 	var numbers []int
@@ -84,7 +119,7 @@ func gpuNumbers(list string) ([]int, error) {
 	for _, text := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 0 || seen[n] {
-			return nil, usage("--devices: %q, want cpu or different numbers of GPUs, as 0,1", list)
+			return nil, usage("--devices: %q, want cpu, all or different numbers of GPUs, as 0,1", list)
 		}
 		seen[n] = true
 		numbers = append(numbers, n)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
+	"exl2/internal/regular"
 	"exl2/internal/tokenizer"
 )
 
@@ -68,6 +71,7 @@ Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
 	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
+	a.runFlags(f)
 	return c
 }
 
@@ -87,10 +91,9 @@ func (o *inferOptions) check(c *cobra.Command) error {
 		return usage("--model-dir (-m) is missing; see exl2 infer --help")
 	case c.Flags().Changed("prompt") && o.promptFile != "":
 		return usage("--prompt and --prompt-file are both given")
-	case o.tokens < 0 || o.length < 0:
-		return usage("--tokens %d and --length %d, want 0 or more", o.tokens, o.length)
-	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
-		return usage("--rope-scale and --rope-alpha, want positive numbers")
+	}
+	if err := cmp.Or(within("tokens", o.tokens, 0, maxPositions), within("length", o.length, 0, maxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
+		return err
 	}
 	for _, s := range o.stops {
 		if s == "" {
@@ -126,14 +129,22 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 		return err
 	}
 	defer e.Close()
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
 	g.Emit = func(text string) {
-		if !a.json {
-			io.WriteString(a.out, text)
+		if a.json {
+			return
+		}
+		if _, err := io.WriteString(a.out, text); err != nil {
+			stop(err)
 		}
 	}
-	r, err := e.Generate(c.Context(), g)
-	if err != nil {
-		return err
+	r, err := e.Generate(ctx, g)
+	switch {
+	case c.Context().Err() == nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("model %s: %w", dir, err)
 	}
 	if a.json {
 		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond}, nil)
@@ -162,8 +173,13 @@ func (o *inferOptions) generation(c *cobra.Command, dir string) (*infer.Generati
 	if eos, ok := t.EOS(); ok {
 		end = append(end, eos)
 	}
+	prompt, err := promptIDs(c.Context(), t, text, o.noBOS)
+	if err != nil {
+		return nil, err
+	}
 	return &infer.Generation{
-		Prompt: promptIDs(t, text, o.noBOS), Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops, Text: t.NewStreamSkip(),
+		Prompt: prompt, Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops,
+		Text: t.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
 	}, nil
 }
 
@@ -187,13 +203,13 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 }
 
 // promptIDs tokenizes a prompt and begins it with the BOS token.
-func promptIDs(t *tokenizer.Tokenizer, text string, noBOS bool) []int32 {
-	ids := t.EncodePlain(text)
+func promptIDs(ctx context.Context, t *tokenizer.Tokenizer, text string, noBOS bool) ([]int32, error) {
+	ids, err := t.Encode(ctx, text, tokenizer.EncodeOptions{})
 	bos, ok := t.BOS()
-	if noBOS || !ok || len(ids) > 0 && ids[0] == bos {
-		return ids
+	if err != nil || noBOS || !ok || len(ids) > 0 && ids[0] == bos {
+		return ids, err
 	}
-	return append([]int32{bos}, ids...)
+	return append([]int32{bos}, ids...), nil
 }
 
 // idList is one id or a list of them.
@@ -272,7 +288,7 @@ func (g *generationConfig) fill(flags interface{ Changed(string) bool }, s *infe
 
 // readOptional reads a JSON file that may be missing.
 func readOptional(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, 16<<20)
 	if os.IsNotExist(err) {
 		return nil
 	}

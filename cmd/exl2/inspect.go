@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,8 @@ func newInspectCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show what a model is made of",
-		Long: `inspect shows a model's architecture, its size, and how each matrix is stored.
+		Long: `inspect shows a model's architecture, its size, and how each matrix is stored,
+and fails with a list where config.json and the weights disagree.
 --plot draws the bits of each matrix over the layers. --memory says instead what
 running it takes on each of --devices, for a context of --length positions.`,
 		Example: `  exl2 inspect llama-4.0bpw
@@ -46,6 +48,8 @@ type inspection struct {
 	HeadBPW      float64         `json:"head_bpw"`
 	FileBytes    int64           `json:"file_bytes"`
 	Matrices     []inspectMatrix `json:"matrices"`
+
+	Disagreements []string `json:"disagreements,omitempty"` // between config.json and the weights
 }
 
 type inspectMatrix struct {
@@ -73,12 +77,21 @@ func runInspect(a *app, name string, o inspectOptions) error {
 	if err != nil {
 		return err
 	}
+	if r.Disagreements, err = disagreements(dir, l, files); err != nil {
+		return err
+	}
 	if o.plot != "" {
 		if err := plotBits(o.plot, l.Spec.Layers, r.Matrices); err != nil {
 			return err
 		}
 	}
-	return a.print(r, func(w io.Writer) { printInspection(w, r) })
+	if err := a.print(r, func(w io.Writer) { printInspection(w, r) }); err != nil {
+		return err
+	}
+	if n := len(r.Disagreements); n > 0 {
+		return fmt.Errorf("model %s: config.json and the weights disagree (%d times): %s", dir, n, strings.Join(r.Disagreements, "; "))
+	}
+	return nil
 }
 
 func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
@@ -88,28 +101,28 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 		return nil, err
 	}
 	bits, weights := 0, 0
-	for i := range l.Modules() {
-		for _, s := range l.Shapes(i) {
+	for _, module := range l.Layout {
+		for _, s := range module.Linears {
 			m, size, err := inspectLinear(l, s)
 			if err != nil {
-				return nil, err
+				continue // one of the disagreements
 			}
 			r.Matrices = append(r.Matrices, *m)
 			r.Parameters += s.In * s.Out
-			if i == l.Modules()-1 {
+			if module.Kind == model.Head {
 				r.HeadBPW = m.BPW
 			} else {
 				bits, weights = bits+size, weights+s.In*s.Out
 			}
 		}
 	}
-	r.DecoderBPW = float64(bits) / float64(weights)
+	r.DecoderBPW = float64(bits) / float64(max(1, weights))
 	r.Parameters += others(l, files)
 	return r, nil
 }
 
 // inspectLinear describes one matrix and returns its size in bits.
-func inspectLinear(l *model.Loader, s model.Shape) (*inspectMatrix, int, error) {
+func inspectLinear(l *model.Loader, s model.LinearSpec) (*inspectMatrix, int, error) {
 	m := &inspectMatrix{Key: s.Name, In: s.In, Out: s.Out}
 	size := 0
 	if q, err := l.Matrix(s); err != nil {
@@ -136,8 +149,8 @@ func inspectLinear(l *model.Loader, s model.Shape) (*inspectMatrix, int, error) 
 func others(l *model.Loader, files *safetensors.Set) int {
 	n := 0
 	linear := map[string]bool{}
-	for i := range l.Modules() {
-		for _, s := range l.Shapes(i) {
+	for _, m := range l.Layout {
+		for _, s := range m.Linears {
 			linear[s.Name] = true
 		}
 	}

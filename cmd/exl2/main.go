@@ -25,6 +25,7 @@ func main() {
 	// Almost all memory is tensors, large and without pointers. Collecting them
 	// costs nothing and keeps freed ones from filling memory.
 	debug.SetGCPercent(20)
+	crashLoudly()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -33,13 +34,13 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	a := &app{out: stdout, err: stderr}
-	root := newRootCommand(a)
-	root.SetArgs(translate(args))
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	out := &writer{to: stdout}
+	a := &app{out: out, err: stderr}
+	err := guarded(stderr, func() error { return a.execute(ctx, args) })
 	a.close()
+	if err == nil {
+		err = out.err
+	}
 	if ctx.Err() != nil && err != nil {
 		err = interruption{a.hint}
 	}
@@ -47,6 +48,19 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 		fmt.Fprintln(stderr, "exl2:", oneLine(err.Error()))
 	}
 	return exitCode(err)
+}
+
+// execute runs a command line.
+func (a *app) execute(ctx context.Context, args []string) error {
+	root := newRootCommand(a)
+	args, err := translate(root, args)
+	if err != nil {
+		return err
+	}
+	root.SetArgs(args)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	return root.ExecuteContext(ctx)
 }
 
 // longestLine bounds messages, into which hostile files can bring any text.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -10,10 +11,31 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"exl2/internal/mapped"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"exl2": main})
+	testscript.Main(m, map[string]func(){"exl2": func() {
+		if left := os.Getenv("TRUNCATE_MAPPED"); left != "" {
+			mapped.AfterMap = truncateTo(left)
+		}
+		main()
+	}})
+}
+
+// truncateTo returns a hook that cuts weight files in the folder "truncated" to
+// left bytes when they have been mapped.
+func truncateTo(left string) func(path string) {
+	return func(path string) {
+		n, err := strconv.ParseInt(left, 10, 64)
+		if err == nil && filepath.Base(filepath.Dir(path)) == "truncated" {
+			err = os.Truncate(path, n)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
 }
 
 // The scripts under testdata use the program as a user would. $TINY is the

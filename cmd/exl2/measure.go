@@ -3,12 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"exl2/convert"
+	"exl2/internal/device"
+	"exl2/internal/term"
 )
 
 // idleFlags are flags of convert that measure accepts, so that one command line
@@ -72,6 +75,17 @@ func runMeasure(c *cobra.Command, a *app, o *convertOptions) error {
 	p, err := a.follow()
 	if err != nil {
 		return err
+	}
+	return o.measure(c, a, d, p)
+}
+
+// measuresOnly reports whether a conversion ends after measuring.
+func (o *convertOptions) measuresOnly() bool { return o.SaveMeasurement != "" || len(o.Targets) == 0 }
+
+// measure measures and prints where the measurement is.
+func (o *convertOptions) measure(c *cobra.Command, a *app, d device.Quantize, p term.Progress) error {
+	if info, err := os.Stat(o.SaveMeasurement); err == nil && info.IsDir() {
+		o.SaveMeasurement = filepath.Join(o.SaveMeasurement, "measurement.json")
 	}
 	if err := convert.Measure(c.Context(), d, &o.Options, p); err != nil {
 		return err

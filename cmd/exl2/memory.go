@@ -22,7 +22,7 @@ func runMemory(a *app, l *model.Loader, files *safetensors.Set, length int) erro
 	r := struct {
 		Length int          `json:"length"`
 		Parts  []infer.Part `json:"devices"`
-	}{length, infer.Plan(l.Spec, files, devices, infer.Options{Positions: length})}
+	}{length, infer.Plan(l, files, devices, infer.Options{Positions: length})}
 	return a.print(r, func(w io.Writer) { printMemory(w, r.Parts) })
 }
 

@@ -1,21 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"exl2/calib"
 	"exl2/infer"
-	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/safetensors"
 	"exl2/internal/score"
-	"exl2/internal/tokenizer"
 )
 
 type pplOptions struct {
@@ -43,8 +43,9 @@ Plain text is taken as it is; records of Parquet and JSON lines are joined by
 blank lines. There is no BOS token unless --bos asks for it. With --reference
 it also reports the Kullback-Leibler divergence from that model's predictions (in
 nats, reference first) and how often the most likely tokens agree. Several models,
--m A,B,C, are measured one after the other on the same rows; --plot draws their
-divergence over the size of their files.`,
+-m A,B,C, are measured one after the other on the same rows; models that read the
+text as different tokens are refused. --plot draws their divergence over the size
+of their files.`,
 		Example: `  exl2 ppl -m llama-4.0bpw -ed text.txt -er 64 -el 1024
   exl2 ppl -m llama-4.0bpw -ed text.parquet --reference models/llama --json
   exl2 ppl -m llama-3.0bpw,llama-4.0bpw -ed text.txt --reference models/llama --plot kl.svg`,
@@ -62,6 +63,7 @@ divergence over the size of their files.`,
 	f.BoolVar(&o.bos, "bos", false, "begin every row with the token that begins texts")
 	f.IntVarP(&o.context, "length", "l", 0, "context to make room for (default: a row)")
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
+	a.runFlags(f)
 	return c
 }
 
@@ -86,12 +88,10 @@ func (o *pplOptions) check() error {
 		return usage("--eval-dataset (-ed) is missing; see exl2 ppl --help")
 	case o.plot != "" && o.reference == "":
 		return usage("--plot draws the divergence from a --reference; give one")
-	case o.rows < 1 || o.length < 2 || o.length > 1<<20:
-		return usage("--eval-rows %d and --eval-length %d, want at least 1 and 2", o.rows, o.length)
-	case !(o.ropeScale > 0) || !(o.ropeAlpha > 0):
-		return usage("--rope-scale and --rope-alpha, want positive numbers")
 	}
-	return nil
+	return cmp.Or(
+		within("eval-rows", o.rows, 1, math.MaxInt32), within("eval-length", o.length, 2, 1<<20), within("length", o.context, 0, maxPositions),
+		checkRope(o.ropeScale, o.ropeAlpha))
 }
 
 func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
@@ -106,7 +106,15 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		}
 		dirs = append(dirs, dir)
 	}
-	rows, err := evalRows(o, dirs[0])
+	all := dirs
+	if o.reference != "" {
+		dir, err := findModel(o.reference)
+		if err != nil {
+			return err
+		}
+		o.reference, all = dir, append(slices.Clone(dirs), dir)
+	}
+	rows, err := o.textRows(c.Context(), all)
 	if err != nil {
 		return err
 	}
@@ -156,11 +164,7 @@ func (o *pplOptions) loadReference(devices []device.Device) (*infer.Engine, erro
 	if o.reference == "" {
 		return nil, nil
 	}
-	dir, err := findModel(o.reference)
-	if err != nil {
-		return nil, err
-	}
-	return o.load(dir, devices)
+	return o.load(o.reference, devices)
 }
 
 // score measures one model, which must speak the reference's tokens.
@@ -175,11 +179,11 @@ func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infe
 	}
 	s, err := follow(c, a, engine, reference, rows)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("model %s: %w", dir, err)
 	}
 	r := &pplResult{Model: dir, Perplexity: s.Likelihood.Perplexity(), Tokens: s.Likelihood.Tokens(), Rows: len(rows), Length: o.length}
-	if math.IsNaN(r.Perplexity) || math.IsInf(r.Perplexity, 0) {
-		return nil, fmt.Errorf("model %s: its logits are NaN or infinite, or give no probability to the text", dir)
+	if math.IsInf(r.Perplexity, 0) {
+		return nil, fmt.Errorf("model %s: it gives no probability to the text", dir)
 	}
 	if reference != nil {
 		kl, agreement := s.Comparison.KL(), s.Comparison.Agreement()
@@ -193,7 +197,7 @@ func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infe
 
 // weightBytes returns the size of a model's weight files.
 func weightBytes(dir string) (int64, error) {
-	files, err := safetensors.OpenDir(dir)
+	files, err := safetensors.OpenDir(dir, exl2.IsCodes)
 	if err != nil {
 		return 0, err
 	}
@@ -231,35 +235,6 @@ func follow(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [][]
 
 func (o *pplOptions) load(dir string, devices []device.Device) (*infer.Engine, error) {
 	return openModel(dir, devices, infer.Options{Positions: max(o.length, o.context), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
-}
-
-// evalRows cuts the text into rows of the model's tokens.
-func evalRows(o *pplOptions, dir string) ([][]int32, error) {
-	spec, err := arch.ReadSpec(dir)
-	if err != nil {
-		return nil, err
-	}
-	source, err := calib.Open(o.file, o.column)
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	cut := calib.Cut{Vocab: spec.Vocab, Rows: o.rows, Length: o.length}
-	if !source.HasTokens() || o.bos {
-		t, err := tokenizer.Load(dir)
-		if err != nil {
-			return nil, err
-		}
-		cut.Tokenizer = t
-		if o.bos {
-			bos, ok := t.BOS()
-			if !ok {
-				return nil, fmt.Errorf("--bos: the model's tokenizer has no token that begins texts")
-			}
-			cut.Head = []int32{bos}
-		}
-	}
-	return calib.Joined(source, cut)
 }
 
 func printPPL(w io.Writer, r pplResult) {

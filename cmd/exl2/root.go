@@ -21,6 +21,7 @@ type app struct {
 
 	json     bool
 	devices  string
+	split    string // ExLlamaV2's --gpu-split
 	config   string
 	progress string
 
@@ -34,8 +35,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Short: "Make and run EXL2 models",
 		Long: `exl2 makes EXL2 models of Hugging Face models and runs them: one program, no
 Python. It reads and writes the files that ExLlamaV2 does, and understands its
-command lines: convert.py is exl2 convert, test_inference.py is exl2 ppl with -ed
-and exl2 infer with -p.
+command lines: convert.py is exl2 convert, test_inference.py is exl2 ppl with -ed,
+exl2 infer with -p, and exl2 bench with -s or -ps.
 
 A first session, with the folder of a model (config.json, *.safetensors, tokenizer):
 
@@ -55,12 +56,16 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 		Args:          checked(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			return a.configure(c)
+			if err := a.configure(c); err != nil {
+				return err
+			}
+			a.noteIdle(c)
+			return a.splitDevices()
 		},
 	}
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "print the result as one JSON object on stdout")
-	f.StringVar(&a.devices, "devices", "", "where to compute: cpu, or GPU numbers as 0,1 (default: the first GPU, else the CPU)")
+	f.StringVar(&a.devices, "devices", "", "where to compute: cpu, GPU numbers as 0,1, or all (default: the first GPU, else the CPU)")
 	f.StringVar(&a.config, "config", "", "file with values for flags")
 	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
 	root.SetGlobalNormalizationFunc(normalize)
@@ -75,12 +80,6 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 		root.AddCommand(c)
 	}
 	return root
-}
-
-// ropeFlags defines the flags that stretch a model's positions.
-func ropeFlags(f *pflag.FlagSet, scale, alpha *float64) {
-	f.Float64Var(scale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
-	f.Float64Var(alpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
 }
 
 // usageWithExitCodes adds the exit codes to a command's usage. (A usage template

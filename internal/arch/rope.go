@@ -13,12 +13,15 @@ type Rope struct {
 // ScalingKind tells apart the ways to stretch rotary embeddings.
 type ScalingKind uint8
 
-// The kinds, by their rope_type in config.json: default, linear, llama3, yarn.
+// The kinds, by their rope_type in config.json: default, linear, llama3, yarn,
+// dynamic, longrope.
 const (
 	Unscaled ScalingKind = iota
 	Linear
 	Llama3
 	Yarn
+	Dynamic
+	LongRope
 )
 
 // Scaling stretches rotary embeddings to longer contexts.
@@ -29,81 +32,11 @@ type Scaling struct {
 	Original  int     // context before stretching
 	Attention float64 // yarn: factor on the turned dimensions
 	Truncate  bool    // yarn: whole-numbered ramp borders
-}
 
-// rope reads rope_parameters (transformers 5) or rope_theta and rope_scaling.
-func (c *Config) rope(dims int) Rope {
-	p := c.Object("rope_parameters")
-	theta := c.Float("rope_theta", 10000)
-	if !c.Has("rope_parameters") {
-		p = c.Object("rope_scaling")
-	}
-	r := Rope{Theta: p.Float("rope_theta", theta), Dims: dims, Scaling: p.scaling(c.Int("max_position_embeddings", 2048))}
-	if !(r.Theta > 0) || math.IsInf(r.Theta, 1) {
-		p.fail("rope_theta", "%v, want a positive number", r.Theta)
-	}
-	c.adopt(p)
-	return r
-}
-
-// scaling reads the stretching part of rope parameters; positions is the
-// model's context.
-func (c *Config) scaling(positions int) Scaling {
-	key := "rope_type"
-	if !c.Has(key) && c.Has("type") {
-		key = "type"
-	}
-	s := Scaling{Original: c.Int("original_max_position_embeddings", positions)}
-	switch kind := c.String(key, "default"); kind {
-	case "default":
-		return Scaling{}
-	case "linear":
-		s.Kind, s.Factor = Linear, c.Float("factor")
-	case "llama3":
-		s.Kind, s.Factor = Llama3, c.Float("factor")
-		s.Low, s.High = c.Float("low_freq_factor"), c.Float("high_freq_factor")
-	case "yarn":
-		s.Kind, s.Factor = Yarn, c.Float("factor")
-		s.Low, s.High = c.Float("beta_slow", 1), c.Float("beta_fast", 32)
-		s.Truncate = c.Bool("truncate", true)
-		s.Attention = c.Float("attention_factor", yarnAttention(s.Factor, c.Float("mscale", 0), c.Float("mscale_all_dim", 0)))
-	default:
-		c.refuse(key, kind)
-		return Scaling{}
-	}
-	c.checkScaling(s)
-	return s
-}
-
-func (c *Config) checkScaling(s Scaling) {
-	if !(s.Factor >= 1) || math.IsInf(s.Factor, 1) {
-		c.fail("factor", "%v, want 1 or more", s.Factor)
-	}
-	if s.Original < 1 {
-		c.fail("original_max_position_embeddings", "%d, want 1 or more", s.Original)
-	}
-	if s.Kind != Linear && !(s.High > s.Low && s.Low > 0) {
-		c.fail("factor", "frequency bounds %v and %v, want the second larger", s.Low, s.High)
-	}
-	if s.Kind == Yarn && !(s.Attention > 0) {
-		c.fail("attention_factor", "%v, want a positive number", s.Attention)
-	}
-}
-
-// yarnAttention is the factor that yarn puts on rotated dimensions when the
-// config gives none: 0.1·ln(factor)+1 (Peng et al. 2023, section 3.4), or the
-// ratio of two such terms in DeepSeek's variant.
-func yarnAttention(factor, mscale, mscaleAll float64) float64 {
-	term := func(m float64) float64 {
-		if factor <= 1 {
-			return 1
-		}
-		return 0.1*m*math.Log(factor) + 1
-	}
-	if mscale != 0 && mscaleAll != 0 {
-		return term(mscale) / term(mscaleAll)
-	}
-	return term(1)
+	// longrope: what divides each frequency, Dims/2 of them, and the factor on
+	// turned dimensions, within the original context and beyond it.
+	Short, Long           []float64
+	ShortScale, LongScale float64
 }
 
 // Stretch returns r with the user's own scaling on top: a linear factor on
@@ -121,6 +54,26 @@ func (r Rope) Stretch(linear, alpha float64) Rope {
 	return r
 }
 
+// For returns r as it is in a context of the given length, on which the dynamic
+// and longrope kinds depend. Frequencies alone takes a length within the
+// original context. All positions of a sequence must turn by the same, so the
+// length is that of the room for the sequence, not of what is in it so far.
+func (r Rope) For(length int) Rope {
+	s := r.Scaling
+	if length <= s.Original || r.Dims <= 2 {
+		return r
+	}
+	switch s.Kind {
+	case Dynamic: // NTK scaling by length (transformers modeling_rope_utils.py, "dynamic")
+		grown := s.Factor*float64(length)/float64(s.Original) - (s.Factor - 1)
+		r.Theta *= math.Pow(grown, float64(r.Dims)/float64(r.Dims-2))
+		r.Scaling = Scaling{}
+	case LongRope:
+		r.Scaling.Short, r.Scaling.ShortScale = s.Long, s.LongScale
+	}
+	return r
+}
+
 // Frequencies returns the angle by which each pair of dimensions turns from
 // one position to the next, Dims/2 of them, and the factor on turned
 // dimensions.
@@ -131,6 +84,11 @@ func (r Rope) Frequencies() (freqs []float32, scale float32) {
 	}
 	scale = 1
 	switch s := r.Scaling; s.Kind {
+	case LongRope:
+		for i := range f {
+			f[i] /= s.Short[i]
+		}
+		scale = float32(s.ShortScale)
 	case Linear:
 		for i := range f {
 			f[i] /= s.Factor

@@ -3,103 +3,220 @@
 // internal/model is the only code that interprets it.
 package arch
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
+import "exl2/internal/device"
 
-	"exl2/internal/device"
-)
-
-// A Spec describes a decoder-only transformer.
+// A Spec describes a decoder-only transformer. With everything at its zero
+// value but sizes, names and RoPE it is Llama:
+//
+//	x = table[ids]·EmbedScale
+//	each layer:  x += Residual·attention(norm(x))
+//	             x += Residual·mlp(norm(x))
+//	logits = LogitScale·norm(x)·headᵀ
+//
+// What goes beyond that is listed by Features.
 type Spec struct {
 	Arch                  string // the name in config.json's "architectures"
 	Vocab, Hidden, Layers int
 	MaxPositions          int // context the model was made for
+	Learned               int // rows of the table of positions, added to embeddings (GPT-2); 0 means none
 
 	EmbedScale float32 // multiplies embeddings; 0 means 1
-	Residual   float32 // multiplies each half-block's output; 0 means 1
+	Residual   float32 // multiplies each sublayer's output; 0 means 1
 	LogitScale float32 // multiplies logits; 0 means 1
-	LogitCap   float32 // soft cap of logits; 0 means none
+	LogitCap   float32 // soft cap of logits, cap·tanh(logit/cap), after the scale; 0 means none
 	Tied       bool    // the head is the embedding table
+	HeadBias   bool    // logits have a bias, Names.Head with ".bias"
+	HeadUnit   bool    // rows of the head are divided by their Euclidean norm (Index)
 
-	Norm  device.Norm
-	Attn  Attn
-	MLP   MLP
-	Names Names
+	// Norm is how every norm of the residual stream computes. Its weights are
+	// those that Names lists, with a bias beside each if NormBias, and none at
+	// all, weight 1 and bias 0, if NormPlain.
+	Norm                device.Norm
+	NormBias, NormPlain bool
 
-	Window func(layer int) int  // nil means full attention everywhere
-	Rope   func(layer int) Rope // nil means none
+	// Parallel adds both sublayers to the same stream: x += attention(n(x)) +
+	// mlp(m(x)), where m is Names.NormMLPIn, or n where that is empty.
+	Parallel bool
+
+	Attn   Attn
+	Latent Latent
+	MLP    MLP
+	MoE    MoE
+	Names  Names
+	Stored []Stored
+
+	// Other are further spellings of Names, for Resolve.
+	Other []Names
+
+	Window func(layer int) int  // positions seen, the row's own included; 0 or a nil function means all
+	Rope   func(layer int) Rope // Dims 0 or a nil function means none
+	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
+
+	// Warnings name fields of config.json that mean nothing here and are not
+	// known to be harmless.
+	Warnings []string
 }
 
-// Attn describes the attention half of a block.
+// Attn describes attention: softmax(Scale·q·Kᵀ)·V by heads. A Softcap makes
+// scores cap·tanh(score/cap), before masking.
 type Attn struct {
 	Heads, KVHeads, HeadDim int
 	Scale                   float32
 	Softcap                 float32
 	BiasQKV, BiasO          bool
+	QKNorm                  QKNorm
+
+	// Clip limits the elements of q, k and v, before head norms and RoPE, to
+	// ±Clip (DBRX, OLMo); 0 means no limit.
+	Clip float32
+
+	// Sinks: a head's softmax has one more column, the logit Names.Sinks[head],
+	// whose share is thrown away (models/gpt_oss/modeling_gpt_oss.py).
+	Sinks bool
+
+	// Temperature multiplies the query at position p, after RoPE, by
+	// 1 + Temperature·ln(1 + ⌊p/TemperatureSpan⌋) (models/ministral3); 0 means
+	// by 1.
+	Temperature     float32
+	TemperatureSpan int
 }
 
-// MLP describes the feed-forward half of a block.
+// A QKNorm normalizes queries and keys with Spec.Norm, with weights Names.QNorm
+// and Names.KNorm.
+type QKNorm struct {
+	Over      NormSpan
+	Bias      bool // a bias beside the weight, of its shape
+	AfterRope bool // rather than before
+}
+
+// NormSpan is what a norm of queries or keys takes its mean over.
+type NormSpan uint8
+
+// The spans, with the shape of the weight.
+const (
+	NoNorm       NormSpan = iota
+	EachHead              // every head by itself; [head dim], shared by heads (Qwen 3, Gemma 3)
+	EachHeadsOwn          // every head by itself; [heads, head dim] (Cohere, StableLM)
+	AllHeads              // all heads together; [heads·head dim] (OLMo 2)
+)
+
+// Latent describes multi-head latent attention (DeepSeek-V2, arXiv 2405.04434,
+// section 2.1; models/deepseek_v3/modeling_deepseek_v3.py):
+//
+//	q       = norm(x·Q1)·Q2, or x·Q without QRank         [heads, Nope+Rope]
+//	c, kr   = split(x·KV1, KVRank, Rope)
+//	k, v    = split by heads(norm(c)·KV2, Nope, Value)
+//	K[head] = k[head] and RoPE(kr), which all heads share
+//
+// RoPE turns the last Rope dimensions of a query. The norms are RMS with
+// weights Names.QLatentNorm and Names.KVLatentNorm, and NormEps. The cache may
+// hold norm(c) and RoPE(kr), KVRank+Rope numbers a position. Attn.HeadDim is
+// Nope+Rope, Attn.KVHeads is Attn.Heads; o reads heads·Value columns.
+type Latent struct {
+	QRank, KVRank     int // KVRank 0: no latent attention
+	Nope, Rope, Value int // dimensions of a head without and with positions, and of its values
+	NormEps           float32
+}
+
+// MLP describes the feed-forward sublayer: down(act(gate(x))·up(x)), or, if
+// Ungated, down(act(up(x))).
 type MLP struct {
-	Width int
-	Act   device.Act
-	Bias  bool
+	Width   int
+	Act     device.Act
+	Squared bool // act's result is squared: relu2
+	Bias    bool
+	Ungated bool
+	Clamp   Clamp
 }
 
-// Names are tensor names: Embed, Final and Head whole, the rest inside a layer,
-// which is Layers with its number in place of the asterisk.
-type Names struct {
-	Embed, Layers, Final, Head string
-	NormIn, NormMLPIn          string
-	Q, K, V, O                 string
-	Gate, Up, Down             string
+// Clamp is gpt-oss's gated unit (models/gpt_oss/modeling_gpt_oss.py): with
+// g = min(gate, Limit) and u = up limited to ±Limit, (u + 1)·g·σ(Alpha·g)
+// takes the place of act(gate)·up. Limit 0 means none of it.
+type Clamp struct{ Limit, Alpha float32 }
+
+// MoE describes a mixture of experts in the place of an MLP:
+//
+//	y = Σ weight[e]·expert[e](x) over the chosen, + shared(x)
+//
+// An expert is an MLP of Spec.MLP's kind, act and biases, Width wide.
+type MoE struct {
+	Experts, TopK, Width int // Experts 0: no mixture
+	Routing              Routing
+
+	// Shared is the width of an expert that every token sees, an MLP of
+	// Names.SharedGate, SharedUp and SharedDown; 0 means none. If SharedGated,
+	// its output is multiplied by σ(x·Names.SharedRouter), [1, hidden].
+	Shared      int
+	SharedGated bool
 }
 
-// Layer returns the full name of a layer's part.
-func (n Names) Layer(layer int, part string) string {
-	return strings.Replace(n.Layers, "*", fmt.Sprint(layer), 1) + "." + part
+// Routing says how a token's experts are chosen and weighed, from the logits
+// x·routerᵀ (+ bias), one per expert.
+type Routing struct {
+	Score Score
+	Bias  bool // the router is a linear with bias
+
+	// Correction: Names.Correction, [experts], is added to the scores to choose
+	// by, not to the weights.
+	Correction bool
+
+	// Groups > 1 cuts the experts into that many equal ranges; only the TopGroups
+	// best ranges are chosen from, ranked by the sum of their two best scores to
+	// choose by, or by the best if GroupMax (DeepSeek-V2).
+	Groups, TopGroups int
+	GroupMax          bool
+
+	// Renorm divides the weights of the chosen by their sum + RenormEps; then
+	// they are multiplied by Scale (0 means 1).
+	Renorm    bool
+	RenormEps float32
+	Scale     float32
+
+	// Jitter is SparseMixer's threshold.
+	Jitter float32
 }
+
+// Score says how logits become scores, of which the TopK largest are chosen.
+type Score uint8
+
+// The scores.
+const (
+	// SoftmaxAll: scores and weights are the softmax over all experts (Mixtral,
+	// Qwen MoE; with Renorm it is SoftmaxTop).
+	SoftmaxAll Score = iota
+	// SoftmaxTop: the largest logits, and their softmax among themselves (Granite, gpt-oss).
+	SoftmaxTop
+	// Sigmoid: scores and weights are σ(logit) (DeepSeek-V3).
+	Sigmoid
+	// SparseMixer (models/phimoe/modeling_phimoe.py), TopK 2. For the first
+	// expert, with m the largest logit, those with
+	// (m - logit)/max(|logit|, m) > 2·Jitter drop out; the weight is the softmax
+	// over the rest. The second is found in the same way with the first left
+	// out of everything, of the original logits.
+	SparseMixer
+)
 
 // StretchRope puts the user's own scaling on the positions of every layer, as
 // Rope.Stretch says.
 func (s *Spec) StretchRope(linear, alpha float64) {
+	s.eachRope(func(r Rope) Rope { return r.Stretch(linear, alpha) })
+}
+
+// eachRope changes the RoPE of every layer.
+func (s *Spec) eachRope(change func(Rope) Rope) {
 	if rope := s.Rope; rope != nil {
-		s.Rope = func(layer int) Rope { return rope(layer).Stretch(linear, alpha) }
+		s.Rope = func(layer int) Rope { return change(rope(layer)) }
 	}
 }
 
-// ErrUnsupported is in the chain of every error about a model that this
-// program does not know how to run.
-var ErrUnsupported = fmt.Errorf("unsupported")
-
-// ReadSpec returns the Spec of the model in a folder.
-func ReadSpec(dir string) (Spec, error) {
-	c, err := ReadConfig(dir)
-	if err != nil {
-		return Spec{}, err
-	}
-	return For(c)
+// SetContext makes RoPE that of sequences in a context of the given length, as
+// Rope.For says. Whoever makes room for sequences calls it; without it lengths up
+// to the original context are assumed.
+func (s *Spec) SetContext(length int) {
+	s.eachRope(func(r Rope) Rope { return r.For(length) })
 }
 
-// For returns the Spec of the model that c configures. It refuses, by name,
-// an architecture or a value that it does not know.
-func For(c *Config) (Spec, error) {
-	f, ok := table[c.Arch()]
-	if c.err != nil {
-		return Spec{}, c.err
-	}
-	if !ok {
-		return Spec{}, fmt.Errorf("%w: architecture %q (known: %s)", ErrUnsupported, c.Arch(), strings.Join(Known(), ", "))
-	}
-	s := f(c)
-	s.Arch = c.Arch()
-	if c.err != nil {
-		return Spec{}, c.err
-	}
-	return s, s.check()
+// Sparse reports whether a layer has a mixture of experts.
+func (s Spec) Sparse(layer int) bool {
+	return s.MoE.Experts > 0 && (s.Dense == nil || !s.Dense(layer))
 }
-
-// Known lists the supported architectures.
-func Known() []string { return slices.Sorted(maps.Keys(table)) }

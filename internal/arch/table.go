@@ -1,99 +1,74 @@
 package arch
 
-import (
-	"fmt"
-	"math"
-
-	"exl2/internal/device"
-)
-
-// table holds one function per architecture. Each is an earlier one with
-// differences; docs/architecture.md says how to add one.
-var table = map[string]func(*Config) Spec{
-	"LlamaForCausalLM":   llama,
-	"MistralForCausalLM": mistral,
-	"Qwen2ForCausalLM":   qwen2,
+// An entry is one architecture. Its function builds on an earlier one's and
+// changes what differs; docs/architecture.md says how to add one.
+type entry struct {
+	build func(*Config) Spec
+	kind  string // model_type in config.json; empty if another entry has it
+	scope Scope
+	proof Proof
 }
 
-// llama is the architecture that the others are described against
-// (transformers models/llama/modeling_llama.py).
-func llama(c *Config) Spec {
-	heads := c.Int("num_attention_heads")
-	head := c.Int("head_dim", c.Int("hidden_size")/max(heads, 1))
-	rope := c.rope(head)
-	return Spec{
-		Vocab:        c.Int("vocab_size"),
-		Hidden:       c.Int("hidden_size"),
-		Layers:       c.Int("num_hidden_layers"),
-		MaxPositions: c.Int("max_position_embeddings", 2048),
-		Tied:         c.Bool("tie_word_embeddings", false),
-		Norm:         device.Norm{Kind: device.RMS, Eps: float32(c.Float("rms_norm_eps", 1e-6))},
-		Attn: Attn{
-			Heads:   heads,
-			KVHeads: c.Int("num_key_value_heads", heads),
-			HeadDim: head,
-			Scale:   float32(1 / math.Sqrt(float64(max(head, 1)))),
-			BiasQKV: c.Bool("attention_bias", false),
-			BiasO:   c.Bool("attention_bias", false),
-		},
-		MLP:  MLP{Width: c.Int("intermediate_size"), Act: c.Act("hidden_act"), Bias: c.Bool("mlp_bias", false)},
-		Rope: func(int) Rope { return rope },
-		Names: Names{
-			Embed: "model.embed_tokens", Layers: "model.layers.*", Final: "model.norm", Head: "lm_head",
-			NormIn: "input_layernorm", NormMLPIn: "post_attention_layernorm",
-			Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
-			Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj",
-		},
-	}
-}
-
-// mistral sees a window of past positions (models/mistral/modeling_mistral.py).
-func mistral(c *Config) Spec {
-	s := llama(c)
-	if w := c.Int("sliding_window", 0); w > 0 {
-		s.Window = func(int) int { return w }
-	}
-	return s
-}
-
-// qwen2 has biases on q, k and v only (models/qwen2/modeling_qwen2.py).
-func qwen2(c *Config) Spec {
-	s := llama(c)
-	s.Attn.BiasQKV, s.Attn.BiasO = true, false
-	if c.Bool("use_sliding_window", false) {
-		c.refuse("use_sliding_window", "true")
-	}
-	return s
-}
-
-// Limits on the sizes in a config: far above every model known, far below what
-// would exhaust memory by the number alone.
-const (
-	maxLayers = 4096
-	maxSize   = 1 << 24
-)
-
-// check refuses sizes that cannot be.
-func (s Spec) check() error {
-	sizes := []struct {
-		name   string
-		n, max int
-	}{
-		{"num_hidden_layers", s.Layers, maxLayers}, {"hidden_size", s.Hidden, maxSize}, {"vocab_size", s.Vocab, maxSize},
-		{"num_attention_heads", s.Attn.Heads, maxSize}, {"num_key_value_heads", s.Attn.KVHeads, maxSize},
-		{"head_dim", s.Attn.HeadDim, maxSize}, {"intermediate_size", s.MLP.Width, maxSize},
-		{"max_position_embeddings", s.MaxPositions, 1 << 30}, {"width of all heads", s.Attn.Heads * s.Attn.HeadDim, maxSize},
-	}
-	for _, v := range sizes {
-		if v.n < 1 || v.n > v.max {
-			return fmt.Errorf("config.json: %s: %d, want 1 to %d", v.name, v.n, v.max)
-		}
-	}
-	if s.Attn.Heads%s.Attn.KVHeads != 0 {
-		return fmt.Errorf("config.json: num_attention_heads: %d, want a multiple of num_key_value_heads, %d", s.Attn.Heads, s.Attn.KVHeads)
-	}
-	if r := s.Rope(0); r.Dims%2 != 0 {
-		return fmt.Errorf("config.json: head_dim: %d rotated dimensions, want an even number", r.Dims)
-	}
-	return nil
+var table = map[string]entry{
+	"ArceeForCausalLM":                   {arcee, "arcee", Whole, Golden},
+	"CohereForCausalLM":                  {cohere, "cohere", Whole, Golden},
+	"Cohere2ForCausalLM":                 {cohere2, "cohere2", Whole, Golden},
+	"DbrxForCausalLM":                    {dbrx, "dbrx", Whole, Description},
+	"DeepseekV2ForCausalLM":              {deepseek2, "deepseek_v2", Whole, Description},
+	"DeepseekV3ForCausalLM":              {deepseek3, "deepseek_v3", Whole, Golden},
+	"Dots1ForCausalLM":                   {dots1, "dots1", Whole, Golden},
+	"Ernie4_5ForCausalLM":                {ernie45, "ernie4_5", Whole, Golden},
+	"Exaone4ForCausalLM":                 {exaone4, "exaone4", Whole, Golden},
+	"GPT2LMHeadModel":                    {gpt2, "gpt2", Whole, Golden},
+	"GPTBigCodeForCausalLM":              {gptBigCode, "gpt_bigcode", Whole, Golden},
+	"GPTNeoXForCausalLM":                 {gptNeoX, "gpt_neox", Whole, Golden},
+	"GemmaForCausalLM":                   {gemma, "gemma", Whole, Golden},
+	"Gemma2ForCausalLM":                  {gemma2, "gemma2", Whole, Golden},
+	"Gemma3ForCausalLM":                  {gemma3, "gemma3_text", Whole, Golden},
+	"Gemma3ForConditionalGeneration":     {gemma3Vision, "gemma3", Text, Description},
+	"GlmForCausalLM":                     {glm, "glm", Whole, Description},
+	"Glm4ForCausalLM":                    {glm4, "glm4", Whole, Golden},
+	"Glm4MoeForCausalLM":                 {glm4MoE, "glm4_moe", Whole, Golden},
+	"GptOssForCausalLM":                  {gptOSS, "gpt_oss", Whole, Golden},
+	"GraniteForCausalLM":                 {granite, "granite", Whole, Golden},
+	"GraniteMoeForCausalLM":              {graniteMoE, "granitemoe", Whole, Golden},
+	"GraniteMoeSharedForCausalLM":        {graniteMoEShared, "granitemoeshared", Whole, Golden},
+	"HeliumForCausalLM":                  {helium, "helium", Whole, Golden},
+	"HunYuanDenseV1ForCausalLM":          {hunyuan, "hunyuan_v1_dense", Whole, Golden},
+	"HunYuanMoEV1ForCausalLM":            {hunyuanMoE, "hunyuan_v1_moe", Whole, Golden},
+	"IndexForCausalLM":                   {index, "index", Whole, Description},
+	"InternLM2ForCausalLM":               {internLM2, "internlm2", Whole, Description},
+	"LLaMAForCausalLM":                   {llama, "", Whole, Golden}, // the first files' spelling
+	"LlamaForCausalLM":                   {llama, "llama", Whole, Golden},
+	"LlavaForConditionalGeneration":      {llava, "llava", Text, Description},
+	"LlavaNextForConditionalGeneration":  {llava, "llava_next", Text, Description},
+	"MiniCPMForCausalLM":                 {miniCPM, "minicpm", Whole, Description},
+	"MinistralForCausalLM":               {ministral, "ministral", Whole, Golden},
+	"Ministral3ForCausalLM":              {ministral3, "ministral3", Whole, Description},
+	"MistralForCausalLM":                 {mistral, "mistral", Whole, Golden},
+	"Mistral3ForConditionalGeneration":   {llava, "mistral3", Text, Description},
+	"MixtralForCausalLM":                 {mixtral, "mixtral", Whole, Golden},
+	"NemotronForCausalLM":                {nemotron, "nemotron", Whole, Golden},
+	"OlmoForCausalLM":                    {olmo, "olmo", Whole, Description},
+	"Olmo2ForCausalLM":                   {olmo2, "olmo2", Whole, Golden},
+	"Olmo3ForCausalLM":                   {olmo3, "olmo3", Whole, Golden},
+	"OlmoeForCausalLM":                   {olmoe, "olmoe", Whole, Description},
+	"OrionForCausalLM":                   {orion, "orion", Whole, Description},
+	"PhiForCausalLM":                     {phi, "phi", Whole, Golden},
+	"Phi3ForCausalLM":                    {phi3, "phi3", Whole, Golden},
+	"PhimoeForCausalLM":                  {phiMoE, "phimoe", Whole, Golden},
+	"PhiMoEForCausalLM":                  {phiMoE, "", Whole, Golden}, // the published model's spelling
+	"QWenLMHeadModel":                    {qwen, "qwen", Whole, Description},
+	"Qwen2ForCausalLM":                   {qwen2, "qwen2", Whole, Golden},
+	"Qwen2MoeForCausalLM":                {qwen2MoE, "qwen2_moe", Whole, Golden},
+	"Qwen2VLForConditionalGeneration":    {qwen2VL, "qwen2_vl", Text, Description},
+	"Qwen2_5_VLForConditionalGeneration": {qwen2VL, "qwen2_5_vl", Text, Description},
+	"Qwen3ForCausalLM":                   {qwen3, "qwen3", Whole, Golden},
+	"Qwen3MoeForCausalLM":                {qwen3MoE, "qwen3_moe", Whole, Golden},
+	"SeedOssForCausalLM":                 {seedOSS, "seed_oss", Whole, Golden},
+	"SmolLM3ForCausalLM":                 {smolLM3, "smollm3", Whole, Golden},
+	"StableLmForCausalLM":                {stableLM, "stablelm", Whole, Golden},
+	"StableLMEpochForCausalLM":           {stableLM, "stablelm_epoch", Whole, Description},
+	"Starcoder2ForCausalLM":              {starcoder2, "starcoder2", Whole, Golden},
+	"YiForCausalLM":                      {yi, "yi", Whole, Description},
 }

@@ -49,6 +49,8 @@ type Memory interface {
 	// and the failure is kept.
 	Alloc(t tensor.Type, rows, cols int) tensor.Tensor
 	Free(t tensor.Tensor)
+	// Clear sets all elements to zero.
+	Clear(t tensor.Tensor)
 	// Upload copies len(src) = dst.Bytes() bytes to the device.
 	Upload(dst tensor.Tensor, src []byte)
 	// Download waits for earlier operations and copies src to dst.

@@ -47,22 +47,27 @@ type Quantize interface {
 	// (Frantar et al. 2022, algorithm 1, with lazy updates). For one matrix:
 	// begin with a copy of W; group after group, in order, choose the group's
 	// scales as SearchScale does, and quantize its rows in turn: with scale s,
-	// code = round(w/s) clamped, value = the code's weight, e = (w - value)/u[i,i],
-	// and w[j] -= u[i,j]·e for all later rows j. loss, F64 [1, len(list)], is
-	// Σ e² of each matrix: the squared error of its outputs.
+	// code = round(w·(1/s)) clamped, value = the code's weight, e = (w -
+	// value)·(1/u[i,i]), and w[j] -= u[i,j]·e for all later rows j. Within a group
+	// that is done row by row, every operation rounded to float32, without fused
+	// multiply-adds, so that devices agree bit for bit on the first group; how
+	// sums over a group's rows reach later groups is the device's own. loss, F64
+	// [1, len(list)], is Σ e² of each matrix: the squared error of its outputs.
 	GPTQ(list []Coding, f Factor, loss tensor.Tensor)
 
 	// Descend improves codes by passes of coordinate descent on
 	// tr((W-V)ᵀH(W-V)), V the codes' weights: in every pass each row's codes, in
-	// order, become the best ones with all other rows fixed,
-	// round((value + r/h[i,i])/scale) clamped with r = row i of H·(W-V). Scales stay.
+	// order, become the best ones with all other rows fixed, round((value +
+	// r·(1/h[i,i]))·(1/scale)) clamped with r = row i of H·(W-V). Within a group
+	// operations are rounded as in GPTQ. Scales stay.
 	Descend(list []Coding, f Factor, passes int)
 
 	// SearchScale chooses the scales of group g of every matrix of the list:
 	// for each of some largest scales every column takes the code with the
-	// smallest squared error of its rows, weighed by importance, after rounding;
-	// the largest scale with the smallest sum over columns wins, the first among
-	// equals. GPTQ does this by itself.
+	// smallest squared error of its rows, weighed by importance, [1, k], after
+	// rounding; the largest scale with the smallest sum over columns wins, the
+	// first among equals. A column's sum goes row by row, each operation rounded
+	// to float32; the sum over columns is in float64. GPTQ does this by itself.
 	SearchScale(list []Coding, g int, importance tensor.Tensor)
 
 	// Values stores the weights of the codes, rounded as the format rounds, in
@@ -70,7 +75,8 @@ type Quantize interface {
 	Values(w tensor.Tensor, c Coding)
 
 	// Pack stores codes as files have them: words I32 [Q, n] and scales I32
-	// [groups, n/8] (docs/format.md).
+	// [groups, n/8] (docs/format.md). Of a part of a matrix (Coding.Group), words
+	// and scales are that part's.
 	Pack(words, scales tensor.Tensor, c Coding)
 
 	// Assemble makes a matrix for products of packed codes: words and scales as

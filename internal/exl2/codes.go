@@ -21,10 +21,21 @@ func packColumn(words []uint32, codes []uint8, stride, rows, bits int) {
 	}
 }
 
-// pack stores the codes [g.Rows, out] of a group as words [g.Rows*g.Bits/32, out].
-func pack(words []uint32, codes []uint8, g Group, out int) {
+// PackGroup stores the codes [g.Rows, out] of a group as words
+// [g.Rows*g.Bits/32, out].
+func PackGroup(words []uint32, codes []uint8, g Group, out int) {
 	for c := range out {
 		packColumn(words[c:], codes[c:], out, g.Rows, g.Bits)
+	}
+}
+
+// PackScales stores the scale codes s-1 of a group's columns as words of eight.
+func PackScales(words []uint32, scales []uint8) {
+	for i := range len(scales) / 8 {
+		words[i] = 0
+		for c, s := range scales[i*8 : i*8+8] {
+			words[i] |= uint32(s) << (c * 4)
+		}
 	}
 }
 
@@ -118,14 +129,9 @@ func (q *Quantized) Pack() *Matrix {
 	m.Words = make([]uint32, words*q.Out)
 	m.Scales = make([]uint32, len(q.Groups)*q.Out/8)
 	for i, g := range q.Groups {
-		pack(m.Words[g.Word*q.Out:], q.Codes[g.Row*q.Out:], g, q.Out)
-		for c, s := range q.Scales[i*q.Out : (i+1)*q.Out] {
-			m.Scales[i*(q.Out/8)+c/8] |= uint32(s) << (c % 8 * 4)
-		}
+		PackGroup(m.Words[g.Word*q.Out:], q.Codes[g.Row*q.Out:], g, q.Out)
+		PackScales(m.Scales[i*(q.Out/8):], q.Scales[i*q.Out:(i+1)*q.Out])
 	}
-	m.InvPerm = make([]int32, q.In)
-	for stored, original := range q.Perm {
-		m.InvPerm[original] = int32(stored)
-	}
+	m.InvPerm = Inverse(q.Perm)
 	return m
 }

@@ -18,13 +18,7 @@ type Matrix struct {
 }
 
 // Perm returns the original row of every stored row.
-func (m *Matrix) Perm() []int32 {
-	perm := make([]int32, m.In)
-	for original, stored := range m.InvPerm {
-		perm[stored] = int32(original)
-	}
-	return perm
-}
+func (m *Matrix) Perm() []int32 { return Inverse(m.InvPerm) }
 
 // Bits returns the size of m in bits.
 func (m *Matrix) Bits() int { return size(m.Groups, m.In, m.Out) }
@@ -117,4 +111,13 @@ func checkPermutation(inv []int32, n int) error {
 		seen[p] = true
 	}
 	return nil
+}
+
+// Inverse returns the permutation that undoes perm.
+func Inverse(perm []int32) []int32 {
+	inv := make([]int32, len(perm))
+	for i, p := range perm {
+		inv[p] = int32(i)
+	}
+	return inv
 }

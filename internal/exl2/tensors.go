@@ -3,6 +3,7 @@ package exl2
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"exl2/internal/half"
@@ -16,6 +17,10 @@ const (
 	SuffixGroups   = "q_groups"
 	SuffixInvPerm  = "q_invperm"
 )
+
+// IsCodes reports whether a tensor of the given name is the packed codes of a
+// quantized matrix.
+func IsCodes(tensor string) bool { return strings.HasSuffix(tensor, "."+SuffixWords) }
 
 // A Tensor is one of the five tensors of a matrix as a file holds it.
 type Tensor struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/internal/arch"
@@ -75,7 +76,8 @@ func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []f
 		t.Fatal(err)
 	}
 	length := len(ids) / sequences
-	s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids), Sequences: sequences, Positions: length, Caches: l.Spec.Layers})
+	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: sequences, Positions: length})
+	s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids)}, c)
 	runs := make([]model.Run, sequences)
 	for i := range runs {
 		runs[i].Sequence = i
@@ -84,17 +86,13 @@ func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []f
 	for _, m := range modules {
 		m.Forward(s)
 	}
-	all := make([]byte, s.Logits.Bytes())
-	d.Download(all, s.Logits)
-	if err := d.Sync(); err != nil {
+	all, err := s.Logits()
+	if err != nil {
 		t.Fatal(err)
 	}
 	var out []float32
-	vocab := l.Spec.Vocab
 	for q := range sequences {
-		for i := range rows * vocab {
-			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(all[4*(q*length*vocab+i):])))
-		}
+		out = append(out, slices.Concat(all[q*length:q*length+rows]...)...)
 	}
 	return out
 }

@@ -19,87 +19,53 @@ type Files interface {
 
 // A Loader makes the modules of a model from its files, one at a time.
 type Loader struct {
-	Spec  arch.Spec
-	Files Files
+	Spec   arch.Spec
+	Layout []ModuleSpec // of Spec
+	Files  Files
 
 	// Strict refuses weights that are NaN or infinite. It reads them all.
 	Strict bool
 }
 
-// Modules returns the number of modules: embedding, two a layer, head.
-func (l *Loader) Modules() int { return 2*l.Spec.Layers + 2 }
-
-// ModuleName returns the name of module i.
-func (l *Loader) ModuleName(i int) string {
-	n := l.Spec.Names
-	switch {
-	case i == 0:
-		return n.Embed
-	case i == l.Modules()-1:
-		return n.Head
-	case i%2 == 1:
-		return n.Layer((i-1)/2, parent(n.O))
-	}
-	return n.Layer((i-1)/2, parent(n.Down))
+// NewLoader returns a Loader of the model that spec describes.
+func NewLoader(spec arch.Spec, f Files) *Loader {
+	return &Loader{Spec: spec, Layout: Layout(spec), Files: f}
 }
 
-// A Shape is what is known of a linear before it is loaded.
-type Shape struct {
-	Name    string
-	In, Out int
-}
+// Embedding and Head return the first and the last module of the layout.
+func (l *Loader) Embedding() ModuleSpec { return l.Layout[0] }
 
-// Shapes lists the linears of module i, in the order they run.
-func (l *Loader) Shapes(i int) []Shape {
-	s, n, a := l.Spec, l.Spec.Names, l.Spec.Attn
-	wide, narrow := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-	layer := (i - 1) / 2
-	switch {
-	case i == 0:
-		return nil
-	case i == l.Modules()-1:
-		return []Shape{{n.Head, s.Hidden, s.Vocab}}
-	case i%2 == 1:
-		return []Shape{
-			{n.Layer(layer, n.Q), s.Hidden, wide}, {n.Layer(layer, n.K), s.Hidden, narrow},
-			{n.Layer(layer, n.V), s.Hidden, narrow}, {n.Layer(layer, n.O), wide, s.Hidden},
-		}
-	}
-	return []Shape{
-		{n.Layer(layer, n.Gate), s.Hidden, s.MLP.Width}, {n.Layer(layer, n.Up), s.Hidden, s.MLP.Width},
-		{n.Layer(layer, n.Down), s.MLP.Width, s.Hidden},
-	}
-}
+// Head is documented with Embedding.
+func (l *Loader) Head() ModuleSpec { return l.Layout[len(l.Layout)-1] }
 
-// parent returns name without its last part.
-func parent(name string) string {
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i] == '.' {
-			return name[:i]
-		}
-	}
-	return name
-}
+// Decoder lists the modules between the two: half-blocks.
+func (l *Loader) Decoder() []ModuleSpec { return l.Layout[1 : len(l.Layout)-1] }
 
-// Load makes module i on d.
-func (l *Loader) Load(d device.Device, i int) (Module, error) {
+// Load makes a module of the layout on d.
+func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
 	b := builder{Loader: l, dev: d}
-	m := b.module(i)
+	m := &Module{ModuleSpec: spec, dev: d}
+	builders[spec.Kind](&b, m)
 	if b.err == nil {
 		b.err = d.Sync()
 	}
 	if b.err != nil {
 		m.Free()
-		return nil, fmt.Errorf("load %s: %w", l.ModuleName(i), b.err)
+		return nil, fmt.Errorf("load %s: %w", spec.Name, b.err)
 	}
 	return m, nil
 }
 
+// builders make the steps of a module by its kind.
+var builders = map[Kind]func(b *builder, m *Module){
+	Embedding: (*builder).embedding, Attention: (*builder).attention, MLP: (*builder).mlp, Head: (*builder).head,
+}
+
 // LoadAll makes every module on d.
-func (l *Loader) LoadAll(d device.Device) ([]Module, error) {
-	var list []Module
-	for i := range l.Modules() {
-		m, err := l.Load(d, i)
+func (l *Loader) LoadAll(d device.Device) ([]*Module, error) {
+	var list []*Module
+	for _, spec := range l.Layout {
+		m, err := l.Load(d, spec)
 		if err != nil {
 			for _, m := range list {
 				m.Free()
@@ -113,8 +79,7 @@ func (l *Loader) LoadAll(d device.Device) ([]Module, error) {
 
 // Quantized reports whether the model's matrices are EXL2.
 func (l *Loader) Quantized() bool {
-	n := l.Spec.Names
-	return l.Files.Has(n.Layer(0, n.O) + "." + exl2.SuffixWords)
+	return l.Files.Has(l.Decoder()[0].Linears[0].Name + "." + exl2.SuffixWords)
 }
 
 // A builder makes one module and keeps the first error.
@@ -124,111 +89,32 @@ type builder struct {
 	err error
 }
 
-func (b *builder) module(i int) Module {
-	switch {
-	case i == 0:
-		return b.embedding()
-	case i == b.Modules()-1:
-		return b.head()
-	case i%2 == 1:
-		return b.attention(i)
-	}
-	return b.mlp(i)
-}
-
-func (b *builder) embedding() Module {
-	s := b.Spec
-	return &Embedding{dev: b.dev, name: s.Names.Embed, Table: b.dense(s.Names.Embed, s.Vocab, s.Hidden), scale: orOne(s.EmbedScale)}
-}
-
-func (b *builder) head() Module {
-	s := b.Spec
-	h := &Head{dev: b.dev, name: s.Names.Head, In: b.norm(s.Names.Final), scale: orOne(s.LogitScale), softcap: s.LogitCap}
-	h.Out = b.linear(b.Shapes(b.Modules() - 1)[0])
-	return h
-}
-
-func (b *builder) attention(i int) Module {
-	layer, name, l := (i-1)/2, b.ModuleName(i), b.linears(i)
-	s, n, a := b.Spec, b.Spec.Names, b.Spec.Attn
-	m := &Attention{
-		dev: b.dev, name: name, layer: layer, residual: orOne(s.Residual),
-		In: b.norm(n.Layer(layer, n.NormIn)),
-		Q:  l[0], K: l[1], V: l[2], O: l[3],
-		attend: device.Attend{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Scale: a.Scale, Softcap: a.Softcap},
-	}
-	if s.Window != nil {
-		m.attend.Window = s.Window(layer)
-	}
-	if s.Rope != nil {
-		r := s.Rope(layer)
-		freqs, scale := r.Frequencies()
-		m.rope = device.Rope{Dims: r.Dims, Interleaved: r.Interleaved, Scale: scale}
-		m.freqs = b.upload(tensor.F32, 1, len(freqs), tensor.BytesOf(freqs))
-	}
-	return m
-}
-
-func (b *builder) mlp(i int) Module {
-	s, n, l := b.Spec, b.Spec.Names, b.linears(i)
-	return &MLP{
-		dev: b.dev, name: b.ModuleName(i), residual: orOne(s.Residual), act: s.MLP.Act,
-		In:   b.norm(n.Layer((i-1)/2, n.NormMLPIn)),
-		Gate: l[0], Up: l[1], Down: l[2],
-	}
-}
-
-func (b *builder) linears(i int) []*Linear {
-	var list []*Linear
-	for _, s := range b.Shapes(i) {
-		list = append(list, b.linear(s))
-	}
-	return list
-}
-
-// linear loads a matrix in whichever format the file has it.
-func (b *builder) linear(shape Shape) *Linear {
-	name, in, out := shape.Name, shape.In, shape.Out
-	l := &Linear{Name: name, In: in, Out: out}
-	m, err := b.Matrix(shape)
+// linear loads the linear with a role, in whichever format the file has it.
+func (b *builder) linear(m *Module, r arch.Role) *Linear {
+	spec, _ := m.Linear(r)
+	l := &Linear{LinearSpec: spec}
+	packed, err := b.Matrix(spec)
 	if err != nil {
 		b.fail(err)
 	}
 	switch {
 	case b.err != nil:
-	case m != nil:
-		l.W = Quantized{b.dev.LoadEXL2(m, out)}
-	case name == b.Spec.Names.Head && b.Spec.Tied:
-		l.W = Dense{b.dense(b.Spec.Names.Embed, out, in)}
+	case packed != nil:
+		l.W = Quantized{b.dev.LoadEXL2(packed, l.Out)}
+	case m.Table != "":
+		l.W = Dense{b.dense(m.Table, l.Out, l.In)}
 	default:
-		l.W = Dense{b.dense(name, out, in)}
+		l.W = Dense{b.dense(l.Name, l.Out, l.In)}
 	}
-	if b.Biased(name) {
-		l.Bias = b.vector(name+".bias", out)
+	if l.Biased {
+		l.Bias = b.vector(l.Name+".bias", l.Out)
 	}
 	return l
 }
 
-// Biased reports whether the architecture gives the named matrix a bias.
-func (l *Loader) Biased(name string) bool {
-	s, n := l.Spec, l.Spec.Names
-	ends := func(part string) bool {
-		return len(name) > len(part) && name[len(name)-len(part)-1:] == "."+part
-	}
-	switch {
-	case ends(n.Q), ends(n.K), ends(n.V):
-		return s.Attn.BiasQKV
-	case ends(n.O):
-		return s.Attn.BiasO
-	case ends(n.Gate), ends(n.Up), ends(n.Down):
-		return s.MLP.Bias
-	}
-	return false
-}
-
 // Matrix reads a linear's EXL2 matrix, or returns nil if the linear is not
 // quantized.
-func (l *Loader) Matrix(s Shape) (*exl2.Matrix, error) {
+func (l *Loader) Matrix(s LinearSpec) (*exl2.Matrix, error) {
 	if !l.Files.Has(s.Name + "." + exl2.SuffixWords) {
 		return nil, nil
 	}
@@ -251,8 +137,21 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 	return m, nil
 }
 
-func (b *builder) norm(name string) Norm {
-	return Norm{Norm: b.Spec.Norm, W: b.vector(name+".weight", b.Spec.Hidden)}
+// norm loads the norm at a place; without weights, it is none.
+func (b *builder) norm(m *Module, p Place) Norm {
+	n, ok := m.Norm(p)
+	if !ok {
+		return Norm{}
+	}
+	return Norm{Norm: b.Spec.Norm, W: b.own(m, b.vector(n.Name+".weight", n.Cols))}
+}
+
+// own has the module free t.
+func (b *builder) own(m *Module, t tensor.Tensor) tensor.Tensor {
+	if !t.Nil() {
+		m.owned = append(m.owned, t)
+	}
+	return t
 }
 
 // dense loads the tensor name.weight, [rows, cols], in the file's own type, or,
@@ -338,6 +237,9 @@ func orOne(f float32) float32 {
 	return f
 }
 
+// known are the features that this package interprets.
+var known = []arch.Feature{arch.PostNorms, arch.HeadNorms}
+
 // Open opens the model in a folder; the files are the caller's to close.
 func Open(dir string) (*Loader, *safetensors.Set, error) {
 	config, err := arch.ReadConfig(dir)
@@ -348,13 +250,16 @@ func Open(dir string) (*Loader, *safetensors.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := spec.Require(known...); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	// Formats of others would end as weights that are missing or have odd types.
 	if q := config.Object("quantization_config"); q.Has("quant_method") && q.String("quant_method", "") != "exl2" {
 		return nil, nil, fmt.Errorf("%s: config.json: quantization_config.quant_method: %w: %q (known: exl2)", dir, arch.ErrUnsupported, q.String("quant_method", ""))
 	}
-	files, err := safetensors.OpenDir(dir)
+	files, err := safetensors.OpenDir(dir, exl2.IsCodes)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Loader{Spec: spec, Files: files}, files, nil
+	return NewLoader(spec, files), files, nil
 }

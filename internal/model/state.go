@@ -8,94 +8,97 @@ import (
 	"exl2/internal/tensor"
 )
 
+// A Slot names an activation of a State.
+type Slot uint8
+
+// The activations of a pass.
+const (
+	Stream Slot = iota // the residual stream, F32 [rows, hidden]
+	Normed             // [rows, hidden]
+	Query              // [rows, heads·head dim]
+	Key                // [rows, kv heads·head dim]
+	Value
+	Mixed // what attention gives, [rows, heads·head dim]
+	Gate  // [rows, MLP width]
+	Up
+	Acted  // act(gate)·up
+	Out    // what a half-block adds to the stream, [rows, hidden]
+	Logits // F32 [logit rows, vocabulary]
+	slots
+)
+
 // Size says how large a State must be.
 type Size struct {
-	Rows      int // of one pass, at most
-	Logits    int // rows of logits, at most
-	Sequences int // that the caches hold
-	Positions int // of each sequence, at most
-	Caches    int // layers that are cached apart; 1 when modules run one at a time
+	Rows   int // of one pass, at most
+	Logits int // rows of logits, at most
 }
 
-// PageRows is the number of positions in a page of the cache.
-const PageRows = 256
-
-// pages returns the pages that a sequence takes.
-func (z Size) pages() int { return (z.Positions + PageRows - 1) / PageRows }
-
-// State holds the activations of one forward pass on one device. Everything is
-// allocated once, for the largest pass, so that a pass can be recorded and
-// replayed. Use sets the rows of the next pass.
+// State holds the activations of one forward pass on one device, or, as F32,
+// their gradients. Everything is allocated once, for the largest pass, so that a
+// pass can be recorded and replayed. Use sets the rows of the next pass.
 type State struct {
 	Dev   device.Device
 	Batch device.Batch
+	Cache device.Cache
 
-	IDs      tensor.Tensor // I32 [1, rows]
-	X        tensor.Tensor // residual stream, F32 [rows, hidden]
-	Norm     tensor.Tensor // normed X
-	Q, K, V  tensor.Tensor
-	Gate, Up tensor.Tensor
-	Out      tensor.Tensor // what a half-block adds to X
-	Logits   tensor.Tensor // F32 [rows, vocabulary]
-	Caches   []device.Cache
+	IDs tensor.Tensor // I32 [1, rows]
 
-	size   Size
-	full   *State // the State as allocated, of which this is a range of rows
-	shared []tensor.Tensor
+	act   [slots]tensor.Tensor
+	size  Size
+	cache *Cache
+	full  *State // the State as allocated, of which this is a range of rows
 }
 
-// widths lists the activations of a pass and their columns.
-func widths(s *State, spec arch.Spec) []struct {
-	t    *tensor.Tensor
-	cols int
-} {
+// At returns an activation's rows of the pass.
+func (s *State) At(slot Slot) tensor.Tensor { return s.act[slot] }
+
+// activations lists what a State of the given size holds.
+func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.Tensor {
 	a := spec.Attn
-	return []struct {
-		t    *tensor.Tensor
-		cols int
-	}{
-		{&s.Norm, spec.Hidden}, {&s.Q, a.Heads * a.HeadDim}, {&s.K, a.KVHeads * a.HeadDim}, {&s.V, a.KVHeads * a.HeadDim},
-		{&s.Gate, spec.MLP.Width}, {&s.Up, spec.MLP.Width}, {&s.Out, spec.Hidden},
+	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, z.Rows, cols, nil) }
+	wide, narrow, width := of(activation, a.Heads*a.HeadDim), of(activation, a.KVHeads*a.HeadDim), of(activation, spec.MLP.Width)
+	hidden := of(activation, spec.Hidden)
+	return [slots]tensor.Tensor{
+		Stream: of(tensor.F32, spec.Hidden), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
+		Gate: width, Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
 	}
 }
 
-// NewState allocates a State on d.
-func NewState(d device.Device, spec arch.Spec, z Size) *State {
-	s := &State{Dev: d, size: z}
+// NewState allocates a State on d whose sequences have their keys and values in
+// c, which stays the caller's.
+func NewState(d device.Device, spec arch.Spec, z Size, c *Cache) *State {
+	s := &State{Dev: d, size: z, cache: c, Cache: c.Cache}
 	s.IDs = d.Alloc(tensor.I32, 1, z.Rows)
-	s.Batch = device.Batch{Pos: d.Alloc(tensor.I32, 1, z.Rows), Seq: d.Alloc(tensor.I32, 1, z.Rows), Span: 1}
-	s.X = d.Alloc(tensor.F32, z.Rows, spec.Hidden)
-	for _, w := range widths(s, spec) {
-		*w.t = d.Alloc(d.Activation(), z.Rows, w.cols)
-	}
-	if z.Logits > 0 {
-		s.Logits = d.Alloc(tensor.F32, z.Logits, spec.Vocab)
-	}
-	kv, pages := spec.Attn.KVHeads*spec.Attn.HeadDim, z.pages()
-	table := d.Alloc(tensor.I32, z.Sequences, pages)
-	upload(d, table, numbers(z.Sequences*pages))
-	s.shared = append(s.shared, table)
-	for range z.Caches {
-		rows := z.Sequences * pages * PageRows
-		s.Caches = append(s.Caches, device.Cache{
-			K: d.Alloc(d.Activation(), rows, kv), V: d.Alloc(d.Activation(), rows, kv), Table: table, PageRows: PageRows,
-		})
+	s.Batch = device.Batch{Pos: d.Alloc(tensor.I32, 1, z.Rows), Seq: d.Alloc(tensor.I32, 1, z.Rows), Table: c.Table, Span: 1}
+	s.allocate(activations(spec, z, d.Activation()))
+	return s
+}
+
+// NewGradients allocates a State for the gradients of s.
+func NewGradients(s *State, spec arch.Spec) *State {
+	g := &State{Dev: s.Dev, size: s.size}
+	g.allocate(activations(spec, s.size, tensor.F32))
+	return g
+}
+
+func (s *State) allocate(shapes [slots]tensor.Tensor) {
+	for i, t := range shapes {
+		if t.Rows > 0 {
+			s.act[i] = s.Dev.Alloc(t.Type, t.Rows, t.Cols)
+		}
 	}
 	s.full = &State{}
 	*s.full = *s
-	return s
 }
 
 // Bytes returns the device memory that NewState takes for z, with activations
 // of the given type.
 func Bytes(spec arch.Spec, z Size, activation tensor.Type) int {
-	row := 4 * (3 + spec.Hidden)
-	for _, w := range widths(&State{}, spec) {
-		row += w.cols * activation.Size()
+	sum := 3 * 4 * z.Rows // ids, positions, sequences
+	for _, t := range activations(spec, z, activation) {
+		sum += t.Bytes()
 	}
-	kv := 2 * spec.Attn.KVHeads * spec.Attn.HeadDim * activation.Size()
-	cache := z.Sequences * z.pages() * (4 + z.Caches*PageRows*kv)
-	return z.Rows*row + z.Logits*spec.Vocab*4 + cache
+	return sum
 }
 
 // Run is a run of consecutive positions of one sequence.
@@ -112,8 +115,8 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	s.Batch.Span = span
 	pos, seq := make([]int32, 0, rows), make([]int32, 0, rows)
 	for _, r := range runs {
-		if r.Sequence >= s.size.Sequences || r.Position+span > s.size.Positions {
-			panic(fmt.Sprintf("model: sequence %d, positions to %d, in a cache of %d x %d", r.Sequence, r.Position+span, s.size.Sequences, s.size.Positions))
+		if r.Sequence >= s.cache.Sequences || r.Position+span > s.cache.Positions {
+			panic(fmt.Sprintf("model: sequence %d, positions to %d, in a cache of %d x %d", r.Sequence, r.Position+span, s.cache.Sequences, s.cache.Positions))
 		}
 		for i := range span {
 			pos, seq = append(pos, int32(r.Position+i)), append(seq, int32(r.Sequence))
@@ -138,45 +141,31 @@ func (s *State) Slice(lo, hi int) *State {
 // view sets the tensors of s to rows lo to hi of the whole State.
 func (s *State) view(lo, hi int) {
 	f := s.full
-	for _, v := range []struct{ dst, src *tensor.Tensor }{
-		{&s.X, &f.X}, {&s.Norm, &f.Norm}, {&s.Q, &f.Q}, {&s.K, &f.K}, {&s.V, &f.V},
-		{&s.Gate, &f.Gate}, {&s.Up, &f.Up}, {&s.Out, &f.Out},
-	} {
-		*v.dst = v.src.Slice(lo, hi)
+	for i, t := range f.act {
+		switch {
+		case t.Nil():
+		case Slot(i) == Logits:
+			s.act[i] = t.Slice(0, min(hi-lo, t.Rows))
+		default:
+			s.act[i] = t.Slice(lo, hi)
+		}
 	}
-	for _, v := range []struct{ dst, src *tensor.Tensor }{
-		{&s.IDs, &f.IDs}, {&s.Batch.Pos, &f.Batch.Pos}, {&s.Batch.Seq, &f.Batch.Seq},
-	} {
-		column := v.src.Reshape(v.src.Cols, 1).Slice(lo, hi)
-		*v.dst = column.Reshape(1, hi-lo)
+	if f.IDs.Nil() { // gradients
+		return
 	}
-	if f.Logits.Rows > 0 {
-		s.Logits = f.Logits.Slice(0, min(hi-lo, f.Logits.Rows))
-	}
+	s.IDs, s.Batch.Pos, s.Batch.Seq = f.IDs.Columns(lo, hi), f.Batch.Pos.Columns(lo, hi), f.Batch.Seq.Columns(lo, hi)
 }
 
 // Free frees the state's memory.
 func (s *State) Free() {
-	f := s.full
-	for _, t := range append(f.shared, f.IDs, f.Batch.Pos, f.Batch.Seq, f.X, f.Norm, f.Q, f.K, f.V, f.Gate, f.Up, f.Out, f.Logits) {
+	for _, t := range append(s.full.act[:], s.full.IDs, s.full.Batch.Pos, s.full.Batch.Seq) {
 		s.Dev.Free(t)
 	}
-	for _, c := range f.Caches {
-		s.Dev.Free(c.K)
-		s.Dev.Free(c.V)
-	}
 }
 
-// cache returns the cache of a layer: its own, or the one that all share.
-func (s *State) cache(layer int) device.Cache { return s.Caches[layer%len(s.Caches)] }
-
-func numbers(n int) []int32 {
-	list := make([]int32, n)
-	for i := range list {
-		list[i] = int32(i)
-	}
-	return list
-}
+// layer returns the layer of the cache that belongs to a layer of the model: its
+// own, or the one that all share.
+func (s *State) layer(layer int) int { return layer % s.cache.Layers }
 
 func upload(d device.Device, t tensor.Tensor, v []int32) {
 	d.Upload(t, tensor.BytesOf(v))

@@ -8,6 +8,9 @@ import (
 	"maps"
 	"os"
 	"sync"
+
+	"exl2/internal/mapped"
+	"exl2/internal/regular"
 )
 
 // A Tensor is a tensor of a file. Data is the file's own memory: it must not
@@ -31,13 +34,13 @@ type File struct {
 	metadata map[string]string
 
 	lock   sync.Mutex
-	mapped []byte // the whole file, from the first Get on
+	mapped *mapped.File // the whole file, from the first Get on
 }
 
 // Open reads and checks the header of a file. The data is neither read nor
 // mapped yet, so that opening a model of a hundred files costs little.
 func Open(path string) (*File, error) {
-	file, err := os.Open(path)
+	file, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +56,6 @@ func (f *File) readHeader() error {
 	stat, err := f.file.Stat()
 	if err != nil {
 		return err
-	}
-	if !stat.Mode().IsRegular() {
-		return errors.New("not a regular file")
 	}
 	f.size = stat.Size()
 	var length [8]byte
@@ -125,7 +125,7 @@ func (f *File) entry(name string) (entry, error) {
 // Get returns a tensor whose Data is the mapped file: nothing is copied, and
 // pages are read from the disk when they are first touched. If the file is
 // truncated meanwhile, touching what is gone is a fault that kills the
-// program, unless it happens inside Guard; ReadInto has no such danger.
+// program, unless it happens inside [mapped.Guard]; ReadInto has no such danger.
 func (f *File) Get(name string) (Tensor, error) {
 	e, err := f.entry(name)
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *File) ReadInto(dst []byte, name string) error {
 	}
 	if n, err := f.file.ReadAt(dst, f.start+e.begin); n < len(dst) {
 		if errors.Is(err, io.EOF) {
-			err = errTruncated
+			err = mapped.ErrTruncated
 		}
 		return fmt.Errorf("%s: tensor %s: %w", f.path, quote(name), err)
 	}
@@ -164,22 +164,23 @@ func (f *File) contents() ([]byte, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.mapped == nil {
-		all, err := mapFile(f.file, f.size)
+		all, err := mapped.Map(f.file, f.size)
 		if err != nil {
 			return nil, err
 		}
 		f.mapped = all
 	}
-	return f.mapped, nil
+	return f.mapped.Bytes(), nil
 }
 
-// Close unmaps and closes the file. No Data of it may be used afterwards.
+// Close unmaps and closes the file. No Data of it may be used afterwards. It is
+// an error if the file was truncated while it was mapped.
 func (f *File) Close() error {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	var err error
 	if f.mapped != nil {
-		err = unmapFile(f.mapped)
+		err = f.mapped.Close()
 		f.mapped = nil
 	}
 	return errors.Join(err, f.file.Close())

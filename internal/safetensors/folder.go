@@ -51,9 +51,9 @@ func scanFolder(dir string) (*folder, error) {
 }
 
 // choose makes the set of the folder's model.
-func (f *folder) choose() (*Set, error) {
+func (f *folder) choose(unindexed func(tensor string) bool) (*Set, error) {
 	s := &Set{dir: f.dir, owner: map[string]*File{}}
-	if f.quantized() { // an index is the source's
+	if unindexed != nil && f.any(unindexed) {
 		return s, f.takeAll(s)
 	}
 	index, err := readIndex(filepath.Join(f.dir, indexName))
@@ -66,13 +66,11 @@ func (f *folder) choose() (*Set, error) {
 	return s, f.takeIndex(s, index)
 }
 
-// quantized tells whether any file holds an EXL2 matrix.
-func (f *folder) quantized() bool {
+// any tells whether is holds of a tensor of any file.
+func (f *folder) any(is func(tensor string) bool) bool {
 	for _, file := range f.files {
-		for name := range file.places {
-			if strings.HasSuffix(name, quantizedSuffix) {
-				return true
-			}
+		if slices.ContainsFunc(file.entries, func(e entry) bool { return is(e.Name) }) {
+			return true
 		}
 	}
 	return false
@@ -113,7 +111,7 @@ func (f *folder) takeIndex(s *Set, index []placement) error {
 }
 
 // missing says that a shard of the index is not there. If some other file is
-// damaged, that is the likelier trouble: an EXL2 model with a stale index.
+// damaged, that is the likelier trouble: it would have shown that the index is stale.
 func (f *folder) missing(p placement) error {
 	for _, name := range f.names {
 		if err := f.damaged[name]; err != nil {

@@ -26,9 +26,6 @@ type header struct {
 // parseHeader checks the JSON of a header whose file holds dataBytes bytes
 // after it.
 func parseHeader(text []byte, dataBytes int64) (*header, error) {
-	if len(text) == 0 || text[0] != '{' {
-		return nil, errors.New("the header does not begin with {")
-	}
 	if !utf8.Valid(text) {
 		return nil, errors.New("the header is not UTF-8")
 	}
@@ -49,7 +46,11 @@ func parseHeader(text []byte, dataBytes int64) (*header, error) {
 	return h, h.checkPlaces(dataBytes)
 }
 
+// readMetadata reads strings by name, or null for none.
 func (h *header) readMetadata(s *scanner) error {
+	if s.null() {
+		return nil
+	}
 	h.metadata = make(map[string]string)
 	err := s.object("an object", func(key string) (err error) {
 		h.metadata[key], err = s.text("a string")
@@ -62,6 +63,7 @@ func (h *header) readMetadata(s *scanner) error {
 }
 
 // readEntry reads {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}.
+// Other fields are left to those who know them, as the format's own library does.
 func (h *header) readEntry(s *scanner, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -77,7 +79,8 @@ func (h *header) readEntry(s *scanner, name string) error {
 		case "data_offsets":
 			err = e.readPlace(s)
 		default:
-			return fmt.Errorf("field %s is not of the format", quote(key))
+			err = s.skip()
+			key = quote(key)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)

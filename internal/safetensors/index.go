@@ -4,26 +4,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
+
+	"exl2/internal/regular"
 )
 
 // maxIndex bounds what is read of an index; real ones stay below 20 MB.
-const maxIndex = 100_000_000
+const maxIndex = 100 << 20
 
 // A placement says which file of the folder holds a tensor.
 type placement struct{ tensor, shard string }
 
 // readIndex reads the weight_map of an index, in its order.
 func readIndex(path string) ([]placement, error) {
-	stat, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if stat.Size() > maxIndex {
-		return nil, fmt.Errorf("%s: %d bytes are too many for an index", path, stat.Size())
-	}
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, maxIndex)
 	if err != nil {
 		return nil, err
 	}

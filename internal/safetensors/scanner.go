@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -104,6 +105,27 @@ func (s *scanner) list(closing byte, item func() error) error {
 			return s.unexpected(fmt.Sprintf("a comma or %q", closing))
 		}
 	}
+}
+
+// null steps over null, if that is next.
+func (s *scanner) null() bool {
+	const word = "null"
+	if s.peek(); !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+		return false
+	}
+	s.pos += len(word)
+	return true
+}
+
+// skip steps over a value of any kind.
+func (s *scanner) skip() error {
+	var value json.RawMessage
+	d := json.NewDecoder(bytes.NewReader(s.data[s.pos:]))
+	if err := d.Decode(&value); err != nil {
+		return err
+	}
+	s.pos += int(d.InputOffset())
+	return nil
 }
 
 // text reads a string.

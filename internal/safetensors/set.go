@@ -11,9 +11,6 @@ import (
 const (
 	extension = ".safetensors"
 	indexName = "model.safetensors.index.json"
-
-	// quantizedSuffix ends the name of the codes of an EXL2 matrix.
-	quantizedSuffix = ".q_weight"
 )
 
 // A Set is the tensors of a model folder. All methods but Close may be called
@@ -28,15 +25,16 @@ type Set struct {
 
 // OpenDir opens the tensors of a model folder: those that
 // model.safetensors.index.json names, in the files that it names, or else
-// those of every *.safetensors file. If any file of the folder holds an EXL2
-// matrix the index is not looked at: EXL2 folders keep their source's, which
-// names files that are not there. A tensor that two files hold is an error.
-func OpenDir(dir string) (*Set, error) {
+// those of every *.safetensors file. If unindexed, which may be nil, is true of
+// any tensor of the folder the index is not looked at: quantizers leave their
+// source's index, which names files that are not there. A tensor that two files
+// hold is an error.
+func OpenDir(dir string, unindexed func(tensor string) bool) (*Set, error) {
 	f, err := scanFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.choose()
+	s, err := f.choose(unindexed)
 	if err != nil {
 		f.closeExcept(nil)
 		return nil, err
@@ -116,18 +114,6 @@ func (s *Set) ReadInto(dst []byte, name string) error {
 		return err
 	}
 	return f.ReadInto(dst, name)
-}
-
-// Guard is [File.Guard] for all files of the set.
-func (s *Set) Guard(read func() error) error {
-	return guard(read, func(address uintptr) *File {
-		for _, f := range s.files {
-			if f.holds(address) {
-				return f
-			}
-		}
-		return nil
-	})
 }
 
 // Close closes every file. No Data of them may be used afterwards.

@@ -42,6 +42,9 @@ func (f files) place(t *testing.T) string {
 	return dir
 }
 
+// isCodes tells of tensors of a format whose folders may have a stale index.
+func isCodes(tensor string) bool { return strings.HasSuffix(tensor, ".codes") }
+
 func TestOpenDir(t *testing.T) {
 	cases := []struct {
 		name  string
@@ -59,16 +62,16 @@ func TestOpenDir(t *testing.T) {
 			"model-1.safetensors": one("a"), "copy.safetensors": one("a", "z"), "broken.safetensors": []byte("?"),
 			indexName: index("a", "model-1.safetensors"),
 		}, "a", ""},
-		{"EXL2 with a stale index", files{
-			"output.safetensors": one("m.q_weight", "n"), indexName: index("a", "model-1.safetensors"),
-		}, "m.q_weight n", ""},
-		{"EXL2 with a broken index", files{
-			"output.safetensors": one("m.q_weight"), indexName: []byte("{"),
-		}, "m.q_weight", ""},
-		{"EXL2 in shards, the codes in the second", files{
-			"output-00001-of-00002.safetensors": one("n"), "output-00002-of-00002.safetensors": one("m.q_weight"),
+		{"quantized, with a stale index", files{
+			"output.safetensors": one("m.codes", "n"), indexName: index("a", "model-1.safetensors"),
+		}, "m.codes n", ""},
+		{"quantized, with a broken index", files{
+			"output.safetensors": one("m.codes"), indexName: []byte("{"),
+		}, "m.codes", ""},
+		{"quantized, in shards, the codes in the second", files{
+			"output-00001-of-00002.safetensors": one("n"), "output-00002-of-00002.safetensors": one("m.codes"),
 			indexName: index("n", "output-00001-of-00002.safetensors"),
-		}, "m.q_weight n", ""},
+		}, "m.codes n", ""},
 		{"a name of a folder", files{"model.safetensors": one("a")}, "a", ""},
 
 		{"nothing", files{"config.json": nil}, "", "no *.safetensors files"},
@@ -79,8 +82,8 @@ func TestOpenDir(t *testing.T) {
 		{"index names a missing shard", files{
 			"x.safetensors": one("a"), indexName: index("a", "x.safetensors", "b", "z.safetensors"),
 		}, "", `index.json: tensor "b": shard z.safetensors is not there`},
-		{"damaged EXL2 file behind a stale index", files{
-			"output.safetensors": one("m.q_weight")[:10], indexName: index("a", "x.safetensors"),
+		{"damaged quantized file behind a stale index", files{
+			"output.safetensors": one("m.codes")[:10], indexName: index("a", "x.safetensors"),
 		}, "", "output.safetensors: the header is"},
 		{"index names a damaged shard", files{
 			"x.safetensors": one("a")[:9], indexName: index("a", "x.safetensors"),
@@ -108,7 +111,7 @@ func TestOpenDir(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(dir, "folder.safetensors"), 0o777); err != nil {
 				t.Fatal(err)
 			}
-			s, err := OpenDir(dir)
+			s, err := OpenDir(dir, isCodes)
 			if err != nil {
 				if c.err == "" || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("error %q\nwant %q and the folder", err, c.err)
@@ -160,7 +163,7 @@ func TestManyShards(t *testing.T) {
 	for i := range shards {
 		f[fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)] = one(fmt.Sprintf("t%03d", i))
 	}
-	s, err := OpenDir(f.place(t))
+	s, err := OpenDir(f.place(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +187,7 @@ func TestSharedModels(t *testing.T) {
 			if _, err := os.Stat(dir); err != nil {
 				t.Skip("../shared/models is not there")
 			}
-			s, err := OpenDir(dir)
+			s, err := OpenDir(dir, isCodes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"exl2/internal/atomicfile"
+	"exl2/internal/mapped"
 )
 
 // A Writer makes one file. Its tensors are declared beforehand, so that the
@@ -141,6 +142,9 @@ func (w *Writer) Write(name string, data []byte) error {
 		panic(fmt.Sprintf("safetensors: Write: %q has %d bytes, want %d", name, len(data), p.end-p.begin))
 	}
 	if _, err := w.file.WriteAt(data, w.start+p.begin); err != nil {
+		if truncated := mapped.Check(data); truncated != nil {
+			err = truncated // of another file, which data is mapped from
+		}
 		w.err = err
 		return err
 	}

@@ -9,7 +9,8 @@ package score
 import (
 	"math"
 	"slices"
-	"sync"
+
+	"exl2/internal/parallel"
 )
 
 // A Row is a row of logits and what normalizes it.
@@ -50,16 +51,11 @@ func Divergence(reference, q Row) float64 {
 
 // Each calls f for 0 to n-1 on all cores, in runs of 16: f scores one row.
 func Each(n int, f func(i int)) {
-	var wait sync.WaitGroup
-	const run = 16
-	for lo := 0; lo < n; lo += run {
-		wait.Go(func() {
-			for i := lo; i < min(lo+run, n); i++ {
-				f(i)
-			}
-		})
-	}
-	wait.Wait()
+	parallel.Runs(n, 16, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			f(i)
+		}
+	})
 }
 
 // ArgMax returns the index of the largest element, the first among equals. NaN

@@ -44,12 +44,23 @@ func New(s *Shape, seed uint64, bits float64) (*Model, error) {
 			return nil, err
 		}
 	}
-	m.add(spec.Names.Embed+".weight", safetensors.F16, []int{spec.Vocab, spec.Hidden}, m.normal)
-	l := &model.Loader{Spec: spec}
-	for i := range l.Modules() {
-		m.module(l, i, recipe)
+	for _, spec := range model.Layout(spec) {
+		if err := packable(spec.Linears, recipe); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		m.module(spec, recipe)
 	}
 	return m, nil
+}
+
+// packable refuses matrices that EXL2 cannot hold.
+func packable(linears []model.LinearSpec, recipe exl2.Recipe) error {
+	for _, x := range linears {
+		if recipe != nil && (x.In%exl2.Align != 0 || x.In > 1<<16) {
+			return fmt.Errorf("%s has %d inputs; EXL2 needs a multiple of %d up to %d, fp16 takes any", x.Name, x.In, exl2.Align, 1<<16)
+		}
+	}
+	return nil
 }
 
 // headRecipe is what heads of random EXL2 models are stored with, as
@@ -71,34 +82,30 @@ func RecipeFor(bits float64) (exl2.Recipe, error) {
 	return r, r.Check()
 }
 
-// module adds the tensors of module i.
-func (m *Model) module(l *model.Loader, i int, recipe exl2.Recipe) {
-	s, n := m.Spec, m.Spec.Names
-	head := i == l.Modules()-1
-	switch {
-	case i == 0:
-		return
-	case head:
-		m.norm(n.Final)
+// module adds the tensors of a module.
+func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
+	switch spec.Kind {
+	case model.Embedding:
+		m.add(spec.Table+".weight", safetensors.F16, []int{m.Spec.Vocab, m.Spec.Hidden}, m.normal)
+	case model.Head:
 		recipe = orNil(recipe, headRecipe)
-	case i%2 == 1:
-		m.norm(n.Layer((i-1)/2, n.NormIn))
-	default:
-		m.norm(n.Layer((i-1)/2, n.NormMLPIn))
 	}
-	for _, x := range l.Shapes(i) {
+	for _, n := range spec.Norms {
+		m.norm(n)
+	}
+	for _, l := range spec.Linears {
 		switch {
 		case recipe != nil:
-			m.matrix(x, recipe)
-		case !head || !s.Tied:
-			m.add(x.Name+".weight", safetensors.F16, []int{x.Out, x.In}, m.normal)
+			m.matrix(l, recipe)
+		case spec.Table == "":
+			m.add(l.Name+".weight", safetensors.F16, []int{l.Out, l.In}, m.normal)
 		}
-		if l.Biased(x.Name) {
-			out := x.Out
+		if l.Biased {
+			out := l.Out
 			if recipe != nil {
 				out = exl2.Pad(out)
 			}
-			m.add(x.Name+".bias", safetensors.F16, []int{out}, m.normal)
+			m.add(l.Name+".bias", safetensors.F16, []int{out}, m.normal)
 		}
 	}
 }
@@ -110,8 +117,8 @@ func orNil(r, other exl2.Recipe) exl2.Recipe {
 	return other
 }
 
-func (m *Model) norm(name string) {
-	m.add(name+".weight", safetensors.F16, []int{m.Spec.Hidden}, func(_ string, n int) []byte {
+func (m *Model) norm(spec model.NormSpec) {
+	m.add(spec.Name+".weight", safetensors.F16, []int{spec.Cols}, func(_ string, n int) []byte {
 		ones := make([]half.F16, n)
 		for i := range ones {
 			ones[i] = 0x3c00
@@ -130,7 +137,7 @@ func (m *Model) add(name, dtype string, shape []int, data func(name string, elem
 }
 
 // matrix adds the five tensors of an EXL2 matrix.
-func (m *Model) matrix(x model.Shape, recipe exl2.Recipe) {
+func (m *Model) matrix(x model.LinearSpec, recipe exl2.Recipe) {
 	out, groups := exl2.Pad(x.Out), recipe.Groups(x.In)
 	last := groups[len(groups)-1]
 	words := last.Word + last.Rows*last.Bits/32

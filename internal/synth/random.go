@@ -4,10 +4,10 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -37,16 +37,7 @@ func (m *Model) generator(name string, n int) *rand.PCG {
 
 // runs calls f for every run of n elements on all cores.
 func (m *Model) runs(name string, n int, f func(r *rand.PCG, lo, hi int)) {
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for lo := 0; lo < n; lo += run {
-		slots <- struct{}{}
-		wait.Go(func() {
-			f(m.generator(name, lo/run), lo, min(lo+run, n))
-			<-slots
-		})
-	}
-	wait.Wait()
+	parallel.Runs(n, run, func(lo, hi int) { f(m.generator(name, lo/run), lo, hi) })
 }
 
 // normal makes n normal variates as F16.

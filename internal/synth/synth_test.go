@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"exl2/internal/arch"
@@ -44,7 +45,7 @@ func TestModelsRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := logits(t, &model.Loader{Spec: m.Spec, Files: m}), logits(t, l)
+		a, b := logits(t, model.NewLoader(m.Spec, m)), logits(t, l)
 		files.Close()
 		if !slices.Equal(a, b) {
 			t.Errorf("%v bits: logits differ", bits)
@@ -68,21 +69,17 @@ func logits(t testing.TB, l *model.Loader) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := model.NewState(d, l.Spec, model.Size{Rows: 4, Logits: 4, Sequences: 1, Positions: 4, Caches: 2})
+	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: 4})
+	s := model.NewState(d, l.Spec, model.Size{Rows: 4, Logits: 4}, c)
 	s.Use([]model.Run{{}}, 4, []int32{3, 100, 7, 249})
 	for _, m := range modules {
 		m.Forward(s)
 	}
-	raw := make([]byte, s.Logits.Bytes())
-	d.Download(raw, s.Logits)
-	if err := d.Sync(); err != nil {
+	rows, err := s.Logits()
+	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]float32, len(raw)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(uint32(raw[4*i]) | uint32(raw[4*i+1])<<8 | uint32(raw[4*i+2])<<16 | uint32(raw[4*i+3])<<24)
-	}
-	return out
+	return slices.Concat(rows...)
 }
 
 // The same seed gives the same bytes on any number of cores, another seed
@@ -151,7 +148,7 @@ func TestKnownShapes(t *testing.T) {
 		spec, err := s.spec()
 		switch {
 		case name == "mixtral-8x7b" || name == "qwen3-30b-a3b":
-			if err == nil && !slices.Contains(arch.Known(), spec.Arch) {
+			if err == nil && !slices.ContainsFunc(arch.Known(), func(e arch.Entry) bool { return e.Name == spec.Arch }) {
 				t.Errorf("%s: neither known nor refused", name)
 			}
 		case err != nil:
@@ -172,5 +169,20 @@ func TestWriteKeepsWhatIsThere(t *testing.T) {
 	}
 	if err := newModel(t, 1, 0).Write(dir, "", func(string) {}); err == nil {
 		t.Error("wrote over a model")
+	}
+}
+
+// What EXL2 cannot hold is refused by name, and written as fp16.
+func TestUnpackable(t *testing.T) {
+	odd := strings.Replace(small, `"intermediate_size":160`, `"intermediate_size":150`, 1)
+	s, err := FromConfig("config.json", []byte(odd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(s, 1, 4); err == nil || !strings.Contains(err.Error(), "model.layers.0.mlp.down_proj has 150 inputs; EXL2 needs a multiple of 32") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := New(s, 1, 0); err != nil {
+		t.Errorf("fp16: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/ordered"
+	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 )
 
@@ -69,7 +70,7 @@ func (m *Model) shard(path string, s safetensors.Shard, step func(name string)) 
 func copyTokenizer(to, from string) error {
 	copied := false
 	for _, name := range tokenizerFiles {
-		data, err := os.ReadFile(filepath.Join(from, name))
+		data, err := regular.Read(filepath.Join(from, name), 1<<28)
 		if os.IsNotExist(err) {
 			continue
 		}

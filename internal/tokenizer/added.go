@@ -1,11 +1,18 @@
 package tokenizer
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"exl2/internal/tokenizer/chars"
+	"exl2/internal/tokenizer/jsonfields"
+	"exl2/internal/tokenizer/limit"
+	"exl2/internal/tokenizer/trie"
 )
 
 // An addedToken is found in a text before the model sees it.
@@ -16,7 +23,7 @@ type addedToken struct {
 	lstrip     bool // takes the white space before it along
 	rstrip     bool // takes the white space after it along
 	normalized bool // is looked for in the normalized text, in its own normalized form
-	special    bool // DecodeSkip leaves it out
+	special    bool // decoding with SkipSpecial leaves it out
 }
 
 // added is the two sets of added tokens.
@@ -29,7 +36,7 @@ type added struct {
 // one place the longest.
 type tokenSet struct {
 	tokens []addedToken
-	keys   *trie // of their texts, numbered as tokens are; nil: the set is empty
+	keys   *trie.Trie // of their texts, numbered as tokens are; nil: the set is empty
 	begins [256]bool
 }
 
@@ -39,7 +46,7 @@ func newTokenSet(tokens []addedToken, texts []string) tokenSet {
 	if len(tokens) == 0 {
 		return s
 	}
-	s.keys = newTrie(texts)
+	s.keys = trie.New(texts)
 	for _, text := range texts {
 		if text != "" {
 			s.begins[text[0]] = true
@@ -56,7 +63,7 @@ type section struct {
 }
 
 // split passes the sections of text on in order; empty text is one section.
-func (s *tokenSet) split(text string, p Parse, yield func(section)) {
+func (s *tokenSet) split(text string, yield func(section)) {
 	if s.keys == nil || text == "" {
 		yield(section{text: text, id: -1})
 		return
@@ -67,7 +74,7 @@ func (s *tokenSet) split(text string, p Parse, yield func(section)) {
 			at++
 			continue
 		}
-		n, length := s.keys.longest(text[at:])
+		n, length := s.keys.Longest(text[at:])
 		if n < 0 {
 			at++
 			continue
@@ -75,7 +82,7 @@ func (s *tokenSet) split(text string, p Parse, yield func(section)) {
 		start, end := at, at+length
 		at = end
 		tok := &s.tokens[n]
-		if tok.special && p == SpecialAsText || tok.singleWord && besideWord(text, start, end) {
+		if tok.singleWord && besideWord(text, start, end) {
 			continue
 		}
 		if tok.lstrip {
@@ -104,16 +111,11 @@ func (s *tokenSet) split(text string, p Parse, yield func(section)) {
 // besideWord reports whether a word character stands right before or after a match.
 func besideWord(text string, start, end int) bool {
 	before, n := utf8.DecodeLastRuneInString(text[:start])
-	if n > 0 && isWord(before) {
+	if n > 0 && chars.IsWord(before) {
 		return true
 	}
 	after, n := utf8.DecodeRuneInString(text[end:])
-	return n > 0 && isWord(after)
-}
-
-// isWord is \w of Rust's regex crate: UTS 18's word characters.
-func isWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc, unicode.Join_Control)
+	return n > 0 && chars.IsWord(after)
 }
 
 // readAddedTokens reads the list added_tokens of a tokenizer.json.
@@ -123,40 +125,44 @@ func readAddedTokens(data json.RawMessage) ([]addedToken, error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("added_tokens: %w", jsonError(err))
+		return nil, fmt.Errorf("added_tokens: %w", jsonfields.Plain(err))
 	}
 	tokens := make([]addedToken, 0, len(list))
 	for i, raw := range list {
-		f, err := newFields(fmt.Sprintf("added_tokens[%d]", i), raw)
+		f, err := jsonfields.New(fmt.Sprintf("added_tokens[%d]", i), raw)
 		if err != nil {
 			return nil, err
 		}
 		tok := addedToken{
-			content:    f.str("content"),
-			singleWord: f.boolean("single_word"),
-			lstrip:     f.boolean("lstrip"),
-			rstrip:     f.boolean("rstrip"),
-			normalized: f.boolean("normalized"),
-			special:    f.boolean("special"),
+			content:    f.Str("content"),
+			singleWord: f.Bool("single_word"),
+			lstrip:     f.Bool("lstrip"),
+			rstrip:     f.Bool("rstrip"),
+			normalized: f.Bool("normalized"),
+			special:    f.Bool("special"),
 		}
-		f.read("id", f.need("id"), &tok.id)
-		if err := f.done(); err != nil {
+		f.Read("id", f.Need("id"), &tok.id)
+		if err := f.Done(); err != nil {
 			return nil, err
 		}
-		if err := checkToken(tok.content); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.at("content"), err)
+		if err := jsonfields.CheckToken(tok.content); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.At("content"), err)
 		}
 		tokens = append(tokens, tok)
 	}
 	return tokens, nil
 }
 
+// loadTime is what normalizing all added tokens may take.
+const loadTime = 10 * time.Second
+
 // addTokens gives added tokens their ids and builds the sets. The ids that the
 // file gives are not used, as in the tokenizers library: a token of the model
 // keeps its id, others follow the vocabulary in the order of the list. Of two
 // that are one text when normalized the later is found; the library leaves that
 // to chance.
-func (t *Tokenizer) addTokens(tokens []addedToken) {
+func (t *Tokenizer) addTokens(tokens []addedToken) error {
+	clock := limit.Start(context.Background(), loadTime)
 	next := t.vocab.size
 	final := map[int32]addedToken{}
 	var order []int32
@@ -172,7 +178,7 @@ func (t *Tokenizer) addTokens(tokens []addedToken) {
 		tok.id = id
 		t.vocab.add(tok.content, id)
 		if tok.normalized && t.norm != nil {
-			if text, _ := t.norm(tok.content); text != tok.content {
+			if text, _ := t.norm(clock, tok.content); text != tok.content {
 				t.vocab.shown[id] = text
 			}
 		}
@@ -193,6 +199,10 @@ func (t *Tokenizer) addTokens(tokens []addedToken) {
 	t.added.raw = newTokenSet(raw, rawTexts)
 	t.added.normalized = newTokenSet(normalized, normalTexts)
 	t.markSpecial(tokens)
+	if err := clock.Stop(); err != nil {
+		return fmt.Errorf("added_tokens: %w", err)
+	}
+	return nil
 }
 
 // markSpecial marks every id whose text is that of a special token: like the

@@ -28,7 +28,7 @@ func BenchmarkEncode(b *testing.B) {
 			text, tok := benchText(b), load(b, dir)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				tok.EncodePlain(text)
+				plain(b, tok, text)
 			}
 		})
 	}
@@ -47,7 +47,7 @@ func BenchmarkHostile(b *testing.B) {
 			b.Run(filepath.Base(dir)+"/"+name, func(b *testing.B) {
 				b.SetBytes(int64(len(texts[name])))
 				for b.Loop() {
-					tok.EncodePlain(texts[name])
+					plain(b, tok, texts[name])
 				}
 			})
 		}
@@ -59,8 +59,8 @@ func BenchmarkStream(b *testing.B) {
 	for _, dir := range goldens.Dirs(b, "tokenizer") {
 		b.Run(filepath.Base(dir), func(b *testing.B) {
 			tok := load(b, dir)
-			ids := tok.EncodePlain(benchText(b))
-			s := tok.NewStream()
+			ids := plain(b, tok, benchText(b))
+			s := tok.NewStream(DecodeOptions{})
 			for i := 0; b.Loop(); i++ {
 				s.Next(ids[i%len(ids)])
 			}

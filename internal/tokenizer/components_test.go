@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"exl2/internal/tokenizer/decode"
+	"exl2/internal/tokenizer/normalize"
+	"exl2/internal/tokenizer/split"
 )
 
 // TestComponents compares each component by itself with what the tokenizers
@@ -68,38 +72,38 @@ func read(t *testing.T, raw json.RawMessage, v any) {
 
 func runNormalizer(t *testing.T, config, in json.RawMessage) any {
 	t.Helper()
-	n, err := readNormalizer("normalizer", config)
+	n, err := normalize.Read("normalizer", config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text string
 	read(t, in, &text)
-	out, _ := n(text)
+	out, _ := n(nil, text)
 	return out
 }
 
 func runPreTokenizer(t *testing.T, config, in json.RawMessage) any {
 	t.Helper()
-	list, err := readPreTokenizer("pre_tokenizer", config)
+	list, err := split.Read("pre_tokenizer", config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := piece{first: true}
-	read(t, in, &p.text)
-	pieces := []piece{p}
+	p := split.Piece{First: true}
+	read(t, in, &p.Text)
+	pieces := []split.Piece{p}
 	for _, s := range list {
-		var cut []piece
+		var cut []split.Piece
 		for _, p := range pieces {
-			if p.text != "" {
-				s.split(p, func(p piece) { cut = append(cut, p) })
+			if p.Text != "" {
+				s.Split(nil, p, func(p split.Piece) { cut = append(cut, p) })
 			}
 		}
 		pieces = cut
 	}
 	out := []string{}
 	for _, p := range pieces {
-		if p.text != "" {
-			out = append(out, p.text)
+		if p.Text != "" {
+			out = append(out, p.Text)
 		}
 	}
 	return out
@@ -107,19 +111,18 @@ func runPreTokenizer(t *testing.T, config, in json.RawMessage) any {
 
 func runDecoder(t *testing.T, config, in json.RawMessage) any {
 	t.Helper()
-	stages, err := readDecoder("decoder", config)
+	stages, err := decode.Read("decoder", config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var tokens []string
 	read(t, in, &tokens)
-	tok := &Tokenizer{stages: stages}
-	var out collector
-	first := tok.chain(&out)
+	var out decode.Collector
+	first := decode.Chain(stages, &out)
 	for _, token := range tokens {
-		first.put(token, true)
+		first.Put(token, decode.Whole)
 	}
-	first.close()
+	first.Close()
 	return out.String()
 }
 
@@ -152,9 +155,9 @@ func TestModels(t *testing.T) {
 				checkCase(t, tok, c)
 			}
 			for _, d := range m.Decode {
-				checkText(t, fmt.Sprint("Decode ", d.IDs), tok.Decode(d.IDs), d.Decoded)
-				checkText(t, fmt.Sprint("NewStream ", d.IDs), streamed(t, tok.NewStream(), d.IDs), d.Decoded)
-				checkText(t, fmt.Sprint("DecodeSkip ", d.IDs), tok.DecodeSkip(d.IDs), d.Skip)
+				checkText(t, fmt.Sprint("Decode ", d.IDs), tok.Decode(d.IDs, DecodeOptions{}), d.Decoded)
+				checkText(t, fmt.Sprint("NewStream ", d.IDs), streamed(t, tok.NewStream(DecodeOptions{}), d.IDs), d.Decoded)
+				checkText(t, fmt.Sprint("DecodeSkip ", d.IDs), tok.Decode(d.IDs, DecodeOptions{SkipSpecial: true}), d.Skip)
 			}
 		})
 	}
@@ -189,10 +192,7 @@ func TestAddedTokenFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkIDs(t, c.text, tok.EncodePlain(c.text), c.want)
-			if plain := tok.EncodeParse(c.text, SpecialAsText); slices.Contains(plain, 4) {
-				t.Errorf("SpecialAsText: %v has the special token", plain)
-			}
+			checkIDs(t, c.text, plain(t, tok, c.text), c.want)
 		})
 	}
 }

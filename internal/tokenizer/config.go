@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"exl2/internal/tokenizer/jsonfields"
 )
 
 // settings is what tokenizer_config.json and special_tokens_map.json say about
@@ -73,7 +75,7 @@ func readSettings(dir, name string, v any) error {
 		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonError(err))
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonfields.Plain(err))
 	}
 	return nil
 }

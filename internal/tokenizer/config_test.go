@@ -42,7 +42,7 @@ func TestEndsOfAText(t *testing.T) {
 			}
 			tok := load(t, dir)
 			checkEnds(t, tok, c.bos, c.eos)
-			checkIDs(t, "ab", tok.Encode("ab"), c.ids)
+			checkIDs(t, "ab", around(t, tok, "ab"), c.ids)
 			if adds := len(c.ids) > 1 && c.ids[0] == c.bos; tok.AddsBOS() != adds {
 				t.Errorf("AddsBOS is %t", !adds)
 			}
@@ -100,18 +100,18 @@ func TestModelWithAddedTokens(t *testing.T) {
 		t.Fatalf("VocabSize is %d with the added tokens, %d without", tok.VocabSize(), n)
 	}
 	text := "<|im_start|>the<|im_end|>a b"
-	ids := tok.Encode(text)
-	want := append([]int32{300}, bare.EncodePlain("the")...)
-	want = append(append(want, 301), bare.EncodePlain("a b")...)
+	ids := around(t, tok, text)
+	want := append([]int32{300}, plain(t, bare, "the")...)
+	want = append(append(want, 301), plain(t, bare, "a b")...)
 	checkIDs(t, text, ids, want)
-	checkText(t, "Decode", tok.Decode(ids), text)
-	checkText(t, "DecodeSkip", tok.DecodeSkip(ids), "the a b") // as SentencePiece decodes the ids that are left
+	checkText(t, "Decode", tok.Decode(ids, DecodeOptions{}), text)
+	checkText(t, "DecodeSkip", tok.Decode(ids, DecodeOptions{SkipSpecial: true}), "the a b") // as SentencePiece decodes the ids that are left
 	if !tok.Special(300) || !tok.Special(301) || tok.Special(299) || tok.Special(400) {
 		t.Error("not just the added tokens are special")
 	}
 	checkEnds(t, bare, 1, 2)
 	checkEnds(t, tok, 1, 301)
-	checkIDs(t, "BOS by Llama's habit", bare.Encode("a")[:1], []int32{1})
+	checkIDs(t, "BOS by Llama's habit", around(t, bare, "a")[:1], []int32{1})
 }
 
 func TestVocabulary(t *testing.T) {

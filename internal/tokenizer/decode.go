@@ -1,76 +1,33 @@
 package tokenizer
 
-import "strings"
+import "exl2/internal/tokenizer/decode"
 
-// What decoding does with special tokens.
-type specials int
-
-const (
-	keepSpecial specials = iota
-	skipSpecial
-)
-
-// An ending says whether a token ends with the text that comes.
-type ending bool
-
-const (
-	partly ending = false // more of the token follows
-	whole  ending = true
-)
-
-// A sink takes tokens in order, each in one part or several. After the last
-// token close is called, once.
-type sink interface {
-	put(text string, end ending)
-	close()
+// DecodeOptions says how ids are decoded.
+type DecodeOptions struct {
+	SkipSpecial bool // leave special tokens out
 }
 
-// An idSink is a sink that wants to know ids as well.
-type idSink interface {
-	sink
-	putID(id int32, text string)
-}
-
-// A stage makes a sink that rewrites tokens and passes them on to next.
-// Decoding is a chain of them, so that it is the same work whether the ids
-// come at once or one by one.
-type stage func(next sink) sink
-
-// A collector is the end of the chain.
-type collector struct{ strings.Builder }
-
-func (c *collector) put(text string, _ ending) { c.WriteString(text) }
-func (c *collector) close()                    {}
-
-// chain returns the first sink of the tokenizer's stages before end.
-func (t *Tokenizer) chain(end sink) sink {
-	for i := len(t.stages) - 1; i >= 0; i-- {
-		end = t.stages[i](end)
+// Decode returns the text of ids. Ids that the tokenizer does not have are left out.
+func (t *Tokenizer) Decode(ids []int32, o DecodeOptions) string {
+	var out decode.Collector
+	first := decode.Chain(t.stages, &out)
+	for _, id := range ids {
+		t.feed(first, id, o)
 	}
-	return end
+	first.Close()
+	return out.String()
 }
 
 // feed passes the token of id on to first.
-func (t *Tokenizer) feed(first sink, id int32, s specials) {
-	if !t.vocab.has(id) || s == skipSpecial && t.vocab.special[id] {
+func (t *Tokenizer) feed(first decode.Sink, id int32, o DecodeOptions) {
+	if !t.vocab.has(id) || o.SkipSpecial && t.vocab.special[id] {
 		return
 	}
-	if by, ok := first.(idSink); ok {
-		by.putID(id, t.vocab.text(id))
+	if by, ok := first.(decode.IDSink); ok {
+		by.PutID(id, t.vocab.text(id))
 		return
 	}
-	first.put(t.vocab.text(id), whole)
-}
-
-// decode returns the text of ids.
-func (t *Tokenizer) decode(ids []int32, s specials) string {
-	var out collector
-	first := t.chain(&out)
-	for _, id := range ids {
-		t.feed(first, id, s)
-	}
-	first.close()
-	return out.String()
+	first.Put(t.vocab.text(id), decode.Whole)
 }
 
 // A Stream decodes ids one by one. The texts that Next and Flush return are
@@ -78,35 +35,30 @@ func (t *Tokenizer) decode(ids []int32, s specials) string {
 // A Stream is for one goroutine.
 type Stream struct {
 	t     *Tokenizer
-	kind  specials
-	first sink
-	out   collector
+	opts  DecodeOptions
+	first decode.Sink
+	out   decode.Collector
 }
 
-// NewStream returns a Stream that keeps special tokens, as Decode does.
-func (t *Tokenizer) NewStream() *Stream { return t.newStream(keepSpecial) }
-
-// NewStreamSkip returns a Stream that leaves special tokens out, as DecodeSkip does.
-func (t *Tokenizer) NewStreamSkip() *Stream { return t.newStream(skipSpecial) }
-
-func (t *Tokenizer) newStream(kind specials) *Stream {
-	s := &Stream{t: t, kind: kind}
-	s.first = t.chain(&s.out)
+// NewStream returns a Stream.
+func (t *Tokenizer) NewStream(o DecodeOptions) *Stream {
+	s := &Stream{t: t, opts: o}
+	s.first = decode.Chain(t.stages, &s.out)
 	return s
 }
 
 // Next returns the text that id adds. It is empty as long as what follows may
 // change it: within a character, or in a run of byte tokens.
 func (s *Stream) Next(id int32) string {
-	s.t.feed(s.first, id, s.kind)
+	s.t.feed(s.first, id, s.opts)
 	return s.drain()
 }
 
 // Flush ends the text and returns what Next held back. The Stream begins anew.
 func (s *Stream) Flush() string {
-	s.first.close()
+	s.first.Close()
 	text := s.drain()
-	s.first = s.t.chain(&s.out)
+	s.first = decode.Chain(s.t.stages, &s.out)
 	return text
 }
 

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"exl2/internal/goldens"
+
+	"pgregory.net/rapid"
 )
 
 // A goldenCase is one element of a cases.json: what the reference library
@@ -48,6 +51,26 @@ func load(t testing.TB, dir string) *Tokenizer {
 	return tok
 }
 
+// plain and around return the ids of a text without and with the template.
+func plain(t rapid.TB, tok *Tokenizer, text string) []int32 {
+	t.Helper()
+	return encoded(t, tok, text, EncodeOptions{})
+}
+
+func around(t rapid.TB, tok *Tokenizer, text string) []int32 {
+	t.Helper()
+	return encoded(t, tok, text, EncodeOptions{Template: true})
+}
+
+func encoded(t rapid.TB, tok *Tokenizer, text string, o EncodeOptions) []int32 {
+	t.Helper()
+	ids, err := tok.Encode(context.Background(), text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 func TestGolden(t *testing.T) {
 	for _, dir := range goldens.Dirs(t, "tokenizer") {
 		t.Run(goldens.Name(dir), func(t *testing.T) {
@@ -66,15 +89,15 @@ func checkCase(t *testing.T, tok *Tokenizer, c goldenCase) {
 	if len(name) > 40 {
 		name = name[:40] + "..."
 	}
-	checkIDs(t, name+": EncodePlain", tok.EncodePlain(c.Text), c.IDsPlain)
-	checkText(t, name+": Decode", tok.Decode(c.IDsPlain), c.Decoded)
-	checkText(t, name+": NewStream", streamed(t, tok.NewStream(), c.IDsPlain), c.Decoded)
+	checkIDs(t, name+": EncodePlain", plain(t, tok, c.Text), c.IDsPlain)
+	checkText(t, name+": Decode", tok.Decode(c.IDsPlain, DecodeOptions{}), c.Decoded)
+	checkText(t, name+": NewStream", streamed(t, tok.NewStream(DecodeOptions{}), c.IDsPlain), c.Decoded)
 	if c.DecodedSkip == nil {
 		return
 	}
-	checkIDs(t, name+": Encode", tok.Encode(c.Text), c.IDs)
-	checkText(t, name+": DecodeSkip", tok.DecodeSkip(c.IDs), *c.DecodedSkip)
-	checkText(t, name+": NewStreamSkip", streamed(t, tok.NewStreamSkip(), c.IDs), *c.DecodedSkip)
+	checkIDs(t, name+": Encode", around(t, tok, c.Text), c.IDs)
+	checkText(t, name+": DecodeSkip", tok.Decode(c.IDs, DecodeOptions{SkipSpecial: true}), *c.DecodedSkip)
+	checkText(t, name+": NewStreamSkip", streamed(t, tok.NewStream(DecodeOptions{SkipSpecial: true}), c.IDs), *c.DecodedSkip)
 }
 
 // streamed returns what a stream makes of ids, and fails on broken characters.

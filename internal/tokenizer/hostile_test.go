@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +21,13 @@ func bpeFile(fields string) string {
 		fields = ", " + fields
 	}
 	return `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}` + fields + `}`
+}
+
+// longCharsmap returns a table with a replacement of 3000 bytes.
+func longCharsmap() string {
+	data := binary.LittleEndian.AppendUint32(nil, 4) // bytes of the trie, which is one empty unit
+	data = binary.LittleEndian.AppendUint32(data, 0)
+	return base64.StdEncoding.EncodeToString(append(data, strings.Repeat("b", 3000)+"\x00"...))
 }
 
 // nested returns a Sequence of Sequences.
@@ -70,7 +79,11 @@ func TestDamagedJSON(t *testing.T) {
 		{"charsmap", bpeFile(`"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}`), "normalizer.precompiled_charsmap: a trie of 4294967295 bytes", false},
 		{"pattern", bpeFile(`"normalizer": {"type": "Replace", "pattern": {"Glob": "*"}, "content": ""}`), "normalizer.pattern.Glob: unknown field", true},
 		{"both patterns", bpeFile(`"normalizer": {"type": "Replace", "pattern": {"String": "a", "Regex": "a"}, "content": ""}`), "normalizer.pattern: want one of String and Regex", false},
-		{"doubling", bpeFile(`"normalizer": {"type": "Sequence", "normalizers": [` + strings.Repeat(`{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},`, 40) + `{"type": "NFC"}]}`), "normalizer: may make a text more than 4096 times as long", true},
+		{"doubling", bpeFile(`"normalizer": {"type": "Sequence", "normalizers": [` + strings.Repeat(`{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},`, 40) + `{"type": "NFC"}]}`), "normalizer: may make a text more than 256 times as long", true},
+		{"long prefix", bpeFile(`"normalizer": {"type": "Prepend", "prepend": "` + strings.Repeat("a", 1000) + `"}`), "normalizer: may make a text more than 256 times as long", true},
+		{"long affix", model(`"type": "BPE", "continuing_subword_prefix": "` + strings.Repeat("#", 65) + `", "vocab": {}, "merges": []`), "model.continuing_subword_prefix: or end_of_word_suffix of 65 bytes", true},
+		{"long replacement", bpeFile(`"normalizer": {"type": "Precompiled", "precompiled_charsmap": "` + longCharsmap() + `"}`), "normalizer.precompiled_charsmap: a replacement of 3000 bytes, more than 64", true},
+		{"long decoder", bpeFile(`"decoder": {"type": "Replace", "pattern": {"Regex": "(?:a|aa){7}"}, "content": ""}`), "decoder.pattern: a regular expression that may take long", true},
 		{"nested normalizers", bpeFile(`"normalizer": ` + nested("normalizers", 3000)), "normalizer: nested deeper than 16", true},
 		{"nested decoders", bpeFile(`"decoder": ` + nested("decoders", 3000)), "decoder: nested deeper than 16", true},
 		{"nested processors", bpeFile(`"post_processor": ` + nested("processors", 3000)), "post_processor: nested deeper than 16", true},
@@ -82,7 +95,7 @@ func TestDamagedJSON(t *testing.T) {
 		{"regex", split(`(a`), "pre_tokenizer.pattern: regex \"(a\": at character 2: ( without )", false},
 		{"exponential regex", split(`(a+)+$`), "may take exponential time", true},
 		{"back reference", split(`(a)\1`), `\1: not supported`, true},
-		{"long regex", split(strings.Repeat("a", 5000)), "regex of 5000 characters", true},
+		{"long regex", split(strings.Repeat("a", 5000)), ": regex of 5000 characters", true},
 		{"decoder", bpeFile(`"decoder": {"type": "Magic"}`), `decoder: type "Magic"`, true},
 		{"strip", bpeFile(`"decoder": {"type": "Strip", "content": " ", "start": -1, "stop": 0}`), "decoder.start: -1", false},
 		{"post-processor", bpeFile(`"post_processor": {"type": "Magic"}`), `post_processor: type "Magic"`, true},
@@ -125,11 +138,17 @@ func checkRefusal(t *testing.T, err error, begin, want string) {
 	}
 }
 
+// Numbers of sentencepiece_model.proto.
+const (
+	unigramType, bpeType, wordType, charType                        = 1, 2, 3, 4
+	normalPiece, unknownPiece, controlPiece, userPiece, unusedPiece = 1, 2, 3, 4, 5
+)
+
 // A protoPiece is a piece of a tokenizer.model made by a test.
 type protoPiece struct {
 	text  string
 	score float32
-	kind  pieceKind
+	kind  uint64 // numbered as in sentencepiece_model.proto
 }
 
 // protoModel returns a tokenizer.model of a type.
@@ -142,7 +161,7 @@ func protoModel(modelType uint64, pieces ...protoPiece) []byte {
 		b = protowire.AppendTag(b, 2, protowire.Fixed32Type)
 		b = protowire.AppendFixed32(b, f32(p.score))
 		b = protowire.AppendTag(b, 3, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(p.kind))
+		b = protowire.AppendVarint(b, p.kind)
 		out = protowire.AppendTag(out, 1, protowire.BytesType)
 		out = protowire.AppendBytes(out, b)
 	}

@@ -3,25 +3,16 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"exl2/internal/tokenizer/normalize"
 )
 
 // Limits that no real tokenizer comes near. Beyond them a small file could
-// make encoding take all memory or time there is.
+// make encoding take all memory there is.
 const (
-	maxToken   = 8000    // bytes of a token that is looked for in a text; SentencePiece's own limit
-	maxPattern = 4096    // characters of a regular expression
-	maxRewrite = 1 << 22 // bytes of a regular expression rewritten
-	maxGrowth  = 1 << 12 // how many times longer a pipeline may make a text
-	maxDepth   = 16      // Sequences within Sequences
+	maxGrowth = 1 << 8 // how many times longer the normalizer, say, may make a text
+	maxDepth  = 16     // Sequences within Sequences
 )
-
-// checkToken refuses tokens that are too long to look for.
-func checkToken(text string) error {
-	if len(text) >= maxToken {
-		return fmt.Errorf("%.20q...: %d bytes long, more than %d: %w", text, len(text), maxToken, ErrUnsupported)
-	}
-	return nil
-}
 
 // checkPipeline refuses components that are nested too deeply, or that
 // together may make a text grow without measure.
@@ -77,6 +68,11 @@ func growthOf(component map[string]any) float64 {
 	switch component["type"] {
 	case "ByteLevel", "BertNormalizer", "Metaspace":
 		return 3
+	case "Precompiled":
+		return normalize.MaxReplacement
+	case "Prepend":
+		text, _ := component["prepend"].(string)
+		return float64(len(text) + 1)
 	case "Replace":
 		content, _ := component["content"].(string)
 		pattern, _ := component["pattern"].(map[string]any)

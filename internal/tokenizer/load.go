@@ -6,11 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
+
+	"exl2/internal/regular"
+	"exl2/internal/tokenizer/decode"
+	"exl2/internal/tokenizer/jsonfields"
+	"exl2/internal/tokenizer/normalize"
+	"exl2/internal/tokenizer/sentencepiece"
+	"exl2/internal/tokenizer/split"
+	"exl2/internal/tokenizer/subword"
 )
 
 // maxFile bounds the size of a tokenizer's files; the largest known are 40 MB.
@@ -51,33 +57,24 @@ func Load(dir string) (*Tokenizer, error) {
 
 // readFile reads a file of a bounded size.
 func readFile(dir, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("larger than %d MB", maxFile>>20)
-	}
-	return data, err
+	return regular.Read(filepath.Join(dir, name), maxFile)
 }
 
 // parseJSON reads a tokenizer.json.
 func parseJSON(data []byte) (*Tokenizer, error) {
-	f, err := newFields("", data)
+	f, err := jsonfields.New("", data)
 	if err != nil {
 		return nil, err
 	}
-	f.ignore("truncation", "padding") // of batches, which this package does not make
-	if v := f.strOr("version", "1.0"); v != "1.0" {
-		f.refuse("version", "%q", v)
+	f.Ignore("truncation", "padding") // of batches, which this package does not make
+	if v := f.StrOr("version", "1.0"); v != "1.0" {
+		f.Refuse("version", "%q", v)
 	}
-	model, normalizer, preTokenizer := f.need("model"), f.take("normalizer"), f.take("pre_tokenizer")
-	postProcessor, decoder, addedTokens := f.take("post_processor"), f.take("decoder"), f.take("added_tokens")
-	t := &Tokenizer{bos: -1, eos: -1, stages: []stage{spaced}}
+	model, normalizer, preTokenizer := f.Need("model"), f.Take("normalizer"), f.Take("pre_tokenizer")
+	postProcessor, decoder, addedTokens := f.Take("post_processor"), f.Take("decoder"), f.Take("added_tokens")
+	t := &Tokenizer{bos: -1, eos: -1, stages: []decode.Stage{decode.Spaced}}
 	for _, step := range []func() error{
-		f.done,
+		f.Done,
 		func() error { return t.readModel(model) },
 		func() error { return t.readNormalizer(normalizer) },
 		func() error { return t.readPreTokenizer(preTokenizer) },
@@ -95,16 +92,16 @@ func parseJSON(data []byte) (*Tokenizer, error) {
 // readModel reads the model of a tokenizer.json. Files from before models had
 // a type are told by their fields.
 func (t *Tokenizer) readModel(data json.RawMessage) error {
-	f, err := newFields("model", data)
+	f, err := jsonfields.New("model", data)
 	if err != nil {
 		return err
 	}
 	kind := "BPE"
-	if _, ok := f.raw["merges"]; !ok || f.raw["type"] != nil {
-		kind = f.str("type")
+	if !f.Has("merges") || f.Has("type") {
+		kind = f.Str("type")
 	}
-	if f.err != nil {
-		return f.err
+	if f.Err() != nil {
+		return f.Err()
 	}
 	switch kind {
 	case "BPE":
@@ -112,7 +109,7 @@ func (t *Tokenizer) readModel(data json.RawMessage) error {
 	case "Unigram":
 		t.model, t.vocab, err = readUnigram(f)
 	default:
-		err = unsupported("model", kind)
+		err = jsonfields.Unsupported("model", kind)
 	}
 	return err
 }
@@ -120,13 +117,13 @@ func (t *Tokenizer) readModel(data json.RawMessage) error {
 // bytesInModel leaves the writing of words in byte-level characters to a BPE
 // model, which does so only with words that it has not seen before.
 func (t *Tokenizer) bytesInModel() {
-	b, ok := t.model.(*bpe)
+	b, ok := t.model.(*subword.BPE)
 	n := len(t.split)
 	if !ok || n == 0 {
 		return
 	}
-	if _, ok := t.split[n-1].(bytesAsRunes); ok {
-		b.bytewise = true
+	if _, ok := t.split[n-1].(split.Bytes); ok {
+		b.Bytewise = true
 		t.split = t.split[:n-1]
 	}
 }
@@ -136,7 +133,7 @@ func (t *Tokenizer) readNormalizer(data json.RawMessage) (err error) {
 	if err := checkPipeline("normalizer", data); err != nil {
 		return err
 	}
-	t.norm, err = readNormalizer("normalizer", data)
+	t.norm, err = normalize.Read("normalizer", data)
 	return err
 }
 
@@ -145,7 +142,7 @@ func (t *Tokenizer) readPreTokenizer(data json.RawMessage) (err error) {
 	if err := checkPipeline("pre_tokenizer", data); err != nil {
 		return err
 	}
-	t.split, err = readPreTokenizer("pre_tokenizer", data)
+	t.split, err = split.Read("pre_tokenizer", data)
 	t.bytesInModel()
 	return err
 }
@@ -158,15 +155,17 @@ func (t *Tokenizer) readDecoder(data json.RawMessage) (err error) {
 	if err := checkPipeline("decoder", data); err != nil {
 		return err
 	}
-	t.stages, err = readDecoder("decoder", data)
+	t.stages, err = decode.Read("decoder", data)
 	return err
 }
 
 // readAddedTokens reads the added tokens.
 func (t *Tokenizer) readAddedTokens(data json.RawMessage) error {
 	list, err := readAddedTokens(data)
-	t.addTokens(list)
-	return err
+	if err != nil {
+		return err
+	}
+	return t.addTokens(list)
 }
 
 // readTemplate reads the post-processor.
@@ -178,6 +177,35 @@ func (t *Tokenizer) readTemplate(data json.RawMessage) (err error) {
 		return err
 	}
 	return t.template.check(&t.vocab)
+}
+
+// parseModel reads a tokenizer.model.
+func parseModel(data []byte) (*Tokenizer, error) {
+	if isTiktoken(data) {
+		return nil, fmt.Errorf("a file of the tiktoken library, not of SentencePiece; convert it to a tokenizer.json: %w", ErrUnsupported)
+	}
+	f, err := sentencepiece.Read(data)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{pieces: true, bos: f.BOS(), eos: f.EOS(), stages: []decode.Stage{f.Stage()}}
+	ids, err := f.IDs()
+	if err != nil {
+		return nil, err
+	}
+	if t.vocab, err = newVocabulary(ids); err != nil {
+		return nil, err
+	}
+	if t.model, err = f.Model(); err != nil {
+		return nil, err
+	}
+	if t.norm, err = f.Normalizer(); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		t.vocab.special[id] = f.Special(id)
+	}
+	return t, nil
 }
 
 // isTiktoken reports whether a file is one of the tiktoken library, lines of a

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"exl2/internal/tokenizer/jsonfields"
 )
 
 // readTemplate reads a post-processor of a tokenizer.json; null adds nothing.
@@ -11,13 +13,13 @@ func readTemplate(path string, data json.RawMessage) (template, error) {
 	if data == nil {
 		return template{}, nil
 	}
-	kind, f, err := component(path, data)
+	kind, f, err := jsonfields.Component(path, data)
 	if err != nil {
 		return template{}, err
 	}
 	switch kind {
 	case "Sequence":
-		list, err := each(f, "processors", readTemplate)
+		list, err := jsonfields.Each(f, "processors", readTemplate)
 		var all template
 		for _, t := range list {
 			all.before = append(t.before, all.before...)
@@ -25,54 +27,54 @@ func readTemplate(path string, data json.RawMessage) (template, error) {
 		}
 		return all, err
 	case "ByteLevel":
-		f.ignore("add_prefix_space", "trim_offsets", "use_regex")
-		return template{}, f.done()
+		f.Ignore("add_prefix_space", "trim_offsets", "use_regex")
+		return template{}, f.Done()
 	case "BertProcessing", "RobertaProcessing":
-		f.ignore("add_prefix_space", "trim_offsets")
-		t := template{before: []int32{f.tokenPair("cls")}, after: []int32{f.tokenPair("sep")}}
-		return t, f.done()
+		f.Ignore("add_prefix_space", "trim_offsets")
+		t := template{before: []int32{tokenPair(f, "cls")}, after: []int32{tokenPair(f, "sep")}}
+		return t, f.Done()
 	case "TemplateProcessing":
 		return readPieces(f)
 	}
-	return template{}, unsupported(path, kind)
+	return template{}, jsonfields.Unsupported(path, kind)
 }
 
 // tokenPair returns the id of a field ["token", id].
-func (f *fields) tokenPair(key string) int32 {
+func tokenPair(f *jsonfields.Fields, key string) int32 {
 	var token string
 	id := int32(-1)
-	pair := f.list(key)
-	if f.err == nil && len(pair) != 2 {
-		f.fail(key, "want a token and its id")
+	pair := f.List(key)
+	if f.Err() == nil && len(pair) != 2 {
+		f.Fail(key, "want a token and its id")
 	}
-	if f.err == nil {
-		f.read(key, pair[0], &token)
-		f.read(key, pair[1], &id)
+	if f.Err() == nil {
+		f.Read(key, pair[0], &token)
+		f.Read(key, pair[1], &id)
 	}
-	if f.err == nil && id < 0 {
-		f.fail(key, "id %d", id)
+	if f.Err() == nil && id < 0 {
+		f.Fail(key, "id %d", id)
 	}
 	return id
 }
 
 // readPieces reads a TemplateProcessing: "single" is a list of special tokens
 // and one place for the text.
-func readPieces(f *fields) (template, error) {
+func readPieces(f *jsonfields.Fields) (template, error) {
 	var t template
-	f.ignore("pair") // for two texts
+	f.Ignore("pair") // for two texts
 	specials := map[string]struct {
 		ID     string   `json:"id"`
 		IDs    []int32  `json:"ids"`
 		Tokens []string `json:"tokens"`
 	}{}
-	f.read("special_tokens", f.need("special_tokens"), &specials)
-	list := f.list("single")
-	if err := f.done(); err != nil {
+	f.Read("special_tokens", f.Need("special_tokens"), &specials)
+	list := f.List("single")
+	if err := f.Done(); err != nil {
 		return t, err
 	}
 	texts := 0
 	for i, raw := range list {
-		path := fmt.Sprintf("%s[%d]", f.at("single"), i)
+		path := fmt.Sprintf("%s[%d]", f.At("single"), i)
 		token, err := readTemplatePiece(path, raw)
 		if err != nil {
 			return t, err
@@ -92,19 +94,19 @@ func readPieces(f *fields) (template, error) {
 		}
 	}
 	if texts != 1 {
-		return t, fmt.Errorf("%s: the text %d times: %w", f.at("single"), texts, ErrUnsupported)
+		return t, fmt.Errorf("%s: the text %d times: %w", f.At("single"), texts, ErrUnsupported)
 	}
 	return t, nil
 }
 
 // readTemplatePiece returns the name of a special token, or "" for the text.
 func readTemplatePiece(path string, data []byte) (token string, err error) {
-	f, err := newFields(path, data)
+	f, err := jsonfields.New(path, data)
 	if err != nil {
 		return "", err
 	}
-	sequence, special := f.take("Sequence"), f.take("SpecialToken")
-	if err := f.done(); err != nil {
+	sequence, special := f.Take("Sequence"), f.Take("SpecialToken")
+	if err := f.Done(); err != nil {
 		return "", err
 	}
 	if (sequence == nil) == (special == nil) {
@@ -114,13 +116,13 @@ func readTemplatePiece(path string, data []byte) (token string, err error) {
 	if special != nil {
 		key, raw = "SpecialToken", special
 	}
-	in, err := newFields(f.at(key), raw)
+	in, err := jsonfields.New(f.At(key), raw)
 	if err != nil {
 		return "", err
 	}
-	id := in.str("id")
-	in.ignore("type_id")
-	if err := in.done(); err != nil {
+	id := in.Str("id")
+	in.Ignore("type_id")
+	if err := in.Done(); err != nil {
 		return "", err
 	}
 	if special == nil {

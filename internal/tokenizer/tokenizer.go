@@ -14,80 +14,42 @@
 //
 // Everything that a file may say is either done as the reference library does
 // it or refused with an error that wraps ErrUnsupported and names the field.
+//
+// The steps have packages of their own: jsonfields reads files, normalize, split
+// and decode hold the components, subword the models, sentencepiece the format
+// of tokenizer.model. Below them are chars, pattern and trie.
 package tokenizer
 
 import (
-	"errors"
-	"strings"
+	"exl2/internal/tokenizer/decode"
+	"exl2/internal/tokenizer/jsonfields"
+	"exl2/internal/tokenizer/normalize"
+	"exl2/internal/tokenizer/split"
+	"exl2/internal/tokenizer/subword"
 )
 
 // ErrUnsupported marks a tokenizer that asks for something this package does
 // not do: guessing would give wrong ids.
-var ErrUnsupported = errors.New("not supported")
+var ErrUnsupported = jsonfields.ErrUnsupported
 
 // A Tokenizer encodes and decodes text. It is safe for concurrent use.
 type Tokenizer struct {
 	vocab    vocabulary
 	added    added
-	norm     normalizer // nil: text stays as it is
-	split    []splitter
-	model    model
+	norm     normalize.Normalizer // nil: text stays as it is
+	split    []split.Splitter
+	model    subword.Model
 	template template
-	stages   []stage // of decoding
-	pieces   bool    // from a tokenizer.model
-	bos, eos int32   // -1: the files name none
+	stages   []decode.Stage
+	pieces   bool  // from a tokenizer.model
+	bos, eos int32 // -1: the files name none
 	workers  workers
-}
-
-// A model turns words into ids.
-type model interface {
-	// encode appends the ids of a word, which is not empty, to dst.
-	encode(w *worker, dst []int32, word string) []int32
 }
 
 // A template is the ids that are put around an encoded text.
 type template struct {
 	before, after []int32
 }
-
-// A Parse says what becomes of special tokens that occur in a text.
-type Parse int
-
-const (
-	ParseSpecial  Parse = iota // "</s>" in a text is the token </s>
-	SpecialAsText              // "</s>" in a text is four characters like any others
-)
-
-// Encode returns the ids of text between the special tokens that the files
-// ask for, such as BOS; special tokens that occur in text become their ids.
-// Bytes of text that are not UTF-8 count as U+FFFD.
-func (t *Tokenizer) Encode(text string) []int32 {
-	ids := append(idsFor(text), t.template.before...)
-	ids = t.encode(ids, text, ParseSpecial)
-	return append(ids, t.template.after...)
-}
-
-// EncodePlain is Encode without the special tokens around the text.
-func (t *Tokenizer) EncodePlain(text string) []int32 {
-	return t.encode(idsFor(text), text, ParseSpecial)
-}
-
-// EncodeParse is EncodePlain with a choice of what becomes of special tokens
-// in the text. Text from strangers is encoded with SpecialAsText.
-func (t *Tokenizer) EncodeParse(text string, p Parse) []int32 {
-	return t.encode(idsFor(text), text, p)
-}
-
-// idsFor returns an empty list with room for the ids that a text has about:
-// one for four bytes in English.
-func idsFor(text string) []int32 { return make([]int32, 0, len(text)/4+8) }
-
-// Decode returns the text of ids. Special tokens are kept; ids that the
-// tokenizer does not have are left out.
-func (t *Tokenizer) Decode(ids []int32) string { return t.decode(ids, keepSpecial) }
-
-// DecodeSkip is Decode without the special tokens.
-func (t *Tokenizer) DecodeSkip(ids []int32) string { return t.decode(ids, skipSpecial) }
 
 // VocabSize returns the highest id plus one.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
@@ -106,7 +68,7 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	return t.vocab.tokens[id], true
 }
 
-// Special reports whether DecodeSkip leaves id out.
+// Special reports whether decoding with SkipSpecial leaves id out.
 func (t *Tokenizer) Special(id int32) bool { return t.vocab.has(id) && t.vocab.special[id] }
 
 // BOS returns the id of the token that begins a text.
@@ -124,38 +86,4 @@ func (t *Tokenizer) AddsBOS() bool {
 func (t *Tokenizer) AddsEOS() bool {
 	n := len(t.template.after)
 	return t.eos >= 0 && n > 0 && t.template.after[n-1] == t.eos
-}
-
-// encode appends the ids of text to dst.
-func (t *Tokenizer) encode(dst []int32, text string, p Parse) []int32 {
-	w := t.workers.get(t)
-	defer t.workers.put(w)
-	w.ids = dst
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	t.added.raw.split(text, p, func(s section) {
-		if s.id >= 0 {
-			w.ids = append(w.ids, s.id)
-			return
-		}
-		t.encodeSection(w, s, p)
-	})
-	dst, w.ids = w.ids, nil
-	return dst
-}
-
-// encodeSection encodes text that lies between added tokens.
-func (t *Tokenizer) encodeSection(w *worker, s section, p Parse) {
-	first := s.start == 0
-	if t.norm != nil {
-		var shifted bool
-		s.text, shifted = t.norm(s.text)
-		first = first && !shifted
-	}
-	t.added.normalized.split(s.text, p, func(s section) {
-		if s.id >= 0 {
-			w.ids = append(w.ids, s.id)
-		} else if s.text != "" {
-			w.run(0, piece{text: s.text, first: first && s.start == 0})
-		}
-	})
 }

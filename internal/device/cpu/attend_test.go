@@ -72,11 +72,13 @@ func TestAttend(t *testing.T) {
 			if c.shuffled {
 				rand.New(rand.NewPCG(1, 2)).Shuffle(total, func(i, j int) { order[i], order[j] = order[j], order[i] })
 			}
-			memory := newGrid(total*c.pageRows, kv)
-			for i := range memory.v {
-				memory.v[i] = math.NaN()
+			memory := d.NewCache(device.CacheShape{Layers: 2, Pages: total, PageRows: c.pageRows, K: kv, V: kv})
+			for _, x := range slices.Concat(memory.(*cache).k, memory.(*cache).v) {
+				for i := range x {
+					x[i] = float32(math.NaN())
+				}
 			}
-			cache := device.Cache{K: upload(d, memory), V: upload(d, memory), PageRows: c.pageRows, Table: indexTensor(d, order...).Reshape(sequences, c.pages)}
+			table := indexTensor(d, order...).Reshape(sequences, c.pages)
 			var keys, values []grid
 			var pos, seq []int32
 			for s, start := range c.start {
@@ -87,7 +89,7 @@ func TestAttend(t *testing.T) {
 				for i := range all {
 					all[i], same[i] = int32(i), int32(s)
 				}
-				d.Store(cache, upload(d, k), upload(d, v), device.Batch{Pos: indexTensor(d, all...), Seq: indexTensor(d, same...), Span: n})
+				d.Store(memory, 1, upload(d, k), upload(d, v), device.Batch{Pos: indexTensor(d, all...), Seq: indexTensor(d, same...), Table: table, Span: n})
 				pos, seq = append(pos, all[start:]...), append(seq, same[start:]...)
 			}
 			q := normal(20, len(pos), c.Heads*c.HeadDim)
@@ -103,13 +105,13 @@ func TestAttend(t *testing.T) {
 					}
 				}
 			}
-			batch := device.Batch{Pos: indexTensor(d, pos...), Seq: indexTensor(d, seq...), Span: c.span}
+			batch := device.Batch{Pos: indexTensor(d, pos...), Seq: indexTensor(d, seq...), Table: table, Span: c.span}
 			y := d.Alloc(tensor.F32, q.rows, q.cols)
-			d.Attend(y, upload(d, q), cache, c.Attend, batch)
+			d.Attend(y, upload(d, q), memory, 1, c.Attend, batch)
 			got := download(d, y)
 			near(t, got, want, 1e-4)
 			inPlace := upload(d, q)
-			d.Attend(inPlace, inPlace, cache, c.Attend, batch)
+			d.Attend(inPlace, inPlace, memory, 1, c.Attend, batch)
 			if !slices.Equal(download(d, inPlace).v, got.v) {
 				t.Error("in place, the result is another")
 			}

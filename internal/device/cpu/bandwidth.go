@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"time"
+
+	"exl2/internal/parallel"
 )
 
 // bandwidthBytes is how much memory the bandwidth is measured over: more than
@@ -18,7 +20,7 @@ func (d *Device) Bandwidth() float64 {
 	}
 	best := 0.0
 	for range 3 {
-		best = max(best, rate(2*bandwidthBytes, func() { tiles(len(src), 1<<17, func(lo, hi int) { copy(dst[lo:hi], src[lo:hi]) }) }))
+		best = max(best, rate(2*bandwidthBytes, func() { parallel.Runs(len(src), 1<<17, func(lo, hi int) { copy(dst[lo:hi], src[lo:hi]) }) }))
 		best = max(best, rate(bandwidthBytes, func() { readAll(src) }))
 	}
 	return best
@@ -32,7 +34,7 @@ func rate(bytes int, f func()) float64 {
 
 // readAll reads every word and keeps a sum where the compiler must see it.
 func readAll(words []uint64) {
-	tiles(len(words), 1<<17, func(lo, hi int) {
+	parallel.Runs(len(words), 1<<17, func(lo, hi int) {
 		var a, b, c, d uint64
 		w := words[lo:hi]
 		for ; len(w) >= 8; w = w[8:] {

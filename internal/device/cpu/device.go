@@ -8,9 +8,8 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
+	"math/bits"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -22,7 +21,7 @@ import (
 type Device struct {
 	name    string
 	err     error
-	scratch sync.Pool // *[]float32
+	scratch [bits.UintSize + 1]sync.Pool // *[]float32, by size
 }
 
 var (
@@ -77,24 +76,31 @@ func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 	n := rows * cols * t.Size()
 	words := make([]uint64, (n+7)/8+1) // aligned, and never empty
 	m := memory(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n))
-	return tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: m}
+	return tensor.New(t, rows, cols, m)
 }
 
 // Borrow uses data as it is, if it is aligned for its type.
 func (d *Device) Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool) {
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(t.Size()) == 0
-	return tensor.Tensor{Type: t, Rows: rows, Cols: cols, Mem: memory(data)}, aligned
+	return tensor.New(t, rows, cols, memory(data)), aligned
 }
 
 // Free leaves the memory to the garbage collector.
 func (d *Device) Free(tensor.Tensor) {}
+
+// Clear sets all elements to zero.
+func (d *Device) Clear(t tensor.Tensor) {
+	for r := range t.Rows {
+		clear(bytesOf(t.Slice(r, r+1)))
+	}
+}
 
 // Upload copies src to dst.
 func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 	if len(src) != dst.Bytes() {
 		panic(fmt.Sprintf("cpu: Upload: %d bytes to %v", len(src), dst))
 	}
-	copy(elements[byte](dst), src)
+	copy(bytesOf(dst), src)
 }
 
 // Download copies src to dst.
@@ -102,31 +108,7 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 	if len(dst) != src.Bytes() {
 		panic(fmt.Sprintf("cpu: Download: %d bytes from %v", len(dst), src))
 	}
-	copy(dst, elements[byte](src))
-}
-
-// elements returns t's memory as elements of type E, which the caller has
-// matched with t.Type.
-func elements[E any](t tensor.Tensor) []E {
-	data := []byte(t.Mem.(memory))[t.Off : t.Off+t.Bytes()]
-	var e E
-	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(e)))
-}
-
-// floats returns the elements of an F32 tensor.
-func floats(op string, t tensor.Tensor) []float32 {
-	if t.Type != tensor.F32 {
-		panic(fmt.Sprintf("cpu: %s: %v, want F32", op, t))
-	}
-	return elements[float32](t)
-}
-
-// ints returns the elements of an I32 tensor.
-func ints(op string, t tensor.Tensor) []int32 {
-	if t.Type != tensor.I32 {
-		panic(fmt.Sprintf("cpu: %s: %v, want I32", op, t))
-	}
-	return elements[int32](t)
+	copy(dst, bytesOf(src))
 }
 
 // want panics unless a condition on an operation's arguments holds.
@@ -136,41 +118,15 @@ func want(ok bool, op string, ts ...tensor.Tensor) {
 	}
 }
 
-// parallel calls f for 0 to n-1 on all cores. Which core calls which is not
-// determined, so each call must write its own part of the result.
-func parallel(n int, f func(i int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-			f(int(i))
-		}
-	}
-	for range workers - 1 {
-		wait.Go(work)
-	}
-	work()
-	wait.Wait()
-}
-
-// tiles cuts n into runs of size and calls f on all cores.
-func tiles(n, size int, f func(lo, hi int)) {
-	parallel((n+size-1)/size, func(i int) { f(i*size, min(n, (i+1)*size)) })
-}
-
-// borrowed returns n floats of scratch memory and what gives them back.
+// borrowed returns n floats of scratch memory, of unknown contents, and what
+// gives them back. There is a pool for every power of two, so that small pieces
+// do not take the place of large ones.
 func (d *Device) borrowed(n int) ([]float32, func()) {
-	p, _ := d.scratch.Get().(*[]float32)
+	pool := &d.scratch[bits.Len(uint(n))]
+	p, _ := pool.Get().(*[]float32)
 	if p == nil || cap(*p) < n {
 		s := make([]float32, n)
 		p = &s
 	}
-	return (*p)[:n], func() { d.scratch.Put(p) }
+	return (*p)[:n], func() { pool.Put(p) }
 }

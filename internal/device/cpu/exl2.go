@@ -5,6 +5,7 @@ import (
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -23,14 +24,17 @@ func (m *matrix) Out() int { return m.out }
 func (m *matrix) Bytes() int { return m.Packed.Bytes() + 4*len(m.perm) }
 
 // LoadEXL2 lays m out for products.
-func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
+func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix { return d.load(m, m.Perm(), out) }
+
+// load copies all of m.
+func (d *Device) load(m *exl2.Matrix, perm []int32, out int) *matrix {
 	p, err := simd.NewPacked(m)
 	if err != nil {
 		d.fail("LoadEXL2: %w", err)
 		return &matrix{Packed: &simd.Packed{In: m.In, Out: m.Out}, out: out}
 	}
-	tiles(m.Out, 128, func(lo, hi int) { p.Fill(m, lo, hi) })
-	return &matrix{Packed: p, out: out, perm: m.Perm()}
+	parallel.Runs(m.Out, 128, func(lo, hi int) { p.Fill(m, lo, hi) })
+	return &matrix{Packed: p, out: out, perm: perm}
 }
 
 // FreeEXL2 leaves the memory to the garbage collector.
@@ -55,11 +59,11 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 	}
 	in, release := d.borrowed(x.Rows * x.Cols)
 	defer release()
-	permuteRows(in, floats("QMatMul", x), m.perm)
-	if x.Rows <= fewQRows {
-		m.products(floats("QMatMul", y), in, x.Rows)
+	permuteRows(in, rowsOf("QMatMul", x), x.Rows, m.perm)
+	if out := rowsOf("QMatMul", y); x.Rows <= fewQRows {
+		m.products(out, in, x.Rows)
 	} else {
-		d.widenedProducts(floats("QMatMul", y), in, shape{x.Rows, m.out, x.Cols}, func(dst []float32, lo, hi int) {
+		d.widenedProducts(out, strided{in, x.Cols, x.Cols}, x.Rows, func(dst []float32, lo, hi int) {
 			n := wholeQuads(hi - lo)
 			m.Decode(dst[:n*x.Cols], lo, lo+n)
 		})
@@ -68,15 +72,15 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 }
 
 // products multiplies few rows, one at a time, by the packed columns.
-func (m *matrix) products(y, x []float32, rows int) {
+func (m *matrix) products(y strided, x []float32, rows int) {
 	k := m.In()
-	tiles(m.out, gemvSet, func(lo, hi int) {
+	parallel.Runs(m.out, gemvSet, func(lo, hi int) {
 		var sums [gemvSet]float32
 		for r := range rows {
 			part := sums[:wholeQuads(hi-lo)]
 			clear(part)
 			m.Gemv(part, x[r*k:(r+1)*k], lo, lo+len(part))
-			copy(y[r*m.out+lo:r*m.out+hi], part)
+			copy(y.row(r)[lo:hi], part)
 		}
 	})
 }
@@ -85,11 +89,11 @@ func (m *matrix) products(y, x []float32, rows int) {
 func wholeQuads(n int) int { return (n + 3) &^ 3 }
 
 // permuteRows stores the columns of x in stored order: dst[r, i] = x[r, perm[i]].
-func permuteRows(dst, x []float32, perm []int32) {
+func permuteRows(dst []float32, x strided, rows int, perm []int32) {
 	k := len(perm)
-	tiles(len(x)/k, rowTile, func(lo, hi int) {
+	parallel.Runs(rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			from, to := x[r*k:(r+1)*k], dst[r*k:(r+1)*k]
+			from, to := x.row(r), dst[r*k:(r+1)*k]
 			for i, p := range perm {
 				to[i] = from[p]
 			}
@@ -102,7 +106,7 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	m := w.(*matrix)
 	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.In(), "Decode", dst)
 	out, k := elements[half.F16](dst), m.In()
-	tiles(m.out, qTile, func(lo, hi int) {
+	parallel.Runs(m.out, qTile, func(lo, hi int) {
 		n := wholeQuads(hi - lo)
 		buf, release := d.borrowed(k * n)
 		defer release()

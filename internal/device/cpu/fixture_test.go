@@ -126,24 +126,33 @@ func panics(t *testing.T, what string, f func()) {
 	f()
 }
 
-// newCodes allocates the codes of a group that begins at row first, with scale
-// codes from 0 to 15 in turn.
-func newCodes(d *Device, bits, first, rows, n int, largest float32) device.Codes {
-	c := device.Codes{
-		Bits: bits, First: first, Codes: d.Alloc(tensor.U8, rows, n),
-		Scale: d.Alloc(tensor.U8, 1, n), Largest: d.Alloc(tensor.F16, 1, 1),
+// newCoding allocates the quantized form of w, and uploads w.
+func newCoding(d *Device, w grid, groups []exl2.Group) device.Coding {
+	return device.Coding{
+		W: upload(d, w), Groups: groups, Codes: d.Alloc(tensor.U8, w.rows, w.cols),
+		Scales: d.Alloc(tensor.U8, len(groups), w.cols), Largest: d.Alloc(tensor.F16, len(groups), 1),
 	}
-	for i := range n {
-		elements[uint8](c.Scale)[i] = uint8(i % 16)
-	}
-	elements[half.F16](c.Largest)[0] = half.ToF16(largest)
-	return c
 }
 
-// scales returns the scale of each column.
-func scales(c device.Codes) []float64 {
-	table, list := exl2.ScaleTable(elements[half.F16](c.Largest)[0]), make([]float64, c.Scale.Cols)
-	for i, s := range elements[uint8](c.Scale) {
+// fill stores codes and scales without meaning.
+func fill(c device.Coding, largest float32) {
+	codes, scales := elements[uint8](c.Codes), elements[uint8](c.Scales)
+	for g, group := range c.Groups {
+		for i := group.Row * c.Codes.Cols; i < (group.Row+group.Rows)*c.Codes.Cols; i++ {
+			codes[i] = uint8(i*37) & (1<<group.Bits - 1)
+		}
+		elements[half.F16](c.Largest)[g] = half.ToF16(largest * 4 / float32(int(1)<<group.Bits))
+	}
+	for i := range scales {
+		scales[i] = uint8(i % 16)
+	}
+}
+
+// scales returns the scale of each column of group g.
+func scales(c device.Coding, g int) []float64 {
+	n := c.Scales.Cols
+	table, list := exl2.ScaleTable(elements[half.F16](c.Largest)[g]), make([]float64, n)
+	for i, s := range elements[uint8](c.Scales)[g*n : (g+1)*n] {
 		list[i] = float64(table[s].Float32())
 	}
 	return list

@@ -4,96 +4,155 @@ import (
 	"exl2/internal/device"
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
-	"exl2/internal/exl2"
-	"exl2/internal/half"
 	"exl2/internal/tensor"
 )
 
-// gptqTile is the columns that one goroutine quantizes: a group of them fits
-// the first-level cache.
-const gptqTile = 64
-
-// group is the codes of a group as slices.
-type group struct {
-	device.Codes
-	rows, n int
-	codes   []uint8
-	grid    simd.Grid
-}
-
-func groupOf(op string, g device.Codes) group {
-	want(g.Codes.Type == tensor.U8 && g.Scale.Type == tensor.U8 && g.Largest.Type == tensor.F16 && g.Scale.Cols == g.Codes.Cols, op, g.Codes, g.Scale, g.Largest)
-	table := exl2.ScaleTable(elements[half.F16](g.Largest)[0])
-	scales := make([]float32, g.Codes.Cols)
-	for c, s := range elements[uint8](g.Scale) {
-		scales[c] = table[s].Float32()
-	}
-	return group{g, g.Codes.Rows, g.Codes.Cols, elements[uint8](g.Codes), simd.NewGrid(g.Bits, scales)}
-}
-
-// QuantizeRows is one block of GPTQ.
-func (d *Device) QuantizeRows(c device.Codes, w, u tensor.Tensor) {
-	g := groupOf("QuantizeRows", c)
-	want(w.Rows == g.rows && w.Cols == g.n, "QuantizeRows", w, c.Codes)
-	f, k := floats("QuantizeRows", u), u.Cols
-	g.each(floats("QuantizeRows", w), func(grid simd.Grid, codes []uint8, row []float32, i int) []float32 {
-		factor := f[(g.First+i)*k+g.First:]
-		grid.Quantize(codes, row, row, 1/factor[i])
-		return factor[i+1 : g.rows]
-	})
-}
-
-// DescendRows is one pass of coordinate descent over a group.
-func (d *Device) DescendRows(c device.Codes, r, h tensor.Tensor) {
-	g := groupOf("DescendRows", c)
-	want(r.Rows == g.rows && r.Cols == g.n, "DescendRows", r, c.Codes)
-	f, k := floats("DescendRows", h), h.Cols
-	g.each(floats("DescendRows", r), func(grid simd.Grid, codes []uint8, row []float32, i int) []float32 {
-		weights := f[(g.First+i)*k+g.First:]
-		grid.Descend(codes, row, 1/weights[i])
-		return weights[i+1 : g.rows]
-	})
-}
-
-// each calls step for every row i of a group in turn, tile of columns by tile;
-// step replaces the row, and the row times the factors that it returns is
-// subtracted from the rows after it.
-func (g group) each(w []float32, step func(grid simd.Grid, codes []uint8, row []float32, i int) []float32) {
-	tiles(g.n, gptqTile, func(lo, hi int) {
-		grid := g.grid.Columns(lo, hi)
-		for i := range g.rows {
-			row := w[i*g.n+lo : i*g.n+hi]
-			factors := step(grid, g.codes[i*g.n+lo:i*g.n+hi], row, i)
-			if len(factors) > 0 {
-				simd.SubtractOuter(w[(i+1)*g.n+lo:], g.n, factors, row)
-			}
-		}
-	})
-}
-
-// Values stores the weights of a group's codes.
-func (d *Device) Values(w tensor.Tensor, c device.Codes) {
-	g := groupOf("Values", c)
-	want(w.Rows == g.rows && w.Cols == g.n, "Values", w, c.Codes)
-	out, zero := floats("Values", w), float32(int(1)<<(g.Bits-1))
-	tiles(g.rows, rowTile, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			for c, code := range g.codes[r*g.n : (r+1)*g.n] {
-				out[r*g.n+c] = half.ToF16((float32(code) - zero) * g.grid.Scale[c]).Float32()
-			}
-		}
-	})
-}
-
-// Feedback is w[j] -= Σᵢ u[first+i, from+j]·e[i].
-func (d *Device) Feedback(w, u, e tensor.Tensor, first, from int) {
-	want(w.Cols == e.Cols && first+e.Rows <= u.Rows && from+w.Rows <= u.Cols, "Feedback", w, u, e)
-	if w.Rows == 0 {
+// GPTQ quantizes every matrix of the list. Stripes of columns only wait for each
+// other where a group's largest scale is chosen.
+func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
+	want(loss.Rows*loss.Cols == len(list), "GPTQ", loss)
+	wantType("GPTQ", loss, tensor.F64)
+	if len(list) == 0 {
 		return
 	}
-	kernels.Multiply(&simd.Product[float32]{
-		M: w.Rows, N: w.Cols, K: e.Rows, Alpha: -1, Beta: 1, C: floats("Feedback", w), LDC: w.Cols,
-		A: simd.Operand[float32]{Data: floats("Feedback", u)[first*u.Cols+from:], Row: 1, Col: u.Cols},
-		B: simd.Operand[float32]{Data: floats("Feedback", e), Row: e.Cols, Col: 1},
+	x, sums, n := factorOf("GPTQ", f, list), elements[float64](loss), list[0].Codes.Cols
+	runChains(len(list), atOnce(n, len(list)), func(i int) *phase {
+		w, release := d.borrowed(x.k * n)
+		g := &gptq{
+			coding: codingOf("GPTQ", list[i]), factor: x, loss: &sums[i], search: newScaleSearch(n),
+			w: stripes{k: x.k, n: n, cols: stripeCols(n, len(list)), data: w}, release: release,
+		}
+		for b := range blocks(g.groups) {
+			g.blocks = append(g.blocks, b)
+		}
+		return g.begin()
 	})
+}
+
+// gptq is the work on one matrix. Rows of w that are quantized hold their errors.
+type gptq struct {
+	coding
+	factor
+	w       stripes
+	release func()
+	search  *scaleSearch
+	blocks  []block // that are left
+	g       int     // the group at hand
+	on      kernels.Left
+	sums    []float64 // of squared errors, by row
+	loss    *float64
+}
+
+// begin copies W and measures the first group.
+func (s *gptq) begin() *phase {
+	return &phase{tasks: s.w.count(), then: s.tryLikely, task: func(i int) {
+		s.w.take(i, s.coding.w)
+		s.measure(i)
+	}}
+}
+
+// measure measures the group at hand.
+func (s *gptq) measure(i int) {
+	lo, hi := s.w.columns(i)
+	first, end := s.rows(s.g)
+	rows, cols := s.w.rows(i, first, end)
+	s.search.measure(lo, hi, rows, cols, s.importance[first:end], s.groups[s.g].Bits)
+}
+
+// tryLikely tries the likely largest scale, and packs what the group's errors
+// will be multiplied by: for the rows after it in the block, or for the rows
+// after the block.
+func (s *gptq) tryLikely() *phase {
+	s.search.tryLikely()
+	first, end := s.rows(s.g)
+	b := s.blocks[0]
+	calls := 0
+	if s.g < b.last {
+		calls = s.passOn(&s.on, s.u, first, end, end, b.end)
+	} else {
+		calls = s.passOn(&s.on, s.u, b.row, b.end, b.end, s.factor.k)
+	}
+	n := s.w.count()
+	return &phase{tasks: n + calls, then: s.tryRest, task: func(i int) {
+		if i >= n {
+			s.on.Pack(i - n)
+			return
+		}
+		lo, hi := s.w.columns(i)
+		s.search.try(lo, hi)
+		s.search.bound(lo, hi)
+	}}
+}
+
+// tryRest tries the other largest scales.
+func (s *gptq) tryRest() *phase {
+	s.search.tryRest()
+	return &phase{tasks: s.w.count(), then: s.quantize, task: func(i int) { s.search.try(s.w.columns(i)) }}
+}
+
+// quantize quantizes the group and passes its errors on.
+func (s *gptq) quantize() *phase {
+	best, g, b := s.search.best(), s.g, s.blocks[0]
+	s.largest[g] = s.search.candidates[best].largest
+	s.g++
+	if g == b.last {
+		s.blocks = s.blocks[1:]
+	}
+	then := s.tryLikely
+	if len(s.blocks) == 0 {
+		then = s.sum
+	}
+	return &phase{tasks: s.w.count(), then: then, task: func(i int) {
+		lo, hi := s.w.columns(i)
+		copy(s.scales[g*s.n+lo:g*s.n+hi], s.search.chosen[best][lo:hi])
+		s.w.each(i, &s.coding, g, s.row)
+		s.pass(i, g, b)
+		if s.g < len(s.groups) {
+			s.measure(i)
+		}
+	}}
+}
+
+// row quantizes one row, and returns how its errors reach the group's others.
+func (s *gptq) row(grid simd.Grid, codes []uint8, row []float32, r, end int) []float32 {
+	u := s.u[r*s.factor.k : r*s.factor.k+end]
+	grid.Quantize(codes, row, row, 1/u[r])
+	return u[r+1:]
+}
+
+// pass passes the errors of group g on: to the rest of the block, or those of
+// the whole block to the rest of the matrix.
+func (s *gptq) pass(i, g int, b block) {
+	first, end := s.rows(g)
+	last := b.end
+	if g == b.last {
+		first, last = b.row, s.factor.k
+	}
+	errors, cols := s.w.rows(i, first, end)
+	rest, _ := s.w.rows(i, end, last)
+	s.on.Multiply(rest, cols, errors, cols, cols)
+}
+
+// sum adds up the loss: row by row, in the order of columns.
+func (s *gptq) sum() *phase {
+	s.sums = make([]float64, s.factor.k)
+	return &phase{tasks: (s.factor.k + rowTile - 1) / rowTile, then: s.end, task: func(t int) {
+		for r := t * rowTile; r < min(s.factor.k, (t+1)*rowTile); r++ {
+			for i := range s.w.count() {
+				row, _ := s.w.rows(i, r, r+1)
+				for _, e := range row {
+					s.sums[r] += float64(e) * float64(e)
+				}
+			}
+		}
+	}}
+}
+
+func (s *gptq) end() *phase {
+	*s.loss = 0
+	for _, e := range s.sums {
+		*s.loss += e
+	}
+	s.release()
+	return nil
 }

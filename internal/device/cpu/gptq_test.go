@@ -6,126 +6,187 @@ import (
 	"slices"
 	"testing"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
 
-// upper returns an upper triangular factor whose diagonal outweighs the rest,
-// so that errors do not grow from row to row.
-func upper(k int) grid {
-	u := normal(1, k, k)
+// A problem is a weight and the factor of its inputs.
+type problem struct {
+	w, u, h grid
+	device.Factor
+}
+
+func newProblem(d *Device, k, n int) problem {
+	p := problem{w: normal(2, k, n), h: positive(k)}
+	p.H, p.U = upload(d, p.h), d.Alloc(tensor.F32, k, k)
+	d.InverseFactor(p.U, p.H, 0, d.Alloc(tensor.I32, 1, 1))
+	p.u = download(d, p.U)
+	weights := newGrid(1, k)
 	for i := range k {
-		for j := range k {
-			u.set(i, j, 0.1*u.at(i, j))
-			if j < i {
-				u.set(i, j, 0)
-			}
-		}
-		u.set(i, i, 1+math.Abs(u.at(i, i)))
+		weights.v[i] = 1 / (p.u.at(i, i) * p.u.at(i, i))
 	}
-	return u
+	p.Importance = upload(d, weights)
+	return p
 }
 
-// groupCases are groups of rows within matrices of k.
-var groupCases = []struct{ k, first, rows, n int }{{1, 0, 1, 1}, {32, 0, 32, 64}, {70, 33, 32, 96}, {100, 20, 80, 131}}
-
-// Row by row, codes are the nearest to what the errors of earlier rows have
-// left, and w becomes the errors.
-func TestQuantizeRows(t *testing.T) {
-	for _, bits := range exl2.Widths {
-		for _, c := range groupCases {
-			t.Run(fmt.Sprintf("%d bits, %+v", bits, c), func(t *testing.T) {
-				d, u, w := open(t), upper(c.k), normal(2, c.rows, c.n)
-				g := newCodes(d, bits, c.first, c.rows, c.n, 4/float32(int(1)<<bits))
-				x := upload(d, w)
-				d.QuantizeRows(g, x, upload(d, u))
-				want, s := newGrid(c.rows, c.n), scales(g)
-				for i := range c.rows {
-					for col := range c.n {
-						code := elements[uint8](g.Codes)[i*c.n+col]
-						if !isNearest(code, bits, w.at(i, col), s[col]) {
-							t.Fatalf("row %d, column %d: %v has code %d at scale %v", i, col, w.at(i, col), code, s[col])
-						}
-						e := (w.at(i, col) - value(code, bits, s[col])) / u.at(c.first+i, c.first+i)
-						want.set(i, col, e)
-						for j := i + 1; j < c.rows; j++ {
-							w.set(j, col, w.at(j, col)-u.at(c.first+i, c.first+j)*e)
-						}
-					}
-				}
-				near(t, download(d, x), want, 1e-4)
-			})
-		}
-	}
+// gptqCases are matrices of one group, of several, of several blocks, and of
+// several widths.
+var gptqCases = []struct {
+	k, n   int
+	recipe string
+}{
+	{32, 32, "1:4b_32g"}, {96, 64, "1:3b_128g"}, {96, 96, "1:2b_32g"}, {160, 160, "0.1:8b_32g/0.9:5b_64g"},
+	{352, 64, "0.2:6b_128g/0.8:2b_96g"}, {544, 32, "0.3:4b_96g/0.7:3b_32g"},
 }
 
-// Each row's codes become the best with the others fixed; r becomes the changes.
-func TestDescendRows(t *testing.T) {
-	for _, bits := range exl2.Widths {
-		for _, c := range groupCases {
-			t.Run(fmt.Sprintf("%d bits, %+v", bits, c), func(t *testing.T) {
-				d, h, r := open(t), positive(c.k), normal(3, c.rows, c.n)
-				g := newCodes(d, bits, c.first, c.rows, c.n, 4/float32(int(1)<<bits))
-				codes, s := elements[uint8](g.Codes), scales(g)
-				for i := range codes {
-					codes[i] = uint8(i*37) & (1<<bits - 1)
-				}
-				old, x, want := slices.Clone(codes), upload(d, r), newGrid(c.rows, c.n)
-				d.DescendRows(g, x, upload(d, h))
-				for i := range c.rows {
-					for col := range c.n {
-						at := i*c.n + col
-						before := value(old[at], bits, s[col])
-						if best := before + r.at(i, col)/h.at(c.first+i, c.first+i); !isNearest(codes[at], bits, best, s[col]) {
-							t.Fatalf("row %d, column %d: %v has code %d at scale %v", i, col, best, codes[at], s[col])
-						}
-						change := value(codes[at], bits, s[col]) - before
-						want.set(i, col, change)
-						for j := i + 1; j < c.rows; j++ {
-							r.set(j, col, r.at(j, col)-h.at(c.first+i, c.first+j)*change)
-						}
-					}
-				}
-				near(t, download(d, x), want, 0)
-			})
-		}
-	}
-}
-
-// Values are the format's: (code - 2^(bits-1))·scale in fp16.
-func TestValues(t *testing.T) {
-	for _, bits := range exl2.Widths {
-		d := open(t)
-		const rows, n = 33, 70
-		g := newCodes(d, bits, 0, rows, n, 0.0371)
-		w, want, s := d.Alloc(tensor.F32, rows, n), newGrid(rows, n), scales(g)
-		for i := range elements[uint8](g.Codes) {
-			code := uint8(i*29) & (1<<bits - 1)
-			elements[uint8](g.Codes)[i] = code
-			want.v[i] = value(code, bits, s[i%n])
-		}
-		d.Values(w, g)
-		near(t, download(d, w), want, 0)
-	}
-}
-
-// Feedback subtracts a block of the factor, transposed, times errors.
-func TestFeedback(t *testing.T) {
-	for _, c := range []struct{ k, first, rows, from, left, n int }{
-		{1, 0, 1, 0, 1, 1}, {96, 0, 32, 32, 64, 70}, {96, 32, 32, 64, 32, 256}, {300, 0, 300, 0, 300, 33}, {200, 10, 70, 100, 90, 5}, {64, 32, 32, 64, 0, 8},
-	} {
+// Row by row, codes are the nearest to what the errors of all earlier rows have
+// left, at scales that cost no more than any others there; the loss is the sum
+// of the squared errors.
+func TestGPTQ(t *testing.T) {
+	for _, c := range gptqCases {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			d, u, e, w := open(t), normal(4, c.k, c.k), normal(5, c.rows, c.n), normal(6, c.left, c.n)
-			x := upload(d, w)
-			d.Feedback(x, upload(d, u), upload(d, e), c.first, c.from)
-			for j := range c.left {
-				for i := range c.rows {
-					for col := range c.n {
-						w.set(j, col, w.at(j, col)-u.at(c.first+i, c.from+j)*e.at(i, col))
-					}
+			d := open(t)
+			p := newProblem(d, c.k, c.n)
+			coding := newCoding(d, p.w, exl2.MustRecipe(c.recipe).Groups(c.k))
+			loss := d.Alloc(tensor.F64, 1, 1)
+			d.GPTQ([]device.Coding{coding}, p.Factor, loss)
+			near(t, download(d, coding.W), p.w, 0)
+			want := p.follow(t, d, coding)
+			if got := elements[float64](loss)[0]; math.Abs(got-want) > 1e-3*want {
+				t.Errorf("loss %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// follow checks a result of GPTQ step by step, and returns its loss.
+func (p problem) follow(t *testing.T, d *Device, c device.Coding) (loss float64) {
+	w, codes, importance := grid{p.w.rows, p.w.cols, slices.Clone(p.w.v)}, elements[uint8](c.Codes), download(d, p.Importance).v
+	for g, group := range c.Groups {
+		end := group.Row + group.Rows
+		rows := grid{group.Rows, w.cols, w.v[group.Row*w.cols : end*w.cols]}
+		s, cost1 := scales(c, g), 0.0
+		for col := range w.cols {
+			cost1 += cost(rows, col, importance[group.Row:end], group.Bits, s[col])
+		}
+		if least := leastCost(rows, importance[group.Row:end], group.Bits); cost1 > 1.001*least {
+			t.Errorf("group %d: scales cost %v, others %v", g, cost1, least)
+		}
+		for i := group.Row; i < end; i++ {
+			for col := range w.cols {
+				code := codes[i*w.cols+col]
+				if !isNearest(code, group.Bits, w.at(i, col), s[col]) {
+					t.Fatalf("row %d, column %d: %v has code %d at scale %v", i, col, w.at(i, col), code, s[col])
+				}
+				e := (w.at(i, col) - value(code, group.Bits, s[col])) / p.u.at(i, i)
+				loss += e * e
+				for j := i + 1; j < w.rows; j++ {
+					w.set(j, col, w.at(j, col)-p.u.at(i, j)*e)
 				}
 			}
-			near(t, download(d, x), w, 1e-5)
-		})
+		}
+	}
+	return loss
+}
+
+// Each row's codes become the best with the others fixed.
+func TestDescend(t *testing.T) {
+	for _, c := range gptqCases {
+		for _, passes := range []int{0, 1, 3} {
+			t.Run(fmt.Sprintf("%+v, %d passes", c, passes), func(t *testing.T) {
+				d := open(t)
+				p := newProblem(d, c.k, c.n)
+				coding := newCoding(d, p.w, exl2.MustRecipe(c.recipe).Groups(c.k))
+				fill(coding, 0.5)
+				before := slices.Clone(elements[uint8](coding.Codes))
+				d.Descend([]device.Coding{coding}, p.Factor, passes)
+				if passes == 0 && !slices.Equal(elements[uint8](coding.Codes), before) {
+					t.Error("codes change in no pass")
+				}
+				if passes == 1 {
+					p.followDescent(t, coding, before)
+				}
+				if first, last := p.objective(coding, before), p.objective(coding, elements[uint8](coding.Codes)); passes > 0 && !(last < first) {
+					t.Errorf("the loss goes from %v to %v", first, last)
+				}
+			})
+		}
+	}
+}
+
+// residual returns W - V for some codes.
+func (p problem) residual(c device.Coding, codes []uint8) grid {
+	r := newGrid(p.w.rows, p.w.cols)
+	for g, group := range c.Groups {
+		for col, s := range scales(c, g) {
+			for i := group.Row; i < group.Row+group.Rows; i++ {
+				r.set(i, col, p.w.at(i, col)-value(codes[i*r.cols+col], group.Bits, s))
+			}
+		}
+	}
+	return r
+}
+
+// objective is tr((W-V)ᵀH(W-V)).
+func (p problem) objective(c device.Coding, codes []uint8) (sum float64) {
+	r := p.residual(c, codes)
+	for i, v := range p.h.times(r).v {
+		sum += v * r.v[i]
+	}
+	return sum
+}
+
+// followDescent checks one pass step by step.
+func (p problem) followDescent(t *testing.T, c device.Coding, before []uint8) {
+	after := elements[uint8](c.Codes)
+	rest := p.h.times(p.residual(c, before))
+	for g, group := range c.Groups {
+		s := scales(c, g)
+		for i := group.Row; i < group.Row+group.Rows; i++ {
+			for col := range rest.cols {
+				at := i*rest.cols + col
+				old := value(before[at], group.Bits, s[col])
+				if best := old + rest.v[at]/p.h.at(i, i); !isNearest(after[at], group.Bits, best, s[col]) {
+					t.Fatalf("row %d, column %d: %v has code %d at scale %v", i, col, best, after[at], s[col])
+				}
+				change := value(after[at], group.Bits, s[col]) - old
+				for j := i + 1; j < rest.rows; j++ {
+					rest.set(j, col, rest.at(j, col)-p.h.at(i, j)*change)
+				}
+			}
+		}
+	}
+}
+
+// Every matrix of a list is quantized as it would be alone, on any number of
+// cores.
+func TestQuantizeLists(t *testing.T) {
+	d := open(t)
+	const k, n = 352, 96
+	p := newProblem(d, k, n)
+	run := func(cores int, list ...int) (codings []device.Coding, losses []float64) {
+		defer setCores(cores)()
+		for _, i := range list {
+			codings = append(codings, newCoding(d, p.w, exl2.MustRecipe(gptqCases[i].recipe).Groups(k)))
+		}
+		loss := d.Alloc(tensor.F64, 1, len(list))
+		d.GPTQ(codings, p.Factor, loss)
+		d.Descend(codings, p.Factor, 2)
+		return codings, elements[float64](loss)
+	}
+	all := []int{0, 1, 2, 3, 4, 5, 4}
+	for _, cores := range []int{1, 2, 7} {
+		together, losses := run(cores, all...)
+		for i, which := range all {
+			alone, loss := run(1, which)
+			if !slices.Equal(elements[uint8](alone[0].Codes), elements[uint8](together[i].Codes)) ||
+				!slices.Equal(elements[uint8](alone[0].Scales), elements[uint8](together[i].Scales)) || loss[0] != losses[i] {
+				t.Errorf("%d cores: %s differs from what it is alone", cores, gptqCases[which].recipe)
+			}
+		}
+	}
+	if d.GPTQ(nil, p.Factor, d.Alloc(tensor.F64, 1, 0)); d.Sync() != nil {
+		t.Error("an empty list fails")
 	}
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -10,13 +11,13 @@ import (
 // computed, and mirrored.
 func (d *Device) Gram(h, x, y tensor.Tensor) {
 	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols, "Gram", h, x, y)
-	out, a, b := floats("Gram", h), floats("Gram", x), floats("Gram", y)
+	out, a, b := floats("Gram", h), rowsOf("Gram", x), rowsOf("Gram", y)
 	p := &simd.Product[float32]{
 		M: h.Rows, N: h.Cols, K: x.Rows, Alpha: 1, Beta: 1, C: out, LDC: h.Cols,
-		A: simd.Operand[float32]{Data: a, Row: 1, Col: x.Cols},
-		B: simd.Operand[float32]{Data: b, Row: y.Cols, Col: 1},
+		A: simd.Operand[float32]{Data: a.data, Row: 1, Col: a.stride},
+		B: simd.Operand[float32]{Data: b.data, Row: b.stride, Col: 1},
 	}
-	if same := len(a) > 0 && &a[0] == &b[0] && x.Cols == y.Cols; !same {
+	if same := len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols; !same {
 		kernels.Multiply(p)
 		return
 	}
@@ -30,7 +31,7 @@ const mirrorTile = 64
 // mirror copies what is above the diagonal of h, [n, n], to below it.
 func mirror(h []float32, n int) {
 	across := (n + mirrorTile - 1) / mirrorTile
-	parallel(across*across, func(t int) {
+	parallel.For(across*across, func(t int) {
 		i, j := t/across*mirrorTile, t%across*mirrorTile
 		switch {
 		case i < j:
@@ -45,11 +46,28 @@ func mirror(h []float32, n int) {
 	})
 }
 
+// Diagonal is dst[0, i] = m[i, i].
+func (d *Device) Diagonal(dst, m tensor.Tensor) {
+	want(m.Rows == m.Cols && dst.Rows == 1 && dst.Cols == m.Cols, "Diagonal", dst, m)
+	out, in := floats("Diagonal", dst), floats("Diagonal", m)
+	for i := range out {
+		out[i] = in[i*m.Cols+i]
+	}
+}
+
+// AddDiagonal is m[i, i] += v.
+func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
+	want(m.Rows == m.Cols, "AddDiagonal", m)
+	for i, x := 0, floats("AddDiagonal", m); i < m.Rows; i++ {
+		x[i*m.Cols+i] += v
+	}
+}
+
 // Take is dst[i, j] = src[rows[i], cols[j]].
 func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	out, in := floats("Take", dst), floats("Take", src)
 	r, c := indices(rows, dst.Rows), indices(cols, dst.Cols)
-	tiles(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			from := in[int(r[i])*src.Cols : (int(r[i])+1)*src.Cols]
 			to := out[i*dst.Cols : (i+1)*dst.Cols]
@@ -81,7 +99,7 @@ const turnRows = 16
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
 	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
-	tiles(dst.Cols, turnRows, func(lo, hi int) {
+	parallel.Runs(dst.Cols, turnRows, func(lo, hi int) {
 		wide, release := d.borrowed(turnRows * src.Cols)
 		defer release()
 		clear(wide)
@@ -100,12 +118,14 @@ func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 // InverseFactor reverses the order of rows and columns, which turns a lower
 // Cholesky factor into an upper one: if the reversed h + damp·I is L·Lᵀ, then
 // U is L⁻¹ reversed back.
-func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32) bool {
+func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tensor) {
 	k := h.Rows
-	want(h.Cols == k && u.Rows == k && u.Cols == k, "InverseFactor", u, h)
+	want(h.Cols == k && u.Rows == k && u.Cols == k && ok.Rows*ok.Cols == 1, "InverseFactor", u, h, ok)
+	answer := ints("InverseFactor", ok)
+	answer[0] = 0
 	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
 	a := make([]float64, k*k)
-	tiles(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := 0; j <= i; j++ {
 				a[i*k+j] = float64(in[(k-1-i)*k+k-1-j])
@@ -114,9 +134,9 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32) bool {
 		}
 	})
 	if !kernels.InvertCholesky(a, k) {
-		return false
+		return
 	}
-	tiles(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowTile, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := out[i*k : (i+1)*k]
 			clear(row[:i])
@@ -125,7 +145,9 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32) bool {
 			}
 		}
 	})
-	return finite(out)
+	if finite(out) {
+		answer[0] = 1
+	}
 }
 
 func finite(x []float32) bool {
@@ -166,21 +188,42 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 	}
 }
 
-// Dot returns Σ x·y, summed row by row so that the order is fixed.
-func (d *Device) Dot(x, y tensor.Tensor) float64 {
-	want(x.Rows == y.Rows && x.Cols == y.Cols, "Dot", x, y)
-	v, w := floats("Dot", x), floats("Dot", y)
-	rows := make([]float64, x.Rows)
-	tiles(x.Rows, rowTile, func(lo, hi int) {
+// SubtractProduct is y -= aᵀ·x.
+func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
+	want(a.Rows == x.Rows && y.Rows == a.Cols && y.Cols == x.Cols, "SubtractProduct", y, a, x)
+	kernels.Multiply(&simd.Product[float32]{
+		M: y.Rows, N: y.Cols, K: a.Rows, Alpha: -1, Beta: 1, C: floats("SubtractProduct", y), LDC: y.Cols,
+		A: simd.Operand[float32]{Data: floats("SubtractProduct", a), Row: 1, Col: a.Cols},
+		B: simd.Operand[float32]{Data: floats("SubtractProduct", x), Row: x.Cols, Col: 1},
+	})
+}
+
+// Dot stores Σ x·y, summed row by row so that the order is fixed.
+func (d *Device) Dot(sum, x, y tensor.Tensor) {
+	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows*sum.Cols == 1, "Dot", sum, x, y)
+	wantType("Dot", sum, tensor.F64)
+	v, w := rowsOf("Dot", x), rowsOf("Dot", y)
+	elements[float64](sum)[0] = sumRows(x.Rows, func(r int) float64 { return dotRow(v.row(r), w.row(r)) })
+}
+
+// sumRows returns the sum of what f gives for rows 0 to n-1, in their order.
+func sumRows(n int, f func(r int) float64) float64 {
+	rows := make([]float64, n)
+	parallel.Runs(n, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			for i := r * x.Cols; i < (r+1)*x.Cols; i++ {
-				rows[r] += float64(v[i]) * float64(w[i])
-			}
+			rows[r] = f(r)
 		}
 	})
 	sum := 0.0
 	for _, s := range rows {
 		sum += s
+	}
+	return sum
+}
+
+func dotRow(x, y []float32) (sum float64) {
+	for i, v := range x {
+		sum += float64(v) * float64(y[i])
 	}
 	return sum
 }

@@ -115,6 +115,13 @@ func positive(k int) grid {
 	return h
 }
 
+// factors reports whether a matrix could be factored.
+func factors(d *Device, u, h tensor.Tensor, damp float32) bool {
+	ok := indexTensor(d, 7)
+	d.InverseFactor(u, h, damp, ok)
+	return elements[int32](ok)[0] == 1
+}
+
 // U is upper triangular, and UᵀU·(h + damp·I) is the identity.
 func TestInverseFactor(t *testing.T) {
 	for _, k := range []int{1, 2, 31, 33, 128, 200, 300} {
@@ -122,7 +129,7 @@ func TestInverseFactor(t *testing.T) {
 			d, h := open(t), positive(k)
 			u, in := upload(d, normal(7, k, k)), upload(d, h)
 			const damp = 0.5
-			if !d.InverseFactor(u, in, damp) {
+			if !factors(d, u, in, damp) {
 				t.Fatal("a positive definite matrix is refused")
 			}
 			near(t, download(d, in), h, 1e-7)
@@ -156,12 +163,12 @@ func TestInverseFactorRefuses(t *testing.T) {
 			d, h := open(t), positive(k)
 			spoil(h)
 			in, u := upload(d, h), d.Alloc(tensor.F32, k, k)
-			if d.InverseFactor(u, in, 0) {
+			if factors(d, u, in, 0) {
 				t.Error("it was factored")
 			}
 			if name == "indefinite" {
 				near(t, download(d, in), h, 1e-7)
-				if !d.InverseFactor(u, in, 2e4) {
+				if !factors(d, u, in, 2e4) {
 					t.Error("enough damping does not help")
 				}
 			}
@@ -184,6 +191,12 @@ func TestSolve(t *testing.T) {
 	}
 }
 
+func dot(d *Device, x, y tensor.Tensor) float64 {
+	sum := d.Alloc(tensor.F64, 1, 1)
+	d.Dot(sum, x, y)
+	return elements[float64](sum)[0]
+}
+
 func TestDot(t *testing.T) {
 	d := open(t)
 	for _, c := range []struct{ rows, cols int }{{0, 5}, {1, 1}, {3, 5}, {50, 333}} {
@@ -191,7 +204,7 @@ func TestDot(t *testing.T) {
 		for i, v := range x.v {
 			want += v * y.v[i]
 		}
-		if got := d.Dot(upload(d, x), upload(d, y)); math.Abs(got-want) > 1e-12*float64(1+len(x.v)) {
+		if got := dot(d, upload(d, x), upload(d, y)); math.Abs(got-want) > 1e-12*float64(1+len(x.v)) {
 			t.Errorf("%d x %d: %v, want %v", c.rows, c.cols, got, want)
 		}
 	}
@@ -199,12 +212,39 @@ func TestDot(t *testing.T) {
 	for i := range large.v {
 		large.v[i] = half.MaxF16 * 1e30
 	}
-	if got := d.Dot(upload(d, large), upload(d, large)); !(got > 1e60) {
+	if got := dot(d, upload(d, large), upload(d, large)); !(got > 1e60) {
 		t.Errorf("%v: squares that float32 cannot hold are lost", got)
 	}
 	bad := normal(12, 3, 70)
 	bad.set(2, 69, math.NaN())
-	if got := d.Dot(upload(d, bad), upload(d, bad)); !math.IsNaN(got) {
+	if got := dot(d, upload(d, bad), upload(d, bad)); !math.IsNaN(got) {
 		t.Errorf("a NaN is lost: %v", got)
 	}
+}
+
+// SubtractProduct subtracts a product whose left side is transposed.
+func TestSubtractProduct(t *testing.T) {
+	for _, c := range []struct{ r, m, n int }{{1, 1, 1}, {32, 64, 70}, {300, 300, 33}, {70, 90, 5}, {0, 8, 8}, {8, 0, 8}} {
+		d, a, x, y := open(t), normal(4, c.r, c.m), normal(5, c.r, c.n), normal(6, c.m, c.n)
+		got := upload(d, y)
+		d.SubtractProduct(got, upload(d, a), upload(d, x))
+		for i, v := range a.transposed().times(x).v {
+			y.v[i] -= v
+		}
+		near(t, download(d, got), y, 1e-5)
+	}
+}
+
+func TestDiagonal(t *testing.T) {
+	d, m := open(t), normal(13, 37, 37)
+	x, diagonal := upload(d, m), d.Alloc(tensor.F32, 1, 37)
+	d.AddDiagonal(x, 0.5)
+	d.Diagonal(diagonal, x)
+	want := newGrid(1, 37)
+	for i := range want.v {
+		want.v[i] = float64(float32(m.at(i, i)) + 0.5)
+		m.set(i, i, want.v[i])
+	}
+	near(t, download(d, diagonal), want, 0)
+	near(t, download(d, x), m, 0)
 }

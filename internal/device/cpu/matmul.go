@@ -6,6 +6,7 @@ import (
 	kernels "exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -19,11 +20,11 @@ const stripeFloats = 8 << 20
 // MatMul is y = x·wᵀ + bias.
 func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
-	out, in := floats("MatMul", y), floats("MatMul", x)
+	out, in := rowsOf("MatMul", y), rowsOf("MatMul", x)
 	if x.Rows <= fewRows {
-		tiles(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
+		parallel.Runs(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
 	} else {
-		d.widenedProducts(out, in, shape{x.Rows, w.Rows, x.Cols}, func(dst []float32, lo, hi int) {
+		d.widenedProducts(out, in, x.Rows, func(dst []float32, lo, hi int) {
 			for r := lo; r < hi; r++ {
 				widenRow(dst[(r-lo)*w.Cols:(r-lo+1)*w.Cols], w, r)
 			}
@@ -32,24 +33,21 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	addBias(y, bias)
 }
 
-// shape is that of a product: x is [rows, k], the weights are [cols, k].
-type shape struct{ rows, cols, k int }
-
 // stripe returns how many columns of k weights are widened at a time.
 func stripe(k int) int { return max(256, stripeFloats/max(1, k)&^255) }
 
-// widenedProducts computes y = x·wᵀ; widen stores rows lo to hi of w, multiples
-// of 4 but for the end, in dst.
-func (d *Device) widenedProducts(y, x []float32, s shape, widen func(dst []float32, lo, hi int)) {
-	size := stripe(s.k)
-	for lo := 0; lo < s.cols; lo += size {
-		n := min(size, s.cols-lo)
-		w, release := d.borrowed(wholeQuads(n) * s.k)
-		tiles(n, widenTile, func(from, to int) { widen(w[from*s.k:], lo+from, lo+to) })
+// widenedProducts computes y = x·wᵀ for some rows of x; widen stores rows lo to
+// hi of w, multiples of 4 but for the end, in dst.
+func (d *Device) widenedProducts(y, x strided, rows int, widen func(dst []float32, lo, hi int)) {
+	k, size := x.cols, stripe(x.cols)
+	for lo := 0; lo < y.cols; lo += size {
+		n := min(size, y.cols-lo)
+		w, release := d.borrowed(wholeQuads(n) * k)
+		parallel.Runs(n, widenTile, func(from, to int) { widen(w[from*k:], lo+from, lo+to) })
 		kernels.Multiply(&simd.Product[float32]{
-			M: s.rows, N: n, K: s.k, Alpha: 1, C: y[lo:], LDC: s.cols,
-			A: simd.Operand[float32]{Data: x, Row: s.k, Col: 1},
-			B: simd.Operand[float32]{Data: w, Row: 1, Col: s.k},
+			M: rows, N: n, K: k, Alpha: 1, C: y.data[lo:], LDC: y.stride,
+			A: simd.Operand[float32]{Data: x.data, Row: x.stride, Col: 1},
+			B: simd.Operand[float32]{Data: w, Row: 1, Col: k},
 		})
 		release()
 	}
@@ -59,10 +57,10 @@ func (d *Device) widenedProducts(y, x []float32, s shape, widen func(dst []float
 const widenTile = 16
 
 // dotRows computes columns lo to hi of y, rows of them.
-func dotRows(y, x []float32, w tensor.Tensor, rows, lo, hi int) {
+func dotRows(y, x strided, w tensor.Tensor, rows, lo, hi int) {
 	k, part := w.Cols, w.Slice(lo, hi)
 	for r := range rows {
-		out, in := y[r*w.Rows+lo:r*w.Rows+hi], x[r*k:(r+1)*k]
+		out, in := y.row(r)[lo:hi], x.row(r)
 		clear(out)
 		switch w.Type {
 		case tensor.F32:
@@ -81,11 +79,11 @@ func addBias(y, bias tensor.Tensor) {
 	if bias.Nil() {
 		return
 	}
-	out, b := floats("MatMul", y), floats("MatMul", bias)
-	for r := range y.Rows {
-		row := out[r*y.Cols : (r+1)*y.Cols]
-		for c := range row {
-			row[c] += b[c]
+	out, b := rowsOf("MatMul", y), floats("MatMul", bias)
+	pieces(y.Rows, y.Cols, func(r, lo, hi int) {
+		row := out.row(r)[lo:hi]
+		for c, v := range b[lo:hi] {
+			row[c] += v
 		}
-	}
+	})
 }

@@ -3,8 +3,8 @@ package cpu
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"exl2/internal/tensor"
@@ -14,7 +14,7 @@ import (
 func TestBorrow(t *testing.T) {
 	d := open(t)
 	words := d.Alloc(tensor.F32, 1, 5)
-	data := elements[byte](words)
+	data := bytesOf(words)
 	x, ok := d.Borrow(tensor.F32, 2, 2, data[4:])
 	if !ok {
 		t.Fatal("aligned bytes are refused")
@@ -105,22 +105,33 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// Each call gets its own index, whatever the number of workers.
-func TestParallel(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 1000} {
-		calls := make([]int, n)
-		parallel(n, func(i int) { calls[i]++ })
-		if slices.ContainsFunc(calls, func(c int) bool { return c != 1 }) {
-			t.Errorf("%d calls: %v", n, calls)
+// Chains do their phases in order, each once, whatever has no tasks, and however
+// many are at work at once.
+func TestChains(t *testing.T) {
+	defer setCores(4)()
+	for _, atOnce := range []int{1, 3, 100} {
+		const n = 20
+		var done [n][]int32 // by chain: tasks done in each phase
+		runChains(n, atOnce, func(i int) *phase {
+			var step func() *phase
+			step = func() *phase {
+				k := len(done[i])
+				if k > 0 && done[i][k-1] != int32((i+k-1)%5*10) {
+					t.Errorf("phase %d of chain %d began after %d tasks of the one before", k, i, done[i][k-1])
+				}
+				if k == i%7 {
+					return nil
+				}
+				done[i] = append(done[i], 0)
+				count := &done[i][k]
+				return &phase{tasks: (i + k) % 5 * 10, then: step, task: func(int) { atomic.AddInt32(count, 1) }}
+			}
+			return step()
+		})
+		for i, phases := range done {
+			if len(phases) != i%7 {
+				t.Errorf("chain %d did %d phases of %d", i, len(phases), i%7)
+			}
 		}
-	}
-	var covered [10]bool
-	tiles(10, 4, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			covered[i] = true
-		}
-	})
-	if slices.Contains(covered[:], false) {
-		t.Errorf("tiles cover %v", covered)
 	}
 }

@@ -75,23 +75,23 @@ func leastCost(w grid, importance []float64, bits int) float64 {
 	return least
 }
 
-func searchScale(d *Device, w grid, importance []float64, bits int) device.Codes {
-	g := newCodes(d, bits, 0, w.rows, w.cols, 0)
-	d.SearchScale(g.Scale, g.Largest, upload(d, w), upload(d, grid{1, w.rows, importance}), bits)
-	return g
+func searchScale(d *Device, w grid, importance []float64, bits int) device.Coding {
+	c := newCoding(d, w, exl2.Uniform(bits, w.rows).Groups(w.rows))
+	d.SearchScale([]device.Coding{c}, 0, upload(d, grid{1, w.rows, importance}))
+	return c
 }
 
 // No other choice of scales costs less.
 func TestSearchScale(t *testing.T) {
 	for _, bits := range exl2.Widths {
-		for _, c := range []struct{ rows, n int }{{32, 32}, {64, 70}, {128, 160}} {
+		for _, c := range []struct{ rows, n int }{{32, 32}, {64, 96}, {128, 160}} {
 			t.Run(fmt.Sprintf("%d bits, %d x %d", bits, c.rows, c.n), func(t *testing.T) {
 				d, w, importance := open(t), normal(1, c.rows, c.n), normal(2, 1, c.rows).v
 				for i, v := range importance {
 					importance[i] = v * v
 				}
 				g, got := searchScale(d, w, importance, bits), 0.0
-				for col, s := range scales(g) {
+				for col, s := range scales(g, 0) {
 					got += cost(w, col, importance, bits, s)
 				}
 				if least := leastCost(w, importance, bits); math.Abs(got-least) > 1e-4*least {
@@ -113,10 +113,10 @@ func TestSearchScaleOddColumns(t *testing.T) {
 		w.set(r, 6, w.at(r, 6)*1e-6)
 	}
 	g := searchScale(d, w, ones, 4)
-	if s := elements[uint8](g.Scale); s[5] != 0 || s[6] != 0 {
+	if s := elements[uint8](g.Scales); s[5] != 0 || s[6] != 0 {
 		t.Errorf("scale codes %d and %d, want the smallest", s[5], s[6])
 	}
-	for col, s := range scales(g) {
+	for col, s := range scales(g, 0) {
 		if total := cost(w, col, ones, 4, 1e30); col != 5 && col != 6 && cost(w, col, ones, 4, s) > 0.05*total {
 			t.Errorf("column %d loses %v of %v", col, cost(w, col, ones, 4, s), total)
 		}
@@ -144,8 +144,8 @@ func TestSearchScaleImportance(t *testing.T) {
 	weighed := slices.Clone(ones)
 	weighed[7] = 1e4
 	even, uneven := searchScale(d, w, ones, 3), searchScale(d, w, weighed, 3)
-	row := func(g device.Codes) (sum float64) {
-		for col, s := range scales(g) {
+	row := func(g device.Coding) (sum float64) {
+		for col, s := range scales(g, 0) {
 			sum += cost(grid{1, 32, w.v[7*32 : 8*32]}, col, ones[:1], 3, s)
 		}
 		return sum
@@ -154,6 +154,6 @@ func TestSearchScaleImportance(t *testing.T) {
 		t.Errorf("the row that matters loses %v, %v when it does not", row(uneven), row(even))
 	}
 	panics(t, "importance of another length", func() {
-		d.SearchScale(even.Scale, even.Largest, upload(d, w), d.Alloc(tensor.F32, 1, 31), 3)
+		d.SearchScale([]device.Coding{even}, 0, d.Alloc(tensor.F32, 1, 31))
 	})
 }

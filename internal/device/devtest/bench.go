@@ -80,6 +80,7 @@ type tracker struct {
 	device.Device
 	tensors  []tensor.Tensor
 	matrices []device.Matrix
+	caches   []device.Cache
 }
 
 // Alloc allocates memory that free frees.
@@ -96,12 +97,22 @@ func (t *tracker) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	return w
 }
 
+// NewCache makes a cache that free frees.
+func (t *tracker) NewCache(s device.CacheShape) device.Cache {
+	c := t.Device.NewCache(s)
+	t.caches = append(t.caches, c)
+	return c
+}
+
 func (t *tracker) free() {
 	for _, x := range t.tensors {
 		t.Free(x)
 	}
 	for _, m := range t.matrices {
 		t.FreeEXL2(m)
+	}
+	for _, c := range t.caches {
+		t.FreeCache(c)
 	}
 }
 
@@ -219,11 +230,13 @@ func benchAttend() (cases []benchCase) {
 				l.runs = append(l.runs, run{i, c.depth})
 			}
 			f := &fixture{dev: d, round: d.Activation()}
-			b, table := l.batch(f), f.ints("table", l.sequences, l.seqPages, l.table())
-			cache := device.Cache{K: filled(d, d.Activation(), l.cacheRows(), l.cols()), V: filled(d, d.Activation(), l.cacheRows(), l.cols()), Table: table, PageRows: 256}
+			table := l.table(f)
+			b, cache, whole := l.batch(f, table), d.NewCache(l.shape()), l.whole()
+			all := filled(d, d.Activation(), whole.rows(), l.cols())
+			d.Store(cache, 0, all, all, whole.batch(f, table))
 			q := filled(d, d.Activation(), l.rows(), c.heads*dim)
 			a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: dim, Scale: 0.088}
-			return func() { d.Attend(q, q, cache, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
+			return func() { d.Attend(q, q, cache, 0, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
 		}})
 	}
 	return cases

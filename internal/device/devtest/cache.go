@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"exl2/internal/device"
+	"exl2/internal/tensor"
 )
 
 // A run is span consecutive positions of a sequence.
@@ -21,48 +22,81 @@ type layout struct {
 
 func (l layout) rows() int { return len(l.runs) * l.span }
 
-// table gives the sequences pages that are not in order.
-func (l layout) table() []int32 { return shuffled(3, l.sequences*l.seqPages) }
+// positions is how many a sequence has room for.
+func (l layout) positions() int { return l.seqPages * l.pageRows }
+
+func (l layout) cols() int { return l.kvHeads * l.dim }
+
+// shape is that of a cache of two layers with a page more than the table names.
+func (l layout) shape() device.CacheShape {
+	return device.CacheShape{Layers: 2, Pages: l.sequences*l.seqPages + 1, PageRows: l.pageRows, K: l.cols(), V: l.cols()}
+}
+
+// table allocates the sequences' pages, which are not in order.
+func (l layout) table(f *fixture) tensor.Tensor {
+	return f.ints("table", l.sequences, l.seqPages, shuffled(3, l.sequences*l.seqPages))
+}
 
 // batch allocates the positions of the rows.
-func (l layout) batch(f *fixture) device.Batch {
+func (l layout) batch(f *fixture, table tensor.Tensor) device.Batch {
 	var pos, seq []int32
 	for _, r := range l.runs {
 		for i := range l.span {
 			pos, seq = append(pos, int32(r.pos+i)), append(seq, int32(r.seq))
 		}
 	}
-	return device.Batch{Pos: f.ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Span: l.span}
+	return device.Batch{Pos: f.ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span}
 }
 
-// cacheRow returns the row of the cache that holds a position.
-func (l layout) cacheRow(table []int32, seq, pos int) int {
-	return int(table[seq*l.seqPages+pos/l.pageRows])*l.pageRows + pos%l.pageRows
+// whole is the layout of a pass over all positions of all sequences.
+func (l layout) whole() layout {
+	l.runs, l.span = nil, l.positions()
+	for s := range l.sequences {
+		l.runs = append(l.runs, run{s, 0})
+	}
+	return l
 }
 
-func (l layout) cols() int { return l.kvHeads * l.dim }
+// fill stores keys and values at all positions: those of position p of sequence
+// s are row s·positions + p. The other layer gets the values of another.
+func (l layout) fill(f *fixture, c device.Cache, layer int, table tensor.Tensor, k, v values) {
+	all := l.whole()
+	b := all.batch(f, table)
+	keys, vals := f.in("all keys", activation, all.rows(), l.cols(), k), f.in("all values", activation, all.rows(), l.cols(), v)
+	f.prepare(func() {
+		f.dev.Store(c, 1-layer, vals, keys, b)
+		f.dev.Store(c, layer, keys, vals, b)
+	})
+}
 
-func (l layout) cacheRows() int { return l.sequences * l.seqPages * l.pageRows }
-
+// storeCases store rows into a layer of a full cache, and look at all of its
+// positions by attention to each position and the one before, which also sees
+// keys, and to each position alone.
 func storeCases() (cases []testCase) {
-	for _, l := range []layout{
+	for i, l := range []layout{
 		{span: 1, pageRows: 256, sequences: 1, seqPages: 1, dim: 64, kvHeads: 1},
 		{runs: []run{{0, 0}}, span: 1, pageRows: 256, sequences: 1, seqPages: 2, dim: 128, kvHeads: 8},
 		{runs: []run{{0, 250}}, span: 12, pageRows: 256, sequences: 1, seqPages: 3, dim: 128, kvHeads: 8},
 		{runs: []run{{2, 511}, {0, 512}, {1, 0}}, span: 1, pageRows: 256, sequences: 3, seqPages: 3, dim: 80, kvHeads: 4},
 		{runs: []run{{1, 3}, {0, 30}}, span: 65, pageRows: 16, sequences: 2, seqPages: 9, dim: 96, kvHeads: 3},
-		{runs: []run{{0, 5}, {1, 9}}, span: 7, pageRows: 32, sequences: 2, seqPages: 1, dim: 9, kvHeads: 3},
+		{runs: []run{{0, 5}, {1, 9}}, span: 7, pageRows: 32, sequences: 2, seqPages: 1, dim: 64, kvHeads: 3},
 	} {
-		name := fmt.Sprintf("runs=%v span=%d page=%d cols=%d", l.runs, l.span, l.pageRows, l.cols())
-		cases = append(cases, testCase{name, exact, func(f *fixture) func(device.Device) {
-			c := device.Cache{
-				K: f.inOut("K", activation, l.cacheRows(), l.cols(), noise(1)), V: f.inOut("V", activation, l.cacheRows(), l.cols(), noise(2)),
-				Table: f.ints("table", l.sequences, l.seqPages, l.table()), PageRows: l.pageRows,
-			}
-			k, v := f.in("k", activation, l.rows(), l.cols(), noise(3)), f.in("v", activation, l.rows(), l.cols(), noise(4))
-			b := l.batch(f)
-			return func(d device.Device) { d.Store(c, k, v, b) }
-		}})
+		for _, window := range []int{1, 2} {
+			name := fmt.Sprintf("runs=%v span=%d page=%d cols=%d window=%d", l.runs, l.span, l.pageRows, l.cols(), window)
+			cases = append(cases, testCase{name: name, limit: attendLimit, build: func(f *fixture) func(device.Device) {
+				layer, all, table := i%2, l.whole(), l.table(f)
+				c := f.cache(l.shape())
+				l.fill(f, c, layer, table, noise(1), noise(2))
+				k, v := f.in("k", activation, l.rows(), l.cols(), noise(3)), f.in("v", activation, l.rows(), l.cols(), noise(4))
+				y, q := f.out("y", activation, all.rows(), l.cols()), f.in("q", activation, all.rows(), l.cols(), noise(5))
+				b, everything := l.batch(f, table), all.batch(f, table)
+				a := device.Attend{Heads: l.kvHeads, KVHeads: l.kvHeads, HeadDim: l.dim, Scale: 0.5, Window: window}
+				return func(d device.Device) {
+					d.Store(c, layer, k, v, b)
+					d.Attend(y, q, c, layer, a, everything)
+				}
+			}})
+		}
 	}
 	return cases
 }
@@ -129,7 +163,7 @@ func (c attendCase) testCase() testCase {
 		c.sharp = 1
 	}
 	name := fmt.Sprintf("heads=%d/%d dim=%d runs=%v span=%d window=%d cap=%v sharp=%v page=%d", c.heads, c.kvHeads, c.dim, c.runs, c.span, c.window, c.softcap, c.sharp, c.pageRows)
-	return testCase{name, attendLimit, c.build}
+	return testCase{name: name, limit: attendLimit, build: c.build}
 }
 
 func (c attendCase) layout() layout {
@@ -145,27 +179,25 @@ func (c attendCase) layout() layout {
 // weight of zero is not enough to hide them.
 func (c attendCase) build(f *fixture) func(device.Device) {
 	l := c.layout()
-	table, seen := l.table(), make([]bool, l.cacheRows())
+	seen := map[run]bool{}
 	for _, r := range c.runs {
 		for pos := range r.pos + c.span {
-			seen[l.cacheRow(table, r.seq, pos)] = true
+			seen[run{r.seq, pos}] = true
 		}
 	}
 	visible := func(v values) values {
 		return func(i int) float32 {
-			if !seen[i/l.cols()] {
+			if at := i / l.cols(); !seen[run{at / l.positions(), at % l.positions()}] {
 				return nan
 			}
 			return v(i)
 		}
 	}
-	cache := device.Cache{
-		K: f.in("K", activation, l.cacheRows(), l.cols(), visible(noise(1))), V: f.in("V", activation, l.cacheRows(), l.cols(), visible(noise(2))),
-		Table: f.ints("table", l.sequences, l.seqPages, table), PageRows: c.pageRows,
-	}
+	table, cache := l.table(f), f.cache(l.shape())
+	l.fill(f, cache, 1, table, visible(noise(1)), visible(noise(2)))
 	q := f.inOut("q", activation, l.rows(), c.heads*c.dim, noise(3))
-	b := l.batch(f)
+	b := l.batch(f, table)
 	a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Softcap: c.softcap, Window: c.window}
 	a.Scale = 3 * c.sharp / float32(math.Sqrt(float64(c.dim)))
-	return func(d device.Device) { d.Attend(q, q, cache, a, b) }
+	return func(d device.Device) { d.Attend(q, q, cache, 1, a, b) }
 }

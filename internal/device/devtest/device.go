@@ -152,8 +152,8 @@ func testPanics(t *testing.T, open func(t testing.TB) device.Device) {
 	x, narrow, long := d.Alloc(act, 2, 64), d.Alloc(act, 2, 32), d.Alloc(act, 3, 64)
 	stream, w, ids := d.Alloc(tensor.F32, 2, 64), d.Alloc(tensor.F32, 1, 64), d.Alloc(tensor.I32, 1, 2)
 	square := d.Alloc(tensor.F16, 64, 64)
-	batch := device.Batch{Pos: ids, Seq: ids, Span: 1}
-	cache := device.Cache{K: d.Alloc(act, 256, 64), V: d.Alloc(act, 256, 64), Table: d.Alloc(tensor.I32, 1, 1), PageRows: 256}
+	batch := device.Batch{Pos: ids, Seq: ids, Table: d.Alloc(tensor.I32, 1, 1), Span: 1}
+	cache := d.NewCache(device.CacheShape{Layers: 2, Pages: 1, PageRows: 256, K: 64, V: 64})
 	matrix := d.LoadEXL2(quantized(64, 64, "1:4b_64g"), 64)
 	for _, c := range []struct {
 		name string
@@ -168,7 +168,8 @@ func testPanics(t *testing.T, open func(t testing.TB) device.Device) {
 		{"Norm by weights of another type", func() { d.Norm(x, x, ids.Reshape(1, 2), tensor.Tensor{}, device.Norm{}) }},
 		{"HeadNorm", func() { d.HeadNorm(x, w, 3, device.Norm{}) }},
 		{"Rope", func() { d.Rope(x, long, w, 64, device.Rope{Dims: 64}, batch) }},
-		{"Store", func() { d.Store(cache, narrow, narrow, batch) }},
+		{"Store", func() { d.Store(cache, 0, narrow, narrow, batch) }},
+		{"Store in a layer that is not there", func() { d.Store(cache, 2, x, x, batch) }},
 		{"ActMul", func() { d.ActMul(x, x, narrow, device.SiLU) }},
 		{"AddScaled", func() { d.AddScaled(stream, long, 1) }},
 		{"ArgMax", func() { d.ArgMax(ids, w) }},
@@ -176,7 +177,7 @@ func testPanics(t *testing.T, open func(t testing.TB) device.Device) {
 		{"MatMul", func() { d.MatMul(x, narrow, square, tensor.Tensor{}) }},
 		{"QMatMul", func() { d.QMatMul(narrow, x, matrix, tensor.Tensor{}) }},
 		{"Decode", func() { d.Decode(x, matrix) }},
-		{"Attend", func() { d.Attend(x, x, cache, device.Attend{Heads: 3, KVHeads: 1, HeadDim: 64}, batch) }},
+		{"Attend", func() { d.Attend(x, x, cache, 0, device.Attend{Heads: 3, KVHeads: 1, HeadDim: 64}, batch) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer func() {

@@ -64,10 +64,10 @@ func TestMistakesAreFound(t *testing.T) {
 		}, "1 elements of 32000 are off, by 0.00781 at most; [0, 17]"},
 		{"a write before", func(*broken) func(device.Device, tensor.Tensor) {
 			return func(d device.Device, y tensor.Tensor) { overwrite(d, y, -1) }
-		}, "memory before or after x is written"},
+		}, "memory around x is written"},
 		{"a write after", func(*broken) func(device.Device, tensor.Tensor) {
 			return func(d device.Device, y tensor.Tensor) { overwrite(d, y, y.Cols) }
-		}, "memory before or after x is written"},
+		}, "memory around x is written"},
 		{"another result when recorded", func(b *broken) func(device.Device, tensor.Tensor) {
 			return func(d device.Device, y tensor.Tensor) {
 				if b.calls == 2 {
@@ -99,7 +99,7 @@ func (b *broken) Record(fn func()) (func(), error) {
 }
 
 func TestCompare(t *testing.T) {
-	row := tensor.Tensor{Type: tensor.F16, Rows: 1, Cols: 3}
+	row := tensor.New(tensor.F16, 1, 3, nil)
 	for _, c := range []struct {
 		name      string
 		limit     limit

@@ -30,11 +30,11 @@ func actMulCases() (cases []testCase) {
 			}
 			name := fmt.Sprintf("%s rows=%d cols=%d", actName, c.rows, c.cols)
 			cases = append(cases,
-				testCase{name, limit, func(f *fixture) func(device.Device) {
+				testCase{name: name, limit: limit, build: func(f *fixture) func(device.Device) {
 					y := f.out("y", activation, c.rows, c.cols)
 					return build(f, y, f.in("gate", activation, c.rows, c.cols, c.gate))
 				}},
-				testCase{name + " in place", limit, func(f *fixture) func(device.Device) {
+				testCase{name: name + " in place", limit: limit, build: func(f *fixture) func(device.Device) {
 					gate := f.inOut("gate", activation, c.rows, c.cols, c.gate)
 					return build(f, gate, gate)
 				}})
@@ -54,16 +54,16 @@ func addScaledCases() (cases []testCase) {
 		{0, 100, activation, 1, noise(1)},
 		{1, 1, activation, 1, noise(1)},
 		{1, 4096, activation, 1, noise(2)},
-		{1, 4096, tensor.F32, 1, noise(3)},
+		{1, 4096, residual, 1, noise(3)},
 		{7, 1001, activation, 0.22, noise(4)},
-		{7, 1001, tensor.F32, -0.22, noise(5)},
+		{7, 1001, residual, -0.22, noise(5)},
 		{200, 5120, activation, 1, noise(6)},
 		{5, 100, activation, 1, hostile(7)},
 		{3, 100, activation, 1, withRow(noise(8), 1, 100, nan)},
 	} {
-		cases = append(cases, testCase{fmt.Sprintf("rows=%d cols=%d x=%s scale=%v", c.rows, c.cols, typeName(c.x), c.scale), limit,
-			func(f *fixture) func(device.Device) {
-				y := f.inOut("y", tensor.F32, c.rows, c.cols, scaled(noise(10), 2, 0))
+		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d cols=%d x=%s scale=%v", c.rows, c.cols, typeName(c.x), c.scale), limit: limit,
+			build: func(f *fixture) func(device.Device) {
+				y := f.inOut("y", residual, c.rows, c.cols, scaled(noise(10), 2, 0))
 				x := f.in("x", c.x, c.rows, c.cols, c.v)
 				return func(d device.Device) { d.AddScaled(y, x, c.scale) }
 			}})
@@ -86,9 +86,9 @@ func capCases() (cases []testCase) {
 		{2, 64, 1, 30, list(0, infinity, -infinity, nan, 1e30, -1e30, 1e-30)},
 	} {
 		limit := limit{rel: 1e-6, abs: 1e-9, why: "tanh in float32 is good to a few units in the last place"}
-		cases = append(cases, testCase{fmt.Sprintf("rows=%d cols=%d scale=%v softcap=%v", c.rows, c.cols, c.scale, c.softcap), limit,
-			func(f *fixture) func(device.Device) {
-				x := f.inOut("x", tensor.F32, c.rows, c.cols, c.v)
+		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d cols=%d scale=%v softcap=%v", c.rows, c.cols, c.scale, c.softcap), limit: limit,
+			build: func(f *fixture) func(device.Device) {
+				x := f.inOut("x", residual, c.rows, c.cols, c.v)
 				return func(d device.Device) { d.Cap(x, c.scale, c.softcap) }
 			}})
 	}
@@ -97,7 +97,7 @@ func capCases() (cases []testCase) {
 
 func advanceCases() (cases []testCase) {
 	for _, n := range []int{0, 1, 3, 128, 1000} {
-		cases = append(cases, testCase{fmt.Sprintf("n=%d", n), exact, func(f *fixture) func(device.Device) {
+		cases = append(cases, testCase{name: fmt.Sprintf("n=%d", n), limit: exact, build: func(f *fixture) func(device.Device) {
 			pos := f.intsOut("pos", 1, n, shuffled(1, n))
 			return func(d device.Device) { d.Advance(pos) }
 		}})
@@ -127,7 +127,7 @@ func copyCases() (cases []testCase) {
 				{"none", 0, 8, noise(1)}, {"one", 1, 1, noise(1)}, {"odd", 3, 1001, noise(2)}, {"large", 33, 4096, noise(3)},
 				{"every half", 256, 256, everyHalf}, {"ties", 16, 1024, ties}, {"over the top", 1, 9, list(65519, 65520, -65520, 1e30, 3.4e38, -3.4e38)},
 			} {
-				cases = append(cases, testCase{fmt.Sprintf("%v to %v, %s", from, to, c.name), exact, func(f *fixture) func(device.Device) {
+				cases = append(cases, testCase{name: fmt.Sprintf("%v to %v, %s", from, to, c.name), limit: exact, build: func(f *fixture) func(device.Device) {
 					dst := f.out("dst", to, c.rows, c.cols)
 					src := f.in("src", from, c.rows, c.cols, c.v)
 					return func(d device.Device) { d.Copy(dst, src) }
@@ -135,7 +135,15 @@ func copyCases() (cases []testCase) {
 			}
 		}
 	}
-	return append(cases, testCase{"to another shape", exact, func(f *fixture) func(device.Device) {
+	for _, from := range []tensor.Type{activation, residual} {
+		for _, to := range []tensor.Type{activation, residual} {
+			cases = append(cases, testCase{name: fmt.Sprintf("%s to %s between columns", typeName(from), typeName(to)), limit: exact, gap: gap, build: func(f *fixture) func(device.Device) {
+				dst, src := f.out("dst", to, 7, 333), f.in("src", from, 7, 333, noise(5))
+				return func(d device.Device) { d.Copy(dst, src) }
+			}})
+		}
+	}
+	return append(cases, testCase{name: "to another shape", limit: exact, build: func(f *fixture) func(device.Device) {
 		dst := f.out("dst", tensor.F16, 10, 6)
 		src := f.in("src", tensor.F32, 4, 15, noise(4))
 		return func(d device.Device) { d.Copy(dst, src) }

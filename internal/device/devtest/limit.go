@@ -15,7 +15,9 @@ import (
 type limit struct {
 	abs, rms, rel float64
 	nmse          float64
-	bits          bool // the bytes must be equal, and types are the same
+	bits          bool    // the bytes must be equal, and types are the same
+	share         float64 // of bytes, integers or fp16 numbers that may differ at all
+	any           bool    // the result is of no use
 	why           string
 }
 
@@ -28,6 +30,12 @@ var exact = limit{why: "nothing is rounded but the result"}
 // compare returns the first elements of a result that are too far off. The
 // reference is rounded to the result's type before.
 func (l limit) compare(name string, t tensor.Tensor, got []byte, wantType tensor.Type, want []byte) error {
+	if l.any {
+		return nil
+	}
+	if l.share > 0 {
+		return l.compareShare(name, t, got, want)
+	}
 	if l.bits || t.Type == tensor.U8 {
 		if !bytes.Equal(got, want) {
 			return fmt.Errorf("%s: byte %d of %d differs", name, firstDifference(got, want), len(want))
@@ -37,11 +45,27 @@ func (l limit) compare(name string, t tensor.Tensor, got []byte, wantType tensor
 	if t.Type == tensor.I32 {
 		return compareInts(name, t, decodeInts(got), decodeInts(want))
 	}
-	a, b := decode(t.Type, got), decode(wantType, want)
+	a, b := decodeWide(t.Type, got), decodeWide(wantType, want)
 	for i := range b {
-		b[i] = roundTo(t.Type, b[i])
+		if t.Type != tensor.F64 {
+			b[i] = float64(roundTo(t.Type, float32(b[i])))
+		}
 	}
 	return l.compareFloats(name, t, a, b)
+}
+
+// compareShare counts the elements that differ.
+func (l limit) compareShare(name string, t tensor.Tensor, got, want []byte) error {
+	size, differ := t.Type.Size(), 0
+	for i := 0; i < len(want); i += size {
+		if !bytes.Equal(got[i:i+size], want[i:i+size]) {
+			differ++
+		}
+	}
+	if n := len(want) / size; float64(differ) > l.share*float64(n) {
+		return fmt.Errorf("%s: %d of %d elements differ, want at most %.3g of all (%s)", name, differ, n, l.share, l.why)
+	}
+	return nil
 }
 
 func firstDifference(a, b []byte) int {
@@ -62,12 +86,12 @@ func compareInts(name string, t tensor.Tensor, got, want []int32) error {
 	return nil
 }
 
-func (l limit) compareFloats(name string, t tensor.Tensor, got, want []float32) error {
+func (l limit) compareFloats(name string, t tensor.Tensor, got, want []float64) error {
 	scale := l.rms * rms(want)
 	var bad, first int
 	var errors, squares, worst float64
 	for i := range want {
-		a, b := float64(got[i]), float64(want[i])
+		a, b := got[i], want[i]
 		if a == b || a != a && b != b {
 			squares += finiteSquare(b)
 			continue
@@ -99,10 +123,10 @@ func finiteSquare(x float64) float64 {
 }
 
 // rms returns the root mean square of the finite elements.
-func rms(v []float32) float64 {
+func rms(v []float64) float64 {
 	sum, n := 0.0, 0
 	for _, x := range v {
-		if s := finiteSquare(float64(x)); s > 0 {
+		if s := finiteSquare(x); s > 0 {
 			sum += s
 			n++
 		}

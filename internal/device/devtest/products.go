@@ -22,7 +22,7 @@ func matMulCases() (cases []testCase) {
 		{128, 256, 384}, {200, 96, 136}, {257, 520, 264},
 	} {
 		for i, w := range types {
-			for _, y := range []tensor.Type{activation, tensor.F32} {
+			for _, y := range []tensor.Type{activation, residual} {
 				bias := (s.rows+s.n+i)%2 == 1
 				cases = append(cases, matMulCase(s.rows, s.k, s.n, w, y, bias, noise(1)))
 			}
@@ -32,14 +32,14 @@ func matMulCases() (cases []testCase) {
 		matMulCase(3, 200, 100, tensor.F16, activation, false, constant(0)),
 		matMulCase(3, 200, 100, tensor.F16, activation, true, withRow(noise(1), 1, 200, nan)),
 		matMulCase(20, 256, 128, tensor.F16, activation, false, withRow(noise(1), 7, 256, nan)),
-		matMulCase(2, 96, 64, tensor.F16, tensor.F32, false, scaled(noise(1), half.MaxF16, 0)),
-		matMulCase(40, 96, 64, tensor.BF16, tensor.F32, false, scaled(noise(1), half.MaxF16, 0)),
-		matMulCase(5, 64, 64, tensor.F16, tensor.F32, false, scaled(noise(1), 0x1p-14, 0)))
+		matMulCase(2, 96, 64, tensor.F16, residual, false, scaled(noise(1), half.MaxF16, 0)),
+		matMulCase(40, 96, 64, tensor.BF16, residual, false, scaled(noise(1), half.MaxF16, 0)),
+		matMulCase(5, 64, 64, tensor.F16, residual, false, scaled(noise(1), 0x1p-14, 0)))
 }
 
 func matMulCase(rows, k, n int, wType, yType tensor.Type, bias bool, v values) testCase {
 	name := fmt.Sprintf("rows=%d k=%d n=%d w=%v y=%s bias=%v", rows, k, n, wType, typeName(yType), bias)
-	return testCase{name, productLimit, func(f *fixture) func(device.Device) {
+	return testCase{name: name, limit: productLimit, build: func(f *fixture) func(device.Device) {
 		y := f.out("y", yType, rows, n)
 		x := f.in("x", activation, rows, k, v)
 		w := f.in("w", wType, n, k, noise(2))
@@ -125,7 +125,7 @@ func decodeCases() (cases []testCase) {
 			continue
 		}
 		known[s.String()] = true
-		cases = append(cases, testCase{s.String(), limit{bits: true, why: "decoding is exact"}, func(f *fixture) func(device.Device) {
+		cases = append(cases, testCase{name: s.String(), limit: limit{bits: true, why: "decoding is exact"}, build: func(f *fixture) func(device.Device) {
 			dst := f.out("dst", tensor.F16, s.out, s.in)
 			w := f.matrix(quantized(s.in, s.out, s.recipe), s.out)
 			return func(d device.Device) { d.Decode(dst, w) }
@@ -136,7 +136,7 @@ func decodeCases() (cases []testCase) {
 
 func qMatMulCases() (cases []testCase) {
 	for i, s := range qShapes() {
-		cases = append(cases, qMatMulCase(s, []tensor.Type{activation, tensor.F32}[i%2], i%3 == 1, noise(1)))
+		cases = append(cases, qMatMulCase(s, []tensor.Type{activation, residual}[i%2], i%3 == 1, noise(1)))
 	}
 	s := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 3}
 	many := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 40}
@@ -144,14 +144,14 @@ func qMatMulCases() (cases []testCase) {
 		qMatMulCase(s, activation, false, constant(0)),
 		qMatMulCase(s, activation, false, withRow(noise(1), 1, s.in, nan)),
 		qMatMulCase(many, activation, false, withRow(noise(1), 20, s.in, nan)),
-		qMatMulCase(s, tensor.F32, false, scaled(noise(1), 1000, 0)),
+		qMatMulCase(s, residual, false, scaled(noise(1), 1000, 0)),
 		qMatMulCase(s, activation, true, scaled(noise(1), 1e-3, 0)),
-		qMatMulCase(many, tensor.F32, true, scaled(noise(1), 1000, 0)))
+		qMatMulCase(many, residual, true, scaled(noise(1), 1000, 0)))
 }
 
 func qMatMulCase(s shape, yType tensor.Type, bias bool, v values) testCase {
 	name := strings.Join([]string{s.String(), fmt.Sprintf("rows=%d y=%s bias=%v", s.rows, typeName(yType), bias)}, " ")
-	return testCase{name, productLimit, func(f *fixture) func(device.Device) {
+	return testCase{name: name, limit: productLimit, build: func(f *fixture) func(device.Device) {
 		y := f.out("y", yType, s.rows, s.out)
 		x := f.in("x", activation, s.rows, s.in, v)
 		w := f.matrix(quantized(s.in, s.out, s.recipe), s.out)

@@ -33,8 +33,8 @@ func embedCases() (cases []testCase) {
 		if c.rows > 2 {
 			ids[0], ids[1] = 0, vocabulary-1
 		}
-		cases = append(cases, testCase{fmt.Sprintf("%v rows=%d cols=%d", c.table, c.rows, c.cols), exact, func(f *fixture) func(device.Device) {
-			y := f.out("y", tensor.F32, c.rows, c.cols)
+		cases = append(cases, testCase{name: fmt.Sprintf("%v rows=%d cols=%d", c.table, c.rows, c.cols), limit: exact, build: func(f *fixture) func(device.Device) {
+			y := f.out("y", residual, c.rows, c.cols)
 			table := f.in("table", c.table, vocabulary, c.cols, c.v)
 			list := f.ints("ids", 1, c.rows, ids)
 			return func(d device.Device) { d.Embed(y, table, list, c.scale) }
@@ -59,26 +59,26 @@ func normCases() (cases []testCase) {
 	rms, layer := device.Norm{Eps: 1e-5}, device.Norm{Kind: device.Layer, Eps: 1e-5}
 	offset := device.Norm{Eps: 1e-6, Offset: 1}
 	for _, c := range []normCase{
-		{0, 64, rms, tensor.F32, activation, false, noise(1)},
-		{1, 1, rms, tensor.F32, activation, false, noise(1)},
-		{1, 64, rms, tensor.F32, activation, false, noise(2)},
-		{1, 4096, rms, tensor.F32, activation, false, noise(3)},
+		{0, 64, rms, residual, activation, false, noise(1)},
+		{1, 1, rms, residual, activation, false, noise(1)},
+		{1, 64, rms, residual, activation, false, noise(2)},
+		{1, 4096, rms, residual, activation, false, noise(3)},
 		{3, 4096, rms, activation, activation, false, noise(4)},
-		{3, 8192, rms, tensor.F32, tensor.F32, false, noise(5)},
-		{129, 5120, offset, tensor.F32, activation, false, scaled(noise(6), 30, 0)},
-		{5, 16384, rms, tensor.F32, activation, true, noise(7)},
-		{2, 20000, layer, tensor.F32, activation, true, scaled(noise(8), 1, 5)},
-		{4, 8192, layer, tensor.F32, activation, false, noise(9)},
+		{3, 8192, rms, residual, residual, false, noise(5)},
+		{129, 5120, offset, residual, activation, false, scaled(noise(6), 30, 0)},
+		{5, 16384, rms, residual, activation, true, noise(7)},
+		{2, 20000, layer, residual, activation, true, scaled(noise(8), 1, 5)},
+		{4, 8192, layer, residual, activation, false, noise(9)},
 		{3, 4096, layer, activation, activation, true, noise(10)},
-		{3, 1000, layer, tensor.F32, tensor.F32, true, scaled(noise(11), 1, 100)},
-		{7, 1001, rms, tensor.F32, activation, true, noise(12)},
+		{3, 1000, layer, residual, residual, true, scaled(noise(11), 1, 100)},
+		{7, 1001, rms, residual, activation, true, noise(12)},
 		{7, 37, layer, activation, activation, false, noise(13)},
-		{5, 3, layer, tensor.F32, activation, false, noise(14)},
-		{4, 256, rms, tensor.F32, activation, false, constant(0)},
-		{4, 256, layer, tensor.F32, activation, false, constant(3)},
+		{5, 3, layer, residual, activation, false, noise(14)},
+		{4, 256, rms, residual, activation, false, constant(0)},
+		{4, 256, layer, residual, activation, false, constant(3)},
 		{9, 512, rms, activation, activation, false, hostile(15)},
-		{9, 512, rms, tensor.F32, activation, false, scaled(noise(16), 1e4, 0)},
-		{5, 128, rms, tensor.F32, activation, false, withRow(noise(17), 2, 128, nan)},
+		{9, 512, rms, residual, activation, false, scaled(noise(16), 1e4, 0)},
+		{5, 128, rms, residual, activation, false, withRow(noise(17), 2, 128, nan)},
 		{5, 128, layer, activation, activation, true, withRow(noise(18), 3, 128, nan)},
 	} {
 		cases = append(cases, c.testCase(), c.inPlace())
@@ -91,8 +91,11 @@ func (c normCase) name() string {
 }
 
 func typeName(t tensor.Type) string {
-	if t == activation {
+	switch t {
+	case activation:
 		return "act"
+	case residual:
+		return "F32"
 	}
 	return t.String()
 }
@@ -107,7 +110,7 @@ func (c normCase) weights(f *fixture) (w, bias tensor.Tensor) {
 }
 
 func (c normCase) testCase() testCase {
-	return testCase{c.name(), normLimit, func(f *fixture) func(device.Device) {
+	return testCase{name: c.name(), limit: normLimit, build: func(f *fixture) func(device.Device) {
 		y := f.out("y", c.y, c.rows, c.cols)
 		x := f.in("x", c.x, c.rows, c.cols, c.v)
 		w, bias := c.weights(f)
@@ -120,7 +123,7 @@ func (c normCase) inPlace() testCase {
 	if c.x != c.y {
 		c.x, c.y = activation, activation
 	}
-	return testCase{c.name() + " in place", normLimit, func(f *fixture) func(device.Device) {
+	return testCase{name: c.name() + " in place", limit: normLimit, build: func(f *fixture) func(device.Device) {
 		x := f.inOut("x", c.x, c.rows, c.cols, c.v)
 		w, bias := c.weights(f)
 		return func(d device.Device) { d.Norm(x, x, w, bias, c.n) }
@@ -146,7 +149,7 @@ func headNormCases() (cases []testCase) {
 		{4, 2, 64, device.Norm{Eps: 1e-6}, withRow(noise(9), 1, 64, nan)},
 	} {
 		name := fmt.Sprintf("kind=%d rows=%d heads=%d dim=%d", c.n.Kind, c.rows, c.heads, c.dim)
-		cases = append(cases, testCase{name, normLimit, func(f *fixture) func(device.Device) {
+		cases = append(cases, testCase{name: name, limit: normLimit, build: func(f *fixture) func(device.Device) {
 			x := f.inOut("x", activation, c.rows, c.heads*c.dim, c.v)
 			w := f.in("w", tensor.F32, 1, c.dim, scaled(noise(20), 0.5, 1-c.n.Offset))
 			return func(d device.Device) { d.HeadNorm(x, w, c.heads, c.n) }
@@ -185,7 +188,7 @@ func ropeCases() (cases []testCase) {
 	} {
 		c.r.Dims = c.dims
 		name := fmt.Sprintf("q=%d k=%d dim=%d dims=%d interleaved=%v theta=%g pos=%v", c.q, c.k, c.dim, c.dims, c.r.Interleaved, c.theta, c.pos)
-		cases = append(cases, testCase{name, limit, func(f *fixture) func(device.Device) {
+		cases = append(cases, testCase{name: name, limit: limit, build: func(f *fixture) func(device.Device) {
 			rows := len(c.pos)
 			q := f.inOut("q", activation, rows, c.q*c.dim, noise(1))
 			k := f.inOut("k", activation, rows, c.k*c.dim, noise(2))
@@ -221,9 +224,9 @@ func argMaxCases() (cases []testCase) {
 		{"one number among negative infinities", 1, 2000, withAt(constant(-infinity), -inf, 1999)},
 		{"infinity", 1, 2000, withAt(noise(7), infinity, 1234, 1500)},
 	} {
-		cases = append(cases, testCase{c.name, exact, func(f *fixture) func(device.Device) {
+		cases = append(cases, testCase{name: c.name, limit: exact, build: func(f *fixture) func(device.Device) {
 			ids := f.intsOut("ids", 1, c.rows, repeat(-7, c.rows))
-			x := f.in("x", tensor.F32, c.rows, c.cols, c.v)
+			x := f.in("x", residual, c.rows, c.cols, c.v)
 			return func(d device.Device) { d.ArgMax(ids, x) }
 		}})
 	}

@@ -1,6 +1,7 @@
 package devtest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -104,6 +105,8 @@ func encode(t tensor.Type, n int, v values) []byte {
 			out = binary.LittleEndian.AppendUint16(out, uint16(half.ToF16(v(i))))
 		case tensor.BF16:
 			out = binary.LittleEndian.AppendUint16(out, uint16(half.ToBF16(v(i))))
+		case tensor.F64:
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(float64(v(i))))
 		default:
 			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v(i)))
 		}
@@ -127,6 +130,21 @@ func decode(t tensor.Type, data []byte) []float32 {
 	return out
 }
 
+// decodeWide returns the elements of a floating-point type in float64.
+func decodeWide(t tensor.Type, data []byte) []float64 {
+	out := make([]float64, len(data)/t.Size())
+	if t == tensor.F64 {
+		for i := range out {
+			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+		}
+		return out
+	}
+	for i, v := range decode(t, data) {
+		out[i] = float64(v)
+	}
+	return out
+}
+
 func encodeInts(v []int32) []byte {
 	out := make([]byte, 0, 4*len(v))
 	for _, x := range v {
@@ -143,18 +161,13 @@ func decodeInts(data []byte) []int32 {
 	return out
 }
 
-// guardRow returns the elements that stand before and after an operand: NaN
-// with bits of its own, or integers that no operand has.
-func guardRow(t tensor.Type, cols int) []byte {
-	pattern := map[tensor.Type][]byte{
+// guards returns n elements to stand around an operand: NaN with bits of its
+// own, or integers that no operand has.
+func guards(t tensor.Type, n int) []byte {
+	return bytes.Repeat(map[tensor.Type][]byte{
 		tensor.F32: {0xa5, 0xa5, 0xe5, 0x7f}, tensor.F16: {0xa5, 0x7e}, tensor.BF16: {0xe5, 0x7f},
-		tensor.I32: {0xa5, 0xa5, 0xa5, 0x7f}, tensor.U8: {0xa5},
-	}[t]
-	var out []byte
-	for range cols {
-		out = append(out, pattern...)
-	}
-	return out
+		tensor.F64: {0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xf5, 0x7f}, tensor.I32: {0xa5, 0xa5, 0xa5, 0x7f}, tensor.U8: {0xa5},
+	}[t], n)
 }
 
 // shuffled returns 0 to n-1 in another order.

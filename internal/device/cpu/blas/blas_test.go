@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/testblas"
 	"pgregory.net/rapid"
 
@@ -181,6 +182,41 @@ func TestConcurrent(t *testing.T) {
 			for i, s := range results {
 				if !slices.Equal(s, results[0]) {
 					t.Errorf("result %d differs from the first", i)
+				}
+			}
+		})
+	}
+}
+
+// Stripes by a left side that is packed once have the bits of the product.
+func TestLeft(t *testing.T) {
+	if before, ok := blas32.Implementation().(implementation); ok {
+		defer install(before)
+	}
+	for _, c := range available() {
+		t.Run(c.name, func(t *testing.T) {
+			install(c.implementation)
+			r := rand.New(rand.NewPCG(7, 7))
+			var l Left
+			for _, s := range []struct{ m, n, k int }{{1, 1, 1}, {13, 40, 33}, {250, 200, 300}, {490, 400, 520}, {0, 5, 5}, {5, 0, 5}, {5, 5, 0}, {31, 64, 256}} {
+				a, b, want := floats(r, s.k*s.m+1), floats(r, s.k*s.n+1), floats(r, s.m*s.n)
+				got := slices.Clone(want)
+				p := simd.Product[float32]{M: s.m, N: s.n, K: s.k, Alpha: -1, Beta: 1, C: want, LDC: max(1, s.n),
+					A: simd.Operand[float32]{Data: a, Row: 1, Col: max(1, s.m)}, B: simd.Operand[float32]{Data: b, Row: max(1, s.n), Col: 1}}
+				Multiply(&p)
+				for from := 0; from < s.k; from += KUnit(s.k) {
+					part := p
+					part.A.Data, part.K = a[from*s.m:], min(KUnit(s.k), s.k-from)
+					for call := range l.Set(part) {
+						l.Pack(call)
+					}
+					unit, _ := StripeCols()
+					for lo := 0; lo < s.n; lo += unit {
+						l.Multiply(got[lo:], s.n, b[from*s.n+lo:], s.n, min(unit, s.n-lo))
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%+v: other bits than the whole product", s)
 				}
 			}
 		})

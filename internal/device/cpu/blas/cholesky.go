@@ -2,12 +2,11 @@ package blas
 
 import (
 	"math"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"exl2/internal/parallel"
 )
 
 // Sizes of the pieces that a factorization is cut into. They depend on nothing,
@@ -66,8 +65,8 @@ func (f *factor) decompose() bool {
 		}
 		next := j + size
 		rest := (f.n - next + tile - 1) / tile
-		parallel(rest, func(i int) { f.solve(next+i*tile, j, size, d) })
-		parallel(rest*(rest+1)/2, func(i int) {
+		parallel.For(rest, func(i int) { f.solve(next+i*tile, j, size, d) })
+		parallel.For(rest*(rest+1)/2, func(i int) {
 			row, col := triangle(i)
 			f.update(next+row*tile, next+col*tile, j, size)
 		})
@@ -96,7 +95,7 @@ func (f *factor) update(i, k, j, size int) {
 // invert stores the inverse X of L, transposed, above the blocks of the
 // diagonal. The blocks of columns of X do not depend on each other.
 func (f *factor) invert() {
-	parallel((f.n+panel-1)/panel, func(i int) { f.invertColumns(i * panel) })
+	parallel.For((f.n+panel-1)/panel, func(i int) { f.invertColumns(i * panel) })
 }
 
 // invertColumns computes a block of columns of X from block row to block row:
@@ -118,7 +117,7 @@ func (f *factor) invertColumns(c int) {
 
 // flip moves the inverse below the diagonal.
 func (f *factor) flip() {
-	parallel((f.n+panel-1)/panel, func(b int) {
+	parallel.For((f.n+panel-1)/panel, func(b int) {
 		d := f.diagonal(b * panel)
 		rows := f.a[b*panel*f.n:]
 		for j := 0; j < b*panel; j += small {
@@ -147,18 +146,4 @@ func (f *factor) transpose(i, j, rows int) {
 func triangle(i int) (row, col int) {
 	row = int((math.Sqrt(float64(8*i+1)) - 1) / 2)
 	return row, i - row*(row+1)/2
-}
-
-// parallel calls f for 0 to n-1 on all cores.
-func parallel(n int, f func(i int)) {
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
-		wait.Go(func() {
-			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
-				f(i - 1)
-			}
-		})
-	}
-	wait.Wait()
 }

@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"exl2/internal/parallel"
 )
 
 // definite returns the lower triangle of a random positive definite matrix of
@@ -160,7 +162,7 @@ func BenchmarkGemm(b *testing.B) {
 			} {
 				b.Run(fmt.Sprintf("%s/%s/cores=%d", c.name, name, cores), func(b *testing.B) {
 					for b.Loop() {
-						parallel(cores, func(i int) { f(i, n/cores) })
+						parallel.For(cores, func(i int) { f(i, n/cores) })
 					}
 					b.ReportMetric(2*math.Pow(n, 3)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GF/s")
 				})

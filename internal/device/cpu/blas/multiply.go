@@ -5,6 +5,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/parallel"
 )
 
 // Multiply computes p on all cores, with the BLAS that is installed. Tiles
@@ -55,7 +56,7 @@ const (
 
 func packAll(q *simd.Panels, m, n int) {
 	left, right := (m+packRows-1)/packRows, (n+packCols-1)/packCols
-	parallel(left+right, func(i int) {
+	parallel.For(left+right, func(i int) {
 		if i < left {
 			q.PackA(i*packRows, min(m, (i+1)*packRows))
 		} else {
@@ -118,7 +119,7 @@ func (g grid) across() int { return (g.n + g.cols - 1) / g.cols }
 // each calls f for the tiles on all cores.
 func (g grid) each(f func(i, j, rows, cols int)) {
 	across := g.across()
-	parallel(g.down()*across, func(t int) {
+	parallel.For(g.down()*across, func(t int) {
 		i, j := t/across*g.rows, t%across*g.cols
 		if g.extent == whole || i < j+g.cols {
 			f(i, j, min(g.rows, g.m-i), min(g.cols, g.n-j))

@@ -21,13 +21,17 @@ type Grid struct {
 
 // NewGrid returns a grid for columns with the given scales, which it keeps.
 func NewGrid(bits int, scale []float32) Grid {
-	g := Grid{bits, scale, make([]float32, len(scale))}
+	return MakeGrid(bits, scale, make([]float32, len(scale)))
+}
+
+// MakeGrid is NewGrid with memory for Inv, which it keeps.
+func MakeGrid(bits int, scale, inv []float32) Grid {
 	for c, s := range scale {
-		if s != 0 {
-			g.Inv[c] = 1 / s
+		if inv[c] = 0; s != 0 {
+			inv[c] = 1 / s
 		}
 	}
-	return g
+	return Grid{bits, scale, inv}
 }
 
 // Columns returns the grid of columns lo to hi.

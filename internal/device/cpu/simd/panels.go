@@ -12,10 +12,11 @@ type Panels struct {
 	a, b     []float32
 }
 
-// Units of rows and columns: ranges of Panels begin at multiples of them.
+// Units of rows, columns and K: ranges of Panels begin at multiples of them.
 const (
 	RowUnit = 12
 	ColUnit = 32
+	KUnit   = kBlock
 )
 
 // panelFloats is how many elements are packed at a time, kBlock of K at least.

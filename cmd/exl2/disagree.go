@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"exl2/internal/model"
+	"exl2/internal/safetensors"
+)
+
+// disagreements lists where the weights are not what config.json says, which
+// is what loading would refuse, all of it.
+func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]string, error) {
+	var list []string
+	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	checkTensor := func(name string, want []int) {
+		info, ok := files.Info(name)
+		switch {
+		case !ok:
+			say("%s is missing", name)
+		case !slices.Equal(info.Shape, want):
+			say("%s has the shape %v, config.json says %v", name, info.Shape, want)
+		}
+	}
+	spec := l.Spec
+	checkTensor(spec.Names.Embed+".weight", []int{spec.Vocab, spec.Hidden})
+	for _, module := range l.Layout {
+		for _, s := range module.Linears {
+			m, err := l.Matrix(s)
+			switch {
+			case err != nil:
+				say("%v", err)
+			case m == nil && !(spec.Tied && s.Name == spec.Names.Head):
+				checkTensor(s.Name+".weight", []int{s.Out, s.In})
+			}
+		}
+	}
+	next := spec.Names.Layer(spec.Layers, "")
+	if slices.ContainsFunc(files.Names(), func(name string) bool { return strings.HasPrefix(name, next) }) {
+		say("there are weights of %s*, config.json says %d layers", next, spec.Layers)
+	}
+	var config struct {
+		Quantization struct {
+			Method string `json:"quant_method"`
+		} `json:"quantization_config"`
+	}
+	if err := readOptional(filepath.Join(dir, "config.json"), &config); err != nil {
+		return nil, err
+	}
+	if exl2 := config.Quantization.Method == "exl2"; exl2 && !l.Quantized() {
+		say("config.json says EXL2, the weights are not quantized")
+	}
+	return list, nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"exl2/calib"
+	"exl2/internal/arch"
+	"exl2/internal/tokenizer"
+)
+
+// textRows cuts the text into rows of tokens, which must be the same for all
+// models: perplexities and divergences compare over equal tokens only. A model
+// but the first may lack a tokenizer.
+func (o *pplOptions) textRows(ctx context.Context, dirs []string) ([][]int32, error) {
+	rows, err := o.rowsFor(ctx, dirs[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs[1:] {
+		other, err := o.rowsFor(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !slices.EqualFunc(rows, other, slices.Equal[[]int32]) {
+			return nil, fmt.Errorf("models %s and %s read the text as different tokens, so what is measured does not compare; measure them one by one", dirs[0], dir)
+		}
+	}
+	return rows, nil
+}
+
+// rowsFor cuts the text into rows of one model's tokens.
+func (o *pplOptions) rowsFor(ctx context.Context, dir string) ([][]int32, error) {
+	spec, err := arch.ReadSpec(dir)
+	if err != nil {
+		return nil, err
+	}
+	source, err := calib.Open(o.file, o.column)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	cut := calib.Cut{Vocab: spec.Vocab, Rows: o.rows, Length: o.length}
+	if !source.HasTokens() || o.bos {
+		t, err := tokenizer.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		cut.Tokenizer = t.Plain(ctx)
+		if o.bos {
+			bos, ok := t.BOS()
+			if !ok {
+				return nil, fmt.Errorf("--bos: the tokenizer of %s has no token that begins texts", dir)
+			}
+			cut.Head = []int32{bos}
+		}
+	}
+	return calib.Joined(source, cut)
+}

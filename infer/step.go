@@ -1,0 +1,214 @@
+package infer
+
+import (
+	"fmt"
+
+	"exl2/internal/device"
+	"exl2/internal/model"
+)
+
+// A Run is tokens of one sequence that follow one another. What the sequence
+// holds at earlier positions must have been given before; what it holds from
+// First on is forgotten.
+type Run struct {
+	Sequence int // from 0 to Options.Sequences-1
+	First    int // position of the first token
+	IDs      []int32
+	Logits   int // of how many of the last positions logits are wanted
+}
+
+// Step processes runs of different sequences and calls f with the logits that
+// are wanted, in the order of positions: run is the number of the run, first the
+// position of the first row. Batching, speculation and going on with a text are
+// up to the caller.
+func (e *Engine) Step(runs []Run, f func(run, first int, logits [][]float32)) error {
+	for i, r := range runs {
+		if err := e.check(runs[:i], r); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < len(runs); {
+		n := e.alike(runs[i:])
+		if err := e.together(runs[i:i+n], i, f); err != nil {
+			return err
+		}
+		i += n
+	}
+	return nil
+}
+
+// check refuses a run that cannot be, and gives it pages that it may write.
+func (e *Engine) check(before []Run, r Run) error {
+	if r.Sequence < 0 || r.Sequence >= e.Options.Sequences || r.First < 0 || len(r.IDs) == 0 {
+		return fmt.Errorf("run of %d tokens from position %d of sequence %d, in an engine for %d sequences", len(r.IDs), r.First, r.Sequence, e.Options.Sequences)
+	}
+	if end := r.First + len(r.IDs); end > e.Options.Positions {
+		return fmt.Errorf("%d positions do not fit the context of %d; give a larger --length", end, e.Options.Positions)
+	}
+	for _, b := range before {
+		if b.Sequence == r.Sequence {
+			return fmt.Errorf("two runs of sequence %d in one step", r.Sequence)
+		}
+	}
+	if !e.pages.Shared(r.Sequence, r.First) {
+		return nil
+	}
+	if r.First%model.PageRows != 0 {
+		return fmt.Errorf("position %d of sequence %d is shared with another sequence", r.First, r.Sequence)
+	}
+	e.pages.Own(r.Sequence, r.First)
+	e.assign()
+	return nil
+}
+
+// Share has sequence to begin like sequence from, without computing it again,
+// and returns how many positions they share: whole pages of at most the given
+// number. Sequence to goes on from there.
+func (e *Engine) Share(to, from, positions int) int {
+	n := e.pages.Share(to, from, positions)
+	e.assign()
+	return n
+}
+
+// assign brings the page table to every device.
+func (e *Engine) assign() {
+	for _, s := range e.stages {
+		s.cache.Assign(e.pages.Table())
+	}
+}
+
+// alike returns how many of the first runs can be processed in one pass: those
+// of one length.
+func (e *Engine) alike(runs []Run) int {
+	n, rows := 1, len(runs[0].IDs)
+	for n < len(runs) && len(runs[n].IDs) == rows && (n+1)*rows <= e.Options.Chunk {
+		n++
+	}
+	return n
+}
+
+// together processes runs of one length, some positions at a time; offset is the
+// number of the first.
+func (e *Engine) together(runs []Run, offset int, f func(run, first int, logits [][]float32)) error {
+	length := len(runs[0].IDs)
+	for lo := 0; lo < length; lo += e.Options.Chunk {
+		p := pass{span: min(e.Options.Chunk, length-lo)}
+		for _, r := range runs {
+			p.runs = append(p.runs, model.Run{Sequence: r.Sequence, Position: r.First + lo})
+			p.ids = append(p.ids, r.IDs[lo:lo+p.span]...)
+			p.wanted = append(p.wanted, min(p.span, max(0, lo+p.span-(length-r.Logits))))
+		}
+		if err := e.pass(p, func(run, row int, logits [][]float32) { f(offset+run, runs[run].First+lo+row, logits) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A pass is runs of span tokens each, processed at once; the logits of the last
+// wanted positions of each run are to be computed.
+type pass struct {
+	runs   []model.Run
+	span   int
+	ids    []int32
+	wanted []int
+}
+
+// pass runs the model. f is called with numbers of runs and of rows in them, and
+// with finite logits only.
+func (e *Engine) pass(p pass, f func(run, row int, logits [][]float32)) error {
+	e.use(p)
+	if p.span == 1 {
+		return e.single(p, f)
+	}
+	e.body()
+	for i, w := range p.wanted {
+		end := (i + 1) * p.span
+		err := e.last().EachLogits(e.head, end-w, end, func(row int, logits [][]float32) error {
+			if err := finite(logits); err != nil {
+				return err
+			}
+			f(i, row-i*p.span, logits)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// single is pass for runs of one token.
+func (e *Engine) single(p pass, f func(run, row int, logits [][]float32)) error {
+	if err := e.decode(len(p.runs)); err != nil {
+		return err
+	}
+	logits, err := e.last().Logits()
+	if err == nil {
+		err = finite(logits)
+	}
+	if err != nil {
+		return err
+	}
+	for i, w := range p.wanted {
+		if w > 0 {
+			f(i, 0, logits[i:i+1])
+		}
+	}
+	return nil
+}
+
+// use prepares every stage for a pass.
+func (e *Engine) use(p pass) {
+	ids := p.ids
+	for _, s := range e.stages {
+		s.state.Use(p.runs, p.span, ids)
+		ids = nil // the first stage embeds them
+	}
+}
+
+// body runs all modules but the head.
+func (e *Engine) body() {
+	for i, s := range e.stages {
+		if i > 0 {
+			hand(s.state, e.stages[i-1].state)
+		}
+		for _, m := range s.modules {
+			m.Forward(s.state)
+		}
+	}
+}
+
+// hand copies the residual stream from one device to another.
+func hand(to, from *model.State) {
+	dst, src := to.At(model.Stream), from.At(model.Stream)
+	if p, ok := from.Dev.(device.Peer); ok && p.CopyTo(to.Dev, dst, src) {
+		return
+	}
+	buf := make([]byte, src.Bytes())
+	from.Dev.Download(buf, src)
+	to.Dev.Upload(dst, buf)
+}
+
+// decode runs all modules for one position of n sequences: it is recorded the
+// first time and repeated from then on.
+func (e *Engine) decode(n int) error {
+	if f := e.replays[n]; f != nil {
+		f()
+		return nil
+	}
+	step := func() {
+		e.body()
+		e.head.Forward(e.last())
+	}
+	if len(e.stages) > 1 { // each device records by itself
+		step()
+		return e.sync()
+	}
+	f, err := e.stages[0].dev.Record(step)
+	if err != nil {
+		return err
+	}
+	e.replays[n] = f
+	return nil
+}

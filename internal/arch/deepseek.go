@@ -1,0 +1,114 @@
+package arch
+
+// deepseek3 has latent attention and grouped experts
+// (models/deepseek_v3/modeling_deepseek_v3.py).
+func deepseek3(c *Config) Spec {
+	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128, "max_position_embeddings", 4096)
+	s := latent(c)
+	c.defaults("n_group", 8, "topk_group", 4, "routed_scaling_factor", 2.5, "first_k_dense_replace", 3, "norm_topk_prob", true)
+	if c.Bool("rope_interleave", true) {
+		s.interleaved()
+	}
+	s.sigmoidExperts(c)
+	return s
+}
+
+// deepseek2 chooses groups by their best expert, among softmax scores
+// (models/deepseek_v2/modeling_deepseek_v2.py).
+func deepseek2(c *Config) Spec {
+	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128)
+	s := latent(c)
+	s.interleaved()
+	s.routedExperts(c)
+	r := &s.MoE.Routing
+	switch method := c.String("topk_method", "greedy"); method {
+	case "greedy":
+		r.Groups, r.TopGroups = 0, 0
+	case "group_limited_greedy":
+		r.GroupMax = true
+	default:
+		c.refuse("topk_method", method)
+	}
+	c.must("scoring_func", "softmax")
+	c.must("norm_topk_prob", false)
+	r.Renorm = false
+	return s
+}
+
+// dots1 has norms of heads, and experts as deepseek3 (models/dots1/modeling_dots1.py).
+func dots1(c *Config) Spec {
+	c.defaults("sliding_window", 4096)
+	s := llama(c)
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	first := c.Int("max_window_layers", 62)
+	s.Window = c.window(func(l int) bool { return l >= first })
+	s.sigmoidExperts(c)
+	return s
+}
+
+// glm4MoE may have norms of heads, and experts as deepseek3
+// (models/glm4_moe/modeling_glm4_moe.py).
+func glm4MoE(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "num_key_value_heads", 8, "max_position_embeddings", 131072, "first_k_dense_replace", 1, "norm_topk_prob", true)
+	s := llama(c)
+	s.Attn.BiasO = false
+	s.partial(c, 0.5)
+	if c.Bool("use_qk_norm", false) {
+		s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	}
+	s.sigmoidExperts(c)
+	return s
+}
+
+// latent is Llama with latent attention. Where RoPE is scaled, so are scores.
+func latent(c *Config) Spec {
+	nope, rope := c.Int("qk_nope_head_dim"), c.Int("qk_rope_head_dim")
+	l := Latent{QRank: int(c.optional("q_lora_rank", 0)), KVRank: c.Int("kv_lora_rank"), Nope: nope, Rope: rope, Value: c.Int("v_head_dim"), NormEps: 1e-6}
+	c.replace("head_dim", nope+rope)
+	s := llama(c)
+	c.ignore("qk_head_dim", "num_key_value_heads")
+	s.Attn.KVHeads, s.Latent = s.Attn.Heads, l
+	s.eachRope(func(r Rope) Rope { r.Dims = rope; return r })
+	if p := c.ropeObject(); s.Rope(0).Scaling.Kind != Unscaled {
+		if all := p.Float("mscale_all_dim", 0); all != 0 {
+			m := yarnTerm(s.Rope(0).Scaling.Factor, all)
+			s.Attn.Scale *= float32(m * m)
+		}
+	}
+	n := &s.Names
+	n.Q1, n.Q2, n.KV1, n.KV2 = "self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"
+	n.QLatentNorm, n.KVLatentNorm, n.K, n.V = "self_attn.q_a_layernorm", "self_attn.kv_a_layernorm", "", ""
+	if l.QRank > 0 {
+		n.Q = ""
+	} else {
+		n.Q1, n.Q2, n.QLatentNorm = "", "", ""
+	}
+	return s
+}
+
+// sigmoidExperts are routedExperts with sigmoid scores and a correction to choose by.
+func (s *Spec) sigmoidExperts(c *Config) {
+	s.routedExperts(c)
+	r := &s.MoE.Routing
+	r.Score, r.Correction, s.Names.Correction = Sigmoid, true, "mlp.gate.e_score_correction_bias"
+	c.must("scoring_func", "sigmoid")
+	c.must("topk_method", "noaux_tc")
+}
+
+// routedExperts reads the experts of DeepSeek and those after it. The first
+// layers have an MLP.
+func (s *Spec) routedExperts(c *Config) {
+	m := MoE{Experts: c.Int("n_routed_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
+	m.Routing = Routing{
+		Groups: int(c.optional("n_group", 1)), TopGroups: int(c.optional("topk_group", 1)),
+		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.Float("routed_scaling_factor", 1)),
+	}
+	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	if n := int(c.optional("n_shared_experts", 0)); n > 0 {
+		s.shared(n*m.Width, "mlp.shared_experts")
+	}
+	if first := c.Int("first_k_dense_replace", 0); first > 0 {
+		s.Dense = func(l int) bool { return l < first }
+	}
+	c.must("moe_layer_freq", 1)
+}

@@ -1,0 +1,132 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Feature is something that an interpreter of Specs must know to run one
+// right, beyond what the first version of internal/model did.
+type Feature string
+
+// The features, in the words of messages.
+const (
+	PostNorms       Feature = "norms behind sublayers"
+	NoPreNorms      Feature = "sublayers without a norm in front"
+	NormBiases      Feature = "norms with biases"
+	PlainNorms      Feature = "norms without weights"
+	ParallelBlocks  Feature = "attention and MLP in parallel"
+	HeadNorms       Feature = "norms of heads"
+	HeadNormsOwn    Feature = "norms of heads with weights of their own"
+	HeadNormsAll    Feature = "norms over all heads"
+	HeadNormBiases  Feature = "norms of heads with biases"
+	HeadNormsLate   Feature = "norms of heads behind RoPE"
+	HeadBias        Feature = "a bias of the head"
+	HeadUnitRows    Feature = "normalized rows of the head"
+	LearnedPosition Feature = "learned positions"
+	UngatedMLP      Feature = "MLPs without a gate"
+	SquaredAct      Feature = "squared activation functions"
+	ClampedMLP      Feature = "clamped gated units"
+	ClippedQKV      Feature = "clipped queries, keys and values"
+	AttentionSinks  Feature = "attention sinks"
+	AttentionTemp   Feature = "queries scaled by position"
+	LatentAttention Feature = "latent attention"
+	DynamicRope     Feature = "RoPE that depends on the length"
+	Experts         Feature = "mixtures of experts"
+	SharedExperts   Feature = "shared experts"
+	SharedGates     Feature = "gated shared experts"
+	DenseLayers     Feature = "dense layers among sparse ones"
+	RouterTop       Feature = "router: softmax of the chosen"
+	RouterSigmoid   Feature = "router: sigmoid"
+	RouterMixer     Feature = "router: sparse mixer"
+	RouterGroups    Feature = "router: groups"
+	RouterBias      Feature = "router: bias"
+	RouterCorrected Feature = "router: correction bias"
+	FusedTensors    Feature = "fused tensors"
+	TransposedInput Feature = "transposed tensors"
+	StackedExperts  Feature = "stacked experts"
+)
+
+// Features lists what an interpreter must know to run s.
+func (s Spec) Features() []Feature {
+	var list []Feature
+	add := func(f Feature, has bool) {
+		if has && !slices.Contains(list, f) {
+			list = append(list, f)
+		}
+	}
+	n, a := s.Names, s.Attn
+	add(PostNorms, n.NormAttnOut != "" || n.NormMLPOut != "")
+	add(NoPreNorms, n.NormIn == "" || n.NormMLPIn == "" && !s.Parallel)
+	add(NormBiases, s.NormBias)
+	add(PlainNorms, s.NormPlain)
+	add(ParallelBlocks, s.Parallel)
+	add(HeadNorms, a.QKNorm.Over == EachHead)
+	add(HeadNormsOwn, a.QKNorm.Over == EachHeadsOwn)
+	add(HeadNormsAll, a.QKNorm.Over == AllHeads)
+	add(HeadNormBiases, a.QKNorm.Bias)
+	add(HeadNormsLate, a.QKNorm.AfterRope)
+	add(HeadBias, s.HeadBias)
+	add(HeadUnitRows, s.HeadUnit)
+	add(LearnedPosition, s.Learned > 0)
+	add(ClippedQKV, a.Clip > 0)
+	add(AttentionSinks, a.Sinks)
+	add(AttentionTemp, a.Temperature != 0)
+	add(LatentAttention, s.Latent.KVRank > 0)
+	s.ropeFeatures(add)
+	s.mlpFeatures(add)
+	s.storedFeatures(add)
+	return list
+}
+
+func (s Spec) ropeFeatures(add func(Feature, bool)) {
+	for layer := range s.Layers {
+		if s.Rope != nil {
+			kind := s.Rope(layer).Scaling.Kind
+			add(DynamicRope, kind == Dynamic || kind == LongRope)
+		}
+	}
+}
+
+func (s Spec) mlpFeatures(add func(Feature, bool)) {
+	m, r := s.MoE, s.MoE.Routing
+	add(UngatedMLP, s.MLP.Ungated)
+	add(SquaredAct, s.MLP.Squared)
+	add(ClampedMLP, s.MLP.Clamp.Limit > 0)
+	if m.Experts == 0 {
+		return
+	}
+	add(Experts, true)
+	add(SharedExperts, m.Shared > 0)
+	add(SharedGates, m.SharedGated)
+	add(DenseLayers, s.Dense != nil)
+	add(RouterTop, r.Score == SoftmaxTop)
+	add(RouterSigmoid, r.Score == Sigmoid)
+	add(RouterMixer, r.Score == SparseMixer)
+	add(RouterGroups, r.Groups > 1)
+	add(RouterBias, r.Bias)
+	add(RouterCorrected, r.Correction)
+}
+
+func (s Spec) storedFeatures(add func(Feature, bool)) {
+	for _, t := range s.Stored {
+		add(FusedTensors, len(t.Holds) > 1)
+		add(TransposedInput, t.Transposed)
+		add(StackedExperts, t.Stacked || t.Flat)
+	}
+}
+
+// Require refuses, by name, what s needs and is not among the known.
+func (s Spec) Require(known ...Feature) error {
+	var missing []string
+	for _, f := range s.Features() {
+		if !slices.Contains(known, f) {
+			missing = append(missing, string(f))
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: architecture %q: %s", ErrUnsupported, s.Arch, strings.Join(missing, ", "))
+}

@@ -1,0 +1,248 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"exl2/internal/device"
+)
+
+// defaults sets what fields are when they are absent: pairs of name and value.
+// Of two defaults for a field the first stays, so that an architecture that
+// builds on another says its own first.
+func (c *Config) defaults(pairs ...any) {
+	for i := 0; i < len(pairs); i += 2 {
+		key, value := pairs[i].(string), pairs[i+1]
+		if n, ok := value.(int); ok {
+			value = json.Number(strconv.Itoa(n))
+		} else if f, ok := value.(float64); ok {
+			value = json.Number(strconv.FormatFloat(f, 'g', -1, 64))
+		}
+		if _, there := c.other[key]; !there {
+			c.other[key] = value
+		}
+	}
+}
+
+// rename says that the file calls fields otherwise: pairs of the name that is
+// asked for and the file's. A file may use either.
+func (c *Config) rename(pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		if _, there := c.raw[pairs[i+1]]; there {
+			c.alias[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+// ignore marks fields as read: they mean nothing here.
+func (c *Config) ignore(keys ...string) {
+	for _, key := range keys {
+		c.seen[key] = true
+	}
+}
+
+// field returns a field's value, nil if it is absent or null, the name that the
+// file has for it, and whether it is in the file.
+func (c *Config) field(key string) (v any, name string, there bool) {
+	name = key
+	if other, ok := c.alias[key]; ok {
+		c.seen[key], name = true, other
+	}
+	c.seen[name] = true
+	if v, there = c.raw[name]; !there {
+		v = c.other[key]
+	}
+	return v, name, there
+}
+
+// Has reports whether key is in the file and not null.
+func (c *Config) Has(key string) bool {
+	v, _, there := c.field(key)
+	return there && v != nil
+}
+
+// Int returns an integer field; without def the field must be there.
+func (c *Config) Int(key string, def ...int) int {
+	f, ok := c.number(key)
+	if !ok {
+		return fallback(c, key, def)
+	}
+	if f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+		v, name, _ := c.field(key)
+		c.fail(name, "%v is not a 32-bit integer", v)
+		return 0
+	}
+	return int(f)
+}
+
+// Float returns a number field; without def the field must be there.
+func (c *Config) Float(key string, def ...float64) float64 {
+	f, ok := c.number(key)
+	if !ok {
+		return fallback(c, key, def)
+	}
+	return f
+}
+
+// optional returns a number field that null turns off: 0 if it is null, def if
+// it is absent.
+func (c *Config) optional(key string, def float64) float64 {
+	if v, _, there := c.field(key); there && v == nil {
+		return 0
+	}
+	return c.Float(key, def)
+}
+
+// Bool returns a boolean field, or def.
+func (c *Config) Bool(key string, def bool) bool {
+	v, name, _ := c.field(key)
+	switch v := v.(type) {
+	case nil:
+		return def
+	case bool:
+		return v
+	default:
+		c.fail(name, "%v is not true or false", v)
+		return def
+	}
+}
+
+// String returns a string field; without def the field must be there.
+func (c *Config) String(key string, def ...string) string {
+	v, name, _ := c.field(key)
+	switch v := v.(type) {
+	case nil:
+		return fallback(c, key, def)
+	case string:
+		return v
+	default:
+		c.fail(name, "%v is not a string", v)
+		return ""
+	}
+}
+
+// Strings returns a list of strings, nil if it is absent.
+func (c *Config) Strings(key string) []string {
+	return list[string](c, key, "strings")
+}
+
+// Floats returns a list of numbers, nil if it is absent.
+func (c *Config) Floats(key string) []float64 {
+	var out []float64
+	for _, n := range list[json.Number](c, key, "numbers") {
+		f, err := n.Float64()
+		if err != nil {
+			c.fail(key, "%v is out of range", n)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func list[T any](c *Config, key, what string) []T {
+	v, name, _ := c.field(key)
+	if v == nil {
+		return nil
+	}
+	values, ok := v.([]any)
+	out := make([]T, len(values))
+	for i, v := range values {
+		t, is := v.(T)
+		out[i], ok = t, ok && is
+	}
+	if !ok {
+		c.fail(name, "want a list of %s", what)
+		return nil
+	}
+	return out
+}
+
+// Object returns a nested object, empty if it is absent.
+func (c *Config) Object(key string) *Config {
+	v, name, _ := c.field(key)
+	if sub := c.subs[name]; sub != nil {
+		return sub
+	}
+	sub := newConfig(c.file, c.path+name+".", c.first)
+	switch v := v.(type) {
+	case nil:
+	case map[string]any:
+		sub.raw = v
+	default:
+		c.fail(name, "%v is not an object", v)
+	}
+	c.subs[name] = sub
+	return sub
+}
+
+// number returns a numeric field, and whether it is there.
+func (c *Config) number(key string) (float64, bool) {
+	v, name, _ := c.field(key)
+	if v == nil {
+		return 0, false
+	}
+	n, ok := v.(json.Number)
+	if !ok {
+		c.fail(name, "%v is not a number", v)
+		return 0, true
+	}
+	f, err := n.Float64()
+	if err != nil {
+		c.fail(name, "%v is out of range", v)
+	}
+	return f, true
+}
+
+func fallback[T any](c *Config, key string, def []T) (v T) {
+	if len(def) == 0 {
+		c.fail(key, "missing")
+		return v
+	}
+	return def[0]
+}
+
+// fail keeps the first error.
+func (c *Config) fail(key, format string, args ...any) {
+	if *c.first == nil {
+		*c.first = fmt.Errorf("%s: %s%s: %s", c.file, c.path, key, fmt.Sprintf(format, args...))
+	}
+}
+
+// refuse keeps an error about a value that this program does not know.
+func (c *Config) refuse(key, value string) {
+	if *c.first == nil {
+		*c.first = fmt.Errorf("%s: %s%s: %w: %q", c.file, c.path, key, ErrUnsupported, value)
+	}
+}
+
+// act returns the activation function that a field names, and whether its
+// result is squared.
+func (c *Config) act(key, def string) (a device.Act, squared bool) {
+	switch name := c.String(key, def); name {
+	case "silu", "swish":
+		return device.SiLU, false
+	case "gelu":
+		return device.GELU, false
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
+		return device.GELUTanh, false
+	case "relu":
+		return device.ReLU, false
+	case "relu2":
+		return device.ReLU, true
+	default:
+		c.refuse(key, name)
+		return 0, false
+	}
+}
+
+// replace sets a field to what another part of the file says of it.
+func (c *Config) replace(key string, value any) {
+	_, name, there := c.field(key)
+	if there {
+		delete(c.raw, name)
+	}
+	delete(c.other, key)
+	c.defaults(key, value)
+}

@@ -1,0 +1,134 @@
+package arch
+
+import "fmt"
+
+// ErrUnsupported is in the chain of every error about a model that this
+// program does not know how to run.
+var ErrUnsupported = fmt.Errorf("unsupported")
+
+// ReadSpec returns the Spec of the model in a folder.
+func ReadSpec(dir string) (Spec, error) {
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return Spec{}, err
+	}
+	return For(c)
+}
+
+// For returns the Spec of the model that c configures. It refuses, by name,
+// an architecture or a value that it does not know.
+func For(c *Config) (Spec, error) {
+	name, e := c.entry()
+	if c.Err() != nil {
+		return Spec{}, c.Err()
+	}
+	s := e.build(c)
+	s.Arch = name
+	s.Warnings = c.leftovers()
+	if c.Err() != nil {
+		return Spec{}, c.Err()
+	}
+	return s, s.check(c)
+}
+
+// entry finds the architecture that "architectures" or, without it, model_type
+// names.
+func (c *Config) entry() (string, entry) {
+	kind := c.String("model_type", "")
+	names := c.Strings("architectures")
+	name, ok := nameOf(kind)
+	switch {
+	case len(names) > 1:
+		c.fail("architectures", "want a list of one name, have %v", names)
+	case len(names) == 1:
+		name = names[0]
+	case !ok && kind == "":
+		c.fail("architectures", "missing, and model_type, too")
+	case !ok:
+		name = kind
+	}
+	e, ok := table[name]
+	if !ok && c.Err() == nil {
+		*c.first = fmt.Errorf("%s: %w", c.file, unknown(name, kind))
+	}
+	return name, e
+}
+
+// Limits on the sizes in a config: far above every model known, far below what
+// would exhaust memory by the number alone.
+const (
+	maxLayers  = 4096
+	maxExperts = 65536
+	maxSize    = 1 << 24
+)
+
+// check refuses sizes that cannot be; c is where they are from.
+func (s Spec) check(c *Config) error {
+	type size struct {
+		name         string
+		n, least, up int
+	}
+	a, l := s.Attn, s.Latent
+	sizes := []size{
+		{"num_hidden_layers", s.Layers, 1, maxLayers}, {"hidden_size", s.Hidden, 1, maxSize}, {"vocab_size", s.Vocab, 1, maxSize},
+		{"num_attention_heads", a.Heads, 1, maxSize}, {"num_key_value_heads", a.KVHeads, 1, maxSize},
+		{"head_dim", a.HeadDim, 1, maxSize}, {"width of all heads", a.Heads * a.HeadDim, 1, maxSize},
+		{"max_position_embeddings", s.MaxPositions, 1, 1 << 30},
+	}
+	if s.MoE.Experts == 0 || s.Dense != nil {
+		sizes = append(sizes, size{"intermediate_size", s.MLP.Width, 1, maxSize})
+	}
+	if m := s.MoE; m.Experts != 0 {
+		sizes = append(sizes, size{"num_experts", m.Experts, 1, maxExperts}, size{"num_experts_per_tok", m.TopK, 1, m.Experts},
+			size{"moe_intermediate_size", m.Width, 1, maxSize}, size{"shared_expert_intermediate_size", m.Shared, 0, maxSize})
+	}
+	if l.KVRank != 0 {
+		sizes = append(sizes, size{"kv_lora_rank", l.KVRank, 1, maxSize}, size{"q_lora_rank", l.QRank, 0, maxSize},
+			size{"qk_nope_head_dim", l.Nope, 1, maxSize}, size{"qk_rope_head_dim", l.Rope, 2, maxSize}, size{"v_head_dim", l.Value, 1, maxSize})
+	}
+	for _, v := range sizes {
+		if v.n < v.least || v.n > v.up {
+			c.fail(c.fileName(v.name), "%d, want %d to %d", v.n, v.least, v.up)
+			return c.Err()
+		}
+	}
+	s.checkShapes(c)
+	return c.Err()
+}
+
+// checkShapes refuses sizes that do not fit together.
+func (s Spec) checkShapes(c *Config) {
+	a, r := s.Attn, s.MoE.Routing
+	if a.Heads%a.KVHeads != 0 {
+		c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
+	}
+	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {
+		c.fail("n_group", "%d groups of %d experts, of which %d groups and %d experts are chosen", r.Groups, s.MoE.Experts, r.TopGroups, s.MoE.TopK)
+	}
+	if r.Score == SparseMixer && s.MoE.TopK != 2 {
+		c.fail("num_experts_per_tok", "%d, want 2", s.MoE.TopK)
+	}
+	if s.Rope == nil {
+		return
+	}
+	width := a.HeadDim
+	if s.Latent.KVRank > 0 {
+		width = s.Latent.Rope
+	}
+	for l := range s.Layers {
+		switch r := s.Rope(l); {
+		case r.Dims%2 != 0 || r.Dims > width:
+			c.fail("head_dim", "%d rotated dimensions of %d, want an even number", r.Dims, width)
+		case r.Scaling.Kind == LongRope && (len(r.Scaling.Short) != r.Dims/2 || len(r.Scaling.Long) != r.Dims/2):
+			c.fail("rope_scaling.long_factor", "%d and %d factors, want %d", len(r.Scaling.Short), len(r.Scaling.Long), r.Dims/2)
+		}
+	}
+}
+
+// fileName returns the name that the file has for a field.
+func (c *Config) fileName(key string) string {
+	if other, ok := c.alias[key]; ok {
+		return other
+	}
+	return key
+}

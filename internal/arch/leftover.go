@@ -1,0 +1,144 @@
+package arch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// leftovers goes through the fields that the architecture has not read. One that
+// changes the arithmetic of some architecture is refused, unless its value
+// changes nothing; the names of others that are not known to be harmless are
+// returned.
+func (c *Config) leftovers() []string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(c.raw)) {
+		v := c.raw[key]
+		switch {
+		case c.subs[key] != nil:
+			names = append(names, c.subs[key].leftovers()...)
+		case c.seen[key] || empty(v) || harmless(key):
+		case !arithmetic[key]:
+			names = append(names, c.path+key)
+		case !c.neutral(key, v):
+			c.unread(key, v)
+		}
+	}
+	return names
+}
+
+// unread refuses a field.
+func (c *Config) unread(key string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil || len(text) > 40 {
+		text = []byte("…")
+	}
+	if *c.first == nil {
+		*c.first = fmt.Errorf("%s: %s%s: %w: %s is not known of this architecture; if the model does not use it, remove it from the file",
+			c.file, c.path, key, ErrUnsupported, text)
+	}
+}
+
+// empty reports whether v turns nothing on.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case json.Number:
+		f, err := v.Float64()
+		return err == nil && f == 0
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// neutral reports whether an arithmetic field has the value that changes nothing.
+func (c *Config) neutral(key string, v any) bool {
+	switch key {
+	case "sliding_window", "sliding_window_size":
+		f, ok := v.(json.Number)
+		w, err := f.Float64()
+		return ok && err == nil && w >= c.Float("max_position_embeddings", 2048)
+	case "max_window_layers", "sliding_window_pattern":
+		return !c.Bool("use_sliding_window", false) && empty(c.raw["sliding_window"])
+	case "layer_types":
+		types, ok := v.([]any)
+		return ok && !slices.ContainsFunc(types, func(t any) bool { return t != "full_attention" })
+	case "norm_topk_prob", "num_experts_per_tok", "topk_group", "n_group":
+		return empty(c.raw["num_experts"]) && empty(c.raw["num_local_experts"]) && empty(c.raw["n_routed_experts"])
+	}
+	n, ok := v.(json.Number)
+	one, err := n.Float64()
+	return ok && err == nil && one == 1 && multiplies[key] || v == true && key == "scale_attn_weights"
+}
+
+// multiplies are fields that change nothing at 1.
+var multiplies = set(`attention_multiplier embedding_multiplier logit_scale logits_scaling partial_rotary_factor residual_multiplier
+	rotary_pct rope_pct rope_ratio routed_scaling_factor scale_emb num_shared_experts moe_layer_freq decoder_sparse_step factor mscale
+	mscale_all_dim attention_factor n_shared_experts`)
+
+// arithmetic are fields that change what some architecture computes. What an
+// entry of the table does not read of them, its architecture does not have.
+var arithmetic = set(`add_cross_attention alibi apply_residual_connection_post_layernorm attention_bias attention_multiplier
+	attention_out_bias attn_logit_softcapping attn_temperature_tuning clip_qkv conv_bias decoder_sparse_step embedding_multiplier final_logit_softcapping
+	first_k_dense_replace head_dim hidden_act hidden_activation kv_lora_rank layer_norm_elementwise_affine layer_types lm_head_bias local_attention
+	logit_scale logits_scaling logits_soft_cap mlp_bias mlp_only_layers moe_intermediate_size moe_layer_freq moe_num_experts moe_topk multi_query
+	n_group n_routed_experts n_shared_experts new_decoder_architecture no_bias no_rope_layers norm_head norm_topk_prob num_experts
+	num_experts_per_tok num_local_experts num_key_value_heads num_shared_experts parallel_attn partial_rotary_factor post_norm q_lora_rank
+	qk_layernorm qk_norm qk_nope_head_dim qk_rope_head_dim qkv_bias query_pre_attn_scalar residual_multiplier rope_interleave
+	rope_interleaved rope_local_base_freq rope_parameters rope_ratio rope_scaling rotary_dim rotary_emb_base rotary_pct rope_pct routed_scaling_factor
+	scale_attn_by_inverse_layer_idx scale_attn_weights scale_depth scale_emb scoring_func shared_expert_intermediate_size shared_intermediate_size
+	sliding_window sliding_window_pattern sliding_window_size swiglu_limit topk_group topk_method use_alibi use_bias use_bidirectional_attention
+	use_cla use_logn_attn use_dynamic_ntk use_parallel_residual use_post_norm use_qk_norm use_qkv_bias use_sliding_window v_head_dim
+	is_encoder_decoder encoder_layers cross_attention_layers layers_block_type full_attention_interval linear_num_key_heads attn_layer_period
+	block_configs sparse_config max_window_layers
+	factor attention_factor alpha low_freq_factor high_freq_factor beta_fast beta_slow mscale mscale_all_dim short_factor long_factor
+	short_mscale long_mscale truncate llama_4_scaling_beta full_attention sliding_attention`)
+
+// plain are fields that say nothing about what is computed: of training,
+// generation, other programs, pictures.
+var plain = set(`architectures auto_map attn_implementation bf16 bos_token chunk_size_feed_forward cross_attention_hidden_size
+	decoder_start_token_id diversity_penalty do_sample dtype early_stopping ep_size eos_token exponential_decay_length_penalty
+	finetuning_task flash_attn_v2 fp16 fp32 gradient_checkpointing id2label is_composition is_decoder is_llama_config label2id
+	length_penalty max_length max_new_tokens max_seq_len max_sequence_length min_length model_max_length model_type name_or_path
+	no_repeat_ngram_size num_beam_groups num_beams num_labels num_mtp_layers num_nextn_predict_layers num_return_sequences onnx_safe
+	output_attentions output_hidden_states output_router_logits output_scores pad_token prefix pretraining_tp problem_type
+	quantization_config remove_invalid_values repetition_penalty return_dict return_dict_in_generate rope_theta router_aux_loss_coef
+	router_jitter_noise router_z_loss_coef aux_loss_alpha seq_aux seq_length seed softmax_in_fp32 suppress_tokens begin_suppress_tokens
+	summary_activation summary_proj_to_labels summary_type summary_use_proj task_specific_params temperature tf_legacy_loss
+	tie_encoder_decoder tokenizer_class tokenizer_model_type tokenizer_type top_k top_p torch_dtype torchscript transformers.js_config
+	transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 use_cache use_cache_kernel use_cache_quantization
+	use_flash_attention use_flash_attn use_flashattn vocab_file
+	audio_config cache_implementation image_grid_pinpoints image_seq_length mm_tokens_per_image multimodal_projector_bias
+	projector_hidden_act spatial_merge_size vision_config vision_feature_layer vision_feature_select_strategy`)
+
+// harmless reports whether a field's name is known to say nothing about what is
+// computed.
+func harmless(key string) bool {
+	if plain[key] || strings.HasPrefix(key, "_") && !arithmetic[key[1:]] {
+		return true
+	}
+	for _, end := range []string{"_token_id", "_token_ids", "_token_index", "_dropout", "_dropout_prob", "dropout", "_pdrop", "initializer_range", "_init_std"} {
+		if strings.HasSuffix(key, end) {
+			return true
+		}
+	}
+	return false
+}
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		m[w] = true
+	}
+	return m
+}

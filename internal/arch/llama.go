@@ -1,0 +1,156 @@
+package arch
+
+import (
+	"math"
+
+	"exl2/internal/device"
+)
+
+// llama is the architecture that the others are described against
+// (transformers models/llama/modeling_llama.py).
+func llama(c *Config) Spec {
+	heads := c.Int("num_attention_heads")
+	head := c.Int("head_dim", c.Int("hidden_size")/max(heads, 1))
+	rope, bias := c.rope(head), c.Bool("attention_bias", false)
+	s := Spec{
+		Vocab:        c.Int("vocab_size"),
+		Hidden:       c.Int("hidden_size"),
+		Layers:       c.Int("num_hidden_layers"),
+		MaxPositions: c.Int("max_position_embeddings", 2048),
+		Tied:         c.Bool("tie_word_embeddings", false),
+		Norm:         device.Norm{Kind: device.RMS, Eps: float32(c.Float("rms_norm_eps", 1e-6))},
+		Attn:         Attn{Heads: heads, KVHeads: c.Int("num_key_value_heads", heads), HeadDim: head, BiasQKV: bias, BiasO: bias},
+		MLP:          MLP{Width: c.Int("intermediate_size"), Bias: c.Bool("mlp_bias", false)},
+		Rope:         func(int) Rope { return rope },
+		Names: Names{
+			Embed: "model.embed_tokens", Layers: "model.layers.*", Final: "model.norm", Head: "lm_head",
+			NormIn: "input_layernorm", NormMLPIn: "post_attention_layernorm",
+			Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
+			Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj",
+		},
+	}
+	s.scaleQuery(float64(max(head, 1)))
+	s.MLP.Act, s.MLP.Squared = c.act("hidden_act", "silu")
+	return s
+}
+
+// mistral sees a window of past positions (models/mistral/modeling_mistral.py).
+func mistral(c *Config) Spec {
+	c.defaults("num_key_value_heads", 8, "max_position_embeddings", 131072, "sliding_window", 4096)
+	s := llama(c)
+	s.Window = c.window(everyLayer)
+	return s
+}
+
+// ministral may leave layers without a window (models/ministral/modeling_ministral.py).
+func ministral(c *Config) Spec { return mistral(c) }
+
+// ministral3 scales queries by position (models/ministral3/modeling_ministral3.py).
+func ministral3(c *Config) Spec {
+	c.defaults("max_position_embeddings", 262144, "rms_norm_eps", 1e-5, "head_dim", 128, "sliding_window", 0)
+	s := mistral(c)
+	p := c.ropeObject()
+	s.Attn.Temperature, s.Attn.TemperatureSpan = float32(p.Float("llama_4_scaling_beta", 0)), s.Rope(0).Scaling.Original
+	p.ignore("max_position_embeddings")
+	return s
+}
+
+// arcee has an MLP without a gate and relu² (models/arcee/modeling_arcee.py).
+func arcee(c *Config) Spec {
+	c.defaults("hidden_act", "relu2", "rms_norm_eps", 1e-5, "max_position_embeddings", 4096)
+	s := llama(c)
+	s.ungated("mlp.up_proj", "mlp.down_proj")
+	return s
+}
+
+// seedOSS has biases on q, k and v (models/seed_oss/modeling_seed_oss.py).
+func seedOSS(c *Config) Spec {
+	c.defaults("attention_bias", true, "head_dim", 128, "max_position_embeddings", 524288)
+	s := llama(c)
+	s.Attn.BiasO = c.Bool("attention_out_bias", false)
+	return s
+}
+
+// helium turns neighbours (models/helium/modeling_helium.py).
+func helium(c *Config) Spec {
+	c.defaults("head_dim", 128, "rms_norm_eps", 1e-8, "rope_theta", 100000, "max_position_embeddings", 4096)
+	s := llama(c)
+	s.interleaved()
+	return s
+}
+
+// ernie45 turns neighbours (models/ernie4_5/modeling_ernie4_5.py).
+func ernie45(c *Config) Spec {
+	c.defaults("head_dim", 128, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 131072, "tie_word_embeddings", true)
+	s := llama(c)
+	s.biased(c.Bool("use_bias", false))
+	s.interleaved()
+	return s
+}
+
+// smolLM3 leaves every fourth layer without positions (models/smollm3/modeling_smollm3.py).
+func smolLM3(c *Config) Spec {
+	c.defaults("num_key_value_heads", 4, "max_position_embeddings", 32768, "rope_theta", 2000000, "tie_word_embeddings", true)
+	s := llama(c)
+	on := notEvery(c.Int("no_rope_layer_interval", 4))
+	if list := c.Floats("no_rope_layers"); list != nil { // 1: with positions
+		on = func(l int) bool { return l < len(list) && list[l] != 0 }
+	}
+	s.ropeWhere(on)
+	if c.Bool("use_sliding_window", false) {
+		s.Window = c.window(func(l int) bool { return !on(l) })
+	}
+	c.ignore("sliding_window", "layer_types")
+	return s
+}
+
+// granite has multipliers (models/granite/modeling_granite.py).
+func granite(c *Config) Spec {
+	s := llama(c)
+	s.EmbedScale, s.Residual = float32(c.Float("embedding_multiplier", 1)), float32(c.Float("residual_multiplier", 1))
+	s.Attn.Scale, s.LogitScale = float32(c.Float("attention_multiplier", 1)), float32(1/c.Float("logits_scaling", 1))
+	return s
+}
+
+// miniCPM has multipliers, too (openbmb/MiniCPM-2B modeling_minicpm.py).
+func miniCPM(c *Config) Spec {
+	s := llama(c)
+	s.EmbedScale = float32(c.Float("scale_emb", 1))
+	s.Residual = float32(c.Float("scale_depth", 1) / math.Sqrt(float64(max(s.Layers, 1))))
+	s.LogitScale = float32(c.Float("dim_model_base", float64(s.Hidden)) / float64(max(s.Hidden, 1)))
+	return s
+}
+
+// yi has norms of other names (01-ai/Yi-6B modeling_yi.py), in its first files.
+func yi(c *Config) Spec {
+	s := llama(c)
+	s.Other = []Names{s.Names}
+	s.Names.NormIn, s.Names.NormMLPIn = "ln1", "ln2"
+	return s
+}
+
+// orion has LayerNorm (OrionStarAI/Orion-14B-Base modeling_orion.py).
+func orion(c *Config) Spec {
+	s := llama(c)
+	s.layerNorm(c.Float("rms_norm_eps", 1e-5), true)
+	return s
+}
+
+// index may normalize the rows of the head (IndexTeam/Index-1.9B modeling_index.py).
+func index(c *Config) Spec {
+	s := llama(c)
+	s.HeadUnit = c.Float("norm_head", 0) != 0
+	return s
+}
+
+// internLM2 keeps q, k and v in one tensor (internlm/internlm2-7b modeling_internlm2.py).
+func internLM2(c *Config) Spec {
+	c.defaults("max_position_embeddings", 2048)
+	s := llama(c)
+	s.Attn.BiasQKV, s.Attn.BiasO = c.Bool("bias", true), c.Bool("bias", true)
+	n := &s.Names
+	n.Embed, n.Head, n.NormIn, n.NormMLPIn = "model.tok_embeddings", "output", "attention_norm", "ffn_norm"
+	n.O, n.Gate, n.Up, n.Down = "attention.wo", "feed_forward.w1", "feed_forward.w3", "feed_forward.w2"
+	s.fusedQKV("attention", "wqkv", ByHead)
+	return s
+}

@@ -1,0 +1,148 @@
+package arch
+
+// mixtral has experts in the place of the MLP (models/mixtral/modeling_mixtral.py).
+func mixtral(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "rope_theta", 1e6, "sliding_window", 0)
+	s := mistral(c)
+	s.experts(c.localExperts(), "block_sparse_moe.gate", "block_sparse_moe.experts.*.w1", "block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2")
+	s.MoE.Routing.Renorm = true
+	return s
+}
+
+// localExperts reads experts that are as wide as an MLP would be.
+func (c *Config) localExperts() MoE {
+	return MoE{Experts: c.Int("num_local_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("intermediate_size")}
+}
+
+// phiMoE has LayerNorm, biases in attention and head, and sparse mixing
+// (models/phimoe/modeling_phimoe.py).
+func phiMoE(c *Config) Spec {
+	s := mixtral(c)
+	s.layerNorm(c.Float("rms_norm_eps", 1e-5), true)
+	s.HeadBias = c.Bool("lm_head_bias", false)
+	s.MoE.Routing = Routing{Score: SparseMixer, Jitter: float32(c.Float("router_jitter_noise", 0.01))}
+	c.ignore("input_jitter_noise") // of training
+	return s
+}
+
+// graniteMoE has stacked experts, weighed by the softmax of the chosen
+// (models/granitemoe/modeling_granitemoe.py).
+func graniteMoE(c *Config) Spec {
+	s := granite(c)
+	const in = "block_sparse_moe.experts.*."
+	s.experts(c.localExperts(), "block_sparse_moe.router.layer", in+"gate_proj", in+"up_proj", in+"down_proj")
+	s.MoE.Routing.Score = SoftmaxTop
+	s.Stored = append(s.Stored,
+		Stored{Weight: "block_sparse_moe.input_linear.weight", Holds: []string{s.Names.ExpertGate, s.Names.ExpertUp}, Stacked: true},
+		Stored{Weight: "block_sparse_moe.output_linear.weight", Holds: []string{s.Names.ExpertDown}, Stacked: true})
+	return s
+}
+
+// graniteMoEShared has an expert that all tokens see
+// (models/granitemoeshared/modeling_granitemoeshared.py).
+func graniteMoEShared(c *Config) Spec {
+	s := graniteMoE(c)
+	if s.MoE.Shared = c.Int("shared_intermediate_size", 0); s.MoE.Shared > 0 {
+		n := &s.Names
+		n.SharedGate, n.SharedUp, n.SharedDown = "shared_mlp.gate_proj", "shared_mlp.up_proj", "shared_mlp.output_linear"
+		s.fused("shared_mlp.input_linear", Blocks, false, n.SharedGate, n.SharedUp)
+	}
+	return s
+}
+
+// gptOSS has sinks, biases, a clamped unit, and stacked experts stored [in, out]
+// (models/gpt_oss/modeling_gpt_oss.py).
+func gptOSS(c *Config) Spec {
+	c.defaults("head_dim", 64, "num_key_value_heads", 8, "attention_bias", true, "rms_norm_eps", 1e-5,
+		"max_position_embeddings", 131072, "rope_theta", 150000, "sliding_window", 128)
+	c.rename("num_experts_per_tok", "experts_per_token")
+	s := llama(c)
+	s.Window = c.window(notEvery(2))
+	s.Attn.Sinks, s.Names.Sinks = true, "self_attn.sinks"
+	s.MLP.Bias = true
+	s.MLP.Clamp = Clamp{Limit: float32(c.Float("swiglu_limit", 7)), Alpha: float32(c.Float("swiglu_alpha", 1.702))}
+	s.experts(c.localExperts(), "mlp.router", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	s.MoE.Routing = Routing{Score: SoftmaxTop, Bias: true}
+	up := Stored{Weight: "mlp.experts.gate_up_proj", Bias: "mlp.experts.gate_up_proj_bias", Order: Alternating, Transposed: true, Stacked: true}
+	down := Stored{Weight: "mlp.experts.down_proj", Bias: "mlp.experts.down_proj_bias", Transposed: true, Stacked: true}
+	up.Holds, down.Holds = []string{s.Names.ExpertGate, s.Names.ExpertUp}, []string{s.Names.ExpertDown}
+	s.Stored = append(s.Stored, up, down)
+	return s
+}
+
+// olmoe has norms over all heads, and experts (models/olmoe/modeling_olmoe.py).
+func olmoe(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "max_position_embeddings", 4096)
+	s := llama(c)
+	s.Attn.Clip = float32(c.optional("clip_qkv", 0))
+	s.headNorms(AllHeads, "self_attn.q_norm", "self_attn.k_norm")
+	c.defaults("moe_intermediate_size", s.MLP.Width)
+	s.qwenExperts(c)
+	return s
+}
+
+// hunyuanMoE has experts and one that all tokens see
+// (models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py).
+func hunyuanMoE(c *Config) Spec {
+	s := hunyuan(c)
+	c.rename("num_experts_per_tok", "moe_topk")
+	m := MoE{Experts: c.same("num_experts", 1), TopK: c.same("num_experts_per_tok", 1), Width: c.same("moe_intermediate_size", s.MLP.Width)}
+	m.Routing.Renorm = true
+	s.experts(m, "mlp.gate.wg", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	s.shared(s.MLP.Width*c.same("num_shared_expert", 1), "mlp.shared_mlp")
+	c.must("moe_layer_num_skipped", 0)
+	c.must("use_mixed_mlp_moe", true)
+	return s
+}
+
+// same reads a number that may be a list of the same number for every layer.
+func (c *Config) same(key string, def int) int {
+	v, name, _ := c.field(key)
+	if _, ok := v.([]any); !ok {
+		return c.Int(key, def)
+	}
+	values := c.Floats(key)
+	for _, v := range values {
+		if v != values[0] {
+			c.refuse(name, "layers of different sizes")
+		}
+	}
+	if len(values) == 0 {
+		return def
+	}
+	return int(values[0])
+}
+
+// dbrx has LayerNorm without bias, clipped q, k and v, and experts whose rows
+// follow one another (models/dbrx/modeling_dbrx.py).
+func dbrx(c *Config) Spec {
+	c.rename("hidden_size", "d_model", "num_attention_heads", "n_heads", "num_hidden_layers", "n_layers", "max_position_embeddings", "max_seq_len")
+	attn, ffn := c.Object("attn_config"), c.Object("ffn_config")
+	c.replace("num_key_value_heads", attn.Int("kv_n_heads", 1))
+	c.replace("intermediate_size", ffn.Int("ffn_hidden_size", 3584))
+	c.replace("hidden_act", ffn.Object("ffn_act_fn").String("name", "silu"))
+	if attn.Has("rope_theta") {
+		c.defaults("rope_theta", attn.Float("rope_theta"))
+	}
+	s := llama(c)
+	s.layerNorm(1e-5, false)
+	s.Attn.Clip = float32(attn.optional("clip_qkv", 0))
+	ffn.must("moe_normalize_expert_weights", 1)
+	m := MoE{Experts: ffn.Int("moe_num_experts", 4), TopK: ffn.Int("moe_top_k", 1), Width: s.MLP.Width}
+	m.Routing.Renorm = ffn.Has("moe_normalize_expert_weights")
+	ffn.ignore("moe_loss_weight", "moe_jitter_eps", "uniform_expert_assignment", "hidden_size")
+	n := &s.Names
+	n.Embed, n.Layers, n.Final = "transformer.wte", "transformer.blocks.*", "transformer.norm_f"
+	n.NormIn, n.NormMLPIn, n.O = "norm_attn_norm.norm_1", "norm_attn_norm.norm_2", "norm_attn_norm.attn.out_proj"
+	s.fusedQKV("norm_attn_norm.attn", "Wqkv", Blocks)
+	const mlp = "ffn.experts.mlp."
+	s.experts(m, "ffn.router.layer", mlp+"*.w1", mlp+"*.v1", mlp+"*.w2")
+	for _, t := range []Stored{
+		{Weight: mlp + "w1", Holds: []string{n.ExpertGate}}, {Weight: mlp + "v1", Holds: []string{n.ExpertUp}},
+		{Weight: mlp + "w2", Holds: []string{n.ExpertDown}, Transposed: true},
+	} {
+		t.Flat = true
+		s.Stored = append(s.Stored, t)
+	}
+	return s
+}

@@ -1,0 +1,71 @@
+package arch
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names are tensor names without ".weight": Embed, Positions, Final and Head
+// whole, the rest inside a layer, which is Layers with its number in place of
+// the asterisk. An asterisk in an expert's name stands for its number. They name
+// what the program works with, and writes; where the source keeps a matrix under
+// another name or in another form, Spec.Stored says so.
+type Names struct {
+	Embed, Positions, Layers, Final, Head string
+
+	// Norms before attention and MLP, and of their outputs before those are
+	// added to the stream. An empty name means that there is no such norm.
+	NormIn, NormAttnOut, NormMLPIn, NormMLPOut string
+
+	Q, K, V, O   string
+	QNorm, KNorm string // with an asterisk: one tensor a head
+	Sinks        string // whole, [heads]
+
+	// Latent attention; Q is the query's only matrix where there is no QRank.
+	Q1, Q2, KV1, KV2          string
+	QLatentNorm, KVLatentNorm string
+
+	Gate, Up, Down string
+
+	Router, Correction               string // Correction is whole: it has no ".weight"
+	ExpertGate, ExpertUp, ExpertDown string
+	SharedGate, SharedUp, SharedDown string
+	SharedRouter                     string
+}
+
+// Layer returns the full name of a layer's part.
+func (n Names) Layer(layer int, part string) string {
+	return strings.Replace(n.Layers, "*", fmt.Sprint(layer), 1) + "." + part
+}
+
+// Expert returns part with an expert's number in place of the asterisk.
+func Expert(part string, expert int) string {
+	return strings.Replace(part, "*", fmt.Sprint(expert), 1)
+}
+
+// A Role says what a linear computes in its module.
+type Role string
+
+// The roles.
+const (
+	Q      Role = "q"
+	K      Role = "k"
+	V      Role = "v"
+	O      Role = "o"
+	Gate   Role = "gate"
+	Up     Role = "up"
+	Down   Role = "down"
+	Router Role = "router"
+	Head   Role = "head"
+)
+
+// Resolve takes the spelling of names that the files have, by whether they have
+// its embedding table; has is asked for whole tensor names.
+func (s *Spec) Resolve(has func(name string) bool) {
+	for _, n := range append([]Names{s.Names}, s.Other...) {
+		if has(n.Embed+".weight") && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
+			s.Names = n
+			return
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package arch
+
+// olmo has LayerNorm without weights, and may clip q, k and v
+// (models/olmo/modeling_olmo.py).
+func olmo(c *Config) Spec {
+	s := llama(c)
+	s.layerNorm(1e-5, false)
+	s.NormPlain = true
+	s.Attn.Clip = float32(c.optional("clip_qkv", 0))
+	return s
+}
+
+// olmo2 has norms behind the sublayers, and norms over all heads
+// (models/olmo2/modeling_olmo2.py).
+func olmo2(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5)
+	s := llama(c)
+	s.normsBehind()
+	s.headNorms(AllHeads, "self_attn.q_norm", "self_attn.k_norm")
+	return s
+}
+
+// olmo3 has windows, and scaled RoPE only where there is none
+// (models/olmo3/modeling_olmo3.py).
+func olmo3(c *Config) Spec {
+	c.defaults("rope_theta", 500000, "sliding_window", 4096)
+	s := olmo2(c)
+	local := c.slides(notEvery(4))
+	s.Window = c.window(local)
+	s.ropeByType(c, local, Rope{Theta: s.Rope(0).Theta, Dims: s.Attn.HeadDim})
+	return s
+}
+
+// exaone4 has norms behind the sublayers, norms of heads, windows, and, if there
+// are windows, positions only there (models/exaone4/modeling_exaone4.py).
+func exaone4(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "sliding_window", 4096, "num_key_value_heads", 32)
+	s := llama(c)
+	s.normsBehind()
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	local := c.slides(notEvery(c.exaonePattern()))
+	if s.Window = c.window(local); s.Window != nil {
+		s.ropeWhere(local)
+	}
+	return s
+}
+
+// exaonePattern is the number of layers after which one has no window: a number,
+// or the letters of so many layers, "LLLG".
+func (c *Config) exaonePattern() int {
+	if v, _, _ := c.field("sliding_window_pattern"); v != nil {
+		if letters, ok := v.(string); ok {
+			return len(letters)
+		}
+	}
+	return c.Int("sliding_window_pattern", 4)
+}
+
+// glm has gate and up in one tensor, and turns half of each head, in pairs
+// (models/glm/modeling_glm.py).
+func glm(c *Config) Spec {
+	c.defaults("head_dim", 128, "attention_bias", true, "num_key_value_heads", 2, "rms_norm_eps", 1.5625e-7, "max_position_embeddings", 131072)
+	s := llama(c)
+	s.Attn.BiasO = false
+	s.partial(c, 0.5)
+	s.interleaved()
+	s.fused("mlp.gate_up_proj", Blocks, false, s.Names.Gate, s.Names.Up)
+	return s
+}
+
+// glm4 adds norms behind the sublayers (models/glm4/modeling_glm4.py).
+func glm4(c *Config) Spec {
+	s := glm(c)
+	s.Names.NormAttnOut, s.Names.NormMLPOut = "post_self_attn_layernorm", "post_mlp_layernorm"
+	return s
+}
+
+// hunyuan normalizes heads behind RoPE (models/hunyuan_v1_dense/modeling_hunyuan_v1_dense.py).
+func hunyuan(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5)
+	c.rename("head_dim", "attention_head_dim")
+	s := llama(c)
+	s.headNorms(EachHead, "self_attn.query_layernorm", "self_attn.key_layernorm")
+	s.Attn.QKNorm.AfterRope = true
+	c.must("use_qk_norm", true)
+	c.must("use_cla", false)
+	c.must("norm_type", "rms")
+	c.must("position_embedding_xdrope", false)
+	return s
+}
+
+// phi3 has fused tensors, windows and longrope (models/phi3/modeling_phi3.py).
+func phi3(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "max_position_embeddings", 4096, "original_max_position_embeddings", 4096)
+	s := llama(c)
+	s.Window = c.window(everyLayer)
+	s.partial(c, 1)
+	s.fusedQKV("self_attn", "qkv_proj", Blocks)
+	s.fused("mlp.gate_up_proj", Blocks, false, s.Names.Gate, s.Names.Up)
+	return s
+}

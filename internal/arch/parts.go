@@ -1,0 +1,130 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+
+	"exl2/internal/device"
+)
+
+// The pieces that several architectures are put together from.
+
+// layerTypes returns layer_types, one name a layer, or nil if there is none.
+func (c *Config) layerTypes() []string {
+	types := c.Strings("layer_types")
+	if types == nil {
+		return nil
+	}
+	if n := c.Int("num_hidden_layers"); len(types) < n {
+		c.fail("layer_types", "%d layers, want %d", len(types), n)
+		return nil
+	}
+	for _, t := range types {
+		if t != "full_attention" && t != "sliding_attention" {
+			c.refuse("layer_types", t)
+		}
+	}
+	return types
+}
+
+// slides returns which layers have a window: those that layer_types calls
+// sliding_attention, or, without layer_types, those that local selects.
+func (c *Config) slides(local func(layer int) bool) func(layer int) bool {
+	if types := c.layerTypes(); types != nil {
+		return func(l int) bool { return l < len(types) && types[l] == "sliding_attention" }
+	}
+	return local
+}
+
+// window returns the windows of layers: sliding_window on the layers that slides
+// returns.
+func (c *Config) window(local func(layer int) bool) func(int) int {
+	w, local := c.optional("sliding_window", 0), c.slides(local)
+	if w != math.Trunc(w) || w > math.MaxInt32 {
+		c.fail("sliding_window", "%v, want a whole number", w)
+	}
+	if w <= 0 {
+		return nil
+	}
+	return func(l int) int {
+		if local(l) {
+			return int(w)
+		}
+		return 0
+	}
+}
+
+func everyLayer(int) bool { return true }
+
+// notEvery selects all layers but the last of each n.
+func notEvery(n int) func(int) bool {
+	return func(l int) bool { return n < 1 || (l+1)%n != 0 }
+}
+
+// headNorms normalizes queries and keys.
+func (s *Spec) headNorms(over NormSpan, q, k string) {
+	s.Attn.QKNorm.Over, s.Names.QNorm, s.Names.KNorm = over, q, k
+}
+
+// layerNorm makes the norms LayerNorm, with biases or without.
+func (s *Spec) layerNorm(eps float64, bias bool) {
+	s.Norm, s.NormBias = device.Norm{Kind: device.Layer, Eps: float32(eps)}, bias
+}
+
+// normsBehind moves the norms from in front of the sublayers to behind them.
+func (s *Spec) normsBehind() {
+	n := &s.Names
+	n.NormIn, n.NormAttnOut, n.NormMLPIn, n.NormMLPOut = "", "post_attention_layernorm", "", "post_feedforward_layernorm"
+}
+
+// ungated makes the MLP one without a gate.
+func (s *Spec) ungated(up, down string) {
+	s.MLP.Ungated, s.Names.Gate, s.Names.Up, s.Names.Down = true, "", up, down
+}
+
+// biased gives all of a block's linears a bias, or none.
+func (s *Spec) biased(all bool) {
+	s.Attn.BiasQKV, s.Attn.BiasO, s.MLP.Bias = all, all, all
+}
+
+// experts puts a mixture of experts in the place of the MLP. The names are
+// those of the router, and of the gate, up and down matrices of expert *.
+func (s *Spec) experts(m MoE, router, gate, up, down string) {
+	s.MoE, s.Names.Router = m, router
+	s.Names.ExpertGate, s.Names.ExpertUp, s.Names.ExpertDown = gate, up, down
+}
+
+// shared adds an expert that every token sees, with the matrices
+// prefix.gate_proj and so on.
+func (s *Spec) shared(width int, prefix string) {
+	n := &s.Names
+	s.MoE.Shared, n.SharedGate, n.SharedUp, n.SharedDown = width, prefix+".gate_proj", prefix+".up_proj", prefix+".down_proj"
+}
+
+// fused adds a tensor of the source that holds several matrices, with a bias
+// beside it or not.
+func (s *Spec) fused(name string, order Order, bias bool, holds ...string) {
+	t := Stored{Weight: name + ".weight", Holds: holds, Order: order}
+	if bias {
+		t.Bias = name + ".bias"
+	}
+	s.Stored = append(s.Stored, t)
+}
+
+// fusedQKV is fused for queries, keys and values, whose names become
+// prefix.q_proj and so on, prefix being what is in front of the tensor's name.
+func (s *Spec) fusedQKV(prefix, name string, order Order) {
+	n := &s.Names
+	n.Q, n.K, n.V = prefix+".q_proj", prefix+".k_proj", prefix+".v_proj"
+	s.fused(prefix+"."+name, order, s.Attn.BiasQKV, n.Q, n.K, n.V)
+}
+
+// scaleQuery sets the factor on scores to 1/√x.
+func (s *Spec) scaleQuery(x float64) { s.Attn.Scale = float32(1 / math.Sqrt(x)) }
+
+// must refuses a field that has another value than the one that is known.
+func (c *Config) must(key string, want any) {
+	if v, name, _ := c.field(key); v != nil && fmt.Sprint(v) != fmt.Sprint(want) {
+		c.refuse(name, fmt.Sprint(v))
+	}
+}

@@ -1,0 +1,269 @@
+package arch_test
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/goldens"
+	"exl2/internal/safetensors"
+)
+
+// The words of Spec's comments, taken literally in float64, give the logits that
+// transformers computes, and use every tensor of the file.
+func TestReference(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "arch") {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			spec, err := arch.ReadSpec(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := weights{t, open(t, filepath.Join(dir, "golden.safetensors")), map[string]array{}}
+			ids, shape := golden.tensor("input_ids")
+			want, _ := golden.tensor("logits")
+			spec.SetContext(shape[1])
+			r := reference{Spec: spec, weights: weights{t, open(t, filepath.Join(dir, "model.safetensors")), map[string]array{}}}
+			r.Resolve(func(name string) bool { _, ok := r.file.Info(name); return ok })
+			most := 0.0
+			for q := range shape[0] {
+				for i, row := range r.logits(ids[q*shape[1] : (q+1)*shape[1]]) {
+					for j, v := range row {
+						d := math.Abs(v - want[(q*shape[1]+i)*r.Vocab+j])
+						if !(d <= most) {
+							most = d
+						}
+					}
+				}
+			}
+			t.Logf("logits differ by %.2g at most", most)
+			if !(most <= 1e-4) {
+				t.Errorf("logits differ by %.2g, want at most 1e-4", most)
+			}
+			r.allUsed()
+		})
+	}
+}
+
+func open(t *testing.T, path string) *safetensors.File {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// reference runs a Spec, one sequence at a time, position by position.
+type reference struct {
+	arch.Spec
+	weights
+}
+
+// A stream is a vector for each position.
+type stream = [][]float64
+
+func each(x stream, f func(i int, v []float64) []float64) stream {
+	y := make(stream, len(x))
+	for i, v := range x {
+		y[i] = f(i, v)
+	}
+	return y
+}
+
+func (r reference) logits(ids []float64) stream {
+	table, _ := r.tensor(r.Names.Embed + ".weight")
+	x := make(stream, len(ids))
+	for i, id := range ids {
+		x[i] = scaled(table[int(id)*r.Hidden:][:r.Hidden], orOne(r.EmbedScale))
+		if r.Learned > 0 {
+			positions, _ := r.tensor(r.Names.Positions + ".weight")
+			add(x[i], positions[i*r.Hidden:][:r.Hidden], 1)
+		}
+	}
+	for l := range r.Layers {
+		r.layer(l, x)
+	}
+	return each(r.normed(r.Names.Final, x), func(_ int, v []float64) []float64 { return r.head(v) })
+}
+
+func (r reference) head(v []float64) []float64 {
+	name := r.Names.Head
+	if r.Tied {
+		name = r.Names.Embed
+	}
+	w, _ := r.tensor(name + ".weight")
+	y := product(w, v, r.Vocab)
+	if r.HeadBias {
+		add(y, r.vector(r.Names.Head+".bias"), 1)
+	}
+	for i := range y {
+		y[i] *= orOne(r.LogitScale)
+		y[i] = capped(y[i], r.LogitCap)
+	}
+	return y
+}
+
+// layer adds a layer's sublayers to x.
+func (r reference) layer(l int, x stream) {
+	n := r.Names
+	in := r.part(l, n.NormIn, x)
+	attention := r.part(l, n.NormAttnOut, r.attention(l, in))
+	if r.Parallel {
+		mlpIn := in
+		if n.NormMLPIn != "" {
+			mlpIn = r.part(l, n.NormMLPIn, x)
+		}
+		mlp := r.part(l, n.NormMLPOut, r.mlp(l, mlpIn))
+		r.addTo(x, attention)
+		r.addTo(x, mlp)
+		return
+	}
+	r.addTo(x, attention)
+	r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
+}
+
+func (r reference) addTo(x, y stream) {
+	for i := range x {
+		add(x[i], y[i], orOne(r.Residual))
+	}
+}
+
+// part norms x by a norm of layer l, if there is one.
+func (r reference) part(l int, name string, x stream) stream {
+	if name == "" {
+		return x
+	}
+	return r.normed(r.Names.Layer(l, name), x)
+}
+
+func (r reference) normed(name string, x stream) stream {
+	var w, b []float64
+	if !r.NormPlain {
+		w = r.vector(name + ".weight")
+	}
+	if r.NormBias {
+		b = r.vector(name + ".bias")
+	}
+	return each(x, func(_ int, v []float64) []float64 { return normalize(v, w, b, r.Norm) })
+}
+
+// normalize is device.Norm; a nil weight is one, a nil bias zero.
+func normalize(v, w, b []float64, n device.Norm) []float64 {
+	mean, square := 0.0, 0.0
+	if n.Kind == device.Layer {
+		for _, e := range v {
+			mean += e / float64(len(v))
+		}
+	}
+	for _, e := range v {
+		square += (e - mean) * (e - mean) / float64(len(v))
+	}
+	y := make([]float64, len(v))
+	for i, e := range v {
+		y[i] = (e - mean) / math.Sqrt(square+float64(n.Eps))
+		if w != nil {
+			y[i] *= w[i] + float64(n.Offset)
+		}
+		if b != nil {
+			y[i] += b[i]
+		}
+	}
+	return y
+}
+
+func (r reference) mlp(l int, x stream) stream {
+	n := r.Names
+	if r.Sparse(l) {
+		return each(x, func(_ int, v []float64) []float64 { return r.mixture(l, v) })
+	}
+	return each(x, func(_ int, v []float64) []float64 { return r.expert(l, 0, n.Gate, n.Up, n.Down, v) })
+}
+
+// expert is one MLP.
+func (r reference) expert(l, e int, gate, up, down string, v []float64) []float64 {
+	u := r.linear(l, e, up, v)
+	if r.MLP.Ungated {
+		for i := range u {
+			u[i] = r.act(u[i])
+		}
+		return r.linear(l, e, down, u)
+	}
+	g := r.linear(l, e, gate, v)
+	for i := range u {
+		if limit := float64(r.MLP.Clamp.Limit); limit > 0 {
+			h := min(g[i], limit)
+			u[i] = (max(min(u[i], limit), -limit) + 1) * h * sigmoid(float64(r.MLP.Clamp.Alpha)*h)
+		} else {
+			u[i] *= r.act(g[i])
+		}
+	}
+	return r.linear(l, e, down, u)
+}
+
+func (r reference) act(x float64) float64 {
+	switch r.MLP.Act {
+	case device.SiLU:
+		x *= sigmoid(x)
+	case device.GELU:
+		x *= (1 + math.Erf(x/math.Sqrt2)) / 2
+	case device.GELUTanh:
+		x *= (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
+	case device.ReLU:
+		x = max(x, 0)
+	}
+	if r.MLP.Squared {
+		x *= x
+	}
+	return x
+}
+
+// allUsed complains about tensors that the Spec does not mention.
+func (r reference) allUsed() {
+	for _, name := range r.file.Names() {
+		if _, ok := r.read[name]; !ok && !strings.HasSuffix(name, ".attn.bias") {
+			r.t.Errorf("%s is not used", name)
+		}
+	}
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func capped(x float64, limit float32) float64 {
+	if limit == 0 {
+		return x
+	}
+	return float64(limit) * math.Tanh(x/float64(limit))
+}
+
+func orOne(f float32) float64 {
+	if f == 0 {
+		return 1
+	}
+	return float64(f)
+}
+
+func scaled(v []float64, f float64) []float64 {
+	y := make([]float64, len(v))
+	add(y, v, f)
+	return y
+}
+
+func add(y, x []float64, f float64) {
+	for i := range y {
+		y[i] += f * x[i]
+	}
+}
+
+// product is w·v for w [rows, len(v)].
+func product(w, v []float64, rows int) []float64 {
+	y := make([]float64, rows)
+	for i := range y {
+		for j, e := range v {
+			y[i] += w[i*len(v)+j] * e
+		}
+	}
+	return y
+}

@@ -1,0 +1,85 @@
+package arch
+
+import "strings"
+
+// text returns the configuration of a checkpoint's language model, which, in a
+// nested one, leaves out what is as the class of its model_type has it.
+func (c *Config) text() *Config {
+	t := c.Object("text_config")
+	t.ignore("model_type", "architectures")
+	if c.Has("tie_word_embeddings") {
+		t.replace("tie_word_embeddings", c.Bool("tie_word_embeddings", false))
+	}
+	return t
+}
+
+// prefixed puts the published checkpoints' prefix in front of all names, and
+// knows the one that transformers writes since version 4.52.
+func (s *Spec) prefixed() {
+	now := s.Names
+	for _, name := range []*string{&s.Names.Embed, &s.Names.Layers, &s.Names.Final, &s.Names.Head} {
+		*name = "language_model." + *name
+	}
+	now.nest()
+	s.Other = append(s.Other, now)
+}
+
+// nest turns model.x into model.language_model.x.
+func (n *Names) nest() {
+	for _, name := range []*string{&n.Embed, &n.Layers, &n.Final} {
+		*name = strings.Replace(*name, "model.", "model.language_model.", 1)
+	}
+}
+
+// inside are the language models that LLaVA's successors have been published
+// with, by model_type.
+var inside = map[string]func(*Config) Spec{
+	"gemma": gemma, "gemma2": gemma2, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3,
+}
+
+// llava is any of these with pictures in front
+// (models/llava/modeling_llava.py, models/mistral3/modeling_mistral3.py).
+func llava(c *Config) Spec {
+	t := c.text()
+	t.defaults("model_type", "llama", "vocab_size", 32000, "hidden_size", 4096, "num_hidden_layers", 32, "num_attention_heads", 32)
+	kind := t.String("model_type")
+	if kind == "llama" {
+		t.defaults("intermediate_size", 11008)
+	} else if strings.HasPrefix(kind, "minis") || kind == "mistral" {
+		t.defaults("intermediate_size", 14336)
+	}
+	build := inside[kind]
+	if build == nil {
+		t.refuse("model_type", kind)
+		return Spec{}
+	}
+	s := build(t)
+	s.prefixed()
+	return s
+}
+
+// gemma3Vision is gemma3 behind a picture encoder (models/gemma3/modeling_gemma3.py).
+func gemma3Vision(c *Config) Spec {
+	t := c.text()
+	t.defaults("vocab_size", 262208, "hidden_size", 2304, "intermediate_size", 9216, "num_hidden_layers", 26,
+		"num_attention_heads", 8, "num_key_value_heads", 4)
+	s := gemma3(t)
+	s.prefixed()
+	return s
+}
+
+// qwen2VL is qwen2 with positions in three dimensions, which are the same for
+// text (models/qwen2_vl/modeling_qwen2_vl.py, models/qwen2_5_vl).
+func qwen2VL(c *Config) Spec {
+	if c.Has("text_config") {
+		c = c.text()
+	}
+	c.defaults("max_window_layers", 80, "rms_norm_eps", 1e-5, "rope_theta", 1e6, "vocab_size", 152064, "hidden_size", 8192,
+		"intermediate_size", 29568, "num_hidden_layers", 80, "num_attention_heads", 64, "num_key_value_heads", 8)
+	s := qwen2(c)
+	c.ropeObject().ignore("mrope_section")
+	now := s.Names
+	now.nest()
+	s.Other = append(s.Other, now)
+	return s
+}

@@ -1,0 +1,69 @@
+package blas
+
+import (
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"exl2/internal/device/cpu/simd"
+)
+
+// A Left is the left operand of products by stripes of columns, each of which
+// one goroutine computes: all of them together have the bits of Multiply.
+type Left struct {
+	p      simd.Product[float32]
+	packed simd.Left
+	ours   bool
+}
+
+// StripeCols returns how many columns a stripe may begin at multiples of, and
+// whether it may be wider: a library's bits depend on where its tiles begin.
+func StripeCols() (unit int, wider bool) {
+	if _, ours := blas32.Implementation().(vectors); ours {
+		return simd.ColUnit, true
+	}
+	return libraryCols, false
+}
+
+// KUnit returns how many of k elements a sum may be cut after: products of the
+// parts, added up in order, have the bits of the whole.
+func KUnit(k int) int {
+	if _, ours := blas32.Implementation().(vectors); ours {
+		return simd.KUnit
+	}
+	return k
+}
+
+// leftRows is the rows that are packed at a time.
+const leftRows = 20 * simd.RowUnit
+
+// Set turns to the left side of p, M x K, and returns how many calls of Pack,
+// from 0 on, prepare it; they may run at the same time.
+func (l *Left) Set(p simd.Product[float32]) (calls int) {
+	l.p = p
+	if _, l.ours = blas32.Implementation().(vectors); !l.ours {
+		return 0
+	}
+	l.packed.Reset(p.M, p.K)
+	return (p.M + leftRows - 1) / leftRows
+}
+
+// Pack prepares a part of the operand.
+func (l *Left) Pack(call int) { l.packed.Pack(&l.p, call*leftRows, min(l.p.M, (call+1)*leftRows)) }
+
+// Multiply computes a stripe of n columns of the product, C in rows of ldc and B
+// in rows of ldb.
+func (l *Left) Multiply(c []float32, ldc int, b []float32, ldb, n int) {
+	p := l.p
+	p.N, p.C, p.LDC, p.B = n, c, ldc, simd.Operand[float32]{Data: b, Row: ldb, Col: 1}
+	if p.M == 0 || p.K == 0 || n == 0 {
+		return
+	}
+	if l.ours {
+		l.packed.Multiply(&p)
+		return
+	}
+	ta, a, lda := stored(p.A, p.M, p.K)
+	tb, right, ldr := stored(p.B, p.K, p.N)
+	for i := 0; i < p.M; i += libraryRows {
+		blas32.Implementation().Sgemm(ta, tb, min(libraryRows, p.M-i), n, p.K, p.Alpha, a[i*p.A.Row:], lda, right, ldr, p.Beta, c[i*ldc:], ldc)
+	}
+}

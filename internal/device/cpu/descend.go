@@ -1,0 +1,210 @@
+package cpu
+
+import (
+	"exl2/internal/device"
+	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/simd"
+)
+
+// Descend improves the codes by passes of coordinate descent. Stripes of columns
+// only wait for each other because what they multiply by is packed for all.
+func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
+	if passes == 0 || len(list) == 0 {
+		return
+	}
+	x, n := factorOf("Descend", f, list), list[0].Codes.Cols
+	cols := stripeCols(n, len(list))
+	runChains(len(list), atOnce(n, len(list)), func(i int) *phase {
+		data, release := d.borrowed(2 * x.k * n)
+		s := &descent{
+			coding: codingOf("Descend", list[i]), factor: x, passes: passes, release: release,
+			e: stripes{k: x.k, n: n, cols: cols, data: data[:x.k*n]}, rest: stripes{k: x.k, n: n, cols: cols, data: data[x.k*n:]},
+		}
+		return s.begin()
+	})
+}
+
+// descent is the work on one matrix.
+type descent struct {
+	coding
+	factor
+	e       stripes // W - values, then the changes of values
+	rest    stripes // H·(W - values)
+	release func()
+	passes  int
+	blocks  []block // of this pass that are left
+	depth   int     // of the sums of rest that are done
+	now     [2]lefts
+}
+
+// lefts is what is packed for one phase: the left sides of products.
+type lefts struct {
+	list  []kernels.Left
+	used  int
+	calls []call
+}
+
+// A call packs a part of a left side.
+type call struct{ left, part int }
+
+// begin computes W - values, and packs for the first product.
+func (s *descent) begin() *phase {
+	s.now[0].reset()
+	s.packDepth(&s.now[0])
+	return s.phase(func(i int) { s.difference(i) }, s.multiply)
+}
+
+// reset forgets what is packed.
+func (l *lefts) reset() { l.used, l.calls = 0, l.calls[:0] }
+
+// next returns a left side to set.
+func (l *lefts) next() *kernels.Left {
+	if l.used == len(l.list) {
+		l.list = append(l.list, kernels.Left{})
+	}
+	l.used++
+	return &l.list[l.used-1]
+}
+
+// add adds the calls that pack the last left side.
+func (l *lefts) add(parts int) {
+	for p := range parts {
+		l.calls = append(l.calls, call{l.used - 1, p})
+	}
+}
+
+// phase is a task for every stripe, beside the packing that now[0] has been set
+// to, for the phase after.
+func (s *descent) phase(task func(i int), then func() *phase) *phase {
+	n, packing := s.e.count(), &s.now[0]
+	return &phase{tasks: n + len(packing.calls), then: then, task: func(i int) {
+		if i < n {
+			task(i)
+			return
+		}
+		c := packing.calls[i-n]
+		packing.list[c.left].Pack(c.part)
+	}}
+}
+
+// turn makes what is packed what the next phase uses, and returns it.
+func (s *descent) turn() *lefts {
+	s.now[0], s.now[1] = s.now[1], s.now[0]
+	s.now[0].reset()
+	return &s.now[1]
+}
+
+// difference computes a stripe of W - values, and clears rest.
+func (s *descent) difference(i int) {
+	lo, hi := s.e.columns(i)
+	var buf [2 * maxStripe]float32
+	for g := range s.groups {
+		grid := s.grid(g, lo, hi, buf[:])
+		first, end := s.rows(g)
+		rows, cols := s.e.rows(i, first, end)
+		for r := first; r < end; r++ {
+			row := rows[(r-first)*cols : (r-first+1)*cols]
+			values(row, s.codes[r*s.n+lo:r*s.n+hi], grid)
+			for c, v := range s.w[r*s.n+lo : r*s.n+hi] {
+				row[c] -= v
+			}
+		}
+	}
+	rest, _ := s.rest.rows(i, 0, s.factor.k)
+	clear(rest)
+}
+
+// packDepth packs for the next part of the sums of H·(W - values).
+func (s *descent) packDepth(l *lefts) {
+	end := min(s.factor.k, s.depth+kernels.KUnit(s.factor.k))
+	l.add(s.passOn(l.next(), s.factor.h, s.depth, end, 0, s.factor.k))
+}
+
+// multiply adds a part of the sums of H·(W - values).
+func (s *descent) multiply() *phase {
+	packed, from := s.turn(), s.depth
+	end := min(s.factor.k, from+kernels.KUnit(s.factor.k))
+	then := s.multiply
+	if s.depth = end; s.depth < s.factor.k {
+		s.packDepth(&s.now[0])
+	} else {
+		then = s.improve
+		s.packBlock(&s.now[0])
+	}
+	return s.phase(func(i int) {
+		e, cols := s.e.rows(i, from, end)
+		rest, _ := s.rest.rows(i, 0, s.factor.k)
+		packed.list[0].Multiply(rest, cols, e, cols, cols)
+	}, then)
+}
+
+// packBlock turns to the next block, of the next pass after the last, and packs
+// for it: for every group but the last what lies behind it in the block, then
+// for the block.
+func (s *descent) packBlock(l *lefts) {
+	if len(s.blocks) == 0 {
+		for b := range blocks(s.groups) {
+			s.blocks = append(s.blocks, b)
+		}
+	}
+	b := s.blocks[0]
+	for g := b.first; g < b.last; g++ {
+		first, end := s.rows(g)
+		l.add(s.passOn(l.next(), s.factor.h, first, end, end, b.end))
+	}
+	l.add(s.passOn(l.next(), s.factor.h, b.row, b.end, s.from(b), s.factor.k))
+}
+
+// from returns the first row that must learn of the changes of b: in the last
+// pass nothing reads the rows before it any more.
+func (s *descent) from(b block) int {
+	if s.passes == 1 {
+		return b.end
+	}
+	return 0
+}
+
+// improve improves a block.
+func (s *descent) improve() *phase {
+	packed, b := s.turn(), s.blocks[0]
+	from, then := s.from(b), s.improve
+	if s.blocks = s.blocks[1:]; len(s.blocks) == 0 {
+		s.passes--
+	}
+	if s.passes > 0 {
+		s.packBlock(&s.now[0])
+	} else {
+		then = s.end
+	}
+	return s.phase(func(i int) { s.improveStripe(i, b, from, packed.list) }, then)
+}
+
+// improveStripe improves a stripe of a block, and passes the changes of its
+// values on.
+func (s *descent) improveStripe(i int, b block, from int, packed []kernels.Left) {
+	steps, cols := s.e.rows(i, b.row, b.end)
+	old, _ := s.rest.rows(i, b.row, b.end)
+	copy(steps, old)
+	for g := b.first; g <= b.last; g++ {
+		s.e.each(i, &s.coding, g, s.row)
+		if first, end := s.rows(g); g < b.last {
+			changes, _ := s.e.rows(i, first, end)
+			after, _ := s.e.rows(i, end, b.end)
+			packed[g-b.first].Multiply(after, cols, changes, cols, cols)
+		}
+	}
+	rest, _ := s.rest.rows(i, from, s.factor.k)
+	packed[b.last-b.first].Multiply(rest, cols, steps, cols, cols)
+}
+
+// row improves one row, and returns how its changes reach the group's others.
+func (s *descent) row(grid simd.Grid, codes []uint8, row []float32, r, end int) []float32 {
+	h := s.factor.h[r*s.factor.k : r*s.factor.k+end]
+	grid.Descend(codes, row, 1/h[r])
+	return h[r+1:]
+}
+
+func (s *descent) end() *phase {
+	s.release()
+	return nil
+}

@@ -1,0 +1,46 @@
+package model
+
+import (
+	"exl2/internal/arch"
+	"exl2/internal/tensor"
+)
+
+// embedding makes the first module: ids to residual stream.
+func (b *builder) embedding(m *Module) {
+	table, scale := b.own(m, b.dense(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
+	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Stream), table, s.IDs, scale) }}}
+}
+
+// head makes the last module: norm and logits.
+func (b *builder) head(m *Module) {
+	h := &head{in: b.norm(m, NormIn), scale: orOne(b.Spec.LogitScale), softcap: b.Spec.LogitCap}
+	out := b.linear(m, arch.Head)
+	m.Steps = []Step{
+		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}},
+		{Run: h.cap, Back: h.capBack},
+	}
+}
+
+// head is what a head has beside its linear.
+type head struct {
+	in             Norm
+	scale, softcap float32
+}
+
+func (h *head) norm(s *State) { h.in.apply(s, Normed, Stream) }
+
+func (h *head) normBack(s, g *State, kept []tensor.Tensor) { h.in.back(g, Normed, Stream, kept[0]) }
+
+func (h *head) capped() bool { return h.scale != 1 || h.softcap != 0 }
+
+func (h *head) cap(s *State) {
+	if h.capped() {
+		s.Dev.Cap(s.At(Logits), h.scale, h.softcap)
+	}
+}
+
+func (h *head) capBack(s, g *State, _ []tensor.Tensor) {
+	if h.capped() {
+		backward(g).CapBack(g.At(Logits), s.At(Logits), h.scale, h.softcap)
+	}
+}

@@ -1,0 +1,73 @@
+// Package regular opens regular files and nothing else. The files of a model
+// come from anywhere: opening a named pipe waits for a writer that may never
+// come, and a device may have no end.
+package regular
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Open opens a regular file, or a link to one, for reading. What is something
+// else is a *fs.PathError that says what it is.
+func Open(path string) (*os.File, error) {
+	// Some devices act on being opened, so the path is looked at first; it may
+	// be something else a moment later, so the open file is looked at as well.
+	info, err := os.Stat(path)
+	if err == nil {
+		err = check(path, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = check(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Read returns the bytes of a regular file that has at most limit of them.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d MB", limit>>20)}
+	}
+	return data, err
+}
+
+func check(path string, info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s, not a regular file", kind(info.Mode()))}
+}
+
+// kind names what is not a regular file.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something special"
+}

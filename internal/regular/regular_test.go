@@ -1,0 +1,58 @@
+//go:build unix
+
+package regular
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{
+		os.WriteFile(in("file"), []byte("text"), 0o666),
+		os.Symlink("file", in("link")),
+		syscall.Mkfifo(in("pipe"), 0o666),
+		os.Symlink("pipe", in("link to pipe")),
+		os.Symlink("/dev/zero", in("link to device")),
+		os.Symlink("nothing", in("link to nothing")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct{ path, want string }{
+		{"file", ""},
+		{"link", ""},
+		{"pipe", "open pipe: a named pipe, not a regular file"},
+		{"link to pipe", "open link to pipe: a named pipe, not a regular file"},
+		{"link to device", "open link to device: a device, not a regular file"},
+		{".", "open .: a folder, not a regular file"},
+	}
+	t.Chdir(dir)
+	for _, c := range cases {
+		t.Run(c.path, func(t *testing.T) {
+			data, err := Read(c.path, 4)
+			switch {
+			case c.want == "" && (err != nil || string(data) != "text"):
+				t.Errorf("read %q, %v", data, err)
+			case c.want != "" && (err == nil || err.Error() != c.want):
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+		})
+	}
+	for _, path := range []string{"nothing", "link to nothing"} {
+		if _, err := Open(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: error %v, want one that it does not exist", path, err)
+		}
+	}
+	if _, err := Read("file", 3); err == nil || !strings.Contains(err.Error(), "read file: larger than 0 MB") {
+		t.Errorf("error %v, want one of the size", err)
+	}
+}

@@ -1,0 +1,145 @@
+package quant
+
+import (
+	"fmt"
+	"sort"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// Damping of the Hessian: the share of its mean diagonal that is added to the
+// diagonal (ExLlamaV2's 0.12), and how many dampings are tried, each ten times
+// the one before, until the sum is positive definite.
+const (
+	dampShare = 0.12
+	dampTries = 6
+)
+
+// maxMoment is the largest element of a Hessian that leaves room in float32 for
+// its products with weights.
+const maxMoment = 1e30
+
+// A Factor is what quantizing needs of a Hessian.
+type Factor struct {
+	dev  device.Quantize
+	k    int
+	Perm []int32 // original row of every stored row: falling H[i, i]
+
+	// Plain reports that no damping made the Hessian positive definite, or that
+	// it is too large: weights are then rounded without error feedback. Such a
+	// matrix measures no loss either, so the identity takes its place: errors are
+	// those of the weights.
+	Plain bool
+	// Damp is what was added to the diagonal.
+	Damp float32
+
+	device.Factor               // stored order; H damped, the identity if Plain
+	perm          tensor.Tensor // I32 [1, k]
+	drift         tensor.Tensor // [k, k]: the Hessian's, columns in stored order, or absent
+	residual      tensor.Tensor // [k, hidden], stored order, or absent
+}
+
+// Factor orders, damps and factors the Hessian. It frees the moments one by one
+// as it goes: those of a wide layer fill gigabytes. h holds none after it,
+// whether it succeeds or not.
+func (h *Hessian) Factor() (*Factor, error) {
+	defer h.Free()
+	d := h.dev
+	diag := diagonal(d, h.h)
+	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag)}
+	f.perm = d.Alloc(tensor.I32, 1, h.k)
+	d.Upload(f.perm, tensor.BytesOf(f.Perm))
+	f.H = d.Alloc(tensor.F32, h.k, h.k)
+	d.Take(f.H, h.h, f.perm, f.perm)
+	h.free(&h.h)
+	f.U = d.Alloc(tensor.F32, h.k, h.k)
+	f.factor(diag)
+	f.weigh()
+	if !h.drift.Nil() && !f.Plain {
+		f.drift = d.Alloc(tensor.F32, h.k, h.k)
+		d.Take(f.drift, h.drift, tensor.Tensor{}, f.perm)
+		h.free(&h.drift)
+	}
+	if !h.residual.Nil() && !f.Plain {
+		f.residual = d.Alloc(tensor.F32, h.k, h.residual.Cols)
+		d.Take(f.residual, h.residual, f.perm, tensor.Tensor{})
+	}
+	if err := d.Sync(); err != nil {
+		f.Free()
+		return nil, fmt.Errorf("factor a Hessian of %d inputs: %w", h.k, err)
+	}
+	return f, nil
+}
+
+// activationOrder sorts rows by falling diagonal, the first among equals first.
+func activationOrder(diag []float32) []int32 {
+	perm := make([]int32, len(diag))
+	for i := range perm {
+		perm[i] = int32(i)
+	}
+	sort.SliceStable(perm, func(a, b int) bool { return diag[perm[a]] > diag[perm[b]] })
+	return perm
+}
+
+// mean returns the mean of the diagonal, or 1 if it is all zeros or not finite.
+func mean(diag []float32) float32 {
+	sum := 0.0
+	for _, v := range diag {
+		sum += float64(v)
+	}
+	if m := float32(sum / float64(len(diag))); m > 0 && m-m == 0 {
+		return m
+	}
+	return 1
+}
+
+// factor finds the least damping that works and adds it to the diagonal of H.
+func (f *Factor) factor(diag []float32) {
+	if largest := diag[f.Perm[0]]; !(largest <= maxMoment) {
+		f.plain()
+		return
+	}
+	ok := f.dev.Alloc(tensor.I32, 1, 1)
+	defer f.dev.Free(ok)
+	f.Damp = dampShare * mean(diag)
+	for range dampTries {
+		var done [1]int32
+		f.dev.InverseFactor(f.U, f.H, f.Damp, ok)
+		f.dev.Download(tensor.BytesOf(done[:]), ok)
+		if done[0] != 0 {
+			f.dev.AddDiagonal(f.H, f.Damp)
+			return
+		}
+		f.Damp *= 10
+	}
+	f.plain()
+}
+
+// plain puts the identity in the place of a matrix that cannot be factored, and
+// of its factor.
+func (f *Factor) plain() {
+	f.Plain, f.Damp = true, 0
+	for _, m := range []tensor.Tensor{f.U, f.H} {
+		f.dev.Clear(m)
+		f.dev.AddDiagonal(m, 1)
+	}
+}
+
+// weigh computes how much each row's squared error costs: error feedback turns
+// an error of row i into a loss of its square over u[i,i]².
+func (f *Factor) weigh() {
+	weights := diagonal(f.dev, f.U)
+	for i, u := range weights {
+		weights[i] = 1 / (u * u)
+	}
+	f.Importance = f.dev.Alloc(tensor.F32, 1, f.k)
+	f.dev.Upload(f.Importance, tensor.BytesOf(weights))
+}
+
+// Free frees the factor.
+func (f *Factor) Free() {
+	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance, f.drift, f.residual} {
+		f.dev.Free(t)
+	}
+}
