@@ -99,6 +99,7 @@ const (
 	kernel_operand_f16
 	kernel_operand_f32
 	kernel_operand_turned_f32
+	kernel_operand_squares
 	kernel_permute_f16
 	kernel_product_11
 	kernel_product_12
@@ -220,6 +221,7 @@ var kernels = [kernelCount]struct{ op, name string }{
 	kernel_operand_f16:           {"operand", "operand_f16"},
 	kernel_operand_f32:           {"operand", "operand_f32"},
 	kernel_operand_turned_f32:    {"operand", "operand_turned_f32"},
+	kernel_operand_squares:       {"operand", "operand_squares"},
 	kernel_permute_f16:           {"permute", "permute_f16"},
 	kernel_product_11:            {"product", "product_11"},
 	kernel_product_12:            {"product", "product_12"},
@@ -563,9 +565,9 @@ func (d *Device) coding_units(l launch, units tensor.Tensor, largest tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) coding_order(l launch, order pointer, perm tensor.Tensor, k int32) {
+func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor, k int32) {
 	a := d.begin(kernel_coding_order)
-	a.pointer(order)
+	a.tensor(order, tensor.F16, "order")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(k)
 	d.launch(a, l)
@@ -642,19 +644,19 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) dot_parts(l launch, parts pointer, x tensor.Tensor, y tensor.Tensor, n int64) {
+func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, n int64) {
 	a := d.begin(kernel_dot_parts)
-	a.pointer(parts)
+	a.tensor(parts, tensor.F64, "parts")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(y, tensor.F32, "y")
 	a.int64(n)
 	d.launch(a, l)
 }
 
-func (d *Device) dot_sum(l launch, sum pointer, parts pointer, count int32) {
+func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count int32) {
 	a := d.begin(kernel_dot_sum)
-	a.pointer(sum)
-	a.pointer(parts)
+	a.tensor(sum, tensor.F64, "sum")
+	a.tensor(parts, tensor.F64, "parts")
 	a.int32(count)
 	d.launch(a, l)
 }
@@ -1312,9 +1314,9 @@ func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) operand_largest(l launch, largest pointer, x tensor.Tensor, rows int32, cols int32, stride int32) {
+func (d *Device) operand_largest(l launch, largest tensor.Tensor, x tensor.Tensor, rows int32, cols int32, stride int32) {
 	a := d.begin(kernel_operand_largest)
-	a.pointer(largest)
+	a.tensor(largest, tensor.F32, "largest")
 	a.tensor(x, tensor.F32, "x")
 	a.int32(rows)
 	a.int32(cols)
@@ -1357,6 +1359,14 @@ func (d *Device) operand_turned_f32(l launch, planes tensor.Tensor, x tensor.Ten
 	a.int32(stride)
 	a.int32(tiles)
 	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, k int32) {
+	a := d.begin(kernel_operand_squares)
+	a.tensor(rows, tensor.F32, "rows")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(k)
 	d.launch(a, l)
 }
 

@@ -9,11 +9,11 @@ import (
 // planes is an operand of products: a matrix [k, m] of fp16 as it is, in one plane,
 // or of float32, in two (kernels/planes.cuh).
 type planes struct {
-	at    uintptr
-	next  int // halves from one plane to the next
-	tiles int // in a row
+	mem   tensor.Tensor // F16
 	count int
-	most  uintptr // the largest magnitude, if it is lifted by that
+	next  int           // halves from one plane to the next
+	tiles int           // in a row
+	most  tensor.Tensor // the largest magnitude, if it is lifted by that
 }
 
 const (
@@ -24,12 +24,22 @@ const (
 
 // planeHalves returns the size of a plane of a matrix [k, m]; pairs of rows of tiles
 // are whole.
-func planeHalves(k, m int) int { return tilesOver(k, 2*tileRows) * 2 * tilesOver(m, tileCols) * tileHalves }
+func planeHalves(k, m int) int {
+	return tilesOver(k, 2*tileRows) * 2 * tilesOver(m, tileCols) * tileHalves
+}
 
 func tilesOver(n, tile int) int { return (n + tile - 1) / tile }
 
-// planesBytes is the memory of count planes; products read a tile past the end.
-func planesBytes(count, k, m int) int { return (count*planeHalves(k, m) + tileHalves) * 2 }
+// planesHalves is the memory of count planes; products read a tile past the end.
+func planesHalves(count, k, m int) int { return count*planeHalves(k, m) + tileHalves }
+
+// planesBytes is what takePlanes takes.
+func planesBytes(count, k, m int) int { return padded(2 * planesHalves(count, k, m)) }
+
+// takePlanes returns room for planes of a matrix [k, m].
+func (r *room) takePlanes(count, k, m int) planes {
+	return planes{mem: r.take(tensor.F16, 1, planesHalves(count, k, m)), count: count, next: planeHalves(k, m), tiles: tilesOver(m, tileCols)}
+}
 
 // How an operand is lifted: kernels/scaled.cuh has the same list.
 const (
@@ -55,6 +65,8 @@ type productItem struct {
 	mode, _                            int32
 }
 
+const productBytes = int(unsafe.Sizeof(productItem{}))
+
 // Modes of products: kernels/product.cuh has the same list.
 const (
 	upperResult = 1
@@ -64,10 +76,18 @@ const (
 )
 
 // of sets the operands of a product.
-func (p productItem) of(a, b planes) productItem {
-	p.a, p.aPlane, p.aTiles, p.aMost = a.at, int64(a.next), int32(a.tiles), a.most
-	p.b, p.bPlane, p.bTiles, p.bMost = b.at, int64(b.next), int32(b.tiles), b.most
+func (p productItem) of(d *Device, a, b planes) productItem {
+	p.a, p.aPlane, p.aTiles, p.aMost = d.at(a.mem), int64(a.next), int32(a.tiles), d.at(a.most)
+	p.b, p.bPlane, p.bTiles, p.bMost = d.at(b.mem), int64(b.next), int32(b.tiles), d.at(b.most)
 	return p
+}
+
+// at returns the address of a tensor of the workspace, 0 of an absent one.
+func (d *Device) at(t tensor.Tensor) uintptr {
+	if t.Nil() {
+		return 0
+	}
+	return d.address("workspace", t)
 }
 
 // blocks returns the tiles of 128 x 128 of a product.
@@ -106,54 +126,52 @@ func (d *Device) runProducts(list pointer, count, blocks, aPlanes, bPlanes int) 
 
 // product computes one product.
 func (d *Device) product(p productItem, aPlanes, bPlanes int) {
-	list := d.table([]productItem{p})
-	d.runProducts(list.pointer(), 1, p.blocks(), aPlanes, bPlanes)
-	list.free()
+	list := table(d, []productItem{p})
+	d.runProducts(pointer(d.at(list)), 1, p.blocks(), aPlanes, bPlanes)
+	d.Free(list)
 }
 
-// room is a piece of device memory that holds whatever it is asked for, one after
+// room is a piece of device memory out of which tensors are taken, one after
 // another.
 type room struct {
 	d    *Device
-	mem  tensor.Tensor
-	at   uintptr
-	left int
+	mem  tensor.Tensor // U8
+	used int
 }
 
-const roomAlign = 256
-
-// padded returns the bytes that take takes for n.
-func padded(n int) int { return (n + roomAlign - 1) / roomAlign * roomAlign }
+// padded returns the bytes of room that n bytes take.
+func padded(n int) int {
+	const align = 256
+	return (n + align - 1) / align * align
+}
 
 // newRoom allocates memory that is not zeroed.
-func (d *Device) newRoom(bytes int) *room {
-	r := &room{d: d, mem: d.reserve(bytes), left: bytes}
-	if d.err == nil {
-		r.at = d.address("workspace", r.mem)
-	}
-	return r
-}
+func (d *Device) newRoom(bytes int) *room { return &room{d: d, mem: d.reserve(bytes)} }
 
-// take returns the address of the next n bytes.
-func (r *room) take(n int) uintptr {
-	at := r.at
-	r.at, r.left = r.at+uintptr(padded(n)), r.left-padded(n)
-	if r.left < 0 {
+// take returns a tensor whose elements may be anything.
+func (r *room) take(t tensor.Type, rows, cols int) tensor.Tensor {
+	x := tensor.New(t, rows, cols, r.mem.Mem)
+	x.Off = r.used
+	if r.used += padded(x.Bytes()); r.used > r.mem.Cols {
 		panic("cuda: workspace too small")
 	}
-	return at
+	return x
 }
 
-func (r *room) pointer() pointer { return pointer(r.d.address("workspace", r.mem)) }
-func (r *room) free()            { r.d.Free(r.mem) }
+// takeZeros returns a tensor of zeros.
+func (r *room) takeZeros(t tensor.Type, rows, cols int) tensor.Tensor {
+	x := r.take(t, rows, cols)
+	r.d.do("workspace", cuMemsetD8Async, r.d.at(x), 0, uintptr(x.Bytes()), r.d.stream)
+	return x
+}
+
+func (r *room) free() { r.d.Free(r.mem) }
 
 // table uploads a list of structs.
-func table[E any](d *Device, list []E) *room {
+func table[E any](d *Device, list []E) tensor.Tensor {
 	var e E
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(e)))
-	r := d.newRoom(max(len(data), 1))
-	if len(data) > 0 {
-		d.Upload(r.mem.Reshape(1, len(data)), data)
-	}
-	return r
+	t := d.reserve(len(data))
+	d.Upload(t, data)
+	return t
 }

@@ -117,8 +117,9 @@ extern "C" __global__ void coding_units(
 
 // coding_order stores a permutation in 16 bits.
 extern "C" __global__ void coding_order(
-	unsigned short* order, const int* perm, int k) {
+	half* order,  // the bits are integers
+	const int* perm, int k) {
 	after_previous();
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
-	if (i < k) order[i] = (unsigned short)perm[i];
+	if (i < k) ((unsigned short*)order)[i] = (unsigned short)perm[i];
 }

@@ -16,15 +16,15 @@
 #include "scaled.cuh"
 
 extern "C" __global__ void operand_largest(
-	unsigned* largest,  // [1], of float32 bits, zero before
-	const float* x,     // [rows, cols]
+	float* largest,  // [1], zero or more before
+	const float* x,  // [rows, cols]
 	int rows, int cols, int stride) {
 	after_previous();
 	float most = 0;
 	for (int r = blockIdx.x; r < rows; r += gridDim.x)
 		for (int c = threadIdx.x; c < cols; c += blockDim.x) most = fmaxf(most, fabsf(x[(int64)r * stride + c]));
 	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-	if (threadIdx.x % 32 == 0) atomicMax(largest, __float_as_uint(most));
+	if (threadIdx.x % 32 == 0) atomicMax((unsigned*)largest, __float_as_uint(most));
 }
 
 extern "C" __global__ void operand_f16(
