@@ -35,6 +35,7 @@ type Device struct {
 	err       error
 	recording bool
 	live      map[*memory]bool
+	pool      pool
 	ring      ring
 	fault     tensor.Tensor
 	trail     trail
@@ -145,6 +146,7 @@ func (d *Device) prepare() {
 	d.do("open", cuStreamCreate, uintptr(unsafe.Pointer(&d.stream)), nonBlocking)
 	d.onClose(func() { d.try(cuStreamDestroy, d.stream) })
 	d.mark = d.event()
+	d.preparePool()
 	d.args.link()
 	d.prepareFault()
 	d.prepareRing()
@@ -189,8 +191,9 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
+	d.err = nil
 	for m := range d.live {
-		d.try(cuMemFree, uintptr(m.at))
+		d.release(m.at)
 	}
 	for _, module := range d.modules {
 		d.try(cuModuleUnload, module)

@@ -43,6 +43,12 @@ const (
 	cuEventElapsedTime
 	cuMemAlloc
 	cuMemFree
+	cuMemAllocAsync
+	cuMemFreeAsync
+	cuMemPoolGetAttribute
+	cuMemPoolSetAttribute
+	cuMemPoolTrimTo
+	cuDeviceGetDefaultMemPool
 	cuMemGetInfo
 	cuMemHostAlloc
 	cuMemFreeHost
@@ -76,7 +82,10 @@ var exported = [symbolCount]string{
 	cuStreamWaitEvent: "cuStreamWaitEvent", cuStreamBeginCapture: "cuStreamBeginCapture_v2", cuStreamEndCapture: "cuStreamEndCapture",
 	cuEventCreate: "cuEventCreate", cuEventDestroy: "cuEventDestroy_v2", cuEventRecord: "cuEventRecord",
 	cuEventSynchronize: "cuEventSynchronize", cuEventElapsedTime: "cuEventElapsedTime",
-	cuMemAlloc: "cuMemAlloc_v2", cuMemFree: "cuMemFree_v2", cuMemGetInfo: "cuMemGetInfo_v2",
+	cuMemAlloc: "cuMemAlloc_v2", cuMemFree: "cuMemFree_v2",
+	cuMemAllocAsync: "cuMemAllocAsync", cuMemFreeAsync: "cuMemFreeAsync", cuMemPoolGetAttribute: "cuMemPoolGetAttribute",
+	cuMemPoolSetAttribute: "cuMemPoolSetAttribute", cuMemPoolTrimTo: "cuMemPoolTrimTo", cuDeviceGetDefaultMemPool: "cuDeviceGetDefaultMemPool",
+	cuMemGetInfo:   "cuMemGetInfo_v2",
 	cuMemHostAlloc: "cuMemHostAlloc", cuMemFreeHost: "cuMemFreeHost", cuMemsetD8Async: "cuMemsetD8Async",
 	cuMemcpyHtoDAsync: "cuMemcpyHtoDAsync_v2", cuMemcpyDtoHAsync: "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync_v2", cuMemcpyPeerAsync: "cuMemcpyPeerAsync",

@@ -120,12 +120,19 @@ func (m *matrix) loadTable(d *Device) {
 // loadWords arranges the words as they are in the file.
 func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
 	file := load(d, tensor.I32, len(from.Words)/from.Out, from.Out, from.Words)
+	m.arrange(d, file)
+	d.Free(file)
+}
+
+// arrange arranges the words of a file. It ends in an operation that is no kernel:
+// products read words before they wait for kernels.
+func (m *matrix) arrange(d *Device, file tensor.Tensor) {
 	m.words = d.Alloc(tensor.I32, m.padded/exl2_tile_columns, 4*m.chunks)
 	for _, r := range m.regions {
 		l := launch{blocks: dim{x: pieces(m.padded, exl2_arrange_threads), y: r.blocks}, threads: dim{x: exl2_arrange_threads}}
 		arranges[r.bits](d, l, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), int32(r.blocks), int32(r.place), int32(m.chunks), int32(m.padded))
 	}
-	d.Free(file) // waits: products read words before they wait for kernels
+	d.Free(d.Alloc(tensor.U8, 1, 1))
 }
 
 // load uploads elements to a new tensor.

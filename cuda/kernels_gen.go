@@ -24,15 +24,25 @@ const (
 	kernel_attend_prefill_128
 	kernel_attend_prefill_256
 	kernel_cap_f32
-	kernel_copy_f32_f32
-	kernel_copy_f16_f16
-	kernel_copy_bf16_bf16
+	kernel_coding_values
+	kernel_coding_errors
+	kernel_coding_range
+	kernel_coding_words
+	kernel_coding_scales
+	kernel_coding_tiles
+	kernel_coding_units
+	kernel_coding_order
 	kernel_copy_f32_f16
 	kernel_copy_f32_bf16
 	kernel_copy_f16_f32
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_diagonal_get
+	kernel_diagonal_add
+	kernel_diagonal_mirror
+	kernel_dot_parts
+	kernel_dot_sum
 	kernel_embed_f32
 	kernel_embed_f16
 	kernel_embed_bf16
@@ -68,15 +78,37 @@ const (
 	kernel_gemv_bf16_f32
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
+	kernel_gptq_feed
+	kernel_gptq_rows_round
+	kernel_gptq_rows_descend
+	kernel_gptq_search_16
+	kernel_gptq_search_32
+	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
+	kernel_inverse_strip
+	kernel_inverse_diagonal
+	kernel_inverse_store
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
 	kernel_norm_layer_f32_f32
 	kernel_norm_layer_f32_f16
 	kernel_norm_layer_f16_f16
+	kernel_operand_largest
+	kernel_operand_f16
+	kernel_operand_f32
+	kernel_operand_turned_f32
+	kernel_operand_squares
 	kernel_permute_f16
+	kernel_product_11
+	kernel_product_12
+	kernel_product_21
+	kernel_product_22
+	kernel_product_hopper_11
+	kernel_product_hopper_12
+	kernel_product_hopper_21
+	kernel_product_hopper_22
 	kernel_qmatmul_few_f16
 	kernel_qmatmul_few_f32
 	kernel_qmatmul_many_f16
@@ -87,232 +119,184 @@ const (
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
 	kernel_store_f16
+	kernel_take_f32
+	kernel_take_turned_f32
+	kernel_take_turned_f16
+	kernel_take_turned_bf16
 	kernelCount
 )
 
-// kernels says where each kernel is found, and whether it waits by itself for
-// the kernel before it.
-var kernels = [kernelCount]struct {
-	op, name string
-	early    bool
-}{
-	kernel_act_mul_silu_f16:      {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:      {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16: {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:      {"act_mul", "act_mul_relu_f16", true},
-	kernel_add_scaled_f32:        {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:        {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:               {"advance", "advance", true},
-	kernel_argmax_f32:            {"argmax", "argmax_f32", true},
-	kernel_attend_decode_1:       {"attend_decode", "attend_decode_1", true},
-	kernel_attend_decode_4:       {"attend_decode", "attend_decode_4", true},
-	kernel_attend_decode_8:       {"attend_decode", "attend_decode_8", true},
-	kernel_attend_decode_join:    {"attend_decode", "attend_decode_join", true},
-	kernel_attend_prefill_32:     {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:     {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:     {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256", true},
-	kernel_cap_f32:               {"cap", "cap_f32", true},
-	kernel_copy_f32_f32:          {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:          {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:        {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:          {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:          {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16", true},
-	kernel_embed_f32:             {"embed", "embed_f32", true},
-	kernel_embed_f16:             {"embed", "embed_f16", true},
-	kernel_embed_bf16:            {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:        {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:        {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:        {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:        {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:        {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:        {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:         {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:         {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:         {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:         {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:         {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:         {"exl2_decode", "exl2_decode_8", true},
-	kernel_gemm_large_f16:        {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:        {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:       {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:       {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:        {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:        {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:          {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:          {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:   {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:   {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:   {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:   {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:         {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:         {"gemm_join", "gemm_join_f32", true},
-	kernel_gemv_f16_f16:          {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:          {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:         {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32", true},
-	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
-	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16", true},
-	kernel_permute_f16:           {"permute", "permute_f16", true},
-	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:      {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:     {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:     {"qmatmul", "qmatmul_tight_f32", true},
-	kernel_read:                  {"read", "read", false},
-	kernel_rope_split_f16:        {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16", true},
-	kernel_store_f16:             {"store", "store_f16", true},
+// kernels says where each kernel is found.
+var kernels = [kernelCount]struct{ op, name string }{
+	kernel_act_mul_silu_f16:      {"act_mul", "act_mul_silu_f16"},
+	kernel_act_mul_gelu_f16:      {"act_mul", "act_mul_gelu_f16"},
+	kernel_act_mul_gelu_tanh_f16: {"act_mul", "act_mul_gelu_tanh_f16"},
+	kernel_act_mul_relu_f16:      {"act_mul", "act_mul_relu_f16"},
+	kernel_add_scaled_f32:        {"add_scaled", "add_scaled_f32"},
+	kernel_add_scaled_f16:        {"add_scaled", "add_scaled_f16"},
+	kernel_advance:               {"advance", "advance"},
+	kernel_argmax_f32:            {"argmax", "argmax_f32"},
+	kernel_attend_decode_1:       {"attend_decode", "attend_decode_1"},
+	kernel_attend_decode_4:       {"attend_decode", "attend_decode_4"},
+	kernel_attend_decode_8:       {"attend_decode", "attend_decode_8"},
+	kernel_attend_decode_join:    {"attend_decode", "attend_decode_join"},
+	kernel_attend_prefill_32:     {"attend_prefill", "attend_prefill_32"},
+	kernel_attend_prefill_64:     {"attend_prefill", "attend_prefill_64"},
+	kernel_attend_prefill_96:     {"attend_prefill", "attend_prefill_96"},
+	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128"},
+	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256"},
+	kernel_cap_f32:               {"cap", "cap_f32"},
+	kernel_coding_values:         {"coding", "coding_values"},
+	kernel_coding_errors:         {"coding", "coding_errors"},
+	kernel_coding_range:          {"coding", "coding_range"},
+	kernel_coding_words:          {"coding", "coding_words"},
+	kernel_coding_scales:         {"coding", "coding_scales"},
+	kernel_coding_tiles:          {"coding", "coding_tiles"},
+	kernel_coding_units:          {"coding", "coding_units"},
+	kernel_coding_order:          {"coding", "coding_order"},
+	kernel_copy_f32_f16:          {"copy", "copy_f32_f16"},
+	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16"},
+	kernel_copy_f16_f32:          {"copy", "copy_f16_f32"},
+	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16"},
+	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32"},
+	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16"},
+	kernel_diagonal_get:          {"diagonal", "diagonal_get"},
+	kernel_diagonal_add:          {"diagonal", "diagonal_add"},
+	kernel_diagonal_mirror:       {"diagonal", "diagonal_mirror"},
+	kernel_dot_parts:             {"dot", "dot_parts"},
+	kernel_dot_sum:               {"dot", "dot_sum"},
+	kernel_embed_f32:             {"embed", "embed_f32"},
+	kernel_embed_f16:             {"embed", "embed_f16"},
+	kernel_embed_bf16:            {"embed", "embed_bf16"},
+	kernel_exl2_arrange_2:        {"exl2_arrange", "exl2_arrange_2"},
+	kernel_exl2_arrange_3:        {"exl2_arrange", "exl2_arrange_3"},
+	kernel_exl2_arrange_4:        {"exl2_arrange", "exl2_arrange_4"},
+	kernel_exl2_arrange_5:        {"exl2_arrange", "exl2_arrange_5"},
+	kernel_exl2_arrange_6:        {"exl2_arrange", "exl2_arrange_6"},
+	kernel_exl2_arrange_8:        {"exl2_arrange", "exl2_arrange_8"},
+	kernel_exl2_decode_2:         {"exl2_decode", "exl2_decode_2"},
+	kernel_exl2_decode_3:         {"exl2_decode", "exl2_decode_3"},
+	kernel_exl2_decode_4:         {"exl2_decode", "exl2_decode_4"},
+	kernel_exl2_decode_5:         {"exl2_decode", "exl2_decode_5"},
+	kernel_exl2_decode_6:         {"exl2_decode", "exl2_decode_6"},
+	kernel_exl2_decode_8:         {"exl2_decode", "exl2_decode_8"},
+	kernel_gemm_large_f16:        {"gemm", "gemm_large_f16"},
+	kernel_gemm_large_f32:        {"gemm", "gemm_large_f32"},
+	kernel_gemm_medium_f16:       {"gemm", "gemm_medium_f16"},
+	kernel_gemm_medium_f32:       {"gemm", "gemm_medium_f32"},
+	kernel_gemm_small_f16:        {"gemm", "gemm_small_f16"},
+	kernel_gemm_small_f32:        {"gemm", "gemm_small_f32"},
+	kernel_gemm_any_f16:          {"gemm", "gemm_any_f16"},
+	kernel_gemm_any_f32:          {"gemm", "gemm_any_f32"},
+	kernel_gemm_hopper_256_f16:   {"gemm_hopper", "gemm_hopper_256_f16"},
+	kernel_gemm_hopper_256_f32:   {"gemm_hopper", "gemm_hopper_256_f32"},
+	kernel_gemm_hopper_128_f16:   {"gemm_hopper", "gemm_hopper_128_f16"},
+	kernel_gemm_hopper_128_f32:   {"gemm_hopper", "gemm_hopper_128_f32"},
+	kernel_gemm_join_f16:         {"gemm_join", "gemm_join_f16"},
+	kernel_gemm_join_f32:         {"gemm_join", "gemm_join_f32"},
+	kernel_gemv_f16_f16:          {"gemv", "gemv_f16_f16"},
+	kernel_gemv_f16_f32:          {"gemv", "gemv_f16_f32"},
+	kernel_gemv_bf16_f16:         {"gemv", "gemv_bf16_f16"},
+	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32"},
+	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16"},
+	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32"},
+	kernel_gptq_feed:             {"gptq_feed", "gptq_feed"},
+	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round"},
+	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend"},
+	kernel_gptq_search_16:        {"gptq_search", "gptq_search_16"},
+	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32"},
+	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct"},
+	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16"},
+	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16"},
+	kernel_inverse_strip:         {"inverse", "inverse_strip"},
+	kernel_inverse_diagonal:      {"inverse", "inverse_diagonal"},
+	kernel_inverse_store:         {"inverse", "inverse_store"},
+	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32"},
+	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16"},
+	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16"},
+	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32"},
+	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16"},
+	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16"},
+	kernel_operand_largest:       {"operand", "operand_largest"},
+	kernel_operand_f16:           {"operand", "operand_f16"},
+	kernel_operand_f32:           {"operand", "operand_f32"},
+	kernel_operand_turned_f32:    {"operand", "operand_turned_f32"},
+	kernel_operand_squares:       {"operand", "operand_squares"},
+	kernel_permute_f16:           {"permute", "permute_f16"},
+	kernel_product_11:            {"product", "product_11"},
+	kernel_product_12:            {"product", "product_12"},
+	kernel_product_21:            {"product", "product_21"},
+	kernel_product_22:            {"product", "product_22"},
+	kernel_product_hopper_11:     {"product_hopper", "product_hopper_11"},
+	kernel_product_hopper_12:     {"product_hopper", "product_hopper_12"},
+	kernel_product_hopper_21:     {"product_hopper", "product_hopper_21"},
+	kernel_product_hopper_22:     {"product_hopper", "product_hopper_22"},
+	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16"},
+	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32"},
+	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16"},
+	kernel_qmatmul_many_f32:      {"qmatmul", "qmatmul_many_f32"},
+	kernel_qmatmul_tight_f16:     {"qmatmul", "qmatmul_tight_f16"},
+	kernel_qmatmul_tight_f32:     {"qmatmul", "qmatmul_tight_f32"},
+	kernel_read:                  {"read", "read"},
+	kernel_rope_split_f16:        {"rope", "rope_split_f16"},
+	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16"},
+	kernel_store_f16:             {"store", "store_f16"},
+	kernel_take_f32:              {"take", "take_f32"},
+	kernel_take_turned_f32:       {"take", "take_turned_f32"},
+	kernel_take_turned_f16:       {"take", "take_turned_f16"},
+	kernel_take_turned_bf16:      {"take", "take_turned_bf16"},
 }
 
-// Constants that kernels and their launches share, by source.
-const (
-	exl2_block_rows             = 32
-	exl2_tile_columns           = 32
-	half_elements               = 8
-	advance_threads             = 128
-	attend_decode_threads       = 128
-	attend_decode_most_dim      = 256
-	attend_decode_positions     = 64
-	attend_decode_lanes_a_key   = 8
-	attend_decode_keys_a_pass   = attend_decode_threads / attend_decode_lanes_a_key
-	attend_decode_passes        = attend_decode_positions / attend_decode_keys_a_pass
-	attend_prefill_rows_a_block = 64
-	attend_prefill_threads      = 128
-	attend_prefill_padding      = 8
-	attend_prefill_keys         = 64
-	attend_prefill_keys_256     = 32
-	exl2_arrange_threads        = 64
-	exl2_decode_warps           = 4
-	exl2_decode_unit_rows       = 4 * exl2_block_rows
-	exl2_decode_stride          = exl2_decode_unit_rows + 8
-	gemm_depth                  = 32
-	gemm_stages                 = 4
-	gemm_chunks                 = gemm_depth / 8
-	gemm_large_m                = 128
-	gemm_large_n                = 256
-	gemm_large_threads          = 256
-	gemm_medium_m               = 128
-	gemm_medium_n               = 128
-	gemm_medium_threads         = 256
-	gemm_small_m                = 64
-	gemm_small_n                = 64
-	gemm_small_threads          = 128
-	gemm_row_bytes              = gemm_stages * gemm_depth * 2
-	gemm_hopper_bm              = 128
-	gemm_hopper_wide            = 256
-	gemm_hopper_slim            = 128
-	gemm_hopper_depth           = 64
-	gemm_hopper_threads         = 256
-	gemm_hopper_chunks          = gemm_hopper_depth / 8
-	gemm_hopper_rows_a_pass     = gemm_hopper_threads / gemm_hopper_chunks
-	gemm_hopper_shared_bytes    = 193 * 1024
-	gemm_join_threads           = 128
-	gemm_join_columns           = gemm_join_threads * 4
-	gemv_most                   = 8
-	gemv_warps                  = 4
-	head_norm_warps             = 8
-	permute_threads             = 256
-	permute_columns             = permute_threads * 8
-	qmatmul_most                = 8
-	qmatmul_side_bytes          = 256
-	qmatmul_row_padding         = 8
-	qmatmul_few_warps           = 16
-	qmatmul_few_ring            = 4608
-	qmatmul_many_warps          = 8
-	qmatmul_many_ring           = 7168
-	qmatmul_tight_warps         = 8
-	qmatmul_tight_ring          = 4352
-	rope_threads                = 256
-	rope_heads_a_block          = 8
-)
-
-func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
 	a := d.begin(kernel_act_mul_silu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldg)
-	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
 	a := d.begin(kernel_act_mul_gelu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldg)
-	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
 	a := d.begin(kernel_act_mul_gelu_tanh_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldg)
-	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
 	a := d.begin(kernel_act_mul_relu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldg)
-	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) add_scaled_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, scale float32) {
+func (d *Device) add_scaled_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64, scale float32) {
 	a := d.begin(kernel_add_scaled_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) add_scaled_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, scale float32) {
+func (d *Device) add_scaled_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64, scale float32) {
 	a := d.begin(kernel_add_scaled_f16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(scale)
 	d.launch(a, l)
 }
@@ -324,16 +308,15 @@ func (d *Device) advance(l launch, pos tensor.Tensor, n int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32, ldx int64) {
+func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32) {
 	a := d.begin(kernel_argmax_f32)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(x, tensor.F32, "x")
 	a.int32(cols)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_1)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -349,14 +332,13 @@ func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_4)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -372,14 +354,13 @@ func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_8)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -395,14 +376,13 @@ func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
+func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32) {
 	a := d.begin(kernel_attend_decode_join)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(out, tensor.F32, "out")
@@ -410,11 +390,10 @@ func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor
 	a.int32(heads)
 	a.int32(dim)
 	a.int32(splits)
-	a.int64(ldy)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -429,15 +408,13 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -452,15 +429,13 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_96)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -475,15 +450,13 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -498,15 +471,13 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -521,125 +492,176 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) cap_f32(l launch, x tensor.Tensor, rows int32, n int64, ldx int64, scale float32, softcap float32) {
+func (d *Device) cap_f32(l launch, x tensor.Tensor, n int64, scale float32, softcap float32) {
 	a := d.begin(kernel_cap_f32)
 	a.tensor(x, tensor.F32, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldx)
 	a.float32(scale)
 	a.float32(softcap)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
-	a := d.begin(kernel_copy_f32_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.int32(rows)
-	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) coding_values(l launch, list pointer) {
+	a := d.begin(kernel_coding_values)
+	a.pointer(list)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
-	a := d.begin(kernel_copy_f16_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.int32(rows)
-	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) coding_errors(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_coding_errors)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_bf16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
-	a := d.begin(kernel_copy_bf16_bf16)
-	a.tensor(y, tensor.BF16, "y")
-	a.tensor(x, tensor.BF16, "x")
-	a.int32(rows)
-	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) coding_range(l launch, most tensor.Tensor, rows tensor.Tensor, h tensor.Tensor, k int32, count int32) {
+	a := d.begin(kernel_coding_range)
+	a.tensor(most, tensor.F32, "most")
+	a.tensor(rows, tensor.F32, "rows")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	a.int32(count)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) coding_words(l launch, words tensor.Tensor, codes tensor.Tensor, bits int32, n int32) {
+	a := d.begin(kernel_coding_words)
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(codes, tensor.U8, "codes")
+	a.int32(bits)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_scales(l launch, words tensor.Tensor, scales tensor.Tensor, count int32) {
+	a := d.begin(kernel_coding_scales)
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.U8, "scales")
+	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_tiles(l launch, to tensor.Tensor, from tensor.Tensor, groups int32, width int32) {
+	a := d.begin(kernel_coding_tiles)
+	a.tensor(to, tensor.I32, "to")
+	a.tensor(from, tensor.I32, "from")
+	a.int32(groups)
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_units(l launch, units tensor.Tensor, largest tensor.Tensor, groups int32) {
+	a := d.begin(kernel_coding_units)
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(largest, tensor.F16, "largest")
+	a.int32(groups)
+	d.launch(a, l)
+}
+
+func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor, k int32) {
+	a := d.begin(kernel_coding_order)
+	a.tensor(order, tensor.F16, "order")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) copy_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f32_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) copy_f32_bf16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_f32_bf16)
 	a.tensor(y, tensor.BF16, "y")
 	a.tensor(x, tensor.F32, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) copy_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_f16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) copy_f16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_f16_bf16)
 	a.tensor(y, tensor.BF16, "y")
 	a.tensor(x, tensor.F16, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) copy_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_bf16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.BF16, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
 	a := d.begin(kernel_copy_bf16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.BF16, "x")
-	a.int32(rows)
 	a.int64(n)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
+func (d *Device) diagonal_get(l launch, dst tensor.Tensor, m tensor.Tensor, k int32) {
+	a := d.begin(kernel_diagonal_get)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(m, tensor.F32, "m")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) diagonal_add(l launch, m tensor.Tensor, v float32, k int32) {
+	a := d.begin(kernel_diagonal_add)
+	a.tensor(m, tensor.F32, "m")
+	a.float32(v)
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
+	a := d.begin(kernel_diagonal_mirror)
+	a.tensor(m, tensor.F32, "m")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, n int64) {
+	a := d.begin(kernel_dot_parts)
+	a.tensor(parts, tensor.F64, "parts")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.int64(n)
+	d.launch(a, l)
+}
+
+func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count int32) {
+	a := d.begin(kernel_dot_sum)
+	a.tensor(sum, tensor.F64, "sum")
+	a.tensor(parts, tensor.F64, "parts")
+	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
 	a := d.begin(kernel_embed_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.F32, "table")
@@ -647,12 +669,11 @@ func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids t
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
-	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
+func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
 	a := d.begin(kernel_embed_f16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.F16, "table")
@@ -660,12 +681,11 @@ func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids t
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
-	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
+func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
 	a := d.begin(kernel_embed_bf16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.BF16, "table")
@@ -673,7 +693,6 @@ func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids 
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
-	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
@@ -864,7 +883,7 @@ func (d *Device) exl2_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_large_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -874,11 +893,10 @@ func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_large_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -888,11 +906,10 @@ func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_medium_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -902,11 +919,10 @@ func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w t
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_medium_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -916,11 +932,10 @@ func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w t
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_small_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -930,11 +945,10 @@ func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_small_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -944,11 +958,10 @@ func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_any_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -958,11 +971,10 @@ func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_any_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -972,11 +984,10 @@ func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_hopper_256_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -986,11 +997,10 @@ func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_hopper_256_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1000,11 +1010,10 @@ func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_hopper_128_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1014,11 +1023,10 @@ func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
+func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
 	a := d.begin(kernel_gemm_hopper_128_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1028,7 +1036,6 @@ func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1056,7 +1063,7 @@ func (d *Device) gemm_join_f32(l launch, y tensor.Tensor, parts tensor.Tensor, b
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1065,12 +1072,10 @@ func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_f16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1079,12 +1084,10 @@ func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_bf16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1093,12 +1096,10 @@ func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_bf16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1107,12 +1108,10 @@ func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1121,12 +1120,10 @@ func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
 	a := d.begin(kernel_gemv_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1135,132 +1132,306 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
+func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_feed)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_rows_round(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_rows_round)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor, k int32) {
+	a := d.begin(kernel_gptq_rows_descend)
+	a.pointer(list)
+	a.tensor(factor, tensor.F32, "factor")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_16(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_16)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_32)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_direct)
+	a.pointer(list)
+	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, heads int32, dim int32, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
-	a.int32(rows)
 	a.int32(heads)
 	a.int32(dim)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
+func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor, heads int32, dim int32, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_layer_f16)
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
-	a.int32(rows)
 	a.int32(heads)
 	a.int32(dim)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) inverse_strip(l launch, s tensor.Tensor, ok tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32) {
+	a := d.begin(kernel_inverse_strip)
+	a.tensor(s, tensor.F32, "s")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(h, tensor.F32, "h")
+	a.float32(damp)
+	a.int32(row)
+	a.int32(k)
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) inverse_diagonal(l launch, x tensor.Tensor, planes tensor.Tensor, ok tensor.Tensor, s tensor.Tensor, scratch tensor.Tensor, width int32) {
+	a := d.begin(kernel_inverse_diagonal)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(s, tensor.F32, "s")
+	a.tensor(scratch, tensor.F32, "scratch")
+	a.int32(width)
+	d.launch(a, l)
+}
+
+func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok tensor.Tensor, t tensor.Tensor, x tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32, tiles int32, plane int64) {
+	a := d.begin(kernel_inverse_store)
+	a.tensor(z, tensor.F16, "z")
+	a.tensor(u, tensor.F32, "u")
+	a.tensor(ok, tensor.I32, "ok")
+	a.tensor(t, tensor.F32, "t")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(h, tensor.F32, "h")
+	a.float32(damp)
+	a.int32(row)
+	a.int32(k)
+	a.int32(width)
+	a.int32(tiles)
+	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_rms_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_rms_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_rms_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_layer_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_layer_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
-	a.int64(ldy)
-	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32, lds int64) {
+func (d *Device) operand_largest(l launch, largest tensor.Tensor, x tensor.Tensor, rows int32, cols int32, stride int32) {
+	a := d.begin(kernel_operand_largest)
+	a.tensor(largest, tensor.F32, "largest")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(stride)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_f16(l launch, planes tensor.Tensor, x tensor.Tensor, k int32, m int32, stride int32, tiles int32) {
+	a := d.begin(kernel_operand_f16)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_f32(l launch, planes tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
+	a := d.begin(kernel_operand_f32)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(how)
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_turned_f32(l launch, planes tensor.Tensor, x tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
+	a := d.begin(kernel_operand_turned_f32)
+	a.tensor(planes, tensor.F16, "planes")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(how)
+	a.int32(k)
+	a.int32(m)
+	a.int32(stride)
+	a.int32(tiles)
+	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, k int32) {
+	a := d.begin(kernel_operand_squares)
+	a.tensor(rows, tensor.F32, "rows")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32) {
 	a := d.begin(kernel_permute_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(cols)
-	a.int64(lds)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) product_11(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_11)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_12(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_12)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_21(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_21)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_22(l launch, list pointer, stages int32) {
+	a := d.begin(kernel_product_22)
+	a.pointer(list)
+	a.int32(stages)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_11(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_11)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_12(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_12)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_21(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_21)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) product_hopper_22(l launch, list pointer) {
+	a := d.begin(kernel_product_hopper_22)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_few_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1278,12 +1449,10 @@ func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, wor
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_few_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1301,12 +1470,10 @@ func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, wor
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_many_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1324,12 +1491,10 @@ func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, wo
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_many_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1347,12 +1512,10 @@ func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, wo
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_tight_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1370,12 +1533,10 @@ func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, w
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
+func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
 	a := d.begin(kernel_qmatmul_tight_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1393,8 +1554,6 @@ func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, w
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1406,7 +1565,7 @@ func (d *Device) read(l launch, sum pointer, x pointer, words int64) {
 	d.launch(a, l)
 }
 
-func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
+func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, scale float32) {
 	a := d.begin(kernel_rope_split_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -1416,13 +1575,11 @@ func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freq
 	a.int32(kHeads)
 	a.int32(dim)
 	a.int32(pairs)
-	a.int64(ldq)
-	a.int64(ldk)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
+func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, scale float32) {
 	a := d.begin(kernel_rope_interleaved_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -1432,13 +1589,11 @@ func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor
 	a.int32(kHeads)
 	a.int32(dim)
 	a.int32(pairs)
-	a.int64(ldq)
-	a.int64(ldk)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, cols int32, sequences int32, tableCols int32, pages int32, pageRows int32, ldk int64, ldv int64) {
+func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, cols int32, sequences int32, tableCols int32, pages int32, pageRows int32) {
 	a := d.begin(kernel_store_f16)
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1453,7 +1608,52 @@ func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor,
 	a.int32(tableCols)
 	a.int32(pages)
 	a.int32(pageRows)
-	a.int64(ldk)
-	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows tensor.Tensor, cols tensor.Tensor, n int32, srcCols int32) {
+	a := d.begin(kernel_take_f32)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F32, "src")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(n)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_f32(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_f32)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F32, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_f16(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_f16)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_turned_bf16(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, k int32, n int32, out int32, srcCols int32) {
+	a := d.begin(kernel_take_turned_bf16)
+	a.tensor(dst, tensor.F32, "dst")
+	a.tensor(src, tensor.BF16, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int32(k)
+	a.int32(n)
+	a.int32(out)
+	a.int32(srcCols)
 	d.launch(a, l)
 }

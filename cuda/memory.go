@@ -31,11 +31,12 @@ func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 		return out
 	}
 	n := uintptr(max(m.size, 1))
-	if r := d.try(cuMemAlloc, uintptr(unsafe.Pointer(&m.at)), n); r == outOfMemory {
+	if at, r := d.allocate(n); r == outOfMemory {
 		d.failWith("%s", d.outOfMemory(out))
 	} else if r != success {
 		d.fail("Alloc", r)
 	} else {
+		m.at = at
 		d.live[m] = true
 		d.do("Alloc", cuMemsetD8Async, uintptr(m.at), 0, n, d.stream)
 	}
@@ -68,8 +69,7 @@ func (d *Device) Free(t tensor.Tensor) {
 		return
 	}
 	m := d.own("Free", t)
-	d.do("Free", cuStreamSynchronize, d.stream)
-	d.do("Free", cuMemFree, uintptr(m.at))
+	d.release(m.at)
 	delete(d.live, m)
 	m.at = 0
 }
@@ -85,7 +85,7 @@ func (d *Device) Clear(t tensor.Tensor) {
 // MemInfo returns the bytes of memory that are free, and of all.
 func (d *Device) MemInfo() (free, total int) {
 	d.try(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
-	return free, total
+	return free + d.idle(), total
 }
 
 // own returns the memory of a tensor of this device.

@@ -84,4 +84,40 @@ __device__ inline void wgmma(float (&d)[128], uint64 a, uint64 b) {
 		: "l"(a), "l"(b));
 }
 
+// columns_operand describes columns of 64 halves, rows of k, from an address that is
+// a multiple of 1024, in tiles as planes.cuh has them. Sixteen of k further is 128
+// more.
+__device__ inline uint64 columns_operand(const half* at) {
+	uint64 address = (unsigned)__cvta_generic_to_shared(at);
+	constexpr uint64 next_tile = 4096 >> 4, eight_rows = 1024 >> 4, swizzle_128 = 1;
+	return (address & 0x3ffff) >> 4 | next_tile << 16 | eight_rows << 32 | swizzle_128 << 62;
+}
+
+// wgmma_columns is d = keep·d + aᵀ·b for a [16, 64] and b [16, 128] in shared memory.
+__device__ inline void wgmma_columns(float (&d)[64], uint64 a, uint64 b, int keep) {
+	asm volatile(
+		"{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+		"wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+		"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+		"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+		"}, %64, %65, p, 1, 1, 1, 1;\n}"
+		: "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+		  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+		  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+		  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+		  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+		  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+		  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+		  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+		: "l"(a), "l"(b), "r"(keep));
+}
+
+// settle keeps the compiler from reading sums before what comes before it.
+__device__ inline void settle(float (&d)[64]) {
+#pragma unroll
+	for (int i = 0; i < 64; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+
 #endif

@@ -15,6 +15,7 @@ type constant struct{ Name, Value string }
 var (
 	fileScope  = regexp.MustCompile(`(?m)^constexpr int ([^;]+);`)
 	declarator = regexp.MustCompile(`^\s*([a-z]\w*)\s*=\s*(.+?)\s*$`)
+	templated  = regexp.MustCompile(`(?m)^template <[^>]*>\s*constexpr int [^;]+;`)
 	arithmetic = regexp.MustCompile(`^[\w\s+\-*/%()<>&|]+$`)
 )
 
@@ -22,7 +23,7 @@ var (
 // names begin with the source's; their values are expressions of numbers and of
 // constants before them, in the source or in headers, whose Go names are given.
 func constants(source, text string, headers map[string]string) ([]constant, error) {
-	text = lineComment.ReplaceAllString(text, "")
+	text = templated.ReplaceAllString(lineComment.ReplaceAllString(text, ""), "")
 	var list []constant
 	known := maps.Clone(headers)
 	for _, m := range fileScope.FindAllStringSubmatch(text, -1) {

@@ -103,7 +103,7 @@ extern "C" __global__ void op_does_not(int n) { plain(n); }
 }
 
 func TestConstants(t *testing.T) {
-	got, err := constants("op", "constexpr int rows = 64;  // a block\nconstexpr int a = 1, b = a << 2;\nconstexpr int all = (rows + b) * 2;\n\tconstexpr int inner = 3;\nconstexpr int both = 2 * shared;\n", map[string]string{"shared": "head_shared"})
+	got, err := constants("op", "constexpr int rows = 64;  // a block\nconstexpr int a = 1, b = a << 2;\nconstexpr int all = (rows + b) * 2;\n\tconstexpr int inner = 3;\nconstexpr int both = 2 * shared;\ntemplate <int a, int b>\nconstexpr int of = a < b ? a : b;\n", map[string]string{"shared": "head_shared"})
 	want := []constant{{"op_rows", "64"}, {"op_a", "1"}, {"op_b", "op_a << 2"}, {"op_all", "(op_rows + op_b) * 2"}, {"op_both", "2 * head_shared"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)

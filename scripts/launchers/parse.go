@@ -39,7 +39,7 @@ var scalars = map[string]param{
 // elements are the C types whose arrays are tensors; others are plain pointers.
 var elements = map[string]string{
 	"float": "F32", "half": "F16", "__half": "F16", "bf16": "BF16", "__nv_bfloat16": "BF16",
-	"int": "I32", "int32_t": "I32", "uint8_t": "U8", "unsigned char": "U8",
+	"int": "I32", "int32_t": "I32", "uint8_t": "U8", "unsigned char": "U8", "double": "F64",
 }
 
 var (

@@ -1,0 +1,125 @@
+// What becomes of codes: weights, errors, and the file's words.
+//
+// A thread a column; blocks by blockIdx.y of a list of groups (coding.cuh).
+#include "coding.cuh"
+#include "order.cuh"
+#include "scaled.cuh"
+
+// coding_values stores the weights of codes in panel, the group's rows of a matrix.
+extern "C" __global__ void coding_values(const void* list) {
+	after_previous();
+	const Step s = ((const Step*)list)[blockIdx.y];
+	int column = blockIdx.x * blockDim.x + threadIdx.x;
+	if (column >= s.n) return;
+	Grid grid(scale_of(s.scales[column], *s.largest), s.bits);
+	for (int64 i = column; i < (int64)s.rows * s.n; i += s.n) s.panel[i] = grid.value(s.codes[i] - grid.zero);
+}
+
+// coding_errors stores the weights less those of their codes as operands, rows times
+// the powers of two near the roots of h's diagonal.
+extern "C" __global__ void coding_errors(
+	const void* list,
+	const float* h,  // [k, k]
+	int k) {
+	after_previous();
+	const Step s = ((const Step*)list)[blockIdx.y];
+	int column = blockIdx.x * blockDim.x + threadIdx.x;
+	if (column >= s.n) return;
+	Grid grid(scale_of(s.scales[column], *s.largest), s.bits);
+	float lift = lift_of(s.most);
+	for (int i = 0; i < s.rows; i++) {
+		int64 from = (int64)i * s.n + column, at = place_of(s.row + i, column, s.tiles), row = s.row + i;
+		Pair p((s.w[from] - grid.value(s.codes[from] - grid.zero)) * root_of(h[row * k + row]) * lift);
+		s.planes[at] = p.high;
+		s.planes[s.plane + at] = p.low;
+	}
+}
+
+// coding_range multiplies the largest magnitudes of some matrices by the root of the
+// largest element of h's diagonal, and stores the roots.
+extern "C" __global__ void coding_range(
+	float* most,   // [count]
+	float* rows,   // [k]
+	const float* h,
+	int k, int count) {
+	__shared__ unsigned largest;
+	after_previous();
+	if (threadIdx.x == 0) largest = 0;
+	__syncthreads();
+	float v = 0;
+	for (int i = threadIdx.x; i < k; i += blockDim.x) {
+		float root = root_of(h[(int64)i * k + i]);
+		rows[i] = root;
+		v = fmaxf(v, root);
+	}
+	atomicMax(&largest, __float_as_uint(v));
+	__syncthreads();
+	for (int i = threadIdx.x; i < count; i += blockDim.x) most[i] *= __uint_as_float(largest);
+}
+
+// coding_words packs codes: a column's are a stream of bits down the rows, cut into
+// words of 32.
+extern "C" __global__ void coding_words(
+	int* words,                 // [blocks·bits, n] of the group
+	const unsigned char* codes,  // [blocks·32, n]
+	int bits, int n) {
+	after_previous();
+	int column = blockIdx.x * blockDim.x + threadIdx.x;
+	if (column >= n) return;
+	const unsigned char* from = codes + (int64)blockIdx.y * 32 * n + column;
+	int* to = words + (int64)blockIdx.y * bits * n + column;
+	unsigned long long held = 0;
+	int have = 0;
+	for (int i = 0; i < 32; i++) {
+		held |= (unsigned long long)from[(int64)i * n] << have;
+		have += bits;
+		if (have < 32) continue;
+		*to = (int)(unsigned)held;
+		to += n, held >>= 32, have -= 32;
+	}
+}
+
+// coding_scales packs scales, eight to a word.
+extern "C" __global__ void coding_scales(
+	int* words,                   // [n/8 for each group]
+	const unsigned char* scales,  // eight for each word
+	int count) {
+	after_previous();
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i >= count) return;
+	unsigned v = 0;
+	for (int j = 0; j < 8; j++) v |= (unsigned)(scales[(int64)i * 8 + j] & 15) << 4 * j;
+	words[i] = (int)v;
+}
+
+// coding_tiles brings the file's scales to the order of products (exl2.cuh):
+// [n/32, groups, 4].
+extern "C" __global__ void coding_tiles(
+	int* to,
+	const int* from,  // [groups, width]
+	int groups, int width) {
+	after_previous();
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i >= groups * width) return;
+	int group = i / width, word = i % width;
+	to[((int64)(word / 4) * groups + group) * 4 + word % 4] = from[i];
+}
+
+// coding_units stores largest scales / 256, twice each.
+extern "C" __global__ void coding_units(
+	int* units, const half* largest, int groups) {
+	after_previous();
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i >= groups) return;
+	half2 unit = __half2half2(__float2half_rn(__half2float(largest[i]) * (1.0f / 256)));
+	units[i] = *(int*)&unit;
+}
+
+// coding_order stores a permutation in 16 bits.
+extern "C" __global__ void coding_order(
+	half* order,  // the bits are integers
+	const int* perm, int k) {
+	after_previous();
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < k) ((unsigned short*)order)[i] = (unsigned short)perm[i];
+}

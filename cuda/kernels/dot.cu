@@ -1,0 +1,39 @@
+// Σ x·y in float64, in an order that depends on nothing but the number of elements:
+// dot_parts gives a sum for each of its blocks, dot_sum adds them.
+#include "half.cuh"
+#include "order.cuh"
+
+__device__ inline double block_sum(double v) {
+	__shared__ double parts[32];
+	int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+	for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(~0u, v, step);
+	if (lane == 0) parts[threadIdx.x / 32] = v;
+	__syncthreads();
+	v = lane < warps ? parts[lane] : 0;
+	for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(~0u, v, step);
+	return v;
+}
+
+extern "C" __global__ void dot_parts(
+	double* parts,   // [blocks]
+	const float* x,  // [n]
+	const float* y,  // [n]
+	long long n) {
+	after_previous();
+	double sum = 0;
+	for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64)gridDim.x * blockDim.x) sum += (double)x[i] * y[i];
+	sum = block_sum(sum);
+	if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+// dot_sum adds the parts of each of some sums.
+extern "C" __global__ void dot_sum(
+	double* sum,          // [blocks]
+	const double* parts,  // [blocks, count]
+	int count) {
+	after_previous();
+	double v = 0;
+	for (int i = threadIdx.x; i < count; i += blockDim.x) v += parts[(int64)blockIdx.x * count + i];
+	v = block_sum(v);
+	if (threadIdx.x == 0) sum[blockIdx.x] = v;
+}

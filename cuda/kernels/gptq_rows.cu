@@ -1,0 +1,149 @@
+// Quantizes the rows of a group in turn. Names end in the algorithm:
+//
+//	gptq_rows_round    GPTQ: a weight becomes the nearest code, and its error over
+//	                   f[i, i] takes its place
+//	gptq_rows_descend  coordinate descent: a code becomes the best one given what is
+//	                   left, and the change of the weight takes the place of that
+//
+// What takes a row's place reaches the rows of the group after it, each by
+// x[j] -= f[i, j]·x[i], rounded after every operation in the order of the CPU. The
+// errors that are left, of the rows over f[i, i] or of the weights, become operands
+// (planes.cuh): rows times the powers of two by which f's were divided.
+//
+// A thread a column, 32 rows at a time in registers.
+#include "coding.cuh"
+#include "order.cuh"
+#include "scaled.cuh"
+
+constexpr int part = 32;
+
+enum Algorithm { rounding, descent };
+
+// Shared is the factor of 32 rows for as many, [i][j] or turned.
+struct Shared {
+	float4 f[part][part / 4 + 1];
+	float reciprocal[part], lift[part];
+
+	__device__ float& at(int i, int j) { return ((float*)&f[i])[j]; }
+
+	// load reads f[row+i, column+j] for i, j under 32.
+	__device__ void load(const float* factor, int k, int row, int column, bool turned) {
+		for (int t = threadIdx.x; t < part * part; t += blockDim.x) {
+			int i = t / part, j = t % part;
+			float v = factor[(int64)(row + i) * k + column + j];
+			if (turned)
+				at(j, i) = v;
+			else
+				at(i, j) = v;
+		}
+	}
+};
+
+// Column is a thread's column of a group.
+template <Algorithm algorithm>
+struct Column {
+	const Step& s;
+	Grid grid;
+	int column;
+	float lift;
+	double loss;
+
+	__device__ Column(const Step& s, int column, float most)
+		: s(s), grid(scale_of(s.scales[column], *s.largest), s.bits), column(column), lift(most), loss(0) {}
+
+	// row quantizes row i, of which x is left, and returns what takes its place.
+	__device__ float row(int i, float x, const Shared& shared, int within) {
+		unsigned char* code = s.codes + (int64)i * s.n + column;
+		float q, out, left;
+		if (algorithm == rounding) {
+			q = grid.nearest(x);
+			left = out = __fmul_rn(__fsub_rn(x, grid.value(q)), shared.reciprocal[within]);
+			loss += (double)out * out;
+		} else {
+			float old = grid.value(*code - grid.zero);
+			q = grid.nearest(__fadd_rn(old, __fmul_rn(x, shared.reciprocal[within])));
+			out = __fsub_rn(grid.value(q), old);
+			left = s.w[(int64)i * s.n + column] - grid.value(q);
+		}
+		*code = (unsigned char)(q + grid.zero);
+		Pair p(left * shared.lift[within] * lift);
+		int64 at = place_of(s.row + i, column, s.tiles);
+		s.planes[at] = p.high;
+		s.planes[s.plane + at] = p.low;
+		return out;
+	}
+};
+
+template <Algorithm algorithm>
+__device__ void quantize(const Step& s, const float* factor, int k) {
+	__shared__ Shared shared;
+	int column = blockIdx.x * blockDim.x + threadIdx.x;
+	bool mine = column < s.n;
+	Column<algorithm> c(s, mine ? column : 0, lift_of(s.most));
+	float* panel = s.panel + (int64)s.before * s.n + (mine ? column : 0);
+	for (int from = 0; from < s.rows; from += part) {
+		__syncthreads();
+		shared.load(factor, k, s.row + from, s.row + from, false);
+		if (threadIdx.x < part) {
+			int i = s.row + from + threadIdx.x;
+			float diagonal = factor[(int64)i * k + i];
+			shared.reciprocal[threadIdx.x] = __frcp_rn(diagonal);
+			shared.lift[threadIdx.x] = algorithm == rounding ? step_of(diagonal) : root_of(diagonal);
+		}
+		__syncthreads();
+		float x[part];
+		if (mine) {
+#pragma unroll
+			for (int i = 0; i < part; i++) x[i] = panel[(int64)(from + i) * s.n];
+#pragma unroll
+			for (int i = 0; i < part; i++) {
+				x[i] = c.row(from + i, x[i], shared, i);
+#pragma unroll
+				for (int j = 0; j < part; j++)
+					if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(shared.at(i, j), x[i]));
+				panel[(int64)(from + i) * s.n] = x[i];
+			}
+		}
+		for (int to = from + part; to < s.rows; to += part) {
+			__syncthreads();
+			shared.load(factor, k, s.row + from, s.row + to, true);
+			__syncthreads();
+			if (!mine) continue;
+#pragma unroll 4
+			for (int j = 0; j < part; j++) {
+				float y = panel[(int64)(to + j) * s.n];
+#pragma unroll
+				for (int i = 0; i < part / 4; i++) {
+					float4 f = shared.f[j][i];
+					y = __fsub_rn(y, __fmul_rn(f.x, x[4 * i]));
+					y = __fsub_rn(y, __fmul_rn(f.y, x[4 * i + 1]));
+					y = __fsub_rn(y, __fmul_rn(f.z, x[4 * i + 2]));
+					y = __fsub_rn(y, __fmul_rn(f.w, x[4 * i + 3]));
+				}
+				panel[(int64)(to + j) * s.n] = y;
+			}
+		}
+	}
+	if (algorithm != rounding) return;
+	__shared__ double parts[32];
+	double sum = mine ? c.loss : 0;
+	for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		for (int i = 1; i < blockDim.x / 32; i++) sum += parts[i];
+		s.loss[blockIdx.x] += sum;
+	}
+}
+
+#define ROWS(name, algorithm)                                                                              \
+	extern "C" __global__ void __launch_bounds__(64) name(const void* list, const float* factor, int k) { \
+		after_previous();                                                                                  \
+		const Step s = ((const Step*)list)[blockIdx.y];                                                    \
+		if (blockIdx.x * (int)blockDim.x >= s.n) return;                                                   \
+		if (blockIdx.x == 0 && threadIdx.x == 0) *s.top = 0;                                               \
+		quantize<algorithm>(s, factor, k);                                                                 \
+	}
+
+ROWS(gptq_rows_round, rounding)
+ROWS(gptq_rows_descend, descent)

@@ -1,0 +1,261 @@
+// Chooses the scales of a group: for each candidate of its largest scale every
+// column takes the code with the smallest weighted squared error of its rows, the
+// smallest code among equals; the candidate with the smallest sum over columns wins,
+// the first among equals. Errors are sums in the order of rows, each operation
+// rounded, as the CPU's are.
+//
+// A block has 32 columns, a lane each, which it keeps in shared memory; its warps
+// share the candidates. A lane tries the codes of a candidate from the largest scale
+// down, some rows at a time, and gives a code up once its error is over the smallest
+// so far: errors only grow. It gives up a candidate once the largest weight alone,
+// out of reach of the scales that are left, costs more. Lanes go on to their next
+// code by themselves; how weights and importance lie in shared memory keeps lanes at
+// different rows from getting in each other's way. The last block of a group adds
+// the sums of all, in order.
+#include "coding.cuh"
+#include "order.cuh"
+
+constexpr int candidates = 26;
+constexpr int columns = 32;
+constexpr float below = 0.40f, above = 1.15f;  // bounds of scales around the column's own
+constexpr float least_share = 1 - 1e-4f;       // how much less than the real minimum a rounded sum can be
+
+// Table is what the blocks of a group have in common.
+struct Table {
+	float scales[candidates][16], inverses[candidates][16];
+	half largest[candidates];
+	float least[candidates][columns];
+	unsigned char codes[candidates][columns];
+	unsigned char bounds[candidates][columns];  // first code, and last times 16
+	double parts[candidates][4];
+	int order;
+};
+
+__device__ inline float infinity() { return __int_as_float(0x7f800000); }
+
+// largest_of returns candidate i of the largest scale: 0.40 to 1.15 of top.
+__device__ inline half largest_of(int i, float top) {
+	float share = __double2float_rn(__dadd_rn(0.40, __ddiv_rn(__dmul_rn(0.75, (double)i), 25.0)));
+	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f));
+}
+
+// Rows is a group's weights and their importance: in shared memory by four rows of
+// 32 columns, and by parts with four numbers between; or where they are.
+template <int part>
+struct Staged {
+	const float4 *w, *m;  // w is the lane's own column
+	__device__ void four(int r, float4& weight, float4& importance) const {
+		weight = w[r * columns];
+		importance = m[r + r / (part / 4)];
+	}
+	static __device__ int floats(int rows) { return rows * columns + rows / part * (part + 4); }
+};
+
+template <int part>
+struct Direct {
+	const float *w, *m;
+	int n;
+	__device__ void four(int r, float4& weight, float4& importance) const {
+		const float* p = w + (int64)r * 4 * n;
+		weight = make_float4(p[0], p[n], p[2 * (int64)n], p[3 * (int64)n]);
+		importance = make_float4(m[4 * r], m[4 * r + 1], m[4 * r + 2], m[4 * r + 3]);
+	}
+};
+
+// Peak is the column's weight with the largest magnitude: the last of equals, the
+// negative one before the positive.
+struct Peak {
+	float magnitude, importance;
+	float reach;  // times a scale: what the codes reach
+
+	template <class Rows>
+	__device__ Peak(const Rows& rows, int count, float zero) : magnitude(0), importance(0), reach(zero - 1) {
+		for (int r = 0; r < count / 4; r++) {
+			float4 w, m;
+			rows.four(r, w, m);
+			take(w.x, m.x, zero), take(w.y, m.y, zero), take(w.z, m.z, zero), take(w.w, m.w, zero);
+		}
+	}
+	__device__ void take(float w, float m, float zero) {
+		if (fabsf(w) < magnitude) return;
+		magnitude = fabsf(w), importance = m, reach = w < 0 ? zero : zero - 1;
+	}
+	// cost returns less than what scales up to the given one cost.
+	__device__ float cost(float scale) const {
+		float over = fmaxf(magnitude - reach * scale, 0.0f);
+		return least_share * importance * over * over;
+	}
+};
+
+// bounds_of returns the first and the last code whose scales are within bounds.
+__device__ inline unsigned char bounds_of(const float (&scales)[16], float base) {
+	float lower = __fmul_rn(below, base), upper = __fmul_rn(above, base);
+	int first = 15, last = 15;
+	while (first > 0 && scales[first - 1] >= lower) first--;
+	while (last > first && scales[last] > upper) last--;
+	return first | last << 4;
+}
+
+// Search is a lane's way through candidates warp, warp+warps, ... of its column.
+template <int part, class Rows>
+struct Search {
+	Table& t;
+	const Rows rows;
+	const Peak peak;
+	int lane, warps, candidate, first, code, best;
+	float least, scale, inverse, error;
+	bool done;
+
+	__device__ Search(Table& t, const Rows& rows, int count, float zero, int lane, int warp, int warps)
+		: t(t), rows(rows), peak(rows, count, zero), lane(lane), warps(warps), candidate(warp), first(0), code(0), best(0), done(false) {
+		if (warp < candidates)
+			enter();
+		else
+			done = true;
+	}
+
+	// enter begins with a candidate.
+	__device__ void enter() {
+		int b = t.bounds[candidate][lane];
+		best = first = b & 15, code = b >> 4, least = infinity();
+		aim();
+	}
+	__device__ void aim() { scale = t.scales[candidate][code], inverse = t.inverses[candidate][code], error = 0; }
+
+	// next turns to the next code that may be better.
+	__device__ void next() {
+		if (code > first) {
+			code--;
+			aim();
+			if (!(peak.cost(scale) > least)) return;
+		}
+		t.least[candidate][lane] = least, t.codes[candidate][lane] = best;
+		candidate += warps;
+		if (candidate < candidates)
+			enter();
+		else
+			done = true;
+	}
+
+	__device__ void run(int count, float zero) {
+		float low = rounder - zero, high = rounder + zero - 1;
+		int at = 0;
+		while (__any_sync(~0u, !done)) {
+			if (!done) {
+#pragma unroll
+				for (int r = 0; r < part / 4; r++) {
+					float4 w, m;
+					rows.four(at + r, w, m);
+					add(w.x, m.x, low, high), add(w.y, m.y, low, high), add(w.z, m.z, low, high), add(w.w, m.w, low, high);
+				}
+				at += part / 4;
+				bool over = error > least;
+				if (over || at * 4 >= count) {
+					if (!over && error <= least) least = error, best = code;
+					at = 0;
+					next();
+				}
+			}
+		}
+	}
+
+	// add adds the error of a weight. A code times a scale is exact, so that the
+	// subtraction rounds once either way.
+	__device__ void add(float w, float m, float low, float high) {
+		float q = __fadd_rn(__fmul_rn(w, inverse), rounder);
+		q = __fsub_rn(fminf(fmaxf(q, low), high), rounder);
+		float e = __fmaf_rn(-q, scale, w);
+		error = __fadd_rn(error, __fmul_rn(__fmul_rn(m, e), e));
+	}
+};
+
+// prepare makes the table of scales.
+__device__ void prepare(Table& t, float top) {
+	for (int i = threadIdx.x; i < candidates * 16; i += blockDim.x) {
+		half largest = largest_of(i / 16, top);
+		float scale = scale_of(i % 16, largest);
+		t.scales[i / 16][i % 16] = scale;
+		t.inverses[i / 16][i % 16] = scale != 0 ? __frcp_rn(scale) : 0;
+		if (i % 16 == 0) t.largest[i / 16] = largest;
+	}
+}
+
+// finish writes what the block has found and, in the group's last block, the choice.
+__device__ void finish(const Step& s, Table& t) {
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, blocks = s.n / columns;
+	for (int c = warp; c < candidates; c += warps) {
+		double sum = t.least[c][lane];
+		for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+		if (lane == 0) s.sums[(int64)blockIdx.x * candidates + c] = sum;
+		s.chosen[(int64)c * s.n + blockIdx.x * columns + lane] = t.codes[c][lane];
+	}
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) t.order = atomicAdd(s.count, 1);
+	__syncthreads();
+	if (t.order != blocks - 1) return;
+	__threadfence();
+	for (int i = threadIdx.x; i < candidates * 4; i += blockDim.x) {
+		double sum = 0;
+		for (int b = i % 4; b < blocks; b += 4) sum += __ldcg(s.sums + (int64)b * candidates + i / 4);
+		t.parts[i / 4][i % 4] = sum;
+	}
+	__syncthreads();
+	int best = 0;
+	double least = infinity();
+	for (int c = 0; c < candidates; c++) {
+		double sum = (t.parts[c][0] + t.parts[c][1]) + (t.parts[c][2] + t.parts[c][3]);
+		if (sum < least) best = c, least = sum;
+	}
+	for (int i = threadIdx.x; i < s.n; i += blockDim.x) s.scales[i] = __ldcg(s.chosen + (int64)best * s.n + i);
+	if (threadIdx.x == 0) *s.largest = t.largest[best], *s.count = 0;
+}
+
+template <int part, class Rows>
+__device__ void search(const Step& s, Table& t, const Rows& rows) {
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+	float zero = 1 << (s.bits - 1);
+	Search<part, Rows> look(t, rows, s.rows, zero, lane, candidates, warps);
+	float base = __fdiv_rn(look.peak.magnitude, zero - 0.5f);
+	for (int c = warp; c < candidates; c += warps) t.bounds[c][lane] = bounds_of(t.scales[c], base);
+	__syncwarp();
+	look.candidate = warp, look.done = warp >= candidates;
+	if (!look.done) look.enter();
+	look.run(s.rows, zero);
+}
+
+template <int part, bool staged>
+__device__ void search(const void* list, const float* importance) {
+	extern __shared__ float4 memory[];
+	__shared__ Table t;
+	after_previous();
+	const Step s = ((const Step*)list)[blockIdx.y];
+	int column = blockIdx.x * columns;
+	if (column >= s.n) return;
+	const float *w = s.panel + (int64)s.before * s.n + column, *m = importance + s.row;
+	float zero = 1 << (s.bits - 1);
+	prepare(t, __fdiv_rn(__uint_as_float(__ldcg(s.top)), zero - 0.5f));
+	if (staged) {
+		float* to = (float*)memory;
+		for (int i = threadIdx.x; i < s.rows * columns; i += blockDim.x) {
+			int r = i / columns, c = i % columns;
+			to[(r / 4 * columns + c) * 4 + r % 4] = w[(int64)r * s.n + c];
+		}
+		to += s.rows * columns;
+		for (int r = threadIdx.x; r < s.rows; r += blockDim.x) to[r + r / part * 4] = m[r];
+		__syncthreads();
+		search<part>(s, t, Staged<part>{memory + threadIdx.x % 32, memory + s.rows * columns / 4});
+	} else {
+		__syncthreads();
+		search<part>(s, t, Direct<part>{w + threadIdx.x % 32, m, s.n});
+	}
+	__syncthreads();
+	finish(s, t);
+}
+
+#define SEARCH(name, part, staged) \
+	extern "C" __global__ void name(const void* list, const float* importance) { search<part, staged>(list, importance); }
+
+SEARCH(gptq_search_16, 16, true)
+SEARCH(gptq_search_32, 32, true)
+SEARCH(gptq_search_direct, 32, false)

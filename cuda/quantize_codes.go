@@ -1,0 +1,77 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// Values stores the weights of codes in w.
+func (d *Device) Values(w tensor.Tensor, c device.Coding) {
+	want(w.Rows == c.Codes.Rows && w.Cols == c.Codes.Cols && w.Type == tensor.F32, "Values", w, c.Codes)
+	s := steps{d: d}
+	var list []stepItem
+	x := coded{Coding: c, k: c.Codes.Rows, n: c.Codes.Cols}
+	for i, g := range c.Groups {
+		item := x.step(d, i, g.Row)
+		row := g.Row - c.Groups[0].Row
+		item.panel = d.at(w.Slice(row, row+g.Rows))
+		list = append(list, item)
+	}
+	runs := s.add(list)
+	s.upload()
+	defer s.free()
+	for _, r := range runs {
+		d.coding_values(r.over(128), s.at(r))
+	}
+}
+
+// regionsOf returns the runs of groups of one width.
+func regionsOf(c device.Coding) (regions [][2]int) {
+	for i, g := range c.Groups {
+		if i > 0 && c.Groups[i-1].Bits == g.Bits {
+			regions[len(regions)-1][1] = i + 1
+		} else {
+			regions = append(regions, [2]int{i, i + 1})
+		}
+	}
+	return regions
+}
+
+// Pack stores codes as files have them.
+func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
+	n, first := c.Codes.Cols, c.Groups[0]
+	want(words.Cols == n && scales.Rows == len(c.Groups) && scales.Cols == n/8, "Pack", words, scales, c.Codes)
+	for _, r := range regionsOf(c) {
+		from, last := c.Groups[r[0]], c.Groups[r[1]-1]
+		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/tileRows
+		word := from.Word - first.Word
+		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+tileRows*blocks), int32(from.Bits), int32(n))
+	}
+	count := scales.Rows * scales.Cols
+	d.coding_scales(perThread(count), scales, c.Scales, int32(count))
+}
+
+// Assemble makes a matrix for products of packed codes, as LoadEXL2 makes one of a
+// file's.
+func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, out int) device.Matrix {
+	k, n, groups := c.Codes.Rows, c.Codes.Cols, len(c.Groups)
+	want(words.Cols == n && scales.Rows == groups && scales.Cols == n/8 && perm.Rows*perm.Cols == k && out <= n, "Assemble", words, scales, perm)
+	q := &matrix{in: k, out: out, padded: n, groups: groups}
+	for i, g := range c.Groups {
+		q.addGroup(i, g)
+		q.slot = max(q.slot, 512*g.Bits+256)
+	}
+	q.units = d.Alloc(tensor.I32, 1, groups)
+	d.coding_units(perThread(groups), q.units, c.Largest, int32(groups))
+	q.scales = d.Alloc(tensor.I32, n/exl2_tile_columns, 4*groups)
+	d.coding_tiles(perThread(groups*n/8), q.scales, scales, int32(groups), int32(n/8))
+	q.perm = d.Alloc(tensor.I32, 1, k)
+	d.Copy(q.perm, perm)
+	if k <= 1<<16 {
+		q.order = d.Alloc(tensor.F16, 1, k)
+		d.coding_order(perThread(k), q.order, perm, int32(k))
+	}
+	q.loadTable(d)
+	q.arrange(d, words)
+	return q
+}

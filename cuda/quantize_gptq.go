@@ -1,0 +1,201 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
+
+// GPTQ quantizes matrices that share a factor, as many at a time as there is
+// memory for. What the errors of earlier rows have made of a block's comes of one
+// product, so that no copies of W are kept; within a block errors reach later
+// groups one by one.
+func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
+	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
+	d.byParts("GPTQ", list, f.U, byDiagonal, func(w *workshop) {
+		alpha := float32(-1.0 / diagonalLift)
+		w.plan(func(x *coded, row, end int) productItem {
+			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
+		})
+		w.each(func(r run) {
+			w.feed(r, f.U)
+			w.search(r, f.Importance)
+			d.gptq_rows_round(r.over(rowsCols), w.at(r), f.U, int32(f.U.Cols))
+		})
+		for i, x := range w.list {
+			sum := loss.Reshape(len(list), 1).Slice(w.first+i, w.first+i+1)
+			d.sumParts(sum, x.loss, 1)
+		}
+	})
+}
+
+// Descend improves codes by passes of coordinate descent. What is left at a block's
+// rows comes of one product with the errors of all rows as they are.
+func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
+	if passes == 0 {
+		return
+	}
+	d.byParts("Descend", list, f.H, byRoot, func(w *workshop) {
+		k := f.H.Cols
+		all := w.room.takeZeros(tensor.F32, 1, len(w.list))
+		for i := range w.list { // side by side
+			x := &w.list[i]
+			most := all.Reshape(len(w.list), 1).Slice(i, i+1)
+			d.Copy(most, x.most)
+			x.most, x.errors.most = most, most
+		}
+		roots := w.room.take(tensor.F32, k, 1)
+		d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}}, all, roots, f.H, int32(k), int32(len(w.list)))
+		var groups []stepItem
+		for i := range w.list {
+			x := &w.list[i]
+			for g := range x.Groups {
+				groups = append(groups, x.step(d, g, x.Groups[g].Row))
+			}
+		}
+		runs := w.add(groups)
+		w.plan(func(x *coded, row, end int) productItem {
+			return productItem{rows: d.at(roots.Slice(row, end)), k1: int32(k), alpha: 1.0 / diagonalLift}
+		})
+		for _, r := range runs {
+			d.coding_errors(r.over(128), w.at(r), f.H, int32(k))
+		}
+		for range passes {
+			w.each(func(r run) {
+				w.feed(r, f.H)
+				d.gptq_rows_descend(r.over(rowsCols), w.at(r), f.H, int32(k))
+			})
+		}
+	})
+}
+
+// A workshop is matrices that are quantized side by side.
+type workshop struct {
+	steps
+	room     *room
+	first    int // of list in the caller's
+	list     []coded
+	factor   planes
+	products tensor.Tensor
+	blocks   []block
+}
+
+// A block is what happens to one block of every matrix: products, then group after
+// group.
+type block struct {
+	first, count, tiles int // of the products
+	groups              [][]run
+}
+
+// byParts calls f for parts of a list that there is memory for, with planes of the
+// factor that they share.
+func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, f func(w *workshop)) {
+	k := factor.Cols
+	for _, c := range list {
+		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
+	}
+	shared := planesBytes(2, k, k) + padded(4*k) + padded(4*len(list))
+	free, _ := d.MemInfo()
+	for first := 0; first < len(list); {
+		bytes, end := shared, first
+		for end < len(list) && (end == first || bytes+codedBytes(list[end]) <= free) {
+			bytes += codedBytes(list[end])
+			end++
+		}
+		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
+		w.factor = w.room.takePlanes(2, k, k)
+		d.split(w.factor, factor, how)
+		for _, c := range list[first:end] {
+			w.list = append(w.list, w.room.takeCoded(c))
+		}
+		f(w)
+		w.close()
+		first = end
+	}
+}
+
+func (w *workshop) close() {
+	w.free()
+	w.d.Free(w.products)
+	w.room.free()
+}
+
+// plan lists and uploads the work on all blocks; base returns what is the
+// algorithm's own of the product for rows row to end.
+func (w *workshop) plan(base func(x *coded, row, end int) productItem) {
+	var items []productItem
+	for b := 0; ; b++ {
+		now := block{first: len(items)}
+		for i := range w.list {
+			x := &w.list[i]
+			if b >= len(x.blocks) {
+				continue
+			}
+			row, end := rowsOf(x.blocks[b])
+			p := base(x, row, end)
+			p.to, p.m0, p.m1, p.n1, p.ld = w.d.at(x.panel), int32(row), int32(end), int32(x.n), int32(x.n)
+			p = p.of(w.d, w.factor, x.errors)
+			items = append(items, p)
+			now.count, now.tiles = now.count+1, max(now.tiles, p.blocks())
+		}
+		if now.count == 0 {
+			break
+		}
+		now.groups = w.planGroups(b)
+		w.blocks = append(w.blocks, now)
+	}
+	w.products = table(w.d, items)
+	w.upload()
+}
+
+// planGroups lists the steps of block b of every matrix.
+func (w *workshop) planGroups(b int) (groups [][]run) {
+	for g := 0; ; g++ {
+		var list []stepItem
+		for i := range w.list {
+			x := &w.list[i]
+			if b < len(x.blocks) && g < len(x.blocks[b]) {
+				first := x.blocks[b][0].Row
+				list = append(list, x.step(w.d, w.index(x, b)+g, first))
+			}
+		}
+		if len(list) == 0 {
+			return groups
+		}
+		groups = append(groups, w.add(list))
+	}
+}
+
+// index returns the number of the first group of block b.
+func (w *workshop) index(x *coded, b int) (n int) {
+	for _, groups := range x.blocks[:b] {
+		n += len(groups)
+	}
+	return n
+}
+
+func rowsOf(groups []exl2.Group) (row, end int) {
+	last := groups[len(groups)-1]
+	return groups[0].Row, last.Row + last.Rows
+}
+
+// each computes what is left at the rows of a block, and has step work on its
+// groups, block after block.
+func (w *workshop) each(step func(r run)) {
+	for _, b := range w.blocks {
+		list := pointer(w.d.at(w.products)) + pointer(b.first*productBytes)
+		w.d.runProducts(list, b.count, b.tiles, 2, 2)
+		for _, runs := range b.groups {
+			for _, r := range runs {
+				step(r)
+			}
+		}
+	}
+}
+
+// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend take.
+func (d *Device) QuantizeWorkspace(k, n, count int) int {
+	const table = 1 << 20
+	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*n) + searchBytes(n)
+	return planesBytes(2, k, k) + padded(4*k) + count*(one+table)
+}

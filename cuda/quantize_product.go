@@ -1,0 +1,177 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"exl2/internal/tensor"
+)
+
+// planes is an operand of products: a matrix [k, m] of fp16 as it is, in one plane,
+// or of float32, in two (kernels/planes.cuh).
+type planes struct {
+	mem   tensor.Tensor // F16
+	count int
+	next  int           // halves from one plane to the next
+	tiles int           // in a row
+	most  tensor.Tensor // the largest magnitude, if it is lifted by that
+}
+
+const (
+	tileRows   = 32
+	tileCols   = 64
+	tileHalves = tileRows * tileCols
+)
+
+// planeHalves returns the size of a plane of a matrix [k, m]; pairs of rows of tiles
+// are whole.
+func planeHalves(k, m int) int {
+	return pieces(k, 2*tileRows) * 2 * pieces(m, tileCols) * tileHalves
+}
+
+func pieces(n, tile int) int { return (n + tile - 1) / tile }
+
+// planesHalves is the memory of count planes; products read a tile past the end.
+func planesHalves(count, k, m int) int { return count*planeHalves(k, m) + tileHalves }
+
+// planesBytes is what takePlanes takes.
+func planesBytes(count, k, m int) int { return padded(2 * planesHalves(count, k, m)) }
+
+// takePlanes returns room for planes of a matrix [k, m].
+func (r *room) takePlanes(count, k, m int) planes {
+	return planes{mem: r.take(tensor.F16, 1, planesHalves(count, k, m)), count: count, next: planeHalves(k, m), tiles: pieces(m, tileCols)}
+}
+
+// How an operand is lifted: kernels/scaled.cuh has the same list.
+const (
+	byLargest  = 0
+	byDiagonal = 1
+	byRoot     = 2
+	byEight    = 3
+)
+
+// What matrices are lifted by, unless by their largest number.
+const (
+	diagonalLift = 32
+	eightLift    = 8
+)
+
+// productItem is a product of a launch: kernels/product.cuh has the same struct.
+type productItem struct {
+	a, b, from, to, aMost, bMost, rows uintptr
+	aPlane, bPlane                     int64
+	aTiles, bTiles                     int32
+	m0, m1, n0, n1, k0, k1, ld         int32
+	alpha                              float32
+	mode, _                            int32
+}
+
+const productBytes = int(unsafe.Sizeof(productItem{}))
+
+// Modes of products: kernels/product.cuh has the same list.
+const (
+	upperResult = 1
+	fromM       = 2
+	toM         = 4
+	belowFromN  = 8
+)
+
+// of sets the operands of a product.
+func (p productItem) of(d *Device, a, b planes) productItem {
+	p.a, p.aPlane, p.aTiles, p.aMost = d.at(a.mem), int64(a.next), int32(a.tiles), d.at(a.most)
+	p.b, p.bPlane, p.bTiles, p.bMost = d.at(b.mem), int64(b.next), int32(b.tiles), d.at(b.most)
+	return p
+}
+
+// at returns the address of a tensor of the workspace, 0 of an absent one.
+func (d *Device) at(t tensor.Tensor) uintptr {
+	if t.Nil() {
+		return 0
+	}
+	return d.address("workspace", t)
+}
+
+// blocks returns the tiles of 128 x 128 of a product.
+func (p productItem) blocks() int {
+	const side = 128
+	across := pieces(int(p.m1)-int(p.m0)/tileCols*tileCols, side)
+	return across * pieces(int(p.n1)-int(p.n0)/tileCols*tileCols, side)
+}
+
+type productFunc func(d *Device, l launch, list pointer, stages int32)
+
+// byPlanes has the kernels by the planes of a and b.
+var (
+	productAny    = [2][2]productFunc{{(*Device).product_11, (*Device).product_12}, {(*Device).product_21, (*Device).product_22}}
+	productHopper = [2][2]func(d *Device, l launch, list pointer){{(*Device).product_hopper_11, (*Device).product_hopper_12},
+		{(*Device).product_hopper_21, (*Device).product_hopper_22}}
+)
+
+// productStage is the bytes of a step's tiles in shared memory.
+const productStage = 32 << 10
+
+// runProducts computes a list of count products in device memory, each of up to
+// blocks tiles, of operands of aPlanes and bPlanes.
+func (d *Device) runProducts(list pointer, count, blocks, aPlanes, bPlanes int) {
+	l := launch{blocks: dim{x: blocks, y: count}}
+	if d.hopper() {
+		const stages, slack = 6, 1024
+		l.threads, l.shared = dim{x: 288}, stages*productStage+slack
+		productHopper[aPlanes-1][bPlanes-1](d, l, list)
+		return
+	}
+	stages := min(3, d.shared/productStage)
+	l.threads, l.shared = dim{x: 256}, stages*productStage
+	productAny[aPlanes-1][bPlanes-1](d, l, list, int32(stages))
+}
+
+// product computes one product.
+func (d *Device) product(p productItem, aPlanes, bPlanes int) {
+	list := table(d, []productItem{p})
+	d.runProducts(pointer(d.at(list)), 1, p.blocks(), aPlanes, bPlanes)
+	d.Free(list)
+}
+
+// room is a piece of device memory out of which tensors are taken, one after
+// another.
+type room struct {
+	d    *Device
+	mem  tensor.Tensor // U8
+	used int
+}
+
+// padded returns the bytes of room that n bytes take.
+func padded(n int) int {
+	const align = 256
+	return (n + align - 1) / align * align
+}
+
+// newRoom allocates memory that is not zeroed.
+func (d *Device) newRoom(bytes int) *room { return &room{d: d, mem: d.reserve(bytes)} }
+
+// take returns a tensor whose elements may be anything.
+func (r *room) take(t tensor.Type, rows, cols int) tensor.Tensor {
+	x := tensor.New(t, rows, cols, r.mem.Mem)
+	x.Off = r.used
+	if r.used += padded(x.Bytes()); r.used > r.mem.Cols {
+		panic("cuda: workspace too small")
+	}
+	return x
+}
+
+// takeZeros returns a tensor of zeros.
+func (r *room) takeZeros(t tensor.Type, rows, cols int) tensor.Tensor {
+	x := r.take(t, rows, cols)
+	r.d.do("workspace", cuMemsetD8Async, r.d.at(x), 0, uintptr(x.Bytes()), r.d.stream)
+	return x
+}
+
+func (r *room) free() { r.d.Free(r.mem) }
+
+// table uploads a list of structs.
+func table[E any](d *Device, list []E) tensor.Tensor {
+	var e E
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(e)))
+	t := d.reserve(len(data))
+	d.Upload(t, data)
+	return t
+}
