@@ -4,9 +4,9 @@
 //
 // With RᵀR = a, R upper triangular, and Y = R⁻ᵀ, U is J·Y·J·D. For each strip,
 //
-//	S = a's rows - Σ Rᵀ·R to the right of the diagonal, and Σ Rᵀ·Y to the left
+//	S = a's rows - Σ Rᵀ·R to the right of the diagonal, -Σ Rᵀ·Y to the left
 //	RᵀR = S on the diagonal, X = R⁻¹            (inverse_diagonal)
-//	R = Xᵀ·S to the right, Y = -Xᵀ·S to the left, Y = Xᵀ on the diagonal
+//	R = Xᵀ·S to the right, Y = Xᵀ·S to the left, Y = Xᵀ on the diagonal
 //
 // where sums are products (product.cuh) over the strips before it. z, in two planes,
 // holds R right of the diagonal, and Y from the diagonal on to the left.
@@ -156,7 +156,6 @@ extern "C" __global__ void inverse_store(
 	int r = blockIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
 	if (c >= width) return;
 	float v = t[(int64)r * width + c];
-	if (c < row) v = -v;
 	if (c >= row && c < row + strip) v = x[(c - row) * strip + r];
 	Pair p(v * eight);
 	int64 at = place_of(row + r, c, tiles);
