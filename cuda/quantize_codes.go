@@ -43,9 +43,9 @@ func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
 	want(words.Cols == n && scales.Rows == len(c.Groups) && scales.Cols == n/8, "Pack", words, scales, c.Codes)
 	for _, r := range regionsOf(c) {
 		from, last := c.Groups[r[0]], c.Groups[r[1]-1]
-		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/tileRows
+		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/planes_tile_rows
 		word := from.Word - first.Word
-		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+tileRows*blocks), int32(from.Bits), int32(n))
+		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+planes_tile_rows*blocks), int32(from.Bits), int32(n))
 	}
 	count := scales.Rows * scales.Cols
 	d.coding_scales(perThread(count), scales, c.Scales, int32(count))

@@ -45,7 +45,7 @@ func (d *Device) split(p planes, x tensor.Tensor, how int32) {
 // planes of k rows.
 func overTiles(k int, p planes) launch {
 	const threads = 128
-	return launch{blocks: dim{x: pieces(p.tiles*tileCols, 8*threads), y: pieces(k, 2*tileRows) * 2 * tileRows}, threads: dim{x: threads}}
+	return launch{blocks: dim{x: pieces(p.tiles*planes_tile_cols, 8*threads), y: pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows}, threads: dim{x: threads}}
 }
 
 // Bytes of rows of activations that are multiplied at a time.
@@ -77,7 +77,7 @@ func (d *Device) addGram(h, x, y tensor.Tensor, same bool) {
 		b, mode = d.operand(r, y), 0
 	}
 	at := d.address("Gram", h)
-	p := productItem{from: at, to: at, m1: int32(x.Cols), n1: int32(y.Cols), k1: int32(pieces(x.Rows, tileRows) * tileRows), ld: int32(h.Cols), alpha: 1, mode: mode}
+	p := productItem{from: at, to: at, m1: int32(x.Cols), n1: int32(y.Cols), k1: int32(pieces(x.Rows, planes_tile_rows) * planes_tile_rows), ld: int32(h.Cols), alpha: 1, mode: mode}
 	d.product(p.of(d, a, b), a.count, b.count)
 }
 
@@ -92,7 +92,7 @@ func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 	r := d.newRoom(as + xs)
 	defer r.free()
 	at := d.address("SubtractProduct", y)
-	p := productItem{from: at, to: at, m1: int32(y.Rows), n1: int32(y.Cols), k1: int32(pieces(a.Rows, tileRows) * tileRows), ld: int32(y.Cols), alpha: -1}
+	p := productItem{from: at, to: at, m1: int32(y.Rows), n1: int32(y.Cols), k1: int32(pieces(a.Rows, planes_tile_rows) * planes_tile_rows), ld: int32(y.Cols), alpha: -1}
 	d.product(p.of(d, d.operand(r, a), d.operand(r, x)), 2, 2)
 }
 
@@ -108,11 +108,11 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 	r := d.newRoom(planesBytes(2, k, k) + 2*right + padded(4*k))
 	defer r.free()
 	a := r.takePlanes(2, k, k)
-	turned := launch{blocks: dim{x: a.tiles, y: pieces(k, tileRows)}, threads: dim{x: 256}}
+	turned := launch{blocks: dim{x: a.tiles, y: pieces(k, planes_tile_rows)}, threads: dim{x: 256}}
 	d.operand_turned_f32(turned, a.mem, u, byDiagonal, int32(k), int32(k), int32(u.Stride), int32(a.tiles), int64(a.next))
 	squares := r.take(tensor.F32, 1, k)
 	d.operand_squares(perThread(k), squares, u, int32(k))
-	p := productItem{to: d.at(b), rows: d.at(squares), m1: int32(k), n1: int32(n), k1: int32(pieces(k, tileRows) * tileRows), ld: int32(n), alpha: 1, mode: fromM}
+	p := productItem{to: d.at(b), rows: d.at(squares), m1: int32(k), n1: int32(n), k1: int32(pieces(k, planes_tile_rows) * planes_tile_rows), ld: int32(n), alpha: 1, mode: fromM}
 	d.product(p.of(d, a, d.operand(r, b)), 2, 2)
 	d.split(a, u, byDiagonal)
 	p.rows, p.alpha, p.mode = 0, 1.0/diagonalLift, toM
