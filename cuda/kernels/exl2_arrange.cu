@@ -29,7 +29,7 @@ __device__ void arrange(
 	const int* src,  // [blocks·bits, out] of the region
 	int blocks, int place, int tile, int out) {
 	using W = Width<bits>;
-	int column = blockIdx.x * blockDim.x + threadIdx.x, block = blockIdx.y;
+	int column = blockIdx.x * threads + threadIdx.x, block = blockIdx.y;
 	if (column >= out || block >= blocks) return;
 	const int* cell = src + (int64)block * bits * out + column;
 	u32 from[bits], to[bits] = {};

@@ -135,6 +135,7 @@ constexpr int row_bytes = stages * depth * 2;  // of a row of a tile in shared m
 using Large = Tiles<large_m, large_n, 64, 64>;
 using Medium = Tiles<medium_m, medium_n, 64, 32>;
 using Small = Tiles<small_m, small_n, 32, 32>;
+static_assert(row_bytes % 128 == 0, "rows of a stage lie on banks alike");
 static_assert(Large::threads == large_threads && Medium::threads == medium_threads && Small::threads == small_threads, "warps");
 
 #define GEMM(name, T, rows_are, Y)                                                                  \

@@ -24,6 +24,8 @@ constexpr int chunks = depth / 8;
 constexpr int rows_a_pass = threads / chunks;
 constexpr int shared_bytes = 193 * 1024;  // stages of either variant, and their alignment
 
+static_assert(shared_bytes >= 1024 + 4 * (bm + wide) * depth * 2 && shared_bytes >= 1024 + 6 * (bm + slim) * depth * 2 && bm % rows_a_pass == 0, "stages");
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // Copier copies rows of a matrix, a chunk a thread and pass.
