@@ -117,20 +117,6 @@ func crashJob(t *testing.T) (func(t *testing.T) Options, map[string]string, time
 	return make, outputs(t, whole), time.Since(begin)
 }
 
-// outputs reads what a job has made: models, measurement, plans.
-func outputs(t *testing.T, o Options) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, dir := range []string{filepath.Join(o.Out, "3.5bpw"), filepath.Join(o.Out, "5bpw"), filepath.Join(o.Work, "job"), filepath.Join(o.Work, "job", "3.5"), filepath.Join(o.Work, "job", "5")} {
-		for name, text := range contents(t, dir) {
-			text = strings.ReplaceAll(text, o.Out, "OUT") // the paths differ
-			text = strings.ReplaceAll(text, o.Work, "WORK")
-			all[strings.TrimPrefix(strings.TrimPrefix(dir, filepath.Dir(o.Work)), "/")+"/"+name] = text
-		}
-	}
-	return all
-}
-
 // finish runs a job to its end and compares with the one that was not killed.
 func finish(t *testing.T, o Options, want map[string]string) {
 	t.Helper()

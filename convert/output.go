@@ -39,8 +39,9 @@ func (q *quantizer) finish() (*finished, error) {
 		return nil, err
 	}
 	w := &writer{quantizer: q, dir: q.opts.folder(q.target)}
-	defer w.close()
-	if err := w.write(); err != nil {
+	err := w.write()
+	w.close() // Windows deletes no open file
+	if err != nil {
 		return nil, err
 	}
 	out := &finished{Reference: head.Reference, Output: Output{
