@@ -6,20 +6,13 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
 	"exl2/internal/tensor"
 )
 
-func openCPU(t testing.TB) device.Device {
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
+func reference(t testing.TB) device.Device { return CPU(t) }
 
 // The reference passes its own test.
-func TestReference(t *testing.T) { Run(t, openCPU) }
+func TestReference(t *testing.T) { Run(t, reference) }
 
 // broken is a device one of whose operations goes wrong.
 type broken struct {
@@ -83,9 +76,9 @@ func TestMistakesAreFound(t *testing.T) {
 			}
 		}, "replayed again: x differs"},
 	} {
-		b := &broken{Device: openCPU(t)}
+		b := &broken{Device: CPU(t)}
 		b.after = m.after(b)
-		err := verify(openCPU(t), b, c)
+		err := verify(CPU(t), b, c)
 		if m.want == "" && err != nil || m.want != "" && (err == nil || !strings.Contains(err.Error(), m.want)) {
 			t.Errorf("%s: %v, want %q", m.name, err, m.want)
 		}
