@@ -93,7 +93,7 @@ func TestDamagedJSON(t *testing.T) {
 		{"replacement", bpeFile(`"pre_tokenizer": {"type": "Metaspace", "replacement": "ab"}`), `pre_tokenizer.replacement: "ab" is not one character`, false},
 		{"fixed length", bpeFile(`"pre_tokenizer": {"type": "FixedLength", "length": 0}`), "pre_tokenizer.length: 0 is not positive", false},
 		{"regex", split(`(a`), "pre_tokenizer.pattern: regex \"(a\": at character 2: ( without )", false},
-		{"exponential regex", split(`(a+)+$`), "may take exponential time", true},
+		{"exponential regex", split(`(a+b?)+$`), "may take exponential time", true},
 		{"back reference", split(`(a)\1`), `\1: not supported`, true},
 		{"long regex", split(strings.Repeat("a", 5000)), ": regex of 5000 characters", true},
 		{"decoder", bpeFile(`"decoder": {"type": "Magic"}`), `decoder: type "Magic"`, true},

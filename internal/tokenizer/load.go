@@ -108,8 +108,15 @@ func (t *Tokenizer) readModel(data json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	kind := "BPE"
-	if !f.Has("merges") || f.Has("type") {
+	kind := ""
+	switch vocab := bytes.TrimSpace(f.Raw("vocab")); {
+	case f.Has("type"):
+		kind = f.Str("type")
+	case f.Has("merges"):
+		kind = "BPE"
+	case bytes.HasPrefix(vocab, []byte("[")):
+		kind = "Unigram"
+	default:
 		kind = f.Str("type")
 	}
 	if f.Err() != nil {
