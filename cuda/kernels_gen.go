@@ -81,8 +81,8 @@ const (
 	kernel_gptq_feed
 	kernel_gptq_rows_round
 	kernel_gptq_rows_descend
-	kernel_gptq_search_16
 	kernel_gptq_search_32
+	kernel_gptq_search_64
 	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
@@ -203,8 +203,8 @@ var kernels = [kernelCount]struct{ op, name string }{
 	kernel_gptq_feed:             {"gptq_feed", "gptq_feed"},
 	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round"},
 	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend"},
-	kernel_gptq_search_16:        {"gptq_search", "gptq_search_16"},
 	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32"},
+	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64"},
 	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct"},
 	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16"},
 	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16"},
@@ -1159,15 +1159,15 @@ func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_16(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_16)
+func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_32)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_32)
+func (d *Device) gptq_search_64(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_64)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)
