@@ -84,8 +84,8 @@ const (
 	kernel_gptq_feed
 	kernel_gptq_rows_round
 	kernel_gptq_rows_descend
-	kernel_gptq_search_16
 	kernel_gptq_search_32
+	kernel_gptq_search_64
 	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
@@ -213,8 +213,8 @@ var kernels = [kernelCount]struct {
 	kernel_gptq_feed:             {"gptq_feed", "gptq_feed", true},
 	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round", true},
 	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_16:        {"gptq_search", "gptq_search_16", true},
 	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32", true},
+	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64", true},
 	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct", true},
 	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
@@ -311,9 +311,12 @@ const (
 	gemv_warps                  = 4
 	gptq_feed_part              = 32
 	gptq_feed_most_before       = 256
+	gptq_feed_ahead             = 8
 	gptq_rows_part              = 32
+	gptq_rows_together          = 16
 	gptq_search_candidates      = 26
 	gptq_search_columns         = 32
+	gptq_search_unrolled        = 16
 	head_norm_warps             = 8
 	inverse_strip               = 128
 	inverse_panel               = 16
@@ -1376,15 +1379,15 @@ func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_16(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_16)
+func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_32)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_32)
+func (d *Device) gptq_search_64(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_64)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)

@@ -2,8 +2,10 @@ package cuda
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -151,7 +153,9 @@ func TestQuantizeNumbers(t *testing.T) {
 		t.Skip("EXL2_BENCH is not set")
 	}
 	d := closing(t, openGPU(t))
-	line := func(name string, ms, floor float64) { t.Logf("%-44s %9.3f ms, floor %8.3f, %3.0f %%", name, ms, floor, 100*floor/ms) }
+	line := func(name string, ms, floor float64) {
+		t.Logf("%-44s %9.3f ms, floor %8.3f, %3.0f %%", name, ms, floor, 100*floor/ms)
+	}
 	for _, k := range []int{4096, 11008} {
 		const rows = 32768
 		x := d.reserve(2 * rows * k)
@@ -251,7 +255,7 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 					l.mark("feed")
 					w.search(r, f.Importance)
 					l.mark(fmt.Sprintf("search, groups of %d", r.rows))
-					d.gptq_rows_round(r.over(rowsCols), w.at(r), f.U, int32(f.U.Cols))
+					d.gptq_rows_round(w.overRows(r), w.at(r), f.U, int32(f.U.Cols))
 					l.mark("rows")
 				}
 			}
@@ -259,12 +263,14 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 		t.Logf("  %d matrices at a time, issued in %v", len(w.list), issued)
 	})
 	sums := l.sums()
-	for _, part := range []string{"products", "feed", "search, groups of 64", "search, groups of 128", "rows"} {
+	for _, part := range []string{"products", "feed", "rows"} {
 		floor := map[string]float64{"products": products, "feed": 1e3 * 8 * k * n * all / memoryRate, "rows": 1e3 * 13 * k * n * all / memoryRate}[part]
 		line("  "+part, sums[part], floor)
 		delete(sums, part)
 	}
-	for part, ms := range sums {
-		line("  "+part, ms, 0)
+	for _, part := range slices.Sorted(maps.Keys(sums)) {
+		if sums[part] > 0 {
+			t.Logf("  %-42s %9.3f ms", part, sums[part])
+		}
 	}
 }

@@ -20,7 +20,7 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 		w.each(func(r run) {
 			w.feed(r, f.U)
 			w.search(r, f.Importance)
-			d.gptq_rows_round(r.over(rowsCols), w.at(r), f.U, int32(f.U.Cols))
+			d.gptq_rows_round(w.overRows(r), w.at(r), f.U, int32(f.U.Cols))
 		})
 		for i, x := range w.list {
 			sum := loss.Reshape(len(list), 1).Slice(w.first+i, w.first+i+1)
@@ -63,7 +63,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 		for range passes {
 			w.each(func(r run) {
 				w.feed(r, f.H)
-				d.gptq_rows_descend(r.over(rowsCols), w.at(r), f.H, int32(k))
+				d.gptq_rows_descend(w.overRows(r), w.at(r), f.H, int32(k))
 			})
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
+	"slices"
 	"unsafe"
 )
 
@@ -33,8 +34,8 @@ type coded struct {
 	counter tensor.Tensor // I32 [1, 1]
 }
 
-// rowsCols is the columns of a block of kernels/gptq_rows.cu.
-const rowsCols = 64
+// rowsCols is the columns of a block of kernels/gptq_rows.cu, at least.
+const rowsCols = 32
 
 // blockRows is up to how many rows are quantized between products.
 const blockRows = 256
@@ -112,7 +113,8 @@ func (x *coded) step(d *Device, i, first int) stepItem {
 	return s
 }
 
-// A run is steps that are launched together: items from first on in the table.
+// A run is steps that are launched together: items from first on in the table, with
+// groups of as many rows.
 type run struct{ first, count, rows, cols int }
 
 // steps is the steps of matrices that go side by side, in device memory.
@@ -122,20 +124,16 @@ type steps struct {
 	table tensor.Tensor
 }
 
-// add adds steps and returns their runs: large groups apart from small ones, which
-// are searched in another way.
+// add adds steps and returns their runs: groups of different sizes apart.
 func (s *steps) add(list []stepItem) (runs []run) {
-	for _, larger := range [][2]int{{0, 64}, {64, stagedRows}, {stagedRows, 1 << 30}} {
-		r := run{first: len(s.items)}
-		for _, item := range list {
-			if int(item.rows) > larger[0] && int(item.rows) <= larger[1] {
-				s.items = append(s.items, item)
-				r.count, r.rows, r.cols = r.count+1, max(r.rows, int(item.rows)), max(r.cols, int(item.n))
-			}
+	slices.SortStableFunc(list, func(a, b stepItem) int { return int(a.rows - b.rows) })
+	for i, item := range list {
+		if i == 0 || item.rows != list[i-1].rows {
+			runs = append(runs, run{first: len(s.items), rows: int(item.rows)})
 		}
-		if r.count > 0 {
-			runs = append(runs, r)
-		}
+		r := &runs[len(runs)-1]
+		r.count, r.cols = r.count+1, max(r.cols, int(item.n))
+		s.items = append(s.items, item)
 	}
 	return runs
 }
@@ -158,9 +156,9 @@ func (s *steps) search(r run, importance tensor.Tensor) {
 		warps = 13 // two largest scales for each
 	}
 	l.threads.x = 32 * warps
-	part := 16
-	if r.rows > 64 {
-		part = 32
+	part := 32
+	if r.rows%64 == 0 {
+		part = 64
 	}
 	if r.rows <= stagedRows {
 		l.shared = 4 * (r.rows*gptq_search_columns + r.rows/part*(part+4))
@@ -168,10 +166,10 @@ func (s *steps) search(r run, importance tensor.Tensor) {
 	switch {
 	case r.rows > stagedRows:
 		s.d.gptq_search_direct(l, s.at(r), importance)
-	case part == 16:
-		s.d.gptq_search_16(l, s.at(r), importance)
-	default:
+	case part == 32:
 		s.d.gptq_search_32(l, s.at(r), importance)
+	default:
+		s.d.gptq_search_64(l, s.at(r), importance)
 	}
 }
 
@@ -179,6 +177,15 @@ func (s *steps) search(r run, importance tensor.Tensor) {
 // them, and measures them.
 func (s *steps) feed(r run, factor tensor.Tensor) {
 	s.d.gptq_feed(r.over(128), s.at(r), factor, int32(factor.Cols))
+}
+
+// overRows returns the launch of a kernel that quantizes the rows of a run, a column
+// a thread: the more of them a block, the less often a factor is read.
+func (s *steps) overRows(r run) launch {
+	if l := r.over(2 * rowsCols); l.blocks.x*r.count >= 2*s.d.sms {
+		return l
+	}
+	return r.over(rowsCols)
 }
 
 // SearchScale chooses the scales of group g of every matrix of the list.

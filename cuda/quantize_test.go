@@ -275,7 +275,7 @@ func TestSubtractProduct(t *testing.T) {
 			y := b.put(tensor.F32, c[1], c[2], normals(3, c[1]*c[2], 10))
 			b.gpu.SubtractProduct(y.gpu, a.gpu, x.gpu)
 			b.cpu.SubtractProduct(y.cpu, a.cpu, x.cpu)
-			b.near("y", y, 5e-7)
+			b.near("y", y, 2e-6)
 		})
 	}
 }

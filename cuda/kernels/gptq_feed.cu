@@ -7,6 +7,7 @@
 #include "order.cuh"
 
 constexpr int part = 32, most_before = 256;
+constexpr int ahead = 8;  // rows that are read at a time
 
 extern "C" __global__ void __launch_bounds__(128) gptq_feed(
 	const void* list,     // Step, one for each blockIdx.y
@@ -29,15 +30,19 @@ extern "C" __global__ void __launch_bounds__(128) gptq_feed(
 #pragma unroll
 		for (int i = 0; i < part; i++) v[i] = x[(int64)i * s.n];
 		const float* e = s.panel + column;
-#pragma unroll 2
-		for (int j = 0; j < s.before; j++, e += s.n) {
-			float negative = -*e;
+		for (int j0 = 0; j0 < s.before; j0 += ahead, e += (int64)ahead * s.n) {
+			float negative[ahead];
 #pragma unroll
-			for (int i = 0; i < part / 4; i++) {
-				float4 g = f[j][i];
-				v[4 * i] = fmaf(g.x, negative, v[4 * i]), v[4 * i + 1] = fmaf(g.y, negative, v[4 * i + 1]);
-				v[4 * i + 2] = fmaf(g.z, negative, v[4 * i + 2]), v[4 * i + 3] = fmaf(g.w, negative, v[4 * i + 3]);
-			}
+			for (int j = 0; j < ahead; j++) negative[j] = -e[(int64)j * s.n];
+#pragma unroll
+			for (int j = 0; j < ahead; j++)
+#pragma unroll
+				for (int i = 0; i < part / 4; i++) {
+					float4 g = f[j0 + j][i];
+					float x = negative[j];
+					v[4 * i] = fmaf(g.x, x, v[4 * i]), v[4 * i + 1] = fmaf(g.y, x, v[4 * i + 1]);
+					v[4 * i + 2] = fmaf(g.z, x, v[4 * i + 2]), v[4 * i + 3] = fmaf(g.w, x, v[4 * i + 3]);
+				}
 		}
 #pragma unroll
 		for (int i = 0; i < part; i++) {

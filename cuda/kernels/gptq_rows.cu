@@ -39,47 +39,81 @@ struct Shared {
 	}
 };
 
-// Column is a thread's column of a group.
+// Column is a thread's column of 32 rows of a group.
 template <Algorithm algorithm>
 struct Column {
-	const Step& s;
 	Grid grid;
-	int column;
 	float lift;
-	double loss;
+	unsigned char* code;
+	const float* w;
+	half *high, *low;  // row 0 of its eight columns' chunk 0
+	int n, chunk;
+	float loss;
 
-	__device__ Column(const Step& s, int column, float most)
-		: s(s), grid(scale_of(s.scales[column], *s.largest), s.bits), column(column), lift(most), loss(0) {}
+	__device__ Column(const Step& s, int column)
+		: grid(scale_of(s.scales[column], *s.largest), s.bits), lift(lift_of(s.most)), n(s.n), chunk(column / 8 % 8) {}
+
+	// begin turns to the rows from the given one on, and to a loss of 0.
+	__device__ void begin(const Step& s, int column, int from) {
+		code = s.codes + (int64)from * n + column;
+		w = s.w + (int64)from * n + column;
+		high = s.planes + ((int64)((s.row + from) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
+		low = high + s.plane;
+		loss = 0;
+	}
 
 	// row quantizes row i, of which x is left, and returns what takes its place.
-	__device__ float row(int i, float x, const Shared& shared, int within) {
-		unsigned char* code = s.codes + (int64)i * s.n + column;
+	__device__ float row(int i, float x, const Shared& shared) {
 		float q, out, left;
 		if (algorithm == rounding) {
 			q = grid.nearest(x);
-			left = out = __fmul_rn(__fsub_rn(x, grid.value(q)), shared.reciprocal[within]);
-			loss += (double)out * out;
+			left = out = __fmul_rn(__fsub_rn(x, grid.value(q)), shared.reciprocal[i]);
+			loss += out * out;
 		} else {
 			float old = grid.value(*code - grid.zero);
-			q = grid.nearest(__fadd_rn(old, __fmul_rn(x, shared.reciprocal[within])));
+			q = grid.nearest(__fadd_rn(old, __fmul_rn(x, shared.reciprocal[i])));
 			out = __fsub_rn(grid.value(q), old);
-			left = s.w[(int64)i * s.n + column] - grid.value(q);
+			left = *w - grid.value(q);
+			w += n;
 		}
 		*code = (unsigned char)(q + grid.zero);
-		Pair p(left * shared.lift[within] * lift);
-		int64 at = place_of(s.row + i, column, s.tiles);
-		s.planes[at] = p.high;
-		s.planes[s.plane + at] = p.low;
+		code += n;
+		Pair p(left * shared.lift[i] * lift);
+		int at = i * tile_cols + (chunk ^ i % 8) * 8;
+		high[at] = p.high;
+		low[at] = p.low;
 		return out;
 	}
 };
+
+// pass subtracts what 32 rows contribute to some rows after them.
+constexpr int together = 16;
+
+__device__ inline void pass(float* panel, int64 n, const Shared& shared, const float (&x)[part], int row) {
+	float y[together];
+#pragma unroll
+	for (int j = 0; j < together; j++) y[j] = panel[(row + j) * n];
+#pragma unroll
+	for (int i = 0; i < part / 4; i++)
+#pragma unroll
+		for (int j = 0; j < together; j++) {
+			float4 f = shared.f[row + j][i];
+			y[j] = __fsub_rn(y[j], __fmul_rn(f.x, x[4 * i]));
+			y[j] = __fsub_rn(y[j], __fmul_rn(f.y, x[4 * i + 1]));
+			y[j] = __fsub_rn(y[j], __fmul_rn(f.z, x[4 * i + 2]));
+			y[j] = __fsub_rn(y[j], __fmul_rn(f.w, x[4 * i + 3]));
+		}
+#pragma unroll
+	for (int j = 0; j < together; j++) panel[(row + j) * n] = y[j];
+}
 
 template <Algorithm algorithm>
 __device__ void quantize(const Step& s, const float* factor, int k) {
 	__shared__ Shared shared;
 	int column = blockIdx.x * blockDim.x + threadIdx.x;
 	bool mine = column < s.n;
-	Column<algorithm> c(s, mine ? column : 0, lift_of(s.most));
+	Column<algorithm> c(s, mine ? column : 0);
+	double loss = 0;
 	float* panel = s.panel + (int64)s.before * s.n + (mine ? column : 0);
 	for (int from = 0; from < s.rows; from += part) {
 		__syncthreads();
@@ -95,38 +129,29 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 		if (mine) {
 #pragma unroll
 			for (int i = 0; i < part; i++) x[i] = panel[(int64)(from + i) * s.n];
+			c.begin(s, column, from);
 #pragma unroll
 			for (int i = 0; i < part; i++) {
-				x[i] = c.row(from + i, x[i], shared, i);
+				x[i] = c.row(i, x[i], shared);
 #pragma unroll
 				for (int j = 0; j < part; j++)
 					if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(shared.at(i, j), x[i]));
 				panel[(int64)(from + i) * s.n] = x[i];
 			}
+			loss += c.loss;
 		}
 		for (int to = from + part; to < s.rows; to += part) {
 			__syncthreads();
 			shared.load(factor, k, s.row + from, s.row + to, true);
 			__syncthreads();
 			if (!mine) continue;
-#pragma unroll 4
-			for (int j = 0; j < part; j++) {
-				float y = panel[(int64)(to + j) * s.n];
-#pragma unroll
-				for (int i = 0; i < part / 4; i++) {
-					float4 f = shared.f[j][i];
-					y = __fsub_rn(y, __fmul_rn(f.x, x[4 * i]));
-					y = __fsub_rn(y, __fmul_rn(f.y, x[4 * i + 1]));
-					y = __fsub_rn(y, __fmul_rn(f.z, x[4 * i + 2]));
-					y = __fsub_rn(y, __fmul_rn(f.w, x[4 * i + 3]));
-				}
-				panel[(int64)(to + j) * s.n] = y;
-			}
+#pragma unroll 1
+			for (int j = 0; j < part; j += together) pass(panel + (int64)to * s.n, s.n, shared, x, j);
 		}
 	}
 	if (algorithm != rounding) return;
 	__shared__ double parts[32];
-	double sum = mine ? c.loss : 0;
+	double sum = loss;
 	for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
 	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
 	__syncthreads();
@@ -137,7 +162,7 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 }
 
 #define ROWS(name, algorithm)                                                                              \
-	extern "C" __global__ void __launch_bounds__(64) name(const void* list, const float* factor, int k) { \
+	extern "C" __global__ void __launch_bounds__(64, 8) name(const void* list, const float* factor, int k) { \
 		after_previous();                                                                                  \
 		const Step s = ((const Step*)list)[blockIdx.y];                                                    \
 		if (blockIdx.x * (int)blockDim.x >= s.n) return;                                                   \

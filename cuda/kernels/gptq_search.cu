@@ -39,28 +39,33 @@ __device__ inline half largest_of(int i, float top) {
 	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f));
 }
 
-// Rows is a group's weights and their importance: in shared memory by four rows of
-// 32 columns, and by parts with four numbers between; or where they are.
+// Staged is a column's weights and their importance in shared memory: by four rows of
+// 32 columns, and by parts of some rows with four numbers between. Direct is the same
+// where they are. Both begin with the first row; part is one past those read.
 template <int part>
 struct Staged {
-	const float4 *w, *m;  // w is the lane's own column
-	__device__ void four(int r, float4& weight, float4& importance) const {
-		weight = w[r * columns];
-		importance = m[r + r / (part / 4)];
-	}
-	static __device__ int floats(int rows) { return rows * columns + rows / part * (part + 4); }
+	const float4 *w, *m;
+
+	__device__ void four(int r, float4& weight, float4& importance) const { weight = w[r * columns], importance = m[r]; }
+	__device__ void skip(int rows) { w += rows / 4 * columns, m += rows / 4; }
+	__device__ void end_part() { m++; }
 };
 
 template <int part>
 struct Direct {
 	const float *w, *m;
 	int n;
+
 	__device__ void four(int r, float4& weight, float4& importance) const {
 		const float* p = w + (int64)r * 4 * n;
 		weight = make_float4(p[0], p[n], p[2 * (int64)n], p[3 * (int64)n]);
 		importance = make_float4(m[4 * r], m[4 * r + 1], m[4 * r + 2], m[4 * r + 3]);
 	}
+	__device__ void skip(int rows) { w += (int64)rows * n, m += rows; }
+	__device__ void end_part() {}
 };
+
+constexpr int unrolled = 16;  // rows
 
 // Peak is the column's weight with the largest magnitude: the last of equals, the
 // negative one before the positive.
@@ -69,11 +74,13 @@ struct Peak {
 	float reach;  // times a scale: what the codes reach
 
 	template <class Rows>
-	__device__ Peak(const Rows& rows, int count, float zero) : magnitude(0), importance(0), reach(zero - 1) {
-		for (int r = 0; r < count / 4; r++) {
+	__device__ Peak(Rows rows, int count, int part, float zero) : magnitude(0), importance(0), reach(zero - 1) {
+		for (int r = 4; r <= count; r += 4) {
 			float4 w, m;
-			rows.four(r, w, m);
+			rows.four(0, w, m);
 			take(w.x, m.x, zero), take(w.y, m.y, zero), take(w.z, m.z, zero), take(w.w, m.w, zero);
+			rows.skip(4);
+			if (r % part == 0) rows.end_part();
 		}
 	}
 	__device__ void take(float w, float m, float zero) {
@@ -107,7 +114,7 @@ struct Search {
 	bool done;
 
 	__device__ Search(Table& t, const Rows& rows, int count, float zero, int lane, int warp, int warps)
-		: t(t), rows(rows), peak(rows, count, zero), lane(lane), warps(warps), candidate(warp), first(0), code(0), best(0), done(false) {
+		: t(t), rows(rows), peak(rows, count, part, zero), lane(lane), warps(warps), candidate(warp), first(0), code(0), best(0), done(false) {
 		if (warp < candidates)
 			enter();
 		else
@@ -139,20 +146,26 @@ struct Search {
 
 	__device__ void run(int count, float zero) {
 		float low = rounder - zero, high = rounder + zero - 1;
-		int at = 0;
+		Rows at = rows;
+		int left = count;
 		while (__any_sync(~0u, !done)) {
 			if (!done) {
+#pragma unroll 1
+				for (int i = 0; i < part / unrolled; i++) {
 #pragma unroll
-				for (int r = 0; r < part / 4; r++) {
-					float4 w, m;
-					rows.four(at + r, w, m);
-					add(w.x, m.x, low, high), add(w.y, m.y, low, high), add(w.z, m.z, low, high), add(w.w, m.w, low, high);
+					for (int r = 0; r < unrolled / 4; r++) {
+						float4 w, m;
+						at.four(r, w, m);
+						add(w.x, m.x, low, high), add(w.y, m.y, low, high), add(w.z, m.z, low, high), add(w.w, m.w, low, high);
+					}
+					at.skip(unrolled);
 				}
-				at += part / 4;
+				at.end_part();
+				left -= part;
 				bool over = error > least;
-				if (over || at * 4 >= count) {
+				if (over || left == 0) {
 					if (!over && error <= least) least = error, best = code;
-					at = 0;
+					at = rows, left = count;
 					next();
 				}
 			}
@@ -256,6 +269,7 @@ __device__ void search(const void* list, const float* importance) {
 #define SEARCH(name, part, staged) \
 	extern "C" __global__ void name(const void* list, const float* importance) { search<part, staged>(list, importance); }
 
-SEARCH(gptq_search_16, 16, true)
+// Names are of the rows of a part, which divide those of the groups.
 SEARCH(gptq_search_32, 32, true)
+SEARCH(gptq_search_64, 64, true)
 SEARCH(gptq_search_direct, 32, false)

@@ -41,76 +41,72 @@ constexpr int panel = 16, threads = 256, pitch = strip + 1;
 // A pivot, which begins between 1 and 4, is lost in rounding under this.
 constexpr float least_pivot = 4e-7f;
 
+// The strip's diagonal block becomes R, and with it, by the same steps, the identity
+// becomes Y = R⁻ᵀ. Both lie in a: R above the diagonal, Y below it; what is on Y's
+// diagonal are the reciprocals.
 struct Exchange {
 	float pivot[panel], row[panel][panel];
+	float y[panel][panel];  // of the panel at hand, its diagonal and zeros included
 	float reciprocal[strip];
 };
 
-// factor_panel makes rows p to p+15 of R, a thread for each column.
+// factor_panel makes rows p to p+15 of R and Y: a thread for each column, those of R
+// first.
 __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
-	int j = threadIdx.x;
+	bool right = threadIdx.x < strip;
+	int j = threadIdx.x % strip, in = j - p;
 	float c[panel];
-	if (j < strip)
 #pragma unroll
-		for (int q = 0; q < panel; q++) c[q] = a[(p + q) * pitch + j];
+	for (int q = 0; q < panel; q++) c[q] = right || in < 0 ? a[(p + q) * pitch + j] : q == in;
 #pragma unroll
 	for (int q = 0; q < panel; q++) {
-		if (j == p + q) {
+		if (right && in == q) {
 			bool good = c[q] > least_pivot && c[q] < 1e30f;
 			if (!good) *ok = 0;
 			x.reciprocal[j] = x.pivot[q] = 1 / sqrtf(good ? c[q] : 1);
 		}
 		__syncthreads();
 		c[q] *= x.pivot[q];
-		if (j > p + q && j < p + panel) x.row[q][j - p] = c[q];
+		if (right && in > q && in < panel) x.row[q][in] = c[q];
 		__syncthreads();
 #pragma unroll
 		for (int i = 0; i < panel; i++)
 			if (i > q) c[i] -= x.row[q][i] * c[q];
 	}
-	if (j >= p && j < strip)
 #pragma unroll
-		for (int q = 0; q < panel; q++)
-			if (j >= p + q) a[(p + q) * pitch + j] = c[q];
+	for (int q = 0; q < panel; q++) {
+		if (right ? in >= q : in < q) a[(p + q) * pitch + j] = c[q];
+		if (!right && in >= 0 && in < panel) x.y[q][in] = c[q];
+	}
 	__syncthreads();
 }
 
-// update subtracts what rows p to p+15 of R contribute to the rows after them.
-__device__ void update(float* a, int p) {
+// update subtracts what rows p to p+15 of R and Y contribute to the rows after them,
+// in squares of 4 x 4.
+__device__ void update(float* a, const Exchange& x, int p) {
 	int first = p + panel, side = (strip - first) / 4;
-	for (int t = threadIdx.x; t < side * side; t += threads) {
-		int i0 = first + t / side * 4, j0 = first + t % side * 4;
-		if (i0 > j0) continue;
+	for (int t = threadIdx.x; t < side * (strip / 4); t += threads) {
+		int i0 = first + t / (strip / 4) * 4, j0 = t % (strip / 4) * 4;
+		if (j0 >= first && j0 < i0) continue;
 		float sum[4][4] = {};
-		for (int q = p; q < first; q++) {
+#pragma unroll 4
+		for (int q = 0; q < panel; q++) {
 			float u[4], v[4];
 #pragma unroll
-			for (int e = 0; e < 4; e++) u[e] = a[q * pitch + i0 + e], v[e] = a[q * pitch + j0 + e];
+			for (int e = 0; e < 4; e++) {
+				u[e] = a[(p + q) * pitch + i0 + e];
+				v[e] = j0 >= p && j0 < first ? x.y[q][j0 - p + e] : a[(p + q) * pitch + j0 + e];
+			}
 #pragma unroll
 			for (int e = 0; e < 16; e++) sum[e / 4][e % 4] += u[e / 4] * v[e % 4];
 		}
 #pragma unroll
-		for (int e = 0; e < 16; e++) a[(i0 + e / 4) * pitch + j0 + e % 4] -= sum[e / 4][e % 4];
+		for (int e = 0; e < 16; e++) {
+			int i = i0 + e / 4, j = j0 + e % 4;
+			if (j < first || j >= i) a[i * pitch + j] -= sum[e / 4][e % 4];
+		}
 	}
 	__syncthreads();
-}
-
-// invert stores X[m, j], for m < j, in a[j, m], a thread for each column, by rows from
-// the last up. X[j, j] is the reciprocal.
-__device__ void invert(float* a, const Exchange& x) {
-	int j = threadIdx.x;
-	if (j >= strip) return;
-	for (int i = j - 1; i >= 0; i--) {
-		const float* r = a + i * pitch;
-		float* mine = a + j * pitch;
-		float sum[4] = {r[j] * x.reciprocal[j]};
-		int m = i + 1;
-		for (; m + 4 <= j; m += 4)
-#pragma unroll
-			for (int e = 0; e < 4; e++) sum[e] += r[m + e] * mine[m + e];
-		for (; m < j; m++) sum[0] += r[m] * mine[m];
-		mine[i] = -((sum[0] + sum[1]) + (sum[2] + sum[3])) * x.reciprocal[i];
-	}
 }
 
 extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
@@ -124,14 +120,15 @@ extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
 	__shared__ Exchange exchange;
 	after_previous();
 	float* a = scratch ? scratch : memory;
-	for (int i = threadIdx.x; i < strip * strip; i += threads) a[i / strip * pitch + i % strip] = s[(int64)(i / strip) * width + i % strip];
+	for (int t = threadIdx.x; t < strip * strip; t += threads) {
+		int i = t / strip, j = t % strip;
+		a[i * pitch + j] = i <= j ? s[(int64)i * width + j] : 0;
+	}
 	__syncthreads();
 	for (int p = 0; p < strip; p += panel) {
 		factor_panel(a, exchange, p, ok);
-		update(a, p);
+		update(a, exchange, p);
 	}
-	invert(a, exchange);
-	__syncthreads();
 	constexpr int tiles = strip / tile_cols, plane = strip / tile_rows * tiles * tile_halves;
 	for (int t = threadIdx.x; t < strip * strip; t += threads) {
 		int i = t / strip, j = t % strip;
