@@ -87,7 +87,7 @@ func (q *quantizing) embed(e *model.Module) error {
 }
 
 // resume has nothing to do: what is quantized is in files.
-func (q *quantizing) resume(model.ModuleSpec) error { return nil }
+func (q *quantizing) resume([]model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {

@@ -182,4 +182,4 @@ func (d *Device) sumParts(sums, parts tensor.Tensor, n int) {
 	d.dot_sum(launch{blocks: dim{x: n}, threads: dim{x: 256}}, sums, parts, int32(parts.Cols))
 }
 
-var _ device.Quantize = (*Device)(nil)
+var _ device.Device = (*Device)(nil)

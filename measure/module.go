@@ -16,41 +16,37 @@ import (
 	"exl2/quant"
 )
 
-// A Measurer works through the half-blocks of a model in order.
-//
-// It carries three kinds of hidden states from module to module: Base, the
-// rows whose moments make the Hessians; the reference, a few probe rows of the
-// source model; and for every matrix measured so far a variant: the probe rows
-// of a model in which only that matrix is quantized. At the head each variant's
-// divergence from the reference gives the matrix's sensitivity.
+// A Measurer works through the half-blocks of a model, twice. On the way to the
+// head, HalfBlock measures what storing matrices in fewer bits does to their own
+// outputs; Base are the hidden states that make the Hessians. On the way back,
+// SensitivitiesOf finds what that does to the output of the model, from
+// gradients at the probe rows, whose hidden states Inputs keeps.
 type Measurer struct {
 	Dev    device.Quantize
 	Loader *model.Loader
 	Pass   *stream.Pass
-	Base   *stream.Store
-	Spill  string            // folder for hidden states, "" for memory
+	Place  stream.Place
 	Warn   func(text string) // called when something is done less well
 
-	Reference *Variant
-	Variants  []*Variant
-}
+	Base   *stream.Store
+	Probes []int // rows of Base, rising
 
-// A Variant is the hidden states of the probe rows in a model with one
-// quantized matrix.
-type Variant struct {
-	Key   string  // of the matrix
-	Error float64 // of the matrix, as in Candidate
-	X     *stream.Store
+	// Inputs are the probe rows in front of every module of the decoder that has
+	// been passed, and of the next one.
+	Inputs []*stream.Store
+	// Gradient is that of the loss at the probe rows behind the next module on the
+	// way back.
+	Gradient *stream.Store
 }
 
 // half is the work on one half-block.
 type half struct {
 	*Measurer
-	ctx    context.Context
-	module *model.Module
-	sites  []*siteWork
-	work   []*matrixWork // by matrix, in the order they run
-	after  *stream.Store // the reference behind the half-block
+	ctx           context.Context
+	module        *model.Module
+	sites         []*siteWork
+	work          []*matrixWork // by matrix, in the order they run
+	before, after *stream.Store // the probe rows on both sides
 }
 
 // siteWork is what is gathered at one site.
@@ -68,6 +64,28 @@ type matrixWork struct {
 	packed map[string]model.Weight // by recipe: what options need
 }
 
+// Close frees the hidden states.
+func (m *Measurer) Close() {
+	for _, s := range append(m.Inputs, m.Base, m.Gradient) {
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+// store returns room for the hidden states of some rows.
+func (m *Measurer) store(rows int) (*stream.Store, error) {
+	return m.Place.Store(rows, m.Pass.Length*m.Loader.Spec.Hidden)
+}
+
+// Embed puts Base and the first of Inputs behind the embedding.
+func (m *Measurer) Embed(ctx context.Context, e *model.Module, tokens [][]int32) error {
+	if err := m.Pass.Embed(ctx, e, tokens, m.Base); err != nil {
+		return err
+	}
+	return m.EmbedProbes(ctx, e, tokens)
+}
+
 // HalfBlock measures the module that is specified, which is a half-block, and
 // moves all hidden states behind it.
 func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*HalfBlock, error) {
@@ -76,7 +94,7 @@ func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*HalfB
 		return nil, err
 	}
 	defer module.Free()
-	h := &half{Measurer: m, ctx: ctx, module: module}
+	h := &half{Measurer: m, ctx: ctx, module: module, before: m.last()}
 	h.prepare()
 	defer h.free()
 	out, err := h.run()
@@ -88,21 +106,23 @@ func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*HalfB
 
 // prepare lists the sites and matrices.
 func (h *half) prepare() {
-	for _, t := range h.module.Steps {
-		for _, s := range t.Sites {
-			w := &siteWork{Site: s, hessian: quant.NewHessian(h.Dev, s.Linears[0].In)}
-			for _, l := range s.Linears {
-				w.work = append(w.work, &matrixWork{
-					linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
-					table: Table{Key: l.Name, In: l.In, Out: l.Out},
-				})
-			}
-			h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
+	for _, s := range h.module.Sites() {
+		w := &siteWork{Site: s, hessian: quant.NewHessian(h.Dev, s.Linears[0].In)}
+		for _, l := range s.Linears {
+			w.work = append(w.work, &matrixWork{
+				linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
+				table: Table{Key: l.Name, In: l.In, Out: l.Out},
+			})
 		}
+		h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
 	}
 }
 
 func (h *half) run() (*HalfBlock, error) {
+	var err error
+	if h.after, err = h.store(len(h.Probes)); err != nil {
+		return nil, err
+	}
 	if err := h.moments(); err != nil {
 		return nil, err
 	}
@@ -111,19 +131,14 @@ func (h *half) run() (*HalfBlock, error) {
 			return nil, err
 		}
 	}
-	if err := h.vary(); err != nil {
-		return nil, err
-	}
 	out := &HalfBlock{Key: h.module.Name}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
-	var err error
 	if out.Options, err = h.options(); err != nil {
 		return nil, err
 	}
-	h.Reference.X.Close()
-	h.Reference.X, h.after = h.after, nil
+	h.Inputs, h.after = append(h.Inputs, h.after), nil
 	return out, nil
 }
 
@@ -145,6 +160,11 @@ func (h *half) moments() error {
 		}
 		x := s.At(model.Stream)
 		h.Dev.Dot(squares.Take(1), x, x)
+		if probe, ok := slices.BinarySearch(h.Probes, row); ok {
+			if err := h.Pass.Keep(h.after, probe); err != nil {
+				return err
+			}
+		}
 		return h.Pass.Keep(h.Base, row)
 	})
 	if err != nil {
@@ -245,64 +265,13 @@ func relative(err, square float64) float64 {
 	return err / square
 }
 
-// needed reports whether options or the variant use a matrix stored by r.
+// needed reports whether options use a matrix stored by r.
 func needed(role arch.Role, r exl2.Recipe) bool {
 	name := r.String()
-	return name == probe.String() || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
+	return slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
 }
 
-// vary moves the variants behind the half-block, and starts one for each of
-// its matrices.
-func (h *half) vary() error {
-	for _, v := range h.Variants {
-		if err := h.Pass.Forward(h.ctx, h.module, v.X, v.X); err != nil {
-			return err
-		}
-	}
-	for _, w := range h.work {
-		e, err := w.table.ProbeError()
-		if err != nil {
-			return err
-		}
-		v := &Variant{Key: w.linear.Name, Error: e}
-		w.linear.W = w.packed[probe.String()]
-		if v.X, err = h.forward(); err != nil {
-			return err
-		}
-		w.linear.W = w.dense
-		h.Variants = append(h.Variants, v)
-	}
-	var err error
-	h.after, err = h.forward()
-	return err
-}
-
-// ProbeError returns the error of the recipe that sensitivities are found with,
-// which a table that was read from a file may lack.
-func (t Table) ProbeError() (float64, error) {
-	for _, c := range t.Candidates {
-		if c.Recipe.String() == probe.String() {
-			return c.Error, nil
-		}
-	}
-	return 0, fmt.Errorf("table of %s: no candidate %v", t.Key, probe)
-}
-
-// forward brings the reference rows through the half-block as it is now, into
-// a new store.
-func (h *half) forward() (*stream.Store, error) {
-	x, err := stream.NewStore(h.Reference.X.Rows, h.Reference.X.Floats, h.Spill)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.Pass.Forward(h.ctx, h.module, h.Reference.X, x); err != nil {
-		x.Close()
-		return nil, err
-	}
-	return x, nil
-}
-
-// options scores ExLlamaV2's options on the reference rows.
+// options scores ExLlamaV2's options on the probe rows.
 func (h *half) options() ([]Option, error) {
 	var list []Option
 	for i := range optionsFor(h.work[0].linear.Role) {
@@ -327,15 +296,15 @@ func (h *half) options() ([]Option, error) {
 }
 
 // loss returns the relative error of the half-block's output as it is now,
-// averaged over the reference rows.
+// averaged over the probe rows.
 func (h *half) loss() (float64, error) {
-	rows := h.Reference.X.Rows
+	rows := len(h.Probes)
 	want := h.Dev.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
 	defer h.Dev.Free(want)
 	s := quant.NewScalars(h.Dev, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := h.Pass.Each(h.ctx, h.Reference.X, func(st *model.State, row int) error {
+	err := h.Pass.Each(h.ctx, h.before, func(st *model.State, row int) error {
 		h.module.Forward(st)
 		if err := h.after.Load(h.Dev, want, row); err != nil {
 			return err

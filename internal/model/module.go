@@ -59,13 +59,20 @@ func (t *Step) Multiply(s *State) {
 	}
 }
 
+// Sites lists where linears read, in the order they run.
+func (m *Module) Sites() []Site {
+	var list []Site
+	for _, t := range m.Steps {
+		list = append(list, t.Sites...)
+	}
+	return list
+}
+
 // AllLinears lists the linears of the module in the order they run.
 func (m *Module) AllLinears() []*Linear {
 	var list []*Linear
-	for _, t := range m.Steps {
-		for _, s := range t.Sites {
-			list = append(list, s.Linears...)
-		}
+	for _, s := range m.Sites() {
+		list = append(list, s.Linears...)
 	}
 	return list
 }

@@ -91,7 +91,7 @@ func (p *Pass) Forward(ctx context.Context, m *model.Module, src, dst *Store) er
 
 // Keep stores the state's hidden states in a row of dst.
 func (p *Pass) Keep(dst *Store, row int) error {
-	return dst.save(p.Dev, p.State.At(model.Stream), row)
+	return dst.Save(p.Dev, p.State.At(model.Stream), row)
 }
 
 // Logits runs the head over the positions of the state, some at a time, and
