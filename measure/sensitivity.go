@@ -3,8 +3,10 @@ package measure
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/stream"
@@ -110,27 +112,28 @@ type back struct {
 	*Measurer
 	ctx    context.Context
 	module *model.Module
-	list   []*deviating
+	probes map[*model.Linear]*probed
 	sums   *quant.Scalars
 }
 
-// deviating is a matrix that differs from the source's.
-type deviating struct {
-	linear *model.Linear
-	quant.Deviation
-	square, loss tensor.Tensor // places of -tr(WᵀHW) and tr(ΔᵀHΔ), both damped
-	costs        tensor.Tensor // places of the costs of every probe row
+// probed is a matrix and what stands for it.
+type probed struct {
+	linear       *model.Linear
+	packed       model.Quantized
+	square, loss tensor.Tensor   // places of -tr(WᵀHW) and tr(ΔᵀHΔ)
+	changes      []tensor.Tensor // places of the changes of the likelihood, by probe row
 }
 
 // SensitivitiesOf finds the sensitivities of the matrices of the module that is
 // specified, the one that the last of Inputs is in front of, by their keys, and
-// moves Gradient in front of it. To second order, errors Δ of a matrix with inputs x and gradients
-// g of its outputs change the model's output by half of
+// moves Gradient in front of it.
 //
-//	E[(x·Δ·gᵀ)²] ≈ tr(E[gᵀg]·Δᵀ·E[xᵀx]·Δ) nats a token:
-//
-// labels that are drawn from the model's distribution make that the Fisher
-// information (Martens, Grosse 2015, section 2), with their factors for it.
+// Quantizing a matrix changes its outputs by Δy, and to first order the
+// log-likelihood of the labels by Σ g·Δy over positions. As the labels are drawn
+// from the model's own distribution, half of that sum's mean square is the
+// divergence, to second order: it is the Fisher information in that direction.
+// The square of a sum over a whole row tells too little: windows of some positions
+// count by themselves.
 func (m *Measurer) SensitivitiesOf(ctx context.Context, spec model.ModuleSpec) (map[string]float64, error) {
 	module, err := m.Loader.Load(m.Dev, spec)
 	if err != nil {
@@ -140,7 +143,7 @@ func (m *Measurer) SensitivitiesOf(ctx context.Context, spec model.ModuleSpec) (
 	if !module.CanRunBack() {
 		return nil, fmt.Errorf("%s: no backward pass is known of this module on %s", spec.Name, m.Dev.Name())
 	}
-	b := &back{Measurer: m, ctx: ctx, module: module}
+	b := &back{Measurer: m, ctx: ctx, module: module, probes: map[*model.Linear]*probed{}}
 	defer b.free()
 	out, err := b.run()
 	if err != nil {
@@ -150,27 +153,38 @@ func (m *Measurer) SensitivitiesOf(ctx context.Context, spec model.ModuleSpec) (
 	return out, nil
 }
 
+// window is how many positions' changes of the likelihood are summed before they
+// are squared.
+const window = 8
+
+// windows returns how many windows a row has.
+func (b *back) windows() int { return (b.Pass.Length + window - 1) / window }
+
 func (b *back) run() (map[string]float64, error) {
-	b.sums = quant.NewScalars(b.Dev, len(b.module.AllLinears())*(2+len(b.Probes)))
-	if err := b.deviate(); err != nil {
+	b.sums = quant.NewScalars(b.Dev, len(b.module.AllLinears())*(2+len(b.Probes)*b.windows()))
+	if err := b.quantize(); err != nil {
 		return nil, err
 	}
-	if err := b.costs(); err != nil {
+	if err := b.change(); err != nil {
 		return nil, err
 	}
 	if err := b.sums.Fetch(); err != nil {
 		return nil, err
 	}
 	out := map[string]float64{}
-	for _, d := range b.list {
-		out[d.linear.Name] = b.sensitivity(d)
+	for _, l := range b.module.AllLinears() {
+		v, err := b.sensitivity(b.probes[l])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
+		}
+		out[l.Name] = v
 	}
 	return out, nil
 }
 
-// deviate quantizes every matrix by the probe's recipe, on the moments of the
-// probe rows.
-func (b *back) deviate() error {
+// quantize stores every matrix by the probe's recipe, on the moments of the probe
+// rows.
+func (b *back) quantize() error {
 	sites := b.module.Sites()
 	hessians := make([]*quant.Hessian, len(sites))
 	for i, s := range sites {
@@ -206,52 +220,66 @@ func (b *back) site(h *quant.Hessian, s model.Site) error {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		d := &deviating{linear: l, square: b.sums.Take(1), loss: b.sums.Take(1), costs: b.sums.Take(len(b.Probes))}
+		p := &probed{linear: l, square: b.sums.Take(1), loss: b.sums.Take(1)}
+		for range b.Probes {
+			p.changes = append(p.changes, b.sums.Take(b.windows()))
+		}
 		target := f.Target(l.W.(model.Dense).Tensor)
-		target.Square(d.square)
-		r := quant.Quantize([]*quant.Target{target}, []exl2.Recipe{probe}, d.loss)[0]
-		d.Deviation = r.Deviation()
+		target.Square(p.square)
+		r := quant.Quantize([]*quant.Target{target}, []exl2.Recipe{probe}, p.loss)[0]
+		p.packed = model.Quantized{Matrix: r.Matrix()}
 		r.Free()
 		target.Free()
-		b.list = append(b.list, d)
+		b.probes[l] = p
 	}
 	return nil
 }
 
-// costs moves Gradient in front of the module and gathers the costs of all
-// deviations on the way.
-func (b *back) costs() error {
+// change moves Gradient in front of the module, and finds on the way by how much
+// each matrix changes the likelihood.
+func (b *back) change() error {
 	g := model.NewGradients(b.Pass.State, b.Loader.Spec)
 	defer g.Free()
 	return b.Pass.Each(b.ctx, b.last(), func(s *model.State, row int) error {
 		if err := b.Gradient.Load(b.Dev, g.At(model.Stream), row); err != nil {
 			return err
 		}
-		b.module.Backward(s, g, nil, func(l *model.Linear, _, dy tensor.Tensor) {
-			for _, d := range b.list {
-				if d.linear == l {
-					d.Cost(d.costs.Columns(row, row+1), dy)
-				}
-			}
+		b.module.Backward(s, g, nil, func(l *model.Linear, x, dy tensor.Tensor) {
+			b.probes[l].change(b.Dev, row, x, dy)
 		})
 		return b.Gradient.Save(b.Dev, g.At(model.Stream), row)
 	})
 }
 
-// sensitivity returns the cost a token over the error of a deviation.
-func (b *back) sensitivity(d *deviating) float64 {
-	n := float64(len(b.Probes) * b.Pass.Length)
-	cost := 0.0
-	for _, v := range b.sums.Values(d.costs) {
-		cost -= v / (2 * n * n)
+// change stores Σ dy·Δy for the windows of a row.
+func (p *probed) change(d device.Quantize, row int, x, dy tensor.Tensor) {
+	y, was := d.Alloc(tensor.F32, dy.Rows, dy.Cols), d.Alloc(tensor.F32, dy.Rows, dy.Cols)
+	defer d.Free(y)
+	defer d.Free(was)
+	p.linear.Product(d, y, x, p.packed)
+	p.linear.Product(d, was, x, p.linear.W)
+	d.AddScaled(y, was, -1)
+	d.Dot(p.changes[row], y, dy)
+}
+
+// sensitivity returns the divergence a token over the error that causes it.
+func (b *back) sensitivity(p *probed) (float64, error) {
+	sum := 0.0
+	for _, at := range p.changes {
+		for _, v := range b.sums.Values(at) {
+			sum += v * v
+		}
 	}
-	e := relative(b.sums.Values(d.loss)[0], -b.sums.Values(d.square)[0])
-	return relative(max(cost, 0), e)
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return 0, fmt.Errorf("gradients are NaN or infinite behind this matrix")
+	}
+	divergence := sum / float64(2*len(b.Probes)*b.Pass.Length)
+	return relative(divergence, relative(b.sums.Values(p.loss)[0], -b.sums.Values(p.square)[0])), nil
 }
 
 func (b *back) free() {
-	for _, d := range b.list {
-		d.Free()
+	for _, p := range b.probes {
+		b.Dev.FreeEXL2(p.packed.Matrix)
 	}
 	if b.sums != nil {
 		b.sums.Free()

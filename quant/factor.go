@@ -31,9 +31,8 @@ type Factor struct {
 	// matrix measures no loss either, so the identity takes its place: errors are
 	// those of the weights.
 	Plain bool
-	// Damp is what was added to the diagonal, Mean the mean of what was there, or
-	// 1 if that is zero or not finite.
-	Damp, Mean float32
+	// Damp is what was added to the diagonal.
+	Damp float32
 
 	device.Factor               // stored order; H damped, the identity if Plain
 	perm          tensor.Tensor // I32 [1, k]
@@ -48,7 +47,7 @@ func (h *Hessian) Factor() (*Factor, error) {
 	defer h.Free()
 	d := h.dev
 	diag := diagonal(d, h.h)
-	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag), Mean: mean(diag)}
+	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag)}
 	f.perm = d.Alloc(tensor.I32, 1, h.k)
 	d.Upload(f.perm, tensor.BytesOf(f.Perm))
 	f.H = d.Alloc(tensor.F32, h.k, h.k)
@@ -103,7 +102,7 @@ func (f *Factor) factor(diag []float32) {
 	}
 	ok := f.dev.Alloc(tensor.I32, 1, 1)
 	defer f.dev.Free(ok)
-	f.Damp = dampShare * f.Mean
+	f.Damp = dampShare * mean(diag)
 	for range dampTries {
 		var done [1]int32
 		f.dev.InverseFactor(f.U, f.H, f.Damp, ok)

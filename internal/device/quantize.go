@@ -40,7 +40,8 @@ type Quantize interface {
 	// SubtractProduct is y -= aᵀ·x for a [r, m], x [r, n] and y [m, n].
 	SubtractProduct(y, a, x tensor.Tensor)
 
-	// Dot stores Σ x·y over all elements in sum, F64 [1, 1].
+	// Dot stores Σ x·y over all elements in sum, F64 [1, 1]. Of a sum F64 [1, n]
+	// the columns are for runs of ⌈rows/n⌉ rows, the last shorter or empty.
 	Dot(sum, x, y tensor.Tensor)
 
 	// GPTQ quantizes matrices that share a factor, each of the list by itself
