@@ -9,19 +9,14 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// idsColumn is the column that holds token ids in tokenized data sets.
-const idsColumn = "input_ids"
-
-// textColumns are the columns that are taken for the text, the best first.
-var textColumns = []string{"text", "content"}
-
 // A leaf is a column of values, which a nested column has several of.
 type leaf struct {
 	*schema.Column
 	index int // in the file's schema
 
 	// list is the index of the first leaf that lies in the same outermost list,
-	// the leaf's own if it lies in none.
+	// the leaf's own if it lies in none: in the schema, and of what is chosen
+	// in the order of the choice.
 	list int
 
 	// present is the definition level from which on an element of the
@@ -68,11 +63,18 @@ func presentLevel(column *schema.Column) int16 {
 	return level
 }
 
-// isText tells whether the values are texts: any strings of bytes are.
-func (l leaf) isText() bool { return l.PhysicalType() == parquet.Types.ByteArray }
+// isText tells whether the values are texts. Bytes that are not said to be text
+// are pictures, numbers, and whatever else programs keep in files.
+func (l leaf) isText() bool {
+	switch l.LogicalType().(type) {
+	case schema.StringLogicalType, schema.EnumLogicalType, schema.JSONLogicalType:
+		return l.PhysicalType() == parquet.Types.ByteArray
+	}
+	return false
+}
 
-// isFlat tells whether the column is neither nested nor a list.
-func (l leaf) isFlat() bool { return len(l.ColumnPath()) == 1 && l.MaxRepetitionLevel() == 0 }
+// column returns the name of the column that the leaf is or is part of.
+func (l leaf) column() string { return l.ColumnPath()[0] }
 
 // isTokens tells whether the values are lists of integers.
 func (l leaf) isTokens() bool {
@@ -91,34 +93,59 @@ func (l leaf) within(name string) bool {
 
 // A choice is the leaves that a source reads: the ids of tokens, or texts.
 type choice struct {
-	leaves []leaf
+	leaves []leaf // in the order in which their values are joined
 	tokens bool
 }
 
 // choose picks the leaves of a column, or if it is "" by the rules of Open.
-func choose(all []leaf, column string) (choice, error) {
+func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 	if column != "" {
-		return chooseNamed(all, column)
+		return chooseNamed(all, root, column)
 	}
 	if ids := filter(all, func(l leaf) bool { return l.within(idsColumn) }); isTokens(ids) {
 		return choice{ids, true}, nil
 	}
+	texts := textsBelow(all, root)
 	for _, name := range textColumns {
-		if texts := filter(all, func(l leaf) bool { return l.within(name) && l.isText() }); len(texts) > 0 {
-			return choice{leaves: texts}, nil
+		if found := filter(texts, func(l leaf) bool { return l.within(name) }); len(found) > 0 {
+			return texted(found), nil
 		}
 	}
-	texts := filter(all, func(l leaf) bool { return l.isFlat() && l.isText() })
-	if len(texts) == 0 {
-		texts = filter(all, leaf.isText)
+	for _, names := range chatColumns {
+		chat := filter(texts, func(l leaf) bool { return len(l.ColumnPath()) > 1 && slices.Contains(names, l.column()) })
+		if slices.ContainsFunc(chat, func(l leaf) bool { return l.column() == names[0] }) {
+			return texted(chat), nil
+		}
 	}
 	if len(texts) == 0 {
 		return choice{}, fmt.Errorf("no column of text or token ids; there are %s", describe(all))
 	}
-	return choice{leaves: texts}, nil
+	return texted(texts), nil
 }
 
-func chooseNamed(all []leaf, column string) (choice, error) {
+// texted is the choice of texts, with those last that are ids or hashes.
+func texted(texts []leaf) choice {
+	identifiers := filter(texts, func(l leaf) bool { return isIdentifier(l.field()) })
+	texts = filter(texts, func(l leaf) bool { return !isIdentifier(l.field()) })
+	renumber(texts, 0)
+	renumber(identifiers, len(texts))
+	return choice{leaves: append(texts, identifiers...)}
+}
+
+// renumber makes the lists of leaves count from their place among the leaves,
+// the first of which is at start.
+func renumber(leaves []leaf, start int) {
+	first := map[int]int{}
+	for i := range leaves {
+		list := leaves[i].list
+		if _, known := first[list]; !known {
+			first[list] = start + i
+		}
+		leaves[i].list = first[list]
+	}
+}
+
+func chooseNamed(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 	named := filter(all, func(l leaf) bool { return l.within(column) })
 	if len(named) == 0 {
 		return choice{}, fmt.Errorf("no column %q; there are %s", column, describe(all))
@@ -126,11 +153,14 @@ func chooseNamed(all []leaf, column string) (choice, error) {
 	if isTokens(named) {
 		return choice{named, true}, nil
 	}
-	texts := filter(named, leaf.isText)
+	texts := filter(textsBelow(all, root), func(l leaf) bool { return l.within(column) })
+	if len(texts) == 0 {
+		texts = filter(named, leaf.isText) // a message's field that is left out otherwise
+	}
 	if len(texts) == 0 {
 		return choice{}, fmt.Errorf("column %q holds neither text nor token ids: %s", column, describe(named))
 	}
-	return choice{leaves: texts}, nil
+	return texted(texts), nil
 }
 
 // isTokens tells whether the leaves of a column are lists of integers.

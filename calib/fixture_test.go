@@ -81,9 +81,14 @@ func writeChunk(t testing.TB, column file.ColumnChunkWriter, values any) {
 	}
 }
 
+// textNode is a column of strings in a schema.
+func textNode(name string, repetition parquet.Repetition) schema.Node {
+	return schema.MustPrimitive(schema.NewPrimitiveNodeLogical(name, repetition, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1))
+}
+
 // texts is a column of texts; nulls are nil.
 func texts(name string, groups ...[]any) fixture {
-	f := fixture{node: schema.NewByteArrayNode(name, parquet.Repetitions.Optional, -1)}
+	f := fixture{node: textNode(name, parquet.Repetitions.Optional)}
 	for _, values := range groups {
 		var c chunk[string]
 		for _, v := range values {

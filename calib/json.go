@@ -5,123 +5,147 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"slices"
 	"strings"
+
+	"exl2/internal/ordered"
 )
 
-// An object is the members of a JSON object in the order of the file; of a
-// key that stands twice the last value counts.
-type object []member
-
-type member struct {
-	key   string
-	value json.RawMessage
-}
-
-// parseObject reads a line that must be one object and nothing else.
-func parseObject(line []byte) (object, error) {
-	d := json.NewDecoder(bytes.NewReader(line))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
-	}
-	var o object
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, fmt.Errorf("not a JSON object: %w", err)
-		}
-		m := member{key: key.(string)} // objects have no other keys
-		if err := d.Decode(&m.value); err != nil {
-			return nil, fmt.Errorf("column %q: %w", m.key, err)
-		}
-		o = slices.DeleteFunc(o, func(old member) bool { return old.key == m.key })
-		o = append(o, m)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, errors.New("a JSON object without an end")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("text after the JSON object")
-	}
-	return o, nil
-}
-
-func (o object) keys() []string {
-	keys := make([]string, len(o))
-	for i, m := range o {
-		keys[i] = m.key
-	}
-	return keys
-}
-
-// find returns the value of a key, or of a dotted path of keys.
-func (o object) find(name string) (json.RawMessage, bool) {
-	for _, m := range o {
-		if m.key == name {
-			return m.value, true
+// find returns the value of a field, or of a dotted path of fields.
+func find(o ordered.Object, name string) (json.RawMessage, bool) {
+	for _, f := range o {
+		if f.Name == name {
+			return f.Raw(), true
 		}
 	}
-	for _, m := range o {
-		rest, ok := strings.CutPrefix(name, m.key+".")
-		if !ok || m.value[0] != '{' {
+	for _, f := range o {
+		rest, ok := strings.CutPrefix(name, f.Name+".")
+		if !ok || f.Raw()[0] != '{' {
 			continue
 		}
-		if inner, err := parseObject(m.value); err == nil {
-			return inner.find(rest)
+		if inner, err := ordered.Parse(f.Raw()); err == nil {
+			return find(inner, rest)
 		}
 	}
 	return nil, false
 }
 
-// allStrings returns the members that are strings, or if there are none the
-// strings within the members.
-func (o object) allStrings() []string {
-	var flat, nested []string
-	for _, m := range o {
-		texts := stringsOf(m.value)
-		nested = append(nested, texts...)
-		if m.value[0] == '"' {
-			flat = append(flat, texts...)
+func names(o ordered.Object) []string {
+	list := make([]string, len(o))
+	for i, f := range o {
+		list[i] = f.Name
+	}
+	return list
+}
+
+// maxDepth bounds the nesting of values whose strings are taken: every level
+// reads what is within it once more.
+const maxDepth = 64
+
+// A found is the strings of a record, and the columns that they are in. Both
+// come in the order of the record, but behind them those that tell records
+// apart.
+type found struct {
+	texts, identifiers []string
+	columns, idColumns []string
+}
+
+// all returns the strings in the order in which they are joined; nil if there
+// are none.
+func (f *found) all() []string { return append(f.texts, f.identifiers...) }
+
+func (f *found) allColumns() []string { return append(f.columns, f.idColumns...) }
+
+func (f *found) empty() bool { return f.texts == nil && f.identifiers == nil }
+
+// column adds the strings of a column and tells whether it has any.
+func (f *found) column(name string, value json.RawMessage) (bool, error) {
+	texts, identifiers := len(f.texts), len(f.identifiers)
+	if err := f.value(spot{name: name}, value); err != nil {
+		return false, fmt.Errorf("column %q: %w", name, err)
+	}
+	switch {
+	case len(f.texts) > texts:
+		f.columns = append(f.columns, name)
+	case len(f.identifiers) > identifiers:
+		f.idColumns = append(f.idColumns, name)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// A spot is where in a record a value is.
+type spot struct {
+	name      string // of the innermost field
+	inMessage bool
+	depth     int
+}
+
+// value adds the strings of a value, which is valid JSON: its own, or those
+// within it but for names.
+func (f *found) value(at spot, value json.RawMessage) error {
+	if at.depth++; at.depth > maxDepth {
+		return fmt.Errorf("nested more than %d levels deep", maxDepth)
+	}
+	switch value[0] {
+	case '"':
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			return err
+		}
+		if isIdentifier(at.name) {
+			f.identifiers = append(f.identifiers, text)
+		} else {
+			f.texts = append(f.texts, text)
+		}
+	case '[':
+		var list []json.RawMessage
+		if err := json.Unmarshal(value, &list); err != nil {
+			return err
+		}
+		for _, element := range list {
+			if err := f.value(at, element); err != nil {
+				return err
+			}
+		}
+	case '{':
+		return f.object(at, value)
+	}
+	return nil
+}
+
+func (f *found) object(at spot, value json.RawMessage) error {
+	o, err := ordered.Parse(value)
+	if err != nil {
+		return err
+	}
+	if fields := messageFields(names(o), at.inMessage); fields != nil {
+		at.inMessage = true
+		o = pick(o, fields)
+	}
+	for _, field := range o {
+		at.name = field.Name
+		if err := f.value(at, field.Raw()); err != nil {
+			return err
 		}
 	}
-	if flat != nil {
-		return flat
+	return nil
+}
+
+// pick returns the named fields, in the order of the names.
+func pick(o ordered.Object, names []string) ordered.Object {
+	var picked ordered.Object
+	for _, name := range names {
+		value, _ := o.Get(name)
+		picked = append(picked, ordered.Field{Name: name, Value: value})
 	}
-	return nested
+	return picked
 }
 
 func isNull(value json.RawMessage) bool { return value[0] == 'n' }
 
-// stringsOf returns the strings of a value, which is valid JSON, in the order
-// of the file: its own, or all within it but for keys.
-func stringsOf(value json.RawMessage) []string {
-	d := json.NewDecoder(bytes.NewReader(value))
-	d.UseNumber()
-	var all []string
-	collect(d, &all)
-	return all
-}
-
-func collect(d *json.Decoder, all *[]string) {
-	t, err := d.Token()
-	if err != nil {
-		return
-	}
-	switch t := t.(type) {
-	case string:
-		*all = append(*all, t)
-	case json.Delim:
-		for d.More() {
-			if t == '{' {
-				d.Token()
-			}
-			collect(d, all)
-		}
-		d.Token()
-	}
-}
+func isNested(value json.RawMessage) bool { return value[0] == '[' || value[0] == '{' }
 
 // isEmptyList tells whether a value is a list without elements.
 func isEmptyList(value json.RawMessage) bool {

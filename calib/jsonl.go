@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"exl2/internal/ordered"
 )
 
 // isJSONLines tells whether the first line that is not blank is an object.
@@ -75,7 +77,7 @@ func (s *Source) recognizeJSON(text *io.SectionReader, column string) error {
 		return &jsonRecords{lines: newLines(text), column: column, tokens: s.tokens}, nil
 	}
 	in := newLines(text)
-	var first object
+	var first ordered.Object
 	known := column == ""
 	for range looked {
 		o, err := in.object()
@@ -88,7 +90,7 @@ func (s *Source) recognizeJSON(text *io.SectionReader, column string) error {
 		if first == nil {
 			first = o
 		}
-		value, ok := o.find(cmp.Or(column, idsColumn))
+		value, ok := find(o, cmp.Or(column, idsColumn))
 		known = known || ok
 		if ok && !isNull(value) && !isEmptyList(value) {
 			s.tokens = isIntegers(value)
@@ -99,18 +101,18 @@ func (s *Source) recognizeJSON(text *io.SectionReader, column string) error {
 		}
 	}
 	if !known {
-		return fmt.Errorf("no column %q; there are %s", column, strings.Join(first.keys(), ", "))
+		return fmt.Errorf("no column %q; there are %s", column, strings.Join(names(first), ", "))
 	}
 	return nil
 }
 
 // object reads the next line that is not blank.
-func (l *lines) object() (object, error) {
+func (l *lines) object() (ordered.Object, error) {
 	line, err := l.next()
 	if err != nil {
 		return nil, err
 	}
-	o, err := parseObject(line)
+	o, err := ordered.Parse(line)
 	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", l.number, err)
 	}
@@ -122,7 +124,10 @@ type jsonRecords struct {
 	lines  *lines
 	column string
 	tokens bool
+	last   []string // the columns of the last record
 }
+
+func (j *jsonRecords) columns() []string { return j.last }
 
 func (j *jsonRecords) next() (Record, error) {
 	for {
@@ -142,13 +147,17 @@ func (j *jsonRecords) next() (Record, error) {
 }
 
 // record reads a record; false if it is null.
-func (j *jsonRecords) record(o object) (Record, bool, error) {
+func (j *jsonRecords) record(o ordered.Object) (Record, bool, error) {
 	if !j.tokens {
-		texts, err := j.texts(o)
-		return Record{Text: clean(strings.Join(texts, " "))}, texts != nil, err
+		f, err := j.texts(o)
+		if err != nil {
+			return Record{}, false, err
+		}
+		j.last = f.allColumns()
+		return Record{Text: clean(strings.Join(f.all(), " "))}, !f.empty(), nil
 	}
 	name := cmp.Or(j.column, idsColumn)
-	value, ok := o.find(name)
+	value, ok := find(o, name)
 	if !ok || isNull(value) {
 		return Record{}, false, nil
 	}
@@ -156,30 +165,6 @@ func (j *jsonRecords) record(o object) (Record, bool, error) {
 	if err != nil {
 		return Record{}, false, fmt.Errorf("column %q: %w", name, err)
 	}
+	j.last = []string{name}
 	return Record{IDs: ids}, len(ids) > 0, nil
-}
-
-// texts returns the strings of a record's text; nil if it is null.
-func (j *jsonRecords) texts(o object) ([]string, error) {
-	if j.column != "" {
-		value, ok := o.find(j.column)
-		if !ok || isNull(value) {
-			return nil, nil
-		}
-		texts := stringsOf(value)
-		if texts == nil && value[0] != '[' && value[0] != '{' {
-			return nil, fmt.Errorf("column %q holds no text", j.column)
-		}
-		return texts, nil
-	}
-	for _, name := range textColumns {
-		value, ok := o.find(name)
-		if !ok {
-			continue
-		}
-		if texts := stringsOf(value); texts != nil || isNull(value) {
-			return texts, nil
-		}
-	}
-	return o.allStrings(), nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"exl2/calib/internal/pages"
 
@@ -12,11 +13,12 @@ import (
 
 // recognizeParquet reads the metadata of a Parquet file and chooses columns.
 func (s *Source) recognizeParquet(in io.ReaderAt, size int64, column string) error {
-	if err := pages.CheckFooter(in, size); err != nil {
+	in, size, err := pages.Open(in, size)
+	if err != nil {
 		return err
 	}
 	p := &parquetFile{in: in, size: size}
-	err := guarded(func() (err error) {
+	err = guarded(func() (err error) {
 		p.reader, err = file.NewParquetReader(io.NewSectionReader(in, 0, size))
 		if err != nil {
 			return err
@@ -24,7 +26,8 @@ func (s *Source) recognizeParquet(in io.ReaderAt, size int64, column string) err
 		if p.reader.MetaData().Schema == nil {
 			return errors.New("the schema makes no sense")
 		}
-		p.choice, err = choose(leavesOf(p.reader.MetaData().Schema), column)
+		scheme := p.reader.MetaData().Schema
+		p.choice, err = choose(leavesOf(scheme), scheme.Root(), column)
 		return err
 	})
 	if err != nil {
@@ -61,6 +64,17 @@ type parquetRecords struct {
 	left  int64 // rows of the current one
 	row   int   // read so far
 	parts []part
+}
+
+// columns returns the names of the columns that are read.
+func (p *parquetRecords) columns() []string {
+	var names []string
+	for _, l := range p.leaves {
+		if !slices.Contains(names, l.column()) {
+			names = append(names, l.column())
+		}
+	}
+	return names
 }
 
 func (p *parquetRecords) next() (r Record, err error) {

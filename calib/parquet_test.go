@@ -197,6 +197,26 @@ func TestSourceCanBeReadAgain(t *testing.T) {
 }
 
 // TestDamagedParquet cuts and bends a file; pages has the cases within pages.
+// TestBytesAreNoText has columns of bytes that are numbers, or anything.
+func TestBytesAreNoText(t *testing.T) {
+	values := []any{chunk[string]{values: []string{"\x01"}}}
+	decimal := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("text", parquet.Repetitions.Required, schema.NewDecimalLogicalType(9, 2), parquet.Types.ByteArray, 0, -1))
+	for name, node := range map[string]schema.Node{
+		"decimal": decimal,
+		"BSON":    schema.MustPrimitive(schema.NewPrimitiveNodeLogical("text", parquet.Repetitions.Required, schema.BSONLogicalType{}, parquet.Types.ByteArray, 0, -1)),
+		"bytes":   schema.NewByteArrayNode("text", parquet.Repetitions.Required, -1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := place(t, "a.parquet", writeParquet(t, []fixture{{node, values}, texts("note", []any{"n"})}))
+			if got, err := readAll(path, ""); err != nil || !reflect.DeepEqual(got, []Record{{Row: 1, Text: "n"}}) {
+				t.Errorf("read %+v, %v, want the note", got, err)
+			}
+			_, err := readAll(path, "text")
+			wantError(t, err, path, `column "text" holds neither text nor token ids: "text" (BYTE_ARRAY)`)
+		})
+	}
+}
+
 func TestDamagedParquet(t *testing.T) {
 	good := writeParquet(t, []fixture{texts("text", []any{"a", "b", nil})})
 	cases := []struct {
@@ -232,7 +252,7 @@ func FuzzParquet(f *testing.F) {
 	node := schema.NewInt64Node("input_ids", parquet.Repetitions.Repeated, -1)
 	ids := chunk[int64]{values: []int64{5, 6, 7}, defined: []int16{1, 1, 0, 1}, repeated: []int16{0, 1, 0, 0}}
 	f.Add(writeParquet(f, []fixture{{node, []any{ids}}}))
-	required := schema.NewByteArrayNode("text", parquet.Repetitions.Required, -1)
+	required := textNode("text", parquet.Repetitions.Required)
 	f.Add(writeParquet(f, []fixture{{required, []any{chunk[string]{values: []string{"a", "b"}}}}}))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s := &Source{path: "fuzzed", close: func() error { return nil }}

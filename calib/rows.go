@@ -30,7 +30,11 @@ func Rows(s *Source, c Cut) ([][]int32, error) {
 	if err := c.check(s); err != nil {
 		return nil, err
 	}
-	ids, err := c.tokens(s)
+	tokens := c.tokens
+	if s.plain != nil {
+		tokens = c.joinedTokens // one record either way, of which only the beginning may be read
+	}
+	ids, err := tokens(s)
 	if err != nil {
 		return nil, err
 	}

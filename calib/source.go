@@ -21,7 +21,10 @@ type Record struct {
 }
 
 // A records reads the records of a source from the first to io.EOF.
-type records interface{ next() (Record, error) }
+type records interface {
+	next() (Record, error)
+	columns() []string // that the last record is made of, if the file has any
+}
 
 // A Source is a file of text or token ids.
 type Source struct {
@@ -29,17 +32,20 @@ type Source struct {
 	label  string
 	unit   string // what Record.Row counts
 	tokens bool
+	plain  *plainText // nil if there are records
 	open   func() (records, error)
 	close  func() error
 }
 
 // Open opens a file of text. The text of Parquet and JSON lines is in the
 // column that is named (a dotted path within nested columns), or, if that is
-// "", in text, else in content, else in all columns of strings, joined by a
-// space; if there are only nested strings these are taken. Strings within one
-// nested value are joined by a space in the order of the file. A column of
+// "", in text, else in content, else in a conversation (messages,
+// conversations, conversation, or a nested prompt with its completion or
+// chosen), else in all columns that have strings, joined by a space, with ids
+// and hashes at the end. Strings within one nested value are joined by a space
+// in the order of the file, of messages only role and content. A column of
 // lists of integers that is named, or is called input_ids, is taken as token
-// ids.
+// ids. [Source.Describe] says what was found.
 func Open(path, column string) (*Source, error) {
 	in, size, closer, err := openFile(path)
 	if err != nil {
@@ -122,7 +128,8 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 	if column != "" {
 		return fmt.Errorf("plain text has no column %q", column)
 	}
-	s.open = func() (records, error) { return &plainRecords{text: text}, nil }
+	s.plain = &plainText{text}
+	s.open = func() (records, error) { return &plainRecords{plainText: s.plain}, nil }
 	return nil
 }
 
@@ -158,24 +165,3 @@ const maxText = 1 << 30
 
 // clean makes a text valid UTF-8, as tokenizers expect.
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
-// A plainRecords is the one record of a plain text; none if it is empty.
-type plainRecords struct {
-	text *io.SectionReader
-	done bool
-}
-
-func (p *plainRecords) next() (Record, error) {
-	if p.done || p.text.Size() == 0 {
-		return Record{}, io.EOF
-	}
-	if p.text.Size() > maxText {
-		return Record{}, fmt.Errorf("%d bytes of plain text are over the %d that are read: cut the file", p.text.Size(), maxText)
-	}
-	p.done = true
-	all := make([]byte, p.text.Size())
-	if _, err := p.text.ReadAt(all, 0); err != nil && !errors.Is(err, io.EOF) {
-		return Record{}, err
-	}
-	return Record{Row: 1, Text: clean(string(all))}, nil
-}

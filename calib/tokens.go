@@ -91,10 +91,11 @@ func (c Cut) encodeText(text string, wanted int) ([]int32, error) {
 	return c.Tokenizer.EncodePlain(text)
 }
 
-// joinedTokens returns the ids of all records as one text, reading no more of
-// the source than encodeText would take.
+// joinedTokens returns the ids of all records as one text, reading and
+// tokenizing little more of the source than is wanted: what is read is first a
+// sample, then by the sample's bytes a token as much as should do.
 func (c Cut) joinedTokens(s *Source) ([]int32, error) {
-	for length := plus(times(textPerToken, c.wanted()), textSpare); ; length = times(4, length) {
+	for length := textSpare; ; {
 		text, whole, err := s.joined(length)
 		if err != nil {
 			return nil, err
@@ -106,7 +107,19 @@ func (c Cut) joinedTokens(s *Source) ([]int32, error) {
 		if whole || enough(len(ids), c.wanted()) {
 			return ids, c.checkIDs(s, 0, ids)
 		}
+		length = longer(length, len(text), len(ids), c.wanted())
 	}
+}
+
+// longer returns how much text to take for the wanted tokens when length, n
+// tokens, was too little.
+func longer(length, bytes, n, wanted int) int {
+	const spare = 1.5 // enough takes a third more
+	need := spare * float64(bytes) / float64(max(n, 1)) * float64(wanted)
+	if need > math.MaxInt/2 {
+		return math.MaxInt
+	}
+	return max(times(2, length), plus(int(need), textSpare))
 }
 
 // separator stands between records that are joined.
@@ -115,6 +128,13 @@ const separator = "\n\n"
 // joined returns all records with blank lines between, or the first length
 // bytes of them; whole says which.
 func (s *Source) joined(length int) (text string, whole bool, err error) {
+	if s.plain != nil {
+		text, whole, err = s.plain.beginning(length)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s.path, err)
+		}
+		return text, whole, err
+	}
 	var all strings.Builder
 	first := true
 	for r, err := range s.Records() {

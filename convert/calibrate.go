@@ -12,42 +12,72 @@ import (
 // tokens are the calibration rows of a job; none for a phase that it lacks.
 type tokens struct{ quantize, measure [][]int32 }
 
-// calibrate returns the calibration rows that the job needs.
-func (r *run) calibrate() (t tokens, err error) {
+// The files that a job keeps its calibration rows in.
+const (
+	quantizeTokens = "calib.safetensors"
+	measureTokens  = "measure/calib.safetensors"
+)
+
+// calibrate finds the calibration rows that the job needs: those that an earlier
+// run has kept, or new ones.
+func (r *run) calibrate() (err error) {
 	d := r.opts.Data
 	if len(r.opts.Targets) > 0 {
-		if t.quantize, err = r.saved("calib.safetensors", d.Rows, d.Length); err != nil {
-			return t, err
+		if r.tokens.quantize, err = r.calibrated(quantizeTokens, d.Rows, d.Length); err != nil {
+			return err
 		}
 	}
 	if r.opts.Measurement == "" {
-		t.measure, err = r.saved("measure/calib.safetensors", d.MeasureRows, d.MeasureLength)
+		r.tokens.measure, err = r.calibrated(measureTokens, d.MeasureRows, d.MeasureLength)
 	}
-	return t, err
+	return err
 }
 
-// saved returns n rows: those of an earlier run in a file of the job, or new
-// ones, which it writes there.
-func (r *run) saved(name string, n, length int) ([][]int32, error) {
-	path := r.job.path(name)
-	if !r.job.has(name) {
-		rows, err := r.rows(n, length)
-		if err != nil {
+// calibrated returns n rows.
+func (r *run) calibrated(name string, n, length int) ([][]int32, error) {
+	kept := false
+	if !r.fresh {
+		var err error
+		if kept, err = r.job.Has(name); err != nil {
 			return nil, err
 		}
-		return rows, writeTokens(path, rows)
 	}
-	f, err := safetensors.Open(path)
+	if !kept {
+		return r.rows(n, length)
+	}
+	f, err := r.job.OpenTensors(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w; --restart begins again", err)
+		return nil, err
 	}
 	defer f.Close()
 	return readTokens(f, "tokens")
 }
 
+// saveTokens keeps the calibration rows in the job.
+func (r *run) saveTokens() error {
+	for _, s := range []struct {
+		name string
+		rows [][]int32
+	}{{quantizeTokens, r.tokens.quantize}, {measureTokens, r.tokens.measure}} {
+		if s.rows == nil {
+			continue
+		}
+		if kept, err := r.job.Has(s.name); err != nil || kept {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.writeTokens(s.name, s.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeTokens writes rows to a job's file.
-func writeTokens(path string, rows [][]int32) error {
-	w, err := safetensors.Create(path, []safetensors.Info{{Name: "tokens", DType: safetensors.I32, Shape: []int{len(rows), len(rows[0])}}})
+func (r *run) writeTokens(name string, rows [][]int32) error {
+	w, err := r.job.CreateTensors(name, []safetensors.Info{{Name: "tokens", DType: safetensors.I32, Shape: []int{len(rows), len(rows[0])}}})
 	if err != nil {
 		return err
 	}
@@ -66,19 +96,19 @@ func flatten(rows [][]int32) []int32 {
 	return all
 }
 
+// readTokens reads rows from a job's file.
 func readTokens(f *safetensors.File, name string) ([][]int32, error) {
-	t, err := f.Get(name)
-	if err != nil {
+	info, ok := f.Info(name)
+	if !ok || info.DType != safetensors.I32 || len(info.Shape) != 2 || info.Shape[0] < 1 || info.Shape[1] < 1 {
+		return nil, fmt.Errorf("%s: tokens are %s %v, want I32 of two dimensions", f.Path(), info.DType, info.Shape)
+	}
+	ids := make([]int32, info.Shape[0]*info.Shape[1])
+	if err := f.ReadInto(tensor.BytesOf(ids), name); err != nil {
 		return nil, err
 	}
-	if t.DType != safetensors.I32 || len(t.Shape) != 2 || t.Shape[1] < 1 {
-		return nil, fmt.Errorf("%s: tokens are %s %v, want I32 of two dimensions", name, t.DType, t.Shape)
-	}
-	ids := make([]int32, t.Shape[0]*t.Shape[1])
-	copy(tensor.BytesOf(ids), t.Data)
-	rows := make([][]int32, t.Shape[0])
+	rows := make([][]int32, info.Shape[0])
 	for i := range rows {
-		rows[i] = ids[i*t.Shape[1] : (i+1)*t.Shape[1]]
+		rows[i] = ids[i*info.Shape[1] : (i+1)*info.Shape[1]]
 	}
 	return rows, nil
 }
@@ -99,6 +129,10 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		return nil, err
 	}
 	defer s.Close()
+	if !r.described {
+		r.progress.Note(s.Describe())
+		r.described = true
+	}
 	if !s.HasTokens() {
 		t, err := tokenizer.Load(r.src.dir)
 		if err != nil {

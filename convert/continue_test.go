@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // measureOnly measures in the folder of a job, and stops after some steps.
@@ -31,8 +30,6 @@ func measureOnly(t *testing.T, o Options, steps int) {
 // A conversion continues what was measured in its folder, all or half, and ends
 // with the bytes of one that did it all.
 func TestMeasureThenConvert(t *testing.T) {
-	defer func(d time.Duration) { checkpointEvery = d }(checkpointEvery)
-	checkpointEvery = 0
 	source, data := sourceModel(t, "llama"), tokenFile(t)
 	job := func() Options {
 		o := options(t, source, "3.5", "5")
@@ -131,20 +128,26 @@ func TestAlarmAfterResuming(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	o.Out = t.TempDir()
 	obstacle := filepath.Join(o.Out, "model.safetensors")
-	if err := os.WriteFile(obstacle, nil, 0o666); err != nil {
-		t.Fatal(err)
+	w := &watcher{}
+	w.step = func() {
+		if len(w.steps) == 5+4*14 { // the next to last
+			if err := os.WriteFile(obstacle, nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) {
+	if _, err := Run(context.Background(), openCPU(t), o, w); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), obstacle) {
 		t.Fatalf("error %v", err)
 	}
 	if err := os.Remove(obstacle); err != nil {
 		t.Fatal(err)
 	}
-	head := filepath.Join(o.Work, "job", "4.0", "head.json")
-	if err := os.WriteFile(head, []byte(`{"perplexity": 300, "reference_perplexity": 100}`), 0o666); err != nil {
+	j := openJob(t, o)
+	if err := j.WriteJSON("4.0/head.json", headReport{300, 100}); err != nil {
 		t.Fatal(err)
 	}
-	_, w := mustRun(t, o)
+	j.Close()
+	_, w = mustRun(t, o)
 	if len(w.warnings) != 1 {
 		t.Fatalf("warnings %q", w.warnings)
 	}

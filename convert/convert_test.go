@@ -15,13 +15,16 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/device/cpu"
+	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
 	"exl2/measure"
 )
 
-// watcher is a Progress that remembers warnings and calls step after every step.
+// watcher is a Progress that remembers warnings and calls step after every step,
+// but for those that read the source, before there is a job.
 type watcher struct {
+	read     int // steps that read the source
 	stage    string
 	done     int // steps of the stage
 	steps    []string
@@ -36,6 +39,10 @@ func (w *watcher) Warn(text string)          { w.warnings = append(w.warnings, t
 func (w *watcher) Close()                    {}
 
 func (w *watcher) Step(what, note string) {
+	if w.stage == readingStage {
+		w.read++
+		return
+	}
 	w.steps = append(w.steps, w.stage+" "+what+" "+note)
 	w.done++
 	if w.step != nil {
@@ -57,11 +64,20 @@ func sourceModel(t testing.TB, name string) string {
 	t.Helper()
 	from, to := filepath.Join("..", "testdata", "golden", "arch", name), t.TempDir()
 	for _, f := range []string{"config.json", "model.safetensors"} {
-		if err := copyFile(filepath.Join(to, f), filepath.Join(from, f)); err != nil {
-			t.Fatal(err)
-		}
+		copyFile(t, filepath.Join(to, f), filepath.Join(from, f))
 	}
 	return to
+}
+
+func copyFile(t testing.TB, to, from string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tokenFile writes JSON lines of token ids below 128.
@@ -89,7 +105,7 @@ func tokenFile(t testing.TB) string {
 // options are those of a small job.
 func options(t testing.TB, source string, bits ...string) *Options {
 	o := &Options{
-		Source: source, Work: filepath.Join(t.TempDir(), "work"), HeadBits: 6, RopeScale: 1, RopeAlpha: 1,
+		conditions: conditionsOf(), Source: source, Work: filepath.Join(t.TempDir(), "work"), HeadBits: 6, RopeScale: 1, RopeAlpha: 1,
 		Data: Data{File: tokenFile(t), Rows: 8, Length: 64, MeasureRows: 4, MeasureLength: 64},
 	}
 	for _, b := range bits {
@@ -100,6 +116,14 @@ func options(t testing.TB, source string, bits ...string) *Options {
 		o.Targets = append(o.Targets, Target{b, v})
 	}
 	return o
+}
+
+// conditionsOf returns the usual conditions, but that hidden states are written
+// after every module.
+func conditionsOf() *conditions {
+	c := usual
+	c.every = 0
+	return &c
 }
 
 func mustRun(t testing.TB, o *Options) (*Report, *watcher) {
@@ -250,7 +274,11 @@ func TestMeasurementReuse(t *testing.T) {
 	}
 	theirs := options(t, source, "5.0")
 	theirs.Measurement = filepath.Join(t.TempDir(), "theirs.json")
-	if err := writeMeasurementFile(theirs.Measurement, f); err != nil {
+	var text bytes.Buffer
+	if err := f.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(theirs.Measurement, text.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	report, _ := mustRun(t, theirs)
@@ -333,4 +361,38 @@ func poison(t *testing.T, dir, name string) {
 	if err := os.WriteFile(path, data, 0o666); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// outputs reads what a job has made: models, measurement, plans.
+func outputs(t *testing.T, o Options) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	dirs := []string{o.jobDir()}
+	for _, t := range o.Targets {
+		dirs = append(dirs, o.folder(t), filepath.Join(o.jobDir(), t.Text))
+	}
+	for _, dir := range dirs {
+		if !exists(dir) {
+			continue
+		}
+		for name, text := range contents(t, dir) {
+			if name == "files.jsonl" {
+				continue // has what was written twice, too
+			}
+			text = strings.ReplaceAll(text, o.Out, "OUT") // the paths differ
+			text = strings.ReplaceAll(text, o.Work, "WORK")
+			all[strings.TrimPrefix(strings.TrimPrefix(dir, filepath.Dir(o.Work)), "/")+"/"+name] = text
+		}
+	}
+	return all
+}
+
+// openJob opens the job of a conversion.
+func openJob(t *testing.T, o *Options) *job.Job {
+	t.Helper()
+	j, err := job.Open(o.jobDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -45,7 +46,7 @@ func child(text string) int {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		panic(err)
 	}
-	checkpointEvery = 0 // hidden states are written after every module
+	c.Options.conditions = conditionsOf()
 	die := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }
 	if c.FileLimit > 0 {
 		signal.Ignore(syscall.SIGXFSZ)
@@ -117,27 +118,15 @@ func crashJob(t *testing.T) (func(t *testing.T) Options, map[string]string, time
 	return make, outputs(t, whole), time.Since(begin)
 }
 
-// outputs reads what a job has made: models, measurement, plans.
-func outputs(t *testing.T, o Options) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, dir := range []string{filepath.Join(o.Out, "3.5bpw"), filepath.Join(o.Out, "5bpw"), filepath.Join(o.Work, "job"), filepath.Join(o.Work, "job", "3.5"), filepath.Join(o.Work, "job", "5")} {
-		for name, text := range contents(t, dir) {
-			text = strings.ReplaceAll(text, o.Out, "OUT") // the paths differ
-			text = strings.ReplaceAll(text, o.Work, "WORK")
-			all[strings.TrimPrefix(strings.TrimPrefix(dir, filepath.Dir(o.Work)), "/")+"/"+name] = text
-		}
-	}
-	return all
-}
-
 // finish runs a job to its end and compares with the one that was not killed.
 func finish(t *testing.T, o Options, want map[string]string) {
 	t.Helper()
 	if killed(t, crash{Options: o}.start(t).Wait()) {
 		t.Fatal("killed without reason")
 	}
-	mustEqual(t, outputs(t, o), want)
+	if want != nil {
+		mustEqual(t, outputs(t, o), want)
+	}
 }
 
 // copyTree copies a folder.
@@ -151,8 +140,6 @@ func copyTree(t *testing.T, to, from string) {
 // Whatever is on disk before any rename and after any step, a job that is
 // started again from it ends with the same bytes.
 func TestAnyState(t *testing.T) {
-	defer func(d time.Duration) { checkpointEvery = d }(checkpointEvery)
-	checkpointEvery = 0
 	o := options(t, sourceModel(t, "llama"), "3.5", "5")
 	base := filepath.Dir(o.Work)
 	o.Out = filepath.Join(base, "model")
@@ -190,9 +177,9 @@ func TestAnyState(t *testing.T) {
 // Killed at ten random instants, likewise. Where a kill hits a finished job the
 // next one hits a new job.
 func TestKilledAtRandom(t *testing.T) {
-	job, want, whole := crashJob(t)
+	make, want, whole := crashJob(t)
 	r := rand.New(rand.NewPCG(7, 11))
-	o := job(t)
+	o := make(t)
 	for kills := 0; kills < 10; {
 		cmd := crash{Options: o}.start(t)
 		timer := time.AfterFunc(time.Duration(r.Float64()*0.6*float64(whole)), func() { cmd.Process.Kill() })
@@ -202,7 +189,7 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		timer.Stop()
 		mustEqual(t, outputs(t, o), want)
-		o = job(t)
+		o = make(t)
 	}
 	finish(t, o, want)
 }
@@ -212,11 +199,13 @@ func TestKilledAtRandom(t *testing.T) {
 func TestTidyAfterKill(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	mustRun(t, o)
+	j := openJob(t, o)
 	for _, name := range []string{"hidden.safetensors", "4.0/hidden.safetensors", "4.0/lm_head.safetensors"} {
-		if err := os.WriteFile(filepath.Join(o.Work, "job", name), []byte("left over"), 0o666); err != nil {
+		if err := j.Write(name, func(w io.Writer) error { _, err := w.Write([]byte("left over")); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
+	j.Close()
 	want := contents(t, o.Work)
 	mustRun(t, o)
 	mustEqual(t, contents(t, o.Work), want)
@@ -231,8 +220,8 @@ func TestTidyAfterKill(t *testing.T) {
 
 // Killed by its own hand after a step of each stage, likewise.
 func TestKilledInEachStage(t *testing.T) {
-	job, want, _ := crashJob(t)
-	o := job(t)
+	make, want, _ := crashJob(t)
+	o := make(t)
 	// Steps: 4 measure, 4 rows of 14 variants, 5 quantize for each target.
 	for _, step := range []int{1, 2, 3, 4, 5, 61, 2, 6} {
 		if !killed(t, crash{Options: o, Step: step}.start(t).Wait()) {
@@ -245,9 +234,9 @@ func TestKilledInEachStage(t *testing.T) {
 // A disk that fills up ends the job with an error, and nothing half-made where
 // a model is expected; once there is room it goes on.
 func TestFullDisk(t *testing.T) {
-	job, want, _ := crashJob(t)
+	make, want, _ := crashJob(t)
 	for _, limit := range []uint64{300, 9 << 10, 24 << 10, 60 << 10} {
-		o := job(t)
+		o := make(t)
 		cmd := crash{Options: o, FileLimit: limit}.start(t)
 		var exit *exec.ExitError
 		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -262,9 +251,11 @@ func TestFullDisk(t *testing.T) {
 
 // A job refuses to go on with other options, and says which.
 func TestOtherOptions(t *testing.T) {
-	job, _, _ := crashJob(t)
-	o := job(t)
-	crash{Options: o, Step: 2}.start(t).Wait()
+	make, _, _ := crashJob(t)
+	o := make(t)
+	if !killed(t, crash{Options: o, Step: 2}.start(t).Wait()) {
+		t.Fatal("it was not killed")
+	}
 	for flag, change := range map[string]func(o *Options){
 		"--bits":             func(o *Options) { o.Targets = o.Targets[:1] },
 		"--head-bits":        func(o *Options) { o.HeadBits = 8 },
@@ -274,7 +265,7 @@ func TestOtherOptions(t *testing.T) {
 		"--shard-size":       func(o *Options) { o.ShardMB = 1 },
 		"--rope-alpha":       func(o *Options) { o.RopeAlpha = 2 },
 		"--measurement":      func(o *Options) { o.Measurement = "other.json" },
-		"in-dir":             func(o *Options) { o.Source = sourceModel(t, "mistral") },
+		"config.json has":    func(o *Options) { o.Source = sourceModel(t, "mistral") },
 	} {
 		other := o
 		change(&other)
@@ -318,8 +309,7 @@ func TestRestartElsewhere(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	o.Restart = true
-	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := Run(ctx, openCPU(t), o, &watcher{step: cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "config.json is there and this job did not write it") {
 		t.Errorf("error %v", err)
 	}
 	if got, err := os.ReadFile("model/config.json"); err != nil || string(got) != "mine" {
@@ -327,32 +317,117 @@ func TestRestartElsewhere(t *testing.T) {
 	}
 }
 
-// --restart deletes what this program wrote, and nothing else.
+// --restart deletes what this job wrote and what still is as it wrote it, and
+// nothing else.
 func TestRestart(t *testing.T) {
-	job, want, _ := crashJob(t)
-	o := job(t)
+	make, want, _ := crashJob(t)
+	o := make(t)
 	finish(t, o, want)
 	mine := map[string]string{
-		filepath.Join(o.Work, "notes.txt"):          "mine",
-		filepath.Join(o.Work, "job", "notes.txt"):   "mine, too",
-		filepath.Join(o.Work, "job", "kept.json"):   "{}",
-		filepath.Join(o.Out, "3.5bpw", "README.md"): "and this",
-		filepath.Join(o.Out, "5bpw", "other.json"):  "{}",
+		filepath.Join(o.Work, "notes.txt"):                 "mine",
+		filepath.Join(o.jobDir(), "notes.txt"):             "mine, too",
+		filepath.Join(o.jobDir(), "kept.json"):             "{}",
+		filepath.Join(o.jobDir(), "5", "1.json"):           "{}",
+		filepath.Join(o.jobDir(), "5", "mine.safetensors"): "weights",
+		filepath.Join(o.Out, "3.5bpw", "README.md"):        "and this",
+		filepath.Join(o.Out, "5bpw", "other.json"):         "{}",
 	}
 	for name, text := range mine {
-		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		mustWrite(t, name, text)
 	}
+	edited := filepath.Join(o.jobDir(), "5", "plan.json")
+	mustWrite(t, edited, "{}")
 	o.Restart = true
 	o.HeadBits = 8
-	crash{Options: o, Step: 1}.start(t).Wait()
+	if !killed(t, crash{Options: o, Step: 1}.start(t).Wait()) {
+		t.Fatal("it was not killed")
+	}
+	mine[edited] = "{}"
 	for name, text := range mine {
 		if got, err := os.ReadFile(name); err != nil || string(got) != text {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(o.Out, "5bpw", "output.safetensors")); err == nil {
-		t.Error("the old model is still there")
+	for _, name := range []string{"output.safetensors", "config.json"} {
+		if exists(filepath.Join(o.Out, "5bpw", name)) {
+			t.Errorf("the old %s is still there", name)
+		}
+	}
+	o.HeadBits = 6
+	finish(t, o, nil)
+	if got, err := os.ReadFile(edited + ".kept"); err != nil || string(got) != "{}" {
+		t.Errorf("the edited plan: %q, %v", got, err)
+	}
+	for name := range want {
+		if got := outputs(t, o)[name]; got != want[name] {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// Restarting works whatever the list of files is worth, and does not take what it
+// cannot know of for its own.
+func TestRestartOfADamagedList(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = filepath.Join(filepath.Dir(o.Work), "model")
+	mustRun(t, o)
+	model := contents(t, o.Out)
+	list := filepath.Join(o.jobDir(), "files.jsonl")
+	mustWrite(t, list, "garbage\n"+contents(t, o.jobDir())["files.jsonl"])
+	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); err == nil || !strings.Contains(err.Error(), "files.jsonl: line 1 is not an entry; --restart") {
+		t.Errorf("error %v", err)
+	}
+	o.Restart = true
+	mustRun(t, o)
+	mustEqual(t, contents(t, o.Out), model)
+
+	mustWrite(t, list, "garbage\n")
+	mustRefuse(t, o, filepath.Join(o.Out, "config.json")) // which may be anybody's now
+	o.Overwrite = true
+	_, w := mustRun(t, o)
+	mustEqual(t, contents(t, o.Out), model)
+	kept, err := filepath.Glob(filepath.Join(o.jobDir(), "*", "*.kept"))
+	if err != nil || len(kept) == 0 || len(w.warnings) < len(kept) {
+		t.Errorf("%d files are kept, %v, warnings %q", len(kept), err, w.warnings)
+	}
+}
+
+// Killed anywhere while it begins again, a job that is started again with or
+// without --restart ends with the bytes of a new one.
+func TestKilledInRestart(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = filepath.Join(filepath.Dir(o.Work), "model")
+	base := filepath.Dir(o.Work)
+	mustRun(t, o)
+	want := outputs(t, *o)
+	saved := filepath.Join(t.TempDir(), "saved")
+	copyTree(t, saved, base)
+	r := rand.New(rand.NewPCG(3, 5))
+	var names []string
+	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && d.Name() != "files.jsonl" && d.Name() != "lock" && d.Name() != "job.json" {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 6 { // any part of the files may be gone, job.json is the last
+		if err := os.RemoveAll(base); err != nil {
+			t.Fatal(err)
+		}
+		copyTree(t, base, saved)
+		for _, name := range names {
+			if r.IntN(2) == 0 {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		again := *o
+		again.Restart = true
+		mustRun(t, &again)
+		mustEqual(t, outputs(t, *o), want)
 	}
 }

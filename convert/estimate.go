@@ -1,27 +1,27 @@
 package convert
 
 import (
-	"exl2/internal/arch"
 	"fmt"
-	"path/filepath"
 	"time"
 
+	"exl2/internal/arch"
 	"exl2/internal/model"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
 	"exl2/measure"
 )
 
-// An Estimate says what a job will take.
+// An Estimate says what a job will take, with what it has taken already.
 type Estimate struct {
 	Memory int           // bytes, of host and device together
-	Disk   int           // bytes in the job's folder and the outputs'
+	Work   int           // bytes on disk in the job's folder
+	Models int           // bytes on disk of the finished models
 	Time   time.Duration // of the phases that are not done
 }
 
 // String says it in a line.
 func (e Estimate) String() string {
-	return fmt.Sprintf("about %s of memory, %s on disk, %v", size(e.Memory), size(e.Disk), e.Time.Round(time.Second))
+	return fmt.Sprintf("about %s of memory, %s on disk, %v", size(e.Memory), size(e.Work+e.Models), e.Time.Round(time.Second))
 }
 
 func size(bytes int) string {
@@ -32,29 +32,89 @@ func size(bytes int) string {
 }
 
 // announce estimates the job, tells the user, and refuses one that does not fit
-// the disk.
+// memory or disks.
 func (r *run) announce() error {
 	e := r.estimate()
 	r.progress.Note("this will take " + e.String())
-	free, ok := freeDisk(filepath.Dir(r.job.dir))
-	if need := e.Disk; ok && need > free {
-		return fmt.Errorf("%w: the job needs about %s on disk, %s has %s free; give another --out-dir or fewer --dataset-rows",
-			ErrRefused, size(need), filepath.Dir(r.job.dir), size(free))
+	if free, ok := r.opts.on().freeMemory(); ok && e.Memory > free {
+		return fmt.Errorf("%w: the job needs about %s of memory, %s are free%s", ErrRefused, size(e.Memory), size(free), r.lessMemory(e.Memory-free))
+	}
+	return r.fits(e)
+}
+
+// lessMemory says what else than more memory would do.
+func (r *run) lessMemory(missing int) string {
+	short := *r.opts
+	short.Data.Length, short.Data.MeasureLength = 2, 2
+	if r.fresh && r.workspace(r.opts)-r.workspace(&short) > missing {
+		return "; give a smaller --length and --measurement-length"
+	}
+	return "; end other programs, or use a machine with more"
+}
+
+// fits refuses a job that does not fit the disks that its folder and the models'
+// are on. What it has written already is there; a run that goes on has to find
+// room for the rest.
+func (r *run) fits(e Estimate) error {
+	inWork, inModels := r.job.Written()
+	work, models := max(e.Work-int(inWork), 0), max(e.Models-int(inModels), 0)
+	dir := r.opts.Out
+	if dir == "" {
+		dir = r.opts.Work
+	}
+	disk, ok := r.opts.on().disk(r.opts.Work)
+	other, known := r.opts.on().disk(dir)
+	switch {
+	case !ok || !known:
+		return nil
+	case disk.ID == other.ID && work+models > disk.Free:
+		return r.tooLarge(work+models, disk.Free, r.opts.Work, e)
+	case disk.ID != other.ID && work > disk.Free:
+		return r.tooLarge(work, disk.Free, r.opts.Work, e)
+	case disk.ID != other.ID && models > other.Free:
+		return fmt.Errorf("%w: the models need about %s on disk, %s has %s free; %s", ErrRefused, size(models), dir, size(other.Free), r.elsewhere("--compile-full"))
 	}
 	return nil
+}
+
+// tooLarge is the error about a job that needs more than is free, with advice
+// that works.
+func (r *run) tooLarge(need, free int, dir string, e Estimate) error {
+	advice := r.elsewhere("--out-dir")
+	if r.fresh && e.Work-r.fewest().Work > need-free {
+		advice += " or fewer --dataset-rows"
+	}
+	return fmt.Errorf("%w: the job needs about %s more on disk, %s has %s free; %s", ErrRefused, size(need), dir, size(free), advice)
+}
+
+// elsewhere says what to do about a full disk: nothing is written down of a job
+// that has not begun.
+func (r *run) elsewhere(flag string) string {
+	if r.fresh {
+		return "give another " + flag
+	}
+	return "free some and give the same command again"
+}
+
+// fewest is the estimate with the fewest rows.
+func (r *run) fewest() Estimate {
+	least := *r
+	least.tokens.quantize = least.tokens.quantize[:min(1, len(least.tokens.quantize))]
+	return least.estimate()
 }
 
 // estimate counts bytes and operations.
 func (r *run) estimate() Estimate {
 	streams := max(r.measureStreams(), r.quantizeStreams())
-	e := Estimate{Memory: r.workspace(), Disk: streams} // a checkpoint holds the streams once more
+	e := Estimate{Memory: r.workspace(r.opts), Work: 2 * streams} // one checkpoint takes the other's place
 	if r.spill(streams) == "" {
 		e.Memory += streams
 	} else {
-		e.Disk += streams
+		e.Work += streams
 	}
-	for _, t := range r.opts.Targets {
-		e.Disk += 2 * r.src.outputBytes(t.Bits) // modules in the job, and the model
+	for _, t := range r.unfinished() {
+		e.Work += r.src.quantizedBytes(t.Bits)
+		e.Models += r.src.quantizedBytes(t.Bits) + r.src.otherBytes()
 	}
 	e.Time = time.Duration(r.operations() / r.speed() * float64(time.Second))
 	return e
@@ -72,38 +132,66 @@ func (r *run) quantizeStreams() int {
 }
 
 // workspace returns the bytes that working on the widest half-block takes:
-// Hessians and factors, the weight in several forms, activations.
-func (r *run) workspace() int {
-	spec, length := r.src.loader.Spec, max(r.opts.Data.Length, r.opts.Data.MeasureLength)
+// Hessians and factors, the weight in several forms, activations, and what is
+// read of the source, twice.
+func (r *run) workspace(o *Options) int {
+	spec, length := r.src.loader.Spec, max(o.Data.Length, o.Data.MeasureLength)
 	inputs, weights := 0, spec.Hidden*spec.Vocab
 	for _, m := range r.src.shapes {
 		inputs, weights = max(inputs, m.In), max(weights, m.In*m.Out)
 	}
 	z, c := stream.Size(length)
 	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
-	return 7*4*inputs*inputs + 4*4*weights + 2*state + 100<<20
+	return 7*4*inputs*inputs + 4*4*weights + 2*r.src.largestModule() + 2*state + 100<<20
 }
 
-// outputBytes returns the size of a finished model.
-func (s *source) outputBytes(bits float64) int {
+// bytesOf returns the bytes of a tensor of the source.
+func (s *source) bytesOf(name string) int {
+	info, _ := s.files.Info(name)
+	n, _ := info.Bytes()
+	return int(n)
+}
+
+// largestModule returns the most bytes that the matrices of a module have in the
+// source.
+func (s *source) largestModule() int {
+	most := s.bytesOf(s.loader.Spec.Names.Embed + ".weight")
+	for _, m := range s.loader.Layout {
+		n := 0
+		for _, l := range m.Linears {
+			n += s.bytesOf(l.Name + ".weight")
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// quantizedBytes returns the size of a finished model's matrices.
+func (s *source) quantizedBytes(bits float64) int {
 	spec := s.loader.Spec
-	head := headRecipes[8].Size(spec.Hidden, spec.Vocab)
-	return int(bits*float64(s.weights()))/8 + head/8 + 2*spec.Vocab*spec.Hidden
+	return int(bits*float64(s.weights()))/8 + headRecipes[8].Size(spec.Hidden, spec.Vocab)/8
+}
+
+// otherBytes returns the size of what else a finished model has.
+func (s *source) otherBytes() int {
+	n := 0
+	for _, o := range s.others {
+		n += int(o.size)
+	}
+	for _, name := range s.kept() {
+		n += s.bytesOf(name)
+	}
+	return n
 }
 
 // operations returns the floating-point operations of the phases that are not
 // done.
 func (r *run) operations() float64 {
 	n := 0.0
-	if r.opts.Measurement == "" && !r.job.has("measurement.json") {
+	if !r.measured {
 		n += r.measureOperations()
 	}
-	for _, t := range r.opts.Targets {
-		if !r.job.has(t.Text + "/done.json") {
-			n += r.quantizeOperations()
-		}
-	}
-	return n
+	return n + float64(len(r.unfinished()))*r.quantizeOperations()
 }
 
 // measureOperations: passes of the base rows, of the variants through half of

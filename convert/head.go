@@ -18,42 +18,37 @@ type headReport struct {
 
 // head quantizes the head matrix, writes it, and computes the perplexity of
 // the calibration rows in both streams.
-func (q *quantizer) head() error {
-	spec := q.src.loader.Head()
-	source, err := q.src.loader.Load(q.dev, spec)
+func (q *quantizing) head() error {
+	source, work, err := q.loadTwice(q.run.src.loader.Head())
 	if err != nil {
 		return err
 	}
 	defer source.Free()
-	work, err := q.src.loader.Load(q.dev, spec)
-	if err != nil {
-		return err
-	}
 	defer work.Free()
-	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.opts.HeadBits], nil })
+	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.run.opts.HeadBits], nil })
 	if err != nil {
 		return fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.writeModule(work.Name, packed); err != nil {
+	if err := q.write(work.Name, packed); err != nil {
 		return err
 	}
-	q.progress.Step(work.Name, fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
+	q.run.progress.Step(work.Name, fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
 	report, err := q.perplexities(source, work)
 	if err != nil {
 		return err
 	}
-	return q.job.writeJSON(q.file("head.json"), report)
+	return q.run.job.WriteJSON(q.build.file("head.json"), report)
 }
 
 // perplexities scores the first rows of both streams; like ExLlamaV2, as many
 // as were asked for measuring.
-func (q *quantizer) perplexities(source, work *model.Module) (*headReport, error) {
+func (q *quantizing) perplexities(source, work *model.Module) (*headReport, error) {
 	var quantized, reference score.Likelihood
-	for row := range min(q.opts.Data.MeasureRows, q.x.Rows) {
-		if err := likelihood(&quantized, q.pass, q.x, work, row, q.tokens.quantize[row]); err != nil {
+	for row := range min(q.run.opts.Data.MeasureRows, q.x.Rows) {
+		if err := likelihood(&quantized, q.pass, q.x, work, row, q.run.tokens.quantize[row]); err != nil {
 			return nil, err
 		}
-		if err := likelihood(&reference, q.passR, q.r, source, row, q.tokens.quantize[row]); err != nil {
+		if err := likelihood(&reference, q.passR, q.r, source, row, q.run.tokens.quantize[row]); err != nil {
 			return nil, err
 		}
 	}

@@ -3,8 +3,13 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
-	"exl2/internal/atomicfile"
+	"exl2/internal/job"
+	"exl2/internal/model"
 	"exl2/internal/stream"
 	"exl2/measure"
 )
@@ -13,88 +18,68 @@ import (
 // to tell sensitivities apart, few enough for two hundred variants.
 const probeRows = 4
 
+// The files that a job keeps a measurement in.
+const (
+	measurementName = "measurement.json"
+	measuredHidden  = "hidden.safetensors"
+)
+
 // measureAll measures every half-block, from where an earlier run left off, and
 // writes measurement.json.
 func (r *run) measureAll() error {
-	if r.job.has("measurement.json") {
-		return r.measureCheckpoint.remove()
+	checkpoint := r.job.Checkpoint(measuredHidden, r.opts.on().every)
+	if r.measured {
+		return checkpoint.Remove()
 	}
-	m, next, err := r.startMeasuring()
+	m, err := r.newMeasuring()
 	if err != nil {
 		return err
 	}
-	defer m.Pass.Free()
-	decoder := r.src.loader.Decoder()
-	r.progress.Start("measure", len(decoder))
-	for i, spec := range decoder {
-		if i+1 < next {
-			r.progress.Skip(spec.Name)
-			continue
-		}
-		h, err := m.HalfBlock(r.ctx, spec)
-		if err != nil {
-			return err
-		}
-		if err := r.job.writeHalfBlock(h); err != nil {
-			return err
-		}
-		if r.measureCheckpoint.due() {
-			if err := r.measureCheckpoint.write(i+2, measurerStores(m)); err != nil {
-				return err
-			}
-		}
-		r.progress.Step(spec.Name, summary(h))
-	}
-	r.progress.Start("sensitivities", m.Reference.X.Rows*len(m.Variants))
-	sensitivities, err := m.Sensitivities(r.ctx, func(key string) { r.progress.Step(key, "") })
-	if err != nil {
+	defer m.close()
+	if err := r.walk(m, checkpoint, "measure", len(r.src.loader.Decoder())); err != nil {
 		return err
 	}
-	if err := r.writeMeasurement(sensitivities); err != nil {
+	if err := m.finish(); err != nil {
 		return err
 	}
-	return r.measureCheckpoint.remove()
+	return checkpoint.Remove()
 }
 
-// summary says in a few words how a half-block measured.
-func summary(h *measure.HalfBlock) string {
-	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
-	return fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
+// measuring is the phase that measures.
+type measuring struct {
+	run      *run
+	measurer *measure.Measurer
+	probe    [][]int32 // the rows that carry variants
 }
 
-// startMeasuring makes a Measurer in front of the first module that is not
-// measured.
-func (r *run) startMeasuring() (*measure.Measurer, int, error) {
-	d, spec := r.opts.Data, r.src.loader.Spec
-	tokens := r.tokens.measure
-	length := d.MeasureLength
-	m := &measure.Measurer{
+// newMeasuring allocates the hidden states.
+func (r *run) newMeasuring() (*measuring, error) {
+	length, spec := r.opts.Data.MeasureLength, r.src.loader.Spec
+	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &measure.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length), Warn: r.progress.Warn,
-	}
-	floats := length * spec.Hidden
-	probe := spread(tokens, probeRows)
-	m.Spill = r.spill(r.measureStreams())
+		Spill: r.spill(r.measureStreams()), Reference: &measure.Variant{},
+	}}
 	var err error
-	if m.Base, err = stream.NewStore(len(tokens), floats, m.Spill); err != nil {
-		return nil, 0, err
+	if m.measurer.Base, err = m.store(len(r.tokens.measure)); err == nil {
+		m.measurer.Reference.X, err = m.store(len(m.probe))
 	}
-	m.Reference = &measure.Variant{}
-	if m.Reference.X, err = stream.NewStore(len(probe), floats, m.Spill); err != nil {
-		return nil, 0, err
-	}
-	next, err := r.resumeMeasuring(m)
-	if err != nil || next > 0 {
-		return m, next, err
-	}
-	embedding, err := r.src.loader.Load(r.dev, r.src.loader.Embedding())
 	if err != nil {
-		return nil, 0, err
+		m.close()
+		return nil, err
 	}
-	defer embedding.Free()
-	if err := m.Pass.Embed(r.ctx, embedding, tokens, m.Base); err != nil {
-		return nil, 0, err
+	return m, nil
+}
+
+// store returns room for the hidden states of some rows.
+func (m *measuring) store(rows int) (*stream.Store, error) {
+	return stream.NewStore(rows, m.measurer.Pass.Length*m.run.src.loader.Spec.Hidden, m.measurer.Spill)
+}
+
+func (m *measuring) close() {
+	m.measurer.Pass.Free()
+	for _, s := range m.stores() {
+		s.Hidden.Close()
 	}
-	return m, 1, m.Pass.Embed(r.ctx, embedding, probe, m.Reference.X)
 }
 
 // spread takes n rows that lie evenly among all.
@@ -107,71 +92,90 @@ func spread(rows [][]int32, n int) [][]int32 {
 	return out
 }
 
-// resumeMeasuring restores the hidden states of an interrupted run, if there
-// are any, and returns the module that they stand in front of.
-func (r *run) resumeMeasuring(m *measure.Measurer) (next int, err error) {
-	f, next, err := r.measureCheckpoint.open(len(r.src.loader.Layout) - 1)
-	if f == nil {
-		return 0, err
+func (m *measuring) embed(e *model.Module) error {
+	if err := m.measurer.Pass.Embed(m.run.ctx, e, m.run.tokens.measure, m.measurer.Base); err != nil {
+		return err
 	}
-	defer f.Close()
-	for _, spec := range r.src.loader.Layout[1:next] {
-		h, err := r.job.readHalfBlock(spec.Name)
-		if err != nil {
-			return 0, err
-		}
-		for _, t := range h.Tables {
-			e, err := t.ProbeError()
-			if err != nil {
-				return 0, r.job.damaged(halfBlockFile(h.Key), err)
-			}
-			x, err := stream.NewStore(m.Reference.X.Rows, m.Reference.X.Floats, m.Spill)
-			if err != nil {
-				return 0, err
-			}
-			m.Variants = append(m.Variants, &measure.Variant{Key: t.Key, Error: e, X: x})
-		}
-	}
-	for _, s := range measurerStores(m) {
-		if err := restore(f, s); err != nil {
-			return 0, err
-		}
-	}
-	return next, nil
+	return m.measurer.Pass.Embed(m.run.ctx, e, m.probe, m.measurer.Reference.X)
 }
 
-// measurerStores lists the hidden states of a Measurer.
-func measurerStores(m *measure.Measurer) []namedStore {
-	list := []namedStore{{"base", m.Base}, {"reference", m.Reference.X}}
-	for _, v := range m.Variants {
-		list = append(list, namedStore{"variant/" + v.Key, v.X})
+// resume makes room for the variants of a half-block that is measured.
+func (m *measuring) resume(spec model.ModuleSpec) error {
+	h, err := m.read(spec.Name)
+	if err != nil {
+		return err
+	}
+	for _, t := range h.Tables {
+		v := &measure.Variant{Key: t.Key}
+		if v.Error, err = t.ProbeError(); err != nil {
+			return m.run.job.Damaged(halfBlockFile(h.Key), err)
+		}
+		if v.X, err = m.store(len(m.probe)); err != nil {
+			return err
+		}
+		m.measurer.Variants = append(m.measurer.Variants, v)
+	}
+	return nil
+}
+
+func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
+	h, err := m.measurer.HalfBlock(m.run.ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
+	note = fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
+	return note, m.run.job.Write(halfBlockFile(h.Key), (&measure.File{HalfBlocks: []measure.HalfBlock{*h}}).Write)
+}
+
+func (m *measuring) stores() []job.Store {
+	var list []job.Store
+	add := func(name string, s *stream.Store) {
+		if s != nil {
+			list = append(list, job.Store{Name: name, Hidden: s})
+		}
+	}
+	add("base", m.measurer.Base)
+	add("reference", m.measurer.Reference.X)
+	for _, v := range m.measurer.Variants {
+		add("variant/"+v.Key, v.X)
 	}
 	return list
 }
 
 func halfBlockFile(key string) string { return "measure/" + key + ".json" }
 
-func (j *job) writeHalfBlock(h *measure.HalfBlock) error {
-	return writeMeasurementFile(j.path(halfBlockFile(h.Key)), &measure.File{HalfBlocks: []measure.HalfBlock{*h}})
-}
-
-func (j *job) readHalfBlock(key string) (*measure.HalfBlock, error) {
-	f, err := measure.ReadFile(j.path(halfBlockFile(key)))
+// read returns the measurement of a half-block, which must be there.
+func (m *measuring) read(key string) (*measure.HalfBlock, error) {
+	name, j := halfBlockFile(key), m.run.job
+	if found, err := j.Has(name); !found {
+		if err == nil {
+			err = j.Damaged(name, fs.ErrNotExist)
+		}
+		return nil, err
+	}
+	f, err := measure.ReadFile(j.Path(name))
 	if err != nil {
-		return nil, fmt.Errorf("%w; --restart begins again", err)
+		return nil, j.Damaged(name, err)
 	}
 	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || len(f.HalfBlocks[0].Options) == 0 {
-		return nil, j.damaged(halfBlockFile(key), errors.New("it does not hold that half-block's measurement"))
+		return nil, j.Damaged(name, errors.New("it does not hold that half-block's measurement"))
 	}
 	return &f.HalfBlocks[0], nil
 }
 
-// writeMeasurement joins the half-blocks' files to measurement.json.
-func (r *run) writeMeasurement(sensitivities map[string]float64) error {
-	l := r.src.loader
+// finish finds the sensitivities and joins the half-blocks' files to
+// measurement.json.
+func (m *measuring) finish() error {
+	r, l := m.run, m.run.src.loader
+	r.progress.Start("sensitivities", m.measurer.Reference.X.Rows*len(m.measurer.Variants))
+	sensitivities, err := m.measurer.Sensitivities(r.ctx, func(key string) { r.progress.Step(key, "") })
+	if err != nil {
+		return err
+	}
 	f := &measure.File{LastModule: len(l.Layout)}
 	for _, spec := range l.Decoder() {
-		h, err := r.job.readHalfBlock(spec.Name)
+		h, err := m.read(spec.Name)
 		if err != nil {
 			return err
 		}
@@ -182,19 +186,7 @@ func (r *run) writeMeasurement(sensitivities map[string]float64) error {
 	}
 	// ExLlamaV2 lists norm and head, too, under these names.
 	f.HalfBlocks = append(f.HalfBlocks, measure.HalfBlock{Key: l.Spec.Names.Final + ".norm"}, measure.HalfBlock{Key: l.Spec.Names.Head + ".linear"})
-	return writeMeasurementFile(r.job.path("measurement.json"), f)
-}
-
-func writeMeasurementFile(path string, f *measure.File) error {
-	w, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if err := f.Write(w); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return w.Commit()
+	return r.job.Write(measurementName, f.Write)
 }
 
 // copyMeasurement copies the job's measurement to where the user wants it.
@@ -202,5 +194,13 @@ func (r *run) copyMeasurement() error {
 	if r.opts.SaveMeasurement == "" {
 		return nil
 	}
-	return copyFile(r.opts.SaveMeasurement, r.job.path("measurement.json"))
+	data, err := os.ReadFile(r.job.Path(measurementName))
+	if err != nil {
+		return err
+	}
+	path := absolute(r.opts.SaveMeasurement)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return r.job.Write(path, func(w io.Writer) error { _, err := w.Write(data); return err })
 }

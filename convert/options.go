@@ -8,18 +8,24 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"exl2/internal/exl2"
+	"exl2/internal/job"
+	"exl2/internal/machine"
 )
 
 // ErrRefused is in the chain of errors about requests that are understood and
-// cannot be met: a target out of reach, a job with other options.
-var ErrRefused = errors.New("refused")
+// cannot be met: a target out of reach, a job with other options, files in the
+// way.
+var ErrRefused = job.ErrRefused
+
+// jobFolder is the folder of the job's files in Options.Work.
+const jobFolder = "job"
 
 // Options are what the user asks for.
 type Options struct {
@@ -37,6 +43,28 @@ type Options struct {
 
 	RopeScale, RopeAlpha float64 // 1 leaves the model's own positions
 	Restart              bool    // delete an earlier job first
+	Overwrite            bool    // replace files that the job did not write
+
+	conditions *conditions // nil: usual
+}
+
+// conditions are what a job finds, and how it deals with that. Tests have others.
+type conditions struct {
+	every      time.Duration                     // between checkpoints
+	inMemory   int                               // bytes of hidden states; more go to disk
+	megabyte   int                               // the unit of the shard size
+	freeMemory func() (int, bool)                // in bytes
+	disk       func(string) (machine.Disk, bool) // that a folder is on
+}
+
+var usual = conditions{3 * time.Minute, 512 << 20, 1 << 20, machine.FreeMemory, machine.DiskOf}
+
+// on returns the conditions of the job.
+func (o *Options) on() *conditions {
+	if o.conditions == nil {
+		return &usual
+	}
+	return o.conditions
 }
 
 // A Target is a size asked for.
@@ -93,6 +121,9 @@ func (o *Options) Check() error {
 	if !(o.RopeScale > 0 && o.RopeScale <= math.MaxFloat32 && o.RopeAlpha > 0 && o.RopeAlpha <= math.MaxFloat32) {
 		return fmt.Errorf("rope scale and alpha: %v and %v, want positive numbers", o.RopeScale, o.RopeAlpha)
 	}
+	if o.Measurement != "" && o.SaveMeasurement != "" {
+		return fmt.Errorf("--measurement and --output-measurement: nothing is measured with the first that the second could get")
+	}
 	return nil
 }
 
@@ -108,11 +139,14 @@ func (o *Options) folder(t Target) string {
 	return dir
 }
 
-// replaces reports whether what an earlier job wrote to a folder, given by its
-// absolute path, goes when the job begins again: what lies in the job's own
-// folder, or where models will be written.
+// jobDir returns the folder of the job's files.
+func (o *Options) jobDir() string { return filepath.Join(o.Work, jobFolder) }
+
+// replaces reports whether what an earlier job wrote to a folder goes when the
+// job begins again: what lies in the job's own folder, or where models will be
+// written.
 func (o *Options) replaces(folder string) bool {
-	work := absolute(o.Work)
+	work, folder := absolute(o.Work), absolute(folder)
 	if folder == work || filepath.Dir(folder) == work {
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
@@ -43,6 +44,10 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 	blocks := map[string]measure.HalfBlock{}
 	tables := map[string]measure.Table{}
 	for _, h := range f.HalfBlocks {
+		known := slices.ContainsFunc(s.loader.Decoder(), func(m model.ModuleSpec) bool { return m.Name == h.Key })
+		if len(h.Options) > 0 && !known {
+			return nil, fmt.Errorf("measurement: %s is not in the model: it is another model's", h.Key)
+		}
 		blocks[h.Key] = h
 		for _, t := range h.Tables {
 			tables[t.Key] = t

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"exl2/internal/exl2"
+	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
 	"exl2/internal/stream"
@@ -17,14 +18,25 @@ import (
 // still pays, the third hardly does (docs/benchmarks.md).
 const descents = 2
 
-// A quantizer works through the modules for one target. It carries two streams
-// of hidden states: behind the source's modules, and behind what they have
-// become. The first tells the quantizer what the second has drifted from.
-type quantizer struct {
-	*run
-	target     Target
-	plan       *plan
-	checkpoint *checkpoint
+// quantize quantizes every half-block and the head.
+func (b *build) quantize() error {
+	q, err := b.newQuantizing()
+	if err != nil {
+		return err
+	}
+	defer q.close()
+	if err := b.run.walk(q, b.checkpoint(), "quantize "+b.target.Text, len(b.run.src.loader.Decoder())+1); err != nil {
+		return err
+	}
+	return q.head()
+}
+
+// quantizing is the phase that works through the modules for one target. It
+// carries two streams of hidden states: behind the source's modules, and behind
+// what they have become. The first tells what the second has drifted from.
+type quantizing struct {
+	build *build
+	run   *run // the build's
 
 	pass   *stream.Pass // of the quantized model
 	passR  *stream.Pass // of the reference
@@ -32,134 +44,95 @@ type quantizer struct {
 	dx, dr tensor.Tensor // scratch for differences
 }
 
-// moduleError is how far a module's output is from the source's, relative to it.
-type moduleError struct {
-	Key   string  `json:"key"`
-	Error float64 `json:"error"`
-}
-
-// file returns the name of one of the target's files in the job.
-func (q *quantizer) file(name string) string { return q.target.Text + "/" + name }
-
-// quantizeAll quantizes every half-block and the head.
-func (q *quantizer) quantizeAll() error {
-	next, err := q.start()
-	if err != nil {
-		return err
-	}
-	defer q.free()
-	decoder := q.src.loader.Decoder()
-	q.progress.Start("quantize "+q.target.Text, len(decoder)+1)
-	for i, spec := range decoder {
-		key := spec.Name
-		if i+1 < next {
-			q.progress.Skip(key)
-			continue
-		}
-		e, err := q.halfBlock(spec)
-		if err != nil {
-			return err
-		}
-		if q.checkpoint.due() {
-			if err := q.checkpoint.write(i+2, q.stores()); err != nil {
-				return err
-			}
-		}
-		q.progress.Step(key, fmt.Sprintf("error %.4f", e.Error))
-	}
-	return q.head()
-}
-
-// start makes the streams in front of the first module that is not quantized.
-func (q *quantizer) start() (next int, err error) {
-	d, spec := q.opts.Data, q.src.loader.Spec
-	rows, floats := len(q.tokens.quantize), d.Length*spec.Hidden
-	q.pass, q.passR = stream.NewPass(q.dev, spec, d.Length), stream.NewPass(q.dev, spec, d.Length)
+// newQuantizing allocates the hidden states.
+func (b *build) newQuantizing() (*quantizing, error) {
+	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
+	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
 	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
-	q.dx = q.dev.Alloc(tensor.F32, d.Length, wide)
-	q.dr = q.dev.Alloc(tensor.F32, d.Length, spec.Hidden)
-	spill := q.spill(q.quantizeStreams())
-	if q.x, err = stream.NewStore(rows, floats, spill); err != nil {
-		return 0, err
+	q.dx = r.dev.Alloc(tensor.F32, length, wide)
+	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
+	spill, rows, floats := r.spill(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	var err error
+	if q.x, err = stream.NewStore(rows, floats, spill); err == nil {
+		q.r, err = stream.NewStore(rows, floats, spill)
 	}
-	if q.r, err = stream.NewStore(rows, floats, spill); err != nil {
-		return 0, err
-	}
-	if next, err = q.resume(); err != nil || next > 0 {
-		return next, err
-	}
-	embedding, err := q.src.loader.Load(q.dev, q.src.loader.Embedding())
 	if err != nil {
-		return 0, err
+		q.close()
+		return nil, err
 	}
-	defer embedding.Free()
-	if err := q.pass.Embed(q.ctx, embedding, q.tokens.quantize, q.x); err != nil {
-		return 0, err
-	}
-	return 1, q.passR.Embed(q.ctx, embedding, q.tokens.quantize, q.r)
+	return q, nil
 }
 
-func (q *quantizer) stores() []namedStore {
-	return []namedStore{{"quantized", q.x}, {"reference", q.r}}
-}
-
-// resume restores the streams of an interrupted run, if there are any.
-func (q *quantizer) resume() (next int, err error) {
-	f, next, err := q.checkpoint.open(len(q.src.loader.Layout) - 1)
-	if f == nil {
-		return 0, err
-	}
-	defer f.Close()
-	for _, s := range q.stores() {
-		if err := restore(f, s); err != nil {
-			return 0, err
-		}
-	}
-	return next, nil
-}
-
-func (q *quantizer) free() {
+func (q *quantizing) close() {
 	q.pass.Free()
 	q.passR.Free()
-	q.dev.Free(q.dx)
-	q.dev.Free(q.dr)
-	q.x.Close()
-	q.r.Close()
+	q.run.dev.Free(q.dx)
+	q.run.dev.Free(q.dr)
+	for _, s := range q.stores() {
+		if s.Hidden != nil {
+			s.Hidden.Close()
+		}
+	}
 }
 
-// halfBlock quantizes a module, writes it, and moves both streams behind it.
-func (q *quantizer) halfBlock(spec model.ModuleSpec) (e moduleError, err error) {
-	source, err := q.src.loader.Load(q.dev, spec)
+func (q *quantizing) stores() []job.Store {
+	return []job.Store{{Name: "quantized", Hidden: q.x}, {Name: "reference", Hidden: q.r}}
+}
+
+func (q *quantizing) embed(e *model.Module) error {
+	if err := q.pass.Embed(q.run.ctx, e, q.run.tokens.quantize, q.x); err != nil {
+		return err
+	}
+	return q.passR.Embed(q.run.ctx, e, q.run.tokens.quantize, q.r)
+}
+
+// resume has nothing to do: what is quantized is in files.
+func (q *quantizing) resume(model.ModuleSpec) error { return nil }
+
+// step quantizes a module, writes it, and moves both streams behind it.
+func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
+	source, work, err := q.loadTwice(spec)
 	if err != nil {
-		return e, err
+		return "", err
 	}
 	defer source.Free()
-	work, err := q.src.loader.Load(q.dev, spec)
-	if err != nil {
-		return e, err
-	}
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
-		return e, fmt.Errorf("quantize %s: %w", work.Name, err)
+		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.writeModule(work.Name, packed); err != nil {
-		return e, err
+	if err := q.write(work.Name, packed); err != nil {
+		return "", err
 	}
-	if err := q.passR.Forward(q.ctx, source, q.r, q.r); err != nil {
-		return e, err
+	if err := q.passR.Forward(q.run.ctx, source, q.r, q.r); err != nil {
+		return "", err
 	}
-	if err := q.pass.Forward(q.ctx, work, q.x, q.x); err != nil {
-		return e, err
+	if err := q.pass.Forward(q.run.ctx, work, q.x, q.x); err != nil {
+		return "", err
 	}
-	e = moduleError{Key: work.Name}
+	e := moduleError{Key: work.Name}
 	if e.Error, err = q.distance(); err != nil {
-		return e, fmt.Errorf("quantize %s: %w", work.Name, err)
+		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	return e, q.job.writeJSON(q.file(e.Key+".json"), e)
+	return fmt.Sprintf("error %.4f", e.Error), q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
 }
 
-func (q *quantizer) planned(l *model.Linear) (exl2.Recipe, error) { return q.plan.recipe(l.Name) }
+// loadTwice loads a module as it stays and as it will be quantized.
+func (q *quantizing) loadTwice(spec model.ModuleSpec) (source, work *model.Module, err error) {
+	l := q.run.src.loader
+	if source, err = l.Load(q.run.dev, spec); err != nil {
+		return nil, nil, err
+	}
+	if work, err = l.Load(q.run.dev, spec); err != nil {
+		source.Free()
+		return nil, nil, err
+	}
+	return source, work, nil
+}
+
+func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
+	return q.build.plan.recipe(l.Name)
+}
 
 // A packedMatrix is a quantized matrix and its name.
 type packedMatrix struct {
@@ -169,7 +142,7 @@ type packedMatrix struct {
 
 // steps quantizes the linears of work step by step, each step on inputs that
 // come from the quantized linears before it, and puts them in their places.
-func (q *quantizer) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	var list []packedMatrix
 	for n := range work.Steps {
 		hessians, err := q.hessians(source.Steps[:n+1], work.Steps[:n+1])
@@ -195,18 +168,18 @@ func freeAll(list []*quant.Hessian) {
 }
 
 // site quantizes the linears of one site, whose Hessian it frees.
-func (q *quantizer) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	f, err := h.Factor()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Free()
 	if f.Plain {
-		q.progress.Warn(measure.PlainWarning(site.Linears))
+		q.run.progress.Warn(measure.PlainWarning(site.Linears))
 	}
 	var list []packedMatrix
 	for _, l := range site.Linears {
-		if err := q.ctx.Err(); err != nil {
+		if err := q.run.ctx.Err(); err != nil {
 			return nil, err
 		}
 		m, err := q.matrix(f, l, recipe)
@@ -220,16 +193,16 @@ func (q *quantizer) site(h *quant.Hessian, site model.Site, recipe func(*model.L
 
 // hessians gathers the moments of what the last of the steps computes, in both
 // streams.
-func (q *quantizer) hessians(source, work []model.Step) ([]*quant.Hessian, error) {
+func (q *quantizing) hessians(source, work []model.Step) ([]*quant.Hessian, error) {
 	last := len(work) - 1
 	var list []*quant.Hessian
 	for _, site := range work[last].Sites {
-		list = append(list, quant.NewHessian(q.dev, site.Linears[0].In))
+		list = append(list, quant.NewHessian(q.run.dev, site.Linears[0].In))
 	}
 	if len(list) == 0 {
 		return nil, nil
 	}
-	err := q.pass.Each(q.ctx, q.x, func(s *model.State, row int) error {
+	err := q.pass.Each(q.run.ctx, q.x, func(s *model.State, row int) error {
 		return q.passR.At(q.r, row, func(ref *model.State) error {
 			runTo(work, s)
 			runTo(source, ref)
@@ -257,40 +230,40 @@ func runTo(steps []model.Step, s *model.State) {
 }
 
 // gather adds what a site reads in both streams.
-func (q *quantizer) gather(h *quant.Hessian, site model.Site, s, ref *model.State) {
+func (q *quantizing) gather(h *quant.Hessian, site model.Site, s, ref *model.State) {
 	x := s.At(site.Reads)
 	h.Add(x)
 	dx := q.dx.Reshape(x.Rows, x.Cols)
-	q.dev.Copy(dx, x)
-	q.dev.AddScaled(dx, ref.At(site.Reads), -1)
+	q.run.dev.Copy(dx, x)
+	q.run.dev.AddScaled(dx, ref.At(site.Reads), -1)
 	h.AddDrift(dx, x)
 	if site.Adds {
-		q.dev.Copy(q.dr, ref.At(model.Stream))
-		q.dev.AddScaled(q.dr, s.At(model.Stream), -1)
+		q.run.dev.Copy(q.dr, ref.At(model.Stream))
+		q.run.dev.AddScaled(q.dr, s.At(model.Stream), -1)
 		h.AddResidual(x, q.dr)
 	}
 }
 
 // matrix quantizes one linear and puts the result in its place.
-func (q *quantizer) matrix(f *quant.Factor, l *model.Linear, recipe func(*model.Linear) (exl2.Recipe, error)) (*exl2.Matrix, error) {
+func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model.Linear) (exl2.Recipe, error)) (*exl2.Matrix, error) {
 	r, err := recipe(l)
 	if err != nil {
 		return nil, err
 	}
 	t := f.Target(l.W.(model.Dense).Tensor)
 	defer t.Free()
-	loss := q.dev.Alloc(tensor.F64, 1, 1)
-	defer q.dev.Free(loss)
+	loss := q.run.dev.Alloc(tensor.F64, 1, 1)
+	defer q.run.dev.Free(loss)
 	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
 	defer list[0].Free()
 	quant.Descend(list, descents)
 	packed := list[0].Matrix()
-	l.Replace(q.dev, model.Quantized{Matrix: packed})
+	l.Replace(q.run.dev, model.Quantized{Matrix: packed})
 	return list[0].Download(packed)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
-func (q *quantizer) distance() (float64, error) {
+func (q *quantizing) distance() (float64, error) {
 	x, r := make([]float32, q.x.Floats), make([]float32, q.r.Floats)
 	diff, square := 0.0, 0.0
 	for row := range q.x.Rows {
@@ -315,8 +288,8 @@ func (q *quantizer) distance() (float64, error) {
 	return math.Sqrt(diff / square), nil
 }
 
-// writeModule writes the quantized matrices of a module to the job.
-func (q *quantizer) writeModule(key string, list []packedMatrix) error {
+// write writes the quantized matrices of a module to the job.
+func (q *quantizing) write(key string, list []packedMatrix) error {
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {
@@ -326,7 +299,7 @@ func (q *quantizer) writeModule(key string, list []packedMatrix) error {
 			data[name] = t.Data
 		}
 	}
-	w, err := safetensors.Create(q.job.path(q.file(key+".safetensors")), infos)
+	w, err := q.run.job.CreateTensors(q.build.file(key+".safetensors"), infos)
 	if err != nil {
 		return err
 	}

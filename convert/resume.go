@@ -1,13 +1,13 @@
 package convert
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 )
 
 // askedName is the job's file with the options of the run that worked on it
@@ -17,30 +17,31 @@ const askedName = "asked.json"
 
 // remember writes the options that Resume returns. Measuring in the folder of a
 // conversion does not make it a job that only measures.
-func (j *job) remember(o *Options) error {
-	if before, err := Resume(filepath.Dir(j.dir)); err == nil && len(before.Targets) > 0 && len(o.Targets) == 0 {
+func (r *run) remember() error {
+	var before Options
+	found, err := r.job.ReadJSON(askedName, &before)
+	if err != nil {
+		return err
+	}
+	asked := *r.opts
+	if found && len(before.Targets) > 0 && len(asked.Targets) == 0 {
 		return nil
 	}
-	asked := *o
-	asked.Restart = false
+	asked.Restart, asked.Overwrite, asked.conditions = false, false, nil
 	for _, path := range []*string{&asked.Source, &asked.Work, &asked.Out, &asked.Data.File, &asked.Measurement, &asked.SaveMeasurement} {
 		*path = absolute(*path)
 	}
-	want, err := json.MarshalIndent(asked, "", " ")
-	if err != nil {
-		return fmt.Errorf("job file %s: %w", j.path(askedName), err)
-	}
-	if have, err := os.ReadFile(j.path(askedName)); err == nil && bytes.Equal(bytes.TrimSpace(have), want) {
+	if found && reflect.DeepEqual(before, asked) {
 		return nil
 	}
-	return j.writeJSON(askedName, asked)
+	return r.job.WriteJSON(askedName, asked)
 }
 
 // Resume returns the options of the job in a folder, with which Run continues
 // it, or Measure if there are no targets. fs.ErrNotExist is in the chain of the
 // error if there is none.
 func Resume(work string) (*Options, error) {
-	path := filepath.Join(work, "job", askedName)
+	path := filepath.Join(work, jobFolder, askedName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds no job that can go on: %w", work, err)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+
 	"math"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"exl2/internal/half"
+	"exl2/internal/machine"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
@@ -201,9 +203,8 @@ func TestSpill(t *testing.T) {
 	source := sourceModel(t, "llama")
 	inMemory := options(t, source, "4.0")
 	mustRun(t, inMemory)
-	defer func(n int) { spillOver = n }(spillOver)
-	spillOver = 0
 	onDisk := options(t, source, "4.0")
+	onDisk.conditions.inMemory = 0
 	onDisk.Data.File = inMemory.Data.File
 	mustRun(t, onDisk)
 	mustEqual(t, contents(t, onDisk.Work), contents(t, inMemory.Work))
@@ -215,8 +216,7 @@ func TestShards(t *testing.T) {
 	whole := options(t, o.Source, "4.0")
 	whole.Data.File = o.Data.File
 	one, _ := mustRun(t, whole)
-	defer func(n int) { megabyte = n }(megabyte)
-	megabyte = 20 << 10
+	o.conditions.megabyte = 20 << 10
 	o.ShardMB = 1
 	report, _ := mustRun(t, o)
 	shards, err := filepath.Glob(filepath.Join(o.Work, "output-*-of-*.safetensors"))
@@ -235,8 +235,7 @@ func TestShards(t *testing.T) {
 // A disk that is too small for the job is refused, and says what is needed.
 func TestDiskTooSmall(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
-	defer func(f func(string) (int, bool)) { freeDisk = f }(freeDisk)
-	freeDisk = func(string) (int, bool) { return 1000, true }
+	o.conditions.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: 1000}, true }
 	_, err := Run(context.Background(), openCPU(t), o, &watcher{})
 	if err == nil || !strings.Contains(err.Error(), "on disk") {
 		t.Fatalf("error %v", err)

@@ -1,24 +1,30 @@
 package convert
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"strings"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
+	"exl2/internal/term"
 )
+
+// configName is the file that makes a folder a model.
+const configName = "config.json"
 
 // source is the model to be converted.
 type source struct {
-	dir    string
-	loader *model.Loader
-	files  *safetensors.Set
-	shapes []model.LinearSpec // of the decoder
+	dir     string
+	loader  *model.Loader
+	files   *safetensors.Set
+	witness *witness           // through which all tensors are read
+	shapes  []model.LinearSpec // of the decoder
+	others  []other            // to be copied
+	record  record             // of the source as it is now
+	read    bool               // all of it, in this run
 }
 
 // openSource opens a model and refuses what cannot be converted.
@@ -27,9 +33,9 @@ func openSource(o *Options) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Strict = true
+	s := &source{dir: o.Source, files: files, loader: l, witness: &witness{files, map[string]string{}}}
+	l.Files = s.witness
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
-	s := &source{dir: o.Source, files: files, loader: l}
 	if err := s.check(); err != nil {
 		files.Close()
 		return nil, fmt.Errorf("%s: %w", o.Source, err)
@@ -65,28 +71,64 @@ func (s *source) weights() int {
 
 func (s *source) close() { s.files.Close() }
 
-// fingerprintBytes is how much of each file's beginning goes into the
-// fingerprint: all of the header, and some weights.
-const fingerprintBytes = 4 << 20
+// unused reports whether a tensor is one that nothing reads: frequencies, which
+// follow from the configuration.
+func unused(name string) bool { return strings.HasSuffix(name, ".rotary_emb.inv_freq") }
 
-// fingerprint identifies the model by its configuration and the names, sizes
-// and beginnings of its weight files.
-func (s *source) fingerprint() (string, error) {
-	h := sha256.New()
-	for _, path := range append([]string{filepath.Join(s.dir, "config.json")}, s.files.Paths()...) {
-		f, err := os.Open(path)
-		if err != nil {
-			return "", err
-		}
-		info, err := f.Stat()
-		if err == nil {
-			fmt.Fprintf(h, "%s %d\n", filepath.Base(path), info.Size())
-			_, err = io.Copy(h, io.LimitReader(f, fingerprintBytes))
-		}
-		f.Close()
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", path, err)
+// used lists the source's tensors but for those that nothing reads.
+func (s *source) used() []string {
+	var list []string
+	for _, name := range s.files.Names() {
+		if !unused(name) {
+			list = append(list, name)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+	return list
+}
+
+// readingStage is what progress calls inspect.
+const readingStage = "read the source"
+
+// inspect loads every module and reads what no module has, so that what is
+// missing, cannot be converted, or is not what it was stops the job before any
+// work.
+func (s *source) inspect(ctx context.Context, d device.Device, p term.Progress) error {
+	p.Start(readingStage, len(s.loader.Layout)+1)
+	for _, spec := range s.loader.Layout {
+		m, err := s.loader.Load(d, spec)
+		if err != nil {
+			return err
+		}
+		m.Free()
+		p.Step(spec.Name, "")
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.used() {
+		if s.witness.sums[name] == "" {
+			if _, err := s.witness.Get(name); err != nil {
+				return err
+			}
+		}
+	}
+	p.Step("the rest", "")
+	return nil
+}
+
+// kept lists the tensors that the finished model has as they are.
+func (s *source) kept() []string {
+	replaced := map[string]bool{}
+	for _, m := range s.loader.Layout {
+		for _, l := range m.Linears {
+			replaced[l.Name+".weight"] = true
+		}
+	}
+	var list []string
+	for _, name := range s.used() {
+		if !replaced[name] {
+			list = append(list, name)
+		}
+	}
+	return list
 }

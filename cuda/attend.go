@@ -6,7 +6,7 @@ import (
 )
 
 type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq tensor.Tensor,
-	tableCols, pageRows, span, heads, kvHeads, dim int32, scale, softcap float32, window int32)
+	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap float32, window int32)
 
 // A prefillVariant is a kernel, the dimensions of a head that it is made for,
 // and the positions that it takes at a time.
@@ -16,11 +16,11 @@ type prefillVariant struct {
 }
 
 var prefillVariants = []prefillVariant{
-	{(*Device).attend_prefill_32, 32, 64},
-	{(*Device).attend_prefill_64, 64, 64},
-	{(*Device).attend_prefill_96, 96, 64},
-	{(*Device).attend_prefill_128, 128, 64},
-	{(*Device).attend_prefill_256, 256, 32},
+	{(*Device).attend_prefill_32, 32, attend_prefill_keys},
+	{(*Device).attend_prefill_64, 64, attend_prefill_keys},
+	{(*Device).attend_prefill_96, 96, attend_prefill_keys},
+	{(*Device).attend_prefill_128, 128, attend_prefill_keys},
+	{(*Device).attend_prefill_256, 256, attend_prefill_keys_256},
 }
 
 // MaxHeadDim is the largest dimension of a head that attention takes; it must
@@ -55,17 +55,17 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.At
 			break
 		}
 	}
-	const rowsABlock, padding = 64, 8
+	const rows = attend_prefill_rows_a_block
 	l := launch{
-		blocks: dim{x: q.Rows / b.Span * ((b.Span + rowsABlock - 1) / rowsABlock), y: a.Heads}, threads: dim{x: 128}, early: true,
-		shared: max(rowsABlock, 2*v.keys) * (v.dim + padding) * tensor.F16.Size(),
+		blocks: dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}, threads: dim{x: attend_prefill_threads},
+		shared: max(rows, 2*v.keys) * (v.dim + attend_prefill_padding) * tensor.F16.Size(),
 	}
 	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), a.Scale, a.Softcap, int32(a.Window))
+		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, int32(a.Window))
 }
 
 type decodeAttendFunc func(d *Device, l launch, out, stats, q, k, v, table, pos, seq tensor.Tensor,
-	tableCols, pageRows, heads, kvHeads, dim, splits int32, scale, softcap float32, window int32)
+	tableCols, pageRows, heads, kvHeads, dim, splits int32, ldq int64, scale, softcap float32, window int32)
 
 // decodeVariants are kernels by the heads that a block takes.
 var decodeVariants = []struct {
@@ -76,7 +76,7 @@ var decodeVariants = []struct {
 // attendRows is attention of single rows: the positions of each are divided
 // among as many blocks as keep the GPU busy, whatever the positions are.
 func (d *Device) attendRows(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	const positionsATime, blocksAUnit, most = 64, 6, 64
+	const blocksAnSM, most = 6, 64
 	group, v := a.Heads/a.KVHeads, decodeVariants[0]
 	for _, w := range decodeVariants {
 		if v = w; group <= v.heads {
@@ -85,12 +85,12 @@ func (d *Device) attendRows(y, q tensor.Tensor, c *cache, layer int, a device.At
 	}
 	sets := a.KVHeads * ((group + v.heads - 1) / v.heads)
 	capacity := b.Table.Cols * c.shape.PageRows
-	splits := min((blocksAUnit*d.units+sets*q.Rows-1)/(sets*q.Rows), (capacity+positionsATime-1)/positionsATime, most)
+	splits := min(pieces(blocksAnSM*d.sms, sets*q.Rows), pieces(capacity, attend_decode_positions), most)
 	sums := d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.HeadDim)
 	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads*splits, 2)
-	l := launch{blocks: dim{x: splits, y: sets, z: q.Rows}, threads: dim{x: 128}, early: true}
+	l := launch{blocks: dim{x: splits, y: sets, z: q.Rows}, threads: dim{x: attend_decode_threads}}
 	v.kernel(d, l, sums, stats, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(splits), a.Scale, a.Softcap, int32(a.Window))
-	join := launch{blocks: dim{x: a.Heads, y: q.Rows}, threads: dim{x: min(128, (a.HeadDim+31)/32*32)}, early: true}
-	d.attend_decode_join(join, y, sums, stats, int32(a.Heads), int32(a.HeadDim), int32(splits))
+		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(splits), int64(q.Stride), a.Scale, a.Softcap, int32(a.Window))
+	join := launch{blocks: dim{x: a.Heads, y: q.Rows}, threads: dim{x: min(attend_decode_threads, pieces(a.HeadDim, 32)*32)}}
+	d.attend_decode_join(join, y, sums, stats, int32(a.Heads), int32(a.HeadDim), int32(splits), int64(y.Stride))
 }

@@ -31,9 +31,9 @@ func (d *Device) Bandwidth() float64 {
 }
 
 func (d *Device) readAll(sum, src tensor.Tensor) {
-	const threads, blocksAUnit = 512, 4
+	const threads, blocksAnSM = 512, 4
 	at := pointer(d.address("Bandwidth", src))
-	d.read(launch{blocks: dim{x: d.units * blocksAUnit}, threads: dim{x: threads}}, pointer(d.address("Bandwidth", sum)), at, int64(src.Bytes()/16))
+	d.read(launch{blocks: dim{x: d.sms * blocksAnSM}, threads: dim{x: threads}}, pointer(d.address("Bandwidth", sum)), at, int64(src.Bytes()/16))
 }
 
 // seconds returns how long the GPU takes for the operations that f issues,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"exl2/internal/dylib"
 	"exl2/internal/tensor"
 )
 
@@ -21,8 +22,14 @@ type cublas struct {
 // cublasLibrary is the functions of libcublas.
 type cublasLibrary struct{ create, destroy, setStream, setWorkspace, gemmEx uintptr }
 
-// cublasNames are the libraries that are looked for, the newest first.
-var cublasNames = []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so"}
+// cublasNames returns the libraries that are looked for, the newest first.
+// Windows finds those in PATH, to which CUDA's installer adds its own.
+func cublasNames() []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cublas64_13.dll", "cublas64_12.dll"}
+	}
+	return []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so"}
+}
 
 // libcublas is the library, loaded once, or nil. EXL2_NO_CUBLAS=1 has it passed
 // over.
@@ -30,8 +37,8 @@ var libcublas = sync.OnceValue(func() *cublasLibrary {
 	if v := os.Getenv("EXL2_NO_CUBLAS"); v != "" && v != "0" {
 		return nil
 	}
-	for _, name := range cublasNames {
-		lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	for _, name := range cublasNames() {
+		lib, err := dylib.Open(name)
 		if err != nil {
 			continue
 		}
@@ -40,7 +47,7 @@ var libcublas = sync.OnceValue(func() *cublasLibrary {
 			"cublasCreate_v2": &l.create, "cublasDestroy_v2": &l.destroy, "cublasSetStream_v2": &l.setStream,
 			"cublasSetWorkspace_v2": &l.setWorkspace, "cublasGemmEx": &l.gemmEx,
 		} {
-			*to, _ = purego.Dlsym(lib, name)
+			*to, _ = lib.Symbol(name)
 		}
 		if l.create != 0 && l.destroy != 0 && l.setStream != 0 && l.setWorkspace != 0 && l.gemmEx != 0 {
 			return l
@@ -104,8 +111,8 @@ func (b *cublas) gemm(d *Device, p product) bool {
 	}
 	// Column-major, as cuBLAS sees memory: yᵀ [n, m] = w [n, k] · xᵀ [k, m].
 	status := d.blasCall(b.lib.gemmEx, b.handle, cublasOpT, cublasOpN, uintptr(n), uintptr(m), uintptr(k),
-		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(k),
-		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Cols), cublasCompute32F, cublasDefaultAlgo)
+		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(p.x.Stride),
+		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Stride), cublasCompute32F, cublasDefaultAlgo)
 	if status != 0 {
 		d.failWith("MatMul: cuBLAS fails with status %d; EXL2_NO_CUBLAS=1 does without it", status)
 	}

@@ -28,7 +28,7 @@ type Device struct {
 	name    string
 	target  string // the images that fit
 	major   int    // of the compute capability
-	units   int    // multiprocessors
+	sms     int    // streaming multiprocessors
 	shared  int    // bytes of shared memory that a block may have
 	closing []func()
 
@@ -97,7 +97,7 @@ func (drv *driver) open(i int) (*Device, error) {
 
 // Attributes of a GPU, by their numbers in cuda.h.
 const (
-	attributeUnits = 16
+	attributeSMs   = 16
 	attributeMajor = 75
 	attributeMinor = 76
 
@@ -114,7 +114,7 @@ func (d *Device) identify(i int) error {
 	name := new([256]byte)
 	d.drv.call(cuDeviceGetName, uintptr(unsafe.Pointer(name)), uintptr(len(name)), d.handle)
 	d.name, _, _ = strings.Cut(string(name[:]), "\x00")
-	d.major, d.units = d.attribute(attributeMajor), d.attribute(attributeUnits)
+	d.major, d.sms = d.attribute(attributeMajor), d.attribute(attributeSMs)
 	d.shared = d.attribute(attributeSharedOptIn)
 	minor := d.attribute(attributeMinor)
 	var ok bool

@@ -42,7 +42,7 @@ func TestDeviceOfAnotherKind(t *testing.T) {
 func TestDeviceOfTwoUnits(t *testing.T) {
 	devtest.Run(t, func(t testing.TB) device.Device {
 		d := openGPU(t)
-		d.units = 2
+		d.sms = 2
 		return d
 	})
 }

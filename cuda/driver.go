@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"exl2/internal/dylib"
 )
 
 // A symbol is a function of libcuda.
@@ -143,9 +145,12 @@ const (
 	oldestBlackwell = 12080
 )
 
+// driverName is the library of the NVIDIA driver.
+var driverName = map[bool]string{false: "libcuda.so.1", true: "nvcuda.dll"}[runtime.GOOS == "windows"]
+
 // libcuda is the driver, loaded and initialized once.
 var libcuda = sync.OnceValues(func() (*driver, error) {
-	d, err := loadDriver("libcuda.so.1")
+	d, err := loadDriver(driverName)
 	if err != nil {
 		return nil, err
 	}
@@ -157,13 +162,13 @@ var libcuda = sync.OnceValues(func() (*driver, error) {
 func loadDriver(path string) (*driver, error) {
 	runtime.LockOSThread() // where the message about a failure is
 	defer runtime.UnlockOSThread()
-	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	lib, err := dylib.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the NVIDIA driver is not installed (%s)", ErrNoDevice, firstLine(err))
 	}
 	var table [symbolCount]uintptr
 	for s, name := range exported {
-		table[s], _ = purego.Dlsym(lib, name)
+		table[s], _ = lib.Symbol(name)
 	}
 	const missing result = 500 // CUDA_ERROR_NOT_FOUND: named symbol not found
 	return &driver{invoke: func(s symbol, args []uintptr) result {

@@ -29,10 +29,7 @@ type matrix struct {
 type region struct{ bits, block, blocks, place, group, shift, word int }
 
 // units returns the number of units of four blocks.
-func (r region) units() int { return (r.blocks + 3) / 4 }
-
-// packedColumns is the columns of a tile.
-const packedColumns = 32
+func (r region) units() int { return pieces(r.blocks, 4) }
 
 // noShift is the shift of a region of one group.
 const noShift = 31
@@ -56,10 +53,10 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	for i, g := range m.Groups {
 		units[i] = 0x10001 * uint32(exl2.ScaleTable(m.ScaleMax[i])[0])
 		q.addGroup(i, g)
-		q.slot = max(q.slot, 512*g.Bits+256)
+		q.slot = max(q.slot, 512*g.Bits+qmatmul_side_bytes)
 	}
 	q.units = load(d, tensor.I32, 1, len(units), units)
-	q.scales = load(d, tensor.I32, m.Out/packedColumns, 4*q.groups, byTiles(m.Scales, m.Out/8))
+	q.scales = load(d, tensor.I32, m.Out/exl2_tile_columns, 4*q.groups, byTiles(m.Scales, m.Out/8))
 	q.loadOrder(d, m.Perm())
 	q.loadTable(d)
 	q.loadWords(d, m)
@@ -130,10 +127,9 @@ func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
 // arrange arranges the words of a file. It ends in an operation that is no kernel:
 // products read words before they wait for kernels.
 func (m *matrix) arrange(d *Device, file tensor.Tensor) {
-	m.words = d.Alloc(tensor.I32, m.padded/packedColumns, 4*m.chunks)
+	m.words = d.Alloc(tensor.I32, m.padded/exl2_tile_columns, 4*m.chunks)
 	for _, r := range m.regions {
-		const threads = 64
-		l := launch{blocks: dim{x: (m.padded + threads - 1) / threads, y: r.blocks}, threads: dim{x: threads}}
+		l := launch{blocks: dim{x: pieces(m.padded, exl2_arrange_threads), y: r.blocks}, threads: dim{x: exl2_arrange_threads}}
 		arranges[r.bits](d, l, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), int32(r.blocks), int32(r.place), int32(m.chunks), int32(m.padded))
 	}
 	d.Free(d.Alloc(tensor.U8, 1, 1))
@@ -173,9 +169,8 @@ var decodes = map[int]decodeFunc{
 // [columns, in]; in the source's order if perm is m's, in stored order if it is
 // absent.
 func (d *Device) decode(dst tensor.Tensor, m *matrix, perm tensor.Tensor, first int) {
-	const warps = 4
 	for _, r := range m.regions {
-		l := launch{blocks: dim{x: (dst.Rows + packedColumns - 1) / packedColumns, y: (r.units() + warps - 1) / warps}, threads: dim{x: 32 * warps}, early: true}
+		l := launch{blocks: dim{x: pieces(dst.Rows, exl2_tile_columns), y: pieces(r.units(), exl2_decode_warps)}, threads: dim{x: 32 * exl2_decode_warps}}
 		decodes[r.bits](d, l, dst, m.words, m.scales, m.units, perm, int32(r.block), int32(r.blocks), int32(r.place),
 			int32(r.group), int32(r.shift), int32(m.chunks), int32(m.groups), int32(first), int32(dst.Rows), int32(m.in))
 	}

@@ -59,7 +59,7 @@ func TestPacking(t *testing.T) {
 		{"less of it", turing, 4096, 4096, 8, 4352, 0, 3},
 		{"none", turing, 28672, 8192, 8, 4352, 0, 0},
 	} {
-		d := &Device{units: 132, shared: c.shared}
+		d := &Device{sms: 132, shared: c.shared}
 		m := &matrix{in: c.in, padded: c.out, order: tensor.Tensor{Mem: &memory{}}}
 		v, rows := d.packing(m)
 		if v.warps != c.warps || v.ring != c.ring || v.copies != c.copies || rows != c.rows {

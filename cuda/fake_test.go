@@ -22,7 +22,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{fails: map[symbol]result{}, attr: map[uintptr]int32{attributeUnits: 4, attributeMajor: 8, attributeMinor: 6},
+	return &fake{fails: map[symbol]result{}, attr: map[uintptr]int32{attributeSMs: 4, attributeMajor: 8, attributeMinor: 6},
 		version: 12040, next: 1 << 20, calls: map[symbol]int{}}
 }
 

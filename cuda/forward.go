@@ -24,7 +24,7 @@ func pick[K comparable, F any](op string, table map[K]F, key K, ts ...tensor.Ten
 	return f
 }
 
-var embeds = map[tensor.Type]func(d *Device, l launch, y, table, ids, fault tensor.Tensor, vocabulary, cols int32, scale float32){
+var embeds = map[tensor.Type]func(d *Device, l launch, y, table, ids, fault tensor.Tensor, vocabulary, cols int32, ldy int64, scale float32){
 	tensor.F32: (*Device).embed_f32, tensor.F16: (*Device).embed_f16, tensor.BF16: (*Device).embed_bf16,
 }
 
@@ -32,7 +32,7 @@ var embeds = map[tensor.Type]func(d *Device, l launch, y, table, ids, fault tens
 func (d *Device) Embed(y, table, ids tensor.Tensor, scale float32) {
 	want(y.Cols == table.Cols && y.Rows == ids.Cols, "Embed", y, table, ids)
 	embed := pick("Embed", embeds, table.Type, table)
-	embed(d, byRow(y.Rows, y.Cols, 256), y, table, ids, d.fault, int32(table.Rows), int32(y.Cols), scale)
+	embed(d, byRow(y.Rows, y.Cols, 256), y, table, ids, d.fault, int32(table.Rows), int32(y.Cols), int64(y.Stride), scale)
 }
 
 type normKey struct {
@@ -40,7 +40,7 @@ type normKey struct {
 	x, y tensor.Type
 }
 
-var norms = map[normKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, cols int32, eps, offset float32){
+var norms = map[normKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, cols int32, ldy, ldx int64, eps, offset float32){
 	{device.RMS, tensor.F32, tensor.F32}:   (*Device).norm_rms_f32_f32,
 	{device.RMS, tensor.F32, tensor.F16}:   (*Device).norm_rms_f32_f16,
 	{device.RMS, tensor.F16, tensor.F16}:   (*Device).norm_rms_f16_f16,
@@ -53,20 +53,18 @@ var norms = map[normKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, c
 func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 	want(y.Rows == x.Rows && y.Cols == x.Cols && w.Cols == x.Cols && (bias.Nil() || bias.Cols == x.Cols), "Norm", y, x, w, bias)
 	norm := pick("Norm", norms, normKey{n.Kind, x.Type, y.Type}, y, x)
-	norm(d, byRow(x.Rows, x.Cols, 1024), y, x, w, bias, int32(x.Cols), n.Eps, n.Offset)
+	norm(d, byRow(x.Rows, x.Cols, 1024), y, x, w, bias, int32(x.Cols), int64(y.Stride), int64(x.Stride), n.Eps, n.Offset)
 }
 
 // HeadNorm applies Norm to each head of every row.
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
 	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
-	all := x.Rows * heads
-	const warps = 8
-	l := launch{blocks: dim{x: (all + warps - 1) / warps}, threads: dim{x: 32 * warps}, early: true}
+	l := launch{blocks: dim{x: pieces(x.Rows*heads, head_norm_warps)}, threads: dim{x: 32 * head_norm_warps}}
+	norm := d.head_norm_rms_f16
 	if n.Kind == device.Layer {
-		d.head_norm_layer_f16(l, x, w, int32(all), int32(w.Cols), n.Eps, n.Offset)
-	} else {
-		d.head_norm_rms_f16(l, x, w, int32(all), int32(w.Cols), n.Eps, n.Offset)
+		norm = d.head_norm_layer_f16
 	}
+	norm(l, x, w, int32(x.Rows), int32(heads), int32(w.Cols), int64(x.Stride), n.Eps, n.Offset)
 }
 
 // Rope turns the leading dimensions of the heads of q and k.
@@ -79,13 +77,13 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 		r.Scale = 1
 	}
 	qHeads, kHeads, pairs := q.Cols/headDim, k.Cols/headDim, r.Dims/2
-	const headsABlock, float2 = 8, 8
-	l := launch{blocks: dim{x: q.Rows, y: (qHeads + kHeads + headsABlock - 1) / headsABlock}, threads: dim{x: 256}, shared: pairs * float2, early: true}
+	const float2 = 8
+	l := launch{blocks: dim{x: q.Rows, y: pieces(qHeads+kHeads, rope_heads_a_block)}, threads: dim{x: rope_threads}, shared: pairs * float2}
 	turn := d.rope_split_f16
 	if r.Interleaved {
 		turn = d.rope_interleaved_f16
 	}
-	turn(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(pairs), r.Scale)
+	turn(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(pairs), int64(q.Stride), int64(k.Stride), r.Scale)
 }
 
 // Store puts rows of keys and values in the cache.
@@ -93,10 +91,10 @@ func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.
 	c := of.(*cache)
 	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.shape.K && v.Cols == c.shape.V && k.Cols == v.Cols, "Store", k, v, c.k[layer], c.v[layer], b.Pos)
 	d.store_f16(byRow(k.Rows, k.Cols, 256), c.k[layer], c.v[layer], k, v, b.Pos, b.Seq, b.Table, d.fault,
-		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows))
+		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows), int64(k.Stride), int64(v.Stride))
 }
 
-var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor, n int64){
+var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor, rows int32, n, ldy, ldg, ldu int64){
 	device.SiLU: (*Device).act_mul_silu_f16, device.GELU: (*Device).act_mul_gelu_f16,
 	device.GELUTanh: (*Device).act_mul_gelu_tanh_f16, device.ReLU: (*Device).act_mul_relu_f16,
 }
@@ -104,50 +102,60 @@ var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor
 // ActMul is y = act(gate)·up.
 func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
-	n := y.Rows * y.Cols
-	actMuls[a](d, over(n), y, gate, up, int64(n))
+	p := planeOf(y, gate, up)
+	actMuls[a](d, p.launch(), y, gate, up, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), int64(up.Stride))
 }
 
 // AddScaled is y += scale·x.
 func (d *Device) AddScaled(y, x tensor.Tensor, scale float32) {
 	want(y.Rows == x.Rows && y.Cols == x.Cols, "AddScaled", y, x)
-	n := y.Rows * y.Cols
+	p, add := planeOf(y, x), d.add_scaled_f16
 	if x.Type == tensor.F32 {
-		d.add_scaled_f32(over(n), y, x, int64(n), scale)
-	} else {
-		d.add_scaled_f16(over(n), y, x, int64(n), scale)
+		add = d.add_scaled_f32
 	}
+	add(p.launch(), y, x, int32(p.rows), int64(p.cols), int64(y.Stride), int64(x.Stride), scale)
 }
 
 // Cap is x = cap·tanh(scale·x/cap), or scale·x.
 func (d *Device) Cap(x tensor.Tensor, scale, softcap float32) {
-	n := x.Rows * x.Cols
-	d.cap_f32(over(n), x, int64(n), scale, softcap)
+	p := planeOf(x)
+	d.cap_f32(p.launch(), x, int32(p.rows), int64(p.cols), int64(x.Stride), scale, softcap)
 }
 
 // ArgMax stores the column of each row's largest element; NaN is never it.
 func (d *Device) ArgMax(ids, x tensor.Tensor) {
 	want(ids.Cols == x.Rows, "ArgMax", ids, x)
-	d.argmax_f32(byRow(x.Rows, x.Cols, 1024), ids, x, int32(x.Cols))
+	d.argmax_f32(byRow(x.Rows, x.Cols, 1024), ids, x, int32(x.Cols), int64(x.Stride))
 }
 
 // Advance adds one to every position.
 func (d *Device) Advance(pos tensor.Tensor) {
-	const threads = 128
+	want(pos.Dense(), "Advance", pos)
 	n := pos.Rows * pos.Cols
-	d.advance(launch{blocks: dim{x: (n + threads - 1) / threads}, threads: dim{x: threads}, early: true}, pos, int32(n))
+	d.advance(launch{blocks: dim{x: pieces(n, advance_threads)}, threads: dim{x: advance_threads}}, pos, int32(n))
 }
 
 type copyKey struct{ from, to tensor.Type }
 
-var copies = map[copyKey]func(d *Device, l launch, y, x tensor.Tensor, n int64){
-	{tensor.F32, tensor.F16}: (*Device).copy_f32_f16, {tensor.F32, tensor.BF16}: (*Device).copy_f32_bf16,
-	{tensor.F16, tensor.F32}: (*Device).copy_f16_f32, {tensor.F16, tensor.BF16}: (*Device).copy_f16_bf16,
-	{tensor.BF16, tensor.F32}: (*Device).copy_bf16_f32, {tensor.BF16, tensor.F16}: (*Device).copy_bf16_f16,
+var copies = map[copyKey]func(d *Device, l launch, y, x tensor.Tensor, rows int32, n, ldy, ldx int64){
+	{tensor.F32, tensor.F32}: (*Device).copy_f32_f32, {tensor.F32, tensor.F16}: (*Device).copy_f32_f16, {tensor.F32, tensor.BF16}: (*Device).copy_f32_bf16,
+	{tensor.F16, tensor.F32}: (*Device).copy_f16_f32, {tensor.F16, tensor.F16}: (*Device).copy_f16_f16, {tensor.F16, tensor.BF16}: (*Device).copy_f16_bf16,
+	{tensor.BF16, tensor.F32}: (*Device).copy_bf16_f32, {tensor.BF16, tensor.F16}: (*Device).copy_bf16_f16, {tensor.BF16, tensor.BF16}: (*Device).copy_bf16_bf16,
 }
 
-// Copy converts elements among F32, F16 and BF16.
+// Copy copies elements, converting them among F32, F16 and BF16. Tensors without
+// gaps may be of different shapes.
 func (d *Device) Copy(dst, src tensor.Tensor) {
+	if dst.Dense() && src.Dense() {
+		d.copyDense(dst, src)
+		return
+	}
+	want(dst.Rows == src.Rows && dst.Cols == src.Cols, "Copy", dst, src)
+	p := planeOf(dst, src)
+	pick("Copy", copies, copyKey{src.Type, dst.Type}, dst, src)(d, p.launch(), dst, src, int32(p.rows), int64(p.cols), int64(dst.Stride), int64(src.Stride))
+}
+
+func (d *Device) copyDense(dst, src tensor.Tensor) {
 	n := dst.Rows * dst.Cols
 	want(n == src.Rows*src.Cols, "Copy", dst, src)
 	if n == 0 {
@@ -157,5 +165,6 @@ func (d *Device) Copy(dst, src tensor.Tensor) {
 		d.do("Copy", cuMemcpyDtoDAsync, d.address("Copy", dst), d.address("Copy", src), uintptr(dst.Bytes()), d.stream)
 		return
 	}
-	pick("Copy", copies, copyKey{src.Type, dst.Type}, dst, src)(d, over(n), dst, src, int64(n))
+	p := plane{1, n}
+	pick("Copy", copies, copyKey{src.Type, dst.Type}, dst, src)(d, p.launch(), dst, src, 1, int64(n), int64(n), int64(n))
 }

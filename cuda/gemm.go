@@ -9,12 +9,12 @@ func (d *Device) fewRows(w tensor.Type) int {
 	if w == tensor.F16 && (d.blas.lib != nil || d.hopper()) {
 		return 1
 	}
-	return 8
+	return gemv_most
 }
 
 type gemvKey struct{ w, y tensor.Type }
 
-var gemvs = map[gemvKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, rows, n, k int32){
+var gemvs = map[gemvKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, rows, n, k int32, ldy, ldx int64){
 	{tensor.F16, tensor.F16}:  (*Device).gemv_f16_f16,
 	{tensor.F16, tensor.F32}:  (*Device).gemv_f16_f32,
 	{tensor.BF16, tensor.F16}: (*Device).gemv_bf16_f16,
@@ -30,10 +30,9 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 		return
 	}
 	if x.Rows <= d.fewRows(w.Type) {
-		const warps = 4
 		gemv := pick("MatMul", gemvs, gemvKey{w.Type, y.Type}, y, w)
-		l := launch{blocks: dim{x: (w.Rows + warps - 1) / warps}, threads: dim{x: 32 * warps}, early: true}
-		gemv(d, l, y, x, w, bias, int32(x.Rows), int32(w.Rows), int32(w.Cols))
+		l := launch{blocks: dim{x: pieces(w.Rows, gemv_warps)}, threads: dim{x: 32 * gemv_warps}}
+		gemv(d, l, y, x, w, bias, int32(x.Rows), int32(w.Rows), int32(w.Cols), int64(y.Stride), int64(x.Stride))
 		return
 	}
 	if w.Type != tensor.F16 {
@@ -58,7 +57,7 @@ func (d *Device) dense(p product) {
 	d.gemm(p)
 }
 
-type gemmFunc func(d *Device, l launch, y, x, w, bias tensor.Tensor, m, n, k, ldy int32)
+type gemmFunc func(d *Device, l launch, y, x, w, bias tensor.Tensor, m, n, k, ldy int32, ldx int64)
 
 // A gemmVariant is a kernel, its tile, and what a block of it takes.
 type gemmVariant struct {
@@ -66,27 +65,20 @@ type gemmVariant struct {
 	m, n, threads, shared int
 }
 
-// Bytes of shared memory for a row of a tile in gemm.cu, and of all in
-// gemm_hopper.cu.
-const (
-	gemmRow    = 4 * 64
-	gemmHopper = 193 << 10
-)
-
 var (
-	gemmLarge  = gemmVariant{(*Device).gemm_large_f16, (*Device).gemm_large_f32, 128, 256, 256, (128 + 256) * gemmRow}
-	gemmMedium = gemmVariant{(*Device).gemm_medium_f16, (*Device).gemm_medium_f32, 128, 128, 256, (128 + 128) * gemmRow}
-	gemmSmall  = gemmVariant{(*Device).gemm_small_f16, (*Device).gemm_small_f32, 64, 64, 128, (64 + 64) * gemmRow}
-	gemmAny    = gemmVariant{(*Device).gemm_any_f16, (*Device).gemm_any_f32, 64, 64, 128, (64 + 64) * gemmRow}
+	gemmLarge  = gemmVariant{(*Device).gemm_large_f16, (*Device).gemm_large_f32, gemm_large_m, gemm_large_n, gemm_large_threads, (gemm_large_m + gemm_large_n) * gemm_row_bytes}
+	gemmMedium = gemmVariant{(*Device).gemm_medium_f16, (*Device).gemm_medium_f32, gemm_medium_m, gemm_medium_n, gemm_medium_threads, (gemm_medium_m + gemm_medium_n) * gemm_row_bytes}
+	gemmSmall  = gemmVariant{(*Device).gemm_small_f16, (*Device).gemm_small_f32, gemm_small_m, gemm_small_n, gemm_small_threads, (gemm_small_m + gemm_small_n) * gemm_row_bytes}
+	gemmAny    = gemmVariant{(*Device).gemm_any_f16, (*Device).gemm_any_f32, gemm_small_m, gemm_small_n, gemm_small_threads, (gemm_small_m + gemm_small_n) * gemm_row_bytes}
 
-	hopperWide   = gemmVariant{(*Device).gemm_hopper_256_f16, (*Device).gemm_hopper_256_f32, 128, 256, 256, gemmHopper}
-	hopperNarrow = gemmVariant{(*Device).gemm_hopper_128_f16, (*Device).gemm_hopper_128_f32, 128, 128, 256, gemmHopper}
+	hopperWide   = gemmVariant{(*Device).gemm_hopper_256_f16, (*Device).gemm_hopper_256_f32, gemm_hopper_bm, gemm_hopper_wide, gemm_hopper_threads, gemm_hopper_shared_bytes}
+	hopperNarrow = gemmVariant{(*Device).gemm_hopper_128_f16, (*Device).gemm_hopper_128_f32, gemm_hopper_bm, gemm_hopper_slim, gemm_hopper_threads, gemm_hopper_shared_bytes}
 )
 
 // gemm computes a product with our own kernels.
 func (d *Device) gemm(p product) {
 	m, n, k := p.x.Rows, p.w.Rows, p.x.Cols
-	v := d.variant(m, n, k)
+	v := d.variant(m, n, k, atSixteenBytes(p.x))
 	y, bias := from(p.y, p.column), p.bias
 	if !bias.Nil() {
 		bias = from(bias, p.column)
@@ -94,11 +86,11 @@ func (d *Device) gemm(p product) {
 	if parts := d.parts(v, m, n, k); parts > 1 {
 		sums := d.scratch(scratchSums, tensor.F32, parts*m, n)
 		d.multiply(v, sums, p, tensor.Tensor{}, n, parts)
-		d.join(p.y.Type)(d, launch{blocks: dim{x: (n + 511) / 512, y: m}, threads: dim{x: 128}, early: true},
-			y, sums, bias, int32(m), int32(n), int32(p.y.Cols), int32(parts))
+		d.join(p.y.Type)(d, launch{blocks: dim{x: pieces(n, gemm_join_columns), y: m}, threads: dim{x: gemm_join_threads}},
+			y, sums, bias, int32(m), int32(n), int32(p.y.Stride), int32(parts))
 		return
 	}
-	d.multiply(v, y, p, bias, p.y.Cols, 1)
+	d.multiply(v, y, p, bias, p.y.Stride, 1)
 }
 
 // multiply stores a product, or parts of it, in y, whose rows are ldy elements.
@@ -108,8 +100,8 @@ func (d *Device) multiply(v gemmVariant, y tensor.Tensor, p product, bias tensor
 	if y.Type == tensor.F32 {
 		f = v.f32
 	}
-	l := launch{blocks: dim{x: (m + v.m - 1) / v.m, y: (n + v.n - 1) / v.n, z: parts}, threads: dim{x: v.threads}, shared: v.shared, early: true}
-	f(d, l, y, p.x, p.w, bias, int32(m), int32(n), int32(k), int32(ldy))
+	l := launch{blocks: dim{x: pieces(m, v.m), y: pieces(n, v.n), z: parts}, threads: dim{x: v.threads}, shared: v.shared}
+	f(d, l, y, p.x, p.w, bias, int32(m), int32(n), int32(k), int32(ldy), int64(p.x.Stride))
 }
 
 func (d *Device) join(t tensor.Type) func(d *Device, l launch, y, parts, bias tensor.Tensor, m, n, ldy, count int32) {
@@ -123,28 +115,22 @@ func (d *Device) join(t tensor.Type) func(d *Device, l launch, y, parts, bias te
 // GPU is busy: each has 512 columns of x and w at least.
 func (d *Device) parts(v gemmVariant, m, n, k int) int {
 	const least = 512
-	return max(1, min(d.units/v.count(m, n), k/least))
+	return max(1, min(d.sms/v.count(m, n), k/least))
 }
 
-// from returns t from a column on, as kernels take it that know the distance
-// between rows: its shape is not t's.
-func from(t tensor.Tensor, column int) tensor.Tensor {
-	all := t.Reshape(1, t.Rows*t.Cols)
-	all.Off += column * t.Type.Size()
-	all.Cols -= column
-	return all
-}
+// from returns the columns of t, or of a bias, from one on.
+func from(t tensor.Tensor, column int) tensor.Tensor { return t.Columns(column, t.Cols) }
 
 // variant chooses the kernel.
-func (d *Device) variant(m, n, k int) gemmVariant {
+func (d *Device) variant(m, n, k int, aligned bool) gemmVariant {
 	switch {
-	case k%8 != 0:
+	case k%8 != 0 || !aligned:
 		return gemmAny
 	case d.hopper():
 		return d.quicker(hopperWide, hopperNarrow, m, n)
 	}
 	for _, v := range []gemmVariant{gemmLarge, gemmMedium} { // the largest tile with which the GPU is busy
-		if v.count(m, n) >= d.units*4/5 && m > v.m/2 && !(d.major < 8 && v.n == gemmLarge.n) {
+		if v.count(m, n) >= d.sms*4/5 && m > v.m/2 && !(d.major < 8 && v.n == gemmLarge.n) {
 			return v
 		}
 	}
@@ -155,12 +141,12 @@ func (d *Device) variant(m, n, k int) gemmVariant {
 func (d *Device) hopper() bool { return d.target == "sm_90a" }
 
 // count returns the number of tiles.
-func (v gemmVariant) count(m, n int) int { return ((m + v.m - 1) / v.m) * ((n + v.n - 1) / v.n) }
+func (v gemmVariant) count(m, n int) int { return pieces(m, v.m) * pieces(n, v.n) }
 
 // quicker returns the variant of two with the less work for the multiprocessor
 // that has most, large tiles doing theirs a tenth faster.
 func (d *Device) quicker(large, small gemmVariant, m, n int) gemmVariant {
-	busy := func(v gemmVariant) int { return (v.count(m, n) + d.units - 1) / d.units * v.m * v.n }
+	busy := func(v gemmVariant) int { return pieces(v.count(m, n), d.sms) * v.m * v.n }
 	if 10*busy(large) <= 11*busy(small) {
 		return large
 	}

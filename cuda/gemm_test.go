@@ -4,8 +4,8 @@ import "testing"
 
 // The tile of a product, and among how many blocks its sums are divided.
 func TestVariant(t *testing.T) {
-	hopper, ampere := &Device{units: 132, major: 9, target: "sm_90a"}, &Device{units: 108, major: 8, target: "sm_80"}
-	turing := &Device{units: 68, major: 7, target: "sm_75"}
+	hopper, ampere := &Device{sms: 132, major: 9, target: "sm_90a"}, &Device{sms: 108, major: 8, target: "sm_80"}
+	turing := &Device{sms: 68, major: 7, target: "sm_75"}
 	for _, c := range []struct {
 		name        string
 		d           *Device
@@ -21,7 +21,7 @@ func TestVariant(t *testing.T) {
 		{"ampere, a short one", ampere, 32, 4096, 4096, [2]int{64, 64}, [2]int{1, 4096}},
 		{"turing has too little shared memory for the largest", turing, 2048, 4096, 4096, [2]int{128, 128}, [2]int{1, 4096}},
 	} {
-		v := c.d.variant(c.m, c.n, c.k)
+		v := c.d.variant(c.m, c.n, c.k, true)
 		parts := c.d.parts(v, c.m, c.n, c.k)
 		if v.m != c.tile[0] || v.n != c.tile[1] || parts != c.parts[0] || c.k/parts < c.parts[1] {
 			t.Errorf("%s: tiles of %d x %d in %d parts, want %+v", c.name, v.m, v.n, parts, c)

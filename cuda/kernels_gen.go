@@ -32,6 +32,9 @@ const (
 	kernel_coding_tiles
 	kernel_coding_units
 	kernel_coding_order
+	kernel_copy_f32_f32
+	kernel_copy_f16_f16
+	kernel_copy_bf16_bf16
 	kernel_copy_f32_f16
 	kernel_copy_f32_bf16
 	kernel_copy_f16_f32
@@ -126,177 +129,299 @@ const (
 	kernelCount
 )
 
-// kernels says where each kernel is found.
-var kernels = [kernelCount]struct{ op, name string }{
-	kernel_act_mul_silu_f16:      {"act_mul", "act_mul_silu_f16"},
-	kernel_act_mul_gelu_f16:      {"act_mul", "act_mul_gelu_f16"},
-	kernel_act_mul_gelu_tanh_f16: {"act_mul", "act_mul_gelu_tanh_f16"},
-	kernel_act_mul_relu_f16:      {"act_mul", "act_mul_relu_f16"},
-	kernel_add_scaled_f32:        {"add_scaled", "add_scaled_f32"},
-	kernel_add_scaled_f16:        {"add_scaled", "add_scaled_f16"},
-	kernel_advance:               {"advance", "advance"},
-	kernel_argmax_f32:            {"argmax", "argmax_f32"},
-	kernel_attend_decode_1:       {"attend_decode", "attend_decode_1"},
-	kernel_attend_decode_4:       {"attend_decode", "attend_decode_4"},
-	kernel_attend_decode_8:       {"attend_decode", "attend_decode_8"},
-	kernel_attend_decode_join:    {"attend_decode", "attend_decode_join"},
-	kernel_attend_prefill_32:     {"attend_prefill", "attend_prefill_32"},
-	kernel_attend_prefill_64:     {"attend_prefill", "attend_prefill_64"},
-	kernel_attend_prefill_96:     {"attend_prefill", "attend_prefill_96"},
-	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128"},
-	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256"},
-	kernel_cap_f32:               {"cap", "cap_f32"},
-	kernel_coding_values:         {"coding", "coding_values"},
-	kernel_coding_errors:         {"coding", "coding_errors"},
-	kernel_coding_range:          {"coding", "coding_range"},
-	kernel_coding_words:          {"coding", "coding_words"},
-	kernel_coding_scales:         {"coding", "coding_scales"},
-	kernel_coding_tiles:          {"coding", "coding_tiles"},
-	kernel_coding_units:          {"coding", "coding_units"},
-	kernel_coding_order:          {"coding", "coding_order"},
-	kernel_copy_f32_f16:          {"copy", "copy_f32_f16"},
-	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16"},
-	kernel_copy_f16_f32:          {"copy", "copy_f16_f32"},
-	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16"},
-	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32"},
-	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16"},
-	kernel_diagonal_get:          {"diagonal", "diagonal_get"},
-	kernel_diagonal_add:          {"diagonal", "diagonal_add"},
-	kernel_diagonal_mirror:       {"diagonal", "diagonal_mirror"},
-	kernel_dot_parts:             {"dot", "dot_parts"},
-	kernel_dot_sum:               {"dot", "dot_sum"},
-	kernel_embed_f32:             {"embed", "embed_f32"},
-	kernel_embed_f16:             {"embed", "embed_f16"},
-	kernel_embed_bf16:            {"embed", "embed_bf16"},
-	kernel_exl2_arrange_2:        {"exl2_arrange", "exl2_arrange_2"},
-	kernel_exl2_arrange_3:        {"exl2_arrange", "exl2_arrange_3"},
-	kernel_exl2_arrange_4:        {"exl2_arrange", "exl2_arrange_4"},
-	kernel_exl2_arrange_5:        {"exl2_arrange", "exl2_arrange_5"},
-	kernel_exl2_arrange_6:        {"exl2_arrange", "exl2_arrange_6"},
-	kernel_exl2_arrange_8:        {"exl2_arrange", "exl2_arrange_8"},
-	kernel_exl2_decode_2:         {"exl2_decode", "exl2_decode_2"},
-	kernel_exl2_decode_3:         {"exl2_decode", "exl2_decode_3"},
-	kernel_exl2_decode_4:         {"exl2_decode", "exl2_decode_4"},
-	kernel_exl2_decode_5:         {"exl2_decode", "exl2_decode_5"},
-	kernel_exl2_decode_6:         {"exl2_decode", "exl2_decode_6"},
-	kernel_exl2_decode_8:         {"exl2_decode", "exl2_decode_8"},
-	kernel_gemm_large_f16:        {"gemm", "gemm_large_f16"},
-	kernel_gemm_large_f32:        {"gemm", "gemm_large_f32"},
-	kernel_gemm_medium_f16:       {"gemm", "gemm_medium_f16"},
-	kernel_gemm_medium_f32:       {"gemm", "gemm_medium_f32"},
-	kernel_gemm_small_f16:        {"gemm", "gemm_small_f16"},
-	kernel_gemm_small_f32:        {"gemm", "gemm_small_f32"},
-	kernel_gemm_any_f16:          {"gemm", "gemm_any_f16"},
-	kernel_gemm_any_f32:          {"gemm", "gemm_any_f32"},
-	kernel_gemm_hopper_256_f16:   {"gemm_hopper", "gemm_hopper_256_f16"},
-	kernel_gemm_hopper_256_f32:   {"gemm_hopper", "gemm_hopper_256_f32"},
-	kernel_gemm_hopper_128_f16:   {"gemm_hopper", "gemm_hopper_128_f16"},
-	kernel_gemm_hopper_128_f32:   {"gemm_hopper", "gemm_hopper_128_f32"},
-	kernel_gemm_join_f16:         {"gemm_join", "gemm_join_f16"},
-	kernel_gemm_join_f32:         {"gemm_join", "gemm_join_f32"},
-	kernel_gemv_f16_f16:          {"gemv", "gemv_f16_f16"},
-	kernel_gemv_f16_f32:          {"gemv", "gemv_f16_f32"},
-	kernel_gemv_bf16_f16:         {"gemv", "gemv_bf16_f16"},
-	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32"},
-	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16"},
-	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32"},
-	kernel_gptq_feed:             {"gptq_feed", "gptq_feed"},
-	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round"},
-	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend"},
-	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32"},
-	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64"},
-	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct"},
-	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16"},
-	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16"},
-	kernel_inverse_strip:         {"inverse", "inverse_strip"},
-	kernel_inverse_diagonal:      {"inverse", "inverse_diagonal"},
-	kernel_inverse_store:         {"inverse", "inverse_store"},
-	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32"},
-	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16"},
-	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16"},
-	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32"},
-	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16"},
-	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16"},
-	kernel_operand_largest:       {"operand", "operand_largest"},
-	kernel_operand_f16:           {"operand", "operand_f16"},
-	kernel_operand_f32:           {"operand", "operand_f32"},
-	kernel_operand_turned_f32:    {"operand", "operand_turned_f32"},
-	kernel_operand_squares:       {"operand", "operand_squares"},
-	kernel_permute_f16:           {"permute", "permute_f16"},
-	kernel_product_11:            {"product", "product_11"},
-	kernel_product_12:            {"product", "product_12"},
-	kernel_product_21:            {"product", "product_21"},
-	kernel_product_22:            {"product", "product_22"},
-	kernel_product_hopper_11:     {"product_hopper", "product_hopper_11"},
-	kernel_product_hopper_12:     {"product_hopper", "product_hopper_12"},
-	kernel_product_hopper_21:     {"product_hopper", "product_hopper_21"},
-	kernel_product_hopper_22:     {"product_hopper", "product_hopper_22"},
-	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16"},
-	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32"},
-	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16"},
-	kernel_qmatmul_many_f32:      {"qmatmul", "qmatmul_many_f32"},
-	kernel_qmatmul_tight_f16:     {"qmatmul", "qmatmul_tight_f16"},
-	kernel_qmatmul_tight_f32:     {"qmatmul", "qmatmul_tight_f32"},
-	kernel_read:                  {"read", "read"},
-	kernel_rope_split_f16:        {"rope", "rope_split_f16"},
-	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16"},
-	kernel_store_f16:             {"store", "store_f16"},
-	kernel_take_f32:              {"take", "take_f32"},
-	kernel_take_turned_f32:       {"take", "take_turned_f32"},
-	kernel_take_turned_f16:       {"take", "take_turned_f16"},
-	kernel_take_turned_bf16:      {"take", "take_turned_bf16"},
+// kernels says where each kernel is found, and whether it waits by itself for
+// the kernel before it.
+var kernels = [kernelCount]struct {
+	op, name string
+	early    bool
+}{
+	kernel_act_mul_silu_f16:      {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:      {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16: {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:      {"act_mul", "act_mul_relu_f16", true},
+	kernel_add_scaled_f32:        {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:        {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:               {"advance", "advance", true},
+	kernel_argmax_f32:            {"argmax", "argmax_f32", true},
+	kernel_attend_decode_1:       {"attend_decode", "attend_decode_1", true},
+	kernel_attend_decode_4:       {"attend_decode", "attend_decode_4", true},
+	kernel_attend_decode_8:       {"attend_decode", "attend_decode_8", true},
+	kernel_attend_decode_join:    {"attend_decode", "attend_decode_join", true},
+	kernel_attend_prefill_32:     {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:     {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:     {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256", true},
+	kernel_cap_f32:               {"cap", "cap_f32", true},
+	kernel_coding_values:         {"coding", "coding_values", true},
+	kernel_coding_errors:         {"coding", "coding_errors", true},
+	kernel_coding_range:          {"coding", "coding_range", true},
+	kernel_coding_words:          {"coding", "coding_words", true},
+	kernel_coding_scales:         {"coding", "coding_scales", true},
+	kernel_coding_tiles:          {"coding", "coding_tiles", true},
+	kernel_coding_units:          {"coding", "coding_units", true},
+	kernel_coding_order:          {"coding", "coding_order", true},
+	kernel_copy_f32_f32:          {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:          {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:        {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:          {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:          {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16", true},
+	kernel_diagonal_get:          {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:          {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:       {"diagonal", "diagonal_mirror", true},
+	kernel_dot_parts:             {"dot", "dot_parts", true},
+	kernel_dot_sum:               {"dot", "dot_sum", true},
+	kernel_embed_f32:             {"embed", "embed_f32", true},
+	kernel_embed_f16:             {"embed", "embed_f16", true},
+	kernel_embed_bf16:            {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:        {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:        {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:        {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:        {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:        {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:        {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:         {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:         {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:         {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:         {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:         {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:         {"exl2_decode", "exl2_decode_8", true},
+	kernel_gemm_large_f16:        {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:        {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:       {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:       {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:        {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:        {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:          {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:          {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:   {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:   {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:   {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:   {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:         {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:         {"gemm_join", "gemm_join_f32", true},
+	kernel_gemv_f16_f16:          {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:          {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:         {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32", true},
+	kernel_gptq_feed:             {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32", true},
+	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64", true},
+	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct", true},
+	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:         {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:      {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:         {"inverse", "inverse_store", true},
+	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16", true},
+	kernel_operand_largest:       {"operand", "operand_largest", true},
+	kernel_operand_f16:           {"operand", "operand_f16", true},
+	kernel_operand_f32:           {"operand", "operand_f32", true},
+	kernel_operand_turned_f32:    {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:       {"operand", "operand_squares", true},
+	kernel_permute_f16:           {"permute", "permute_f16", true},
+	kernel_product_11:            {"product", "product_11", true},
+	kernel_product_12:            {"product", "product_12", true},
+	kernel_product_21:            {"product", "product_21", true},
+	kernel_product_22:            {"product", "product_22", true},
+	kernel_product_hopper_11:     {"product_hopper", "product_hopper_11", false},
+	kernel_product_hopper_12:     {"product_hopper", "product_hopper_12", false},
+	kernel_product_hopper_21:     {"product_hopper", "product_hopper_21", false},
+	kernel_product_hopper_22:     {"product_hopper", "product_hopper_22", false},
+	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16", true},
+	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32", true},
+	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16", true},
+	kernel_qmatmul_many_f32:      {"qmatmul", "qmatmul_many_f32", true},
+	kernel_qmatmul_tight_f16:     {"qmatmul", "qmatmul_tight_f16", true},
+	kernel_qmatmul_tight_f32:     {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_read:                  {"read", "read", false},
+	kernel_rope_split_f16:        {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16", true},
+	kernel_store_f16:             {"store", "store_f16", true},
+	kernel_take_f32:              {"take", "take_f32", true},
+	kernel_take_turned_f32:       {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:       {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:      {"take", "take_turned_bf16", true},
 }
 
-func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
+// Constants that kernels and their launches share, by source.
+const (
+	exl2_block_rows             = 32
+	exl2_tile_columns           = 32
+	half_elements               = 8
+	planes_tile_rows            = 32
+	planes_tile_cols            = 64
+	planes_tile_halves          = planes_tile_rows * planes_tile_cols
+	planes_lifted               = 8
+	product_block_m             = 128
+	product_block_n             = 128
+	advance_threads             = 128
+	attend_decode_threads       = 128
+	attend_decode_most_dim      = 256
+	attend_decode_positions     = 64
+	attend_decode_lanes_a_key   = 8
+	attend_decode_keys_a_pass   = attend_decode_threads / attend_decode_lanes_a_key
+	attend_decode_passes        = attend_decode_positions / attend_decode_keys_a_pass
+	attend_prefill_rows_a_block = 64
+	attend_prefill_threads      = 128
+	attend_prefill_padding      = 8
+	attend_prefill_keys         = 64
+	attend_prefill_keys_256     = 32
+	exl2_arrange_threads        = 64
+	exl2_decode_warps           = 4
+	exl2_decode_unit_rows       = 4 * exl2_block_rows
+	exl2_decode_stride          = exl2_decode_unit_rows + 8
+	gemm_depth                  = 32
+	gemm_stages                 = 4
+	gemm_chunks                 = gemm_depth / 8
+	gemm_large_m                = 128
+	gemm_large_n                = 256
+	gemm_large_threads          = 256
+	gemm_medium_m               = 128
+	gemm_medium_n               = 128
+	gemm_medium_threads         = 256
+	gemm_small_m                = 64
+	gemm_small_n                = 64
+	gemm_small_threads          = 128
+	gemm_row_bytes              = gemm_stages * gemm_depth * 2
+	gemm_hopper_bm              = 128
+	gemm_hopper_wide            = 256
+	gemm_hopper_slim            = 128
+	gemm_hopper_depth           = 64
+	gemm_hopper_threads         = 256
+	gemm_hopper_chunks          = gemm_hopper_depth / 8
+	gemm_hopper_rows_a_pass     = gemm_hopper_threads / gemm_hopper_chunks
+	gemm_hopper_shared_bytes    = 193 * 1024
+	gemm_join_threads           = 128
+	gemm_join_columns           = gemm_join_threads * 4
+	gemv_most                   = 8
+	gemv_warps                  = 4
+	gptq_feed_part              = 32
+	gptq_feed_most_before       = 256
+	gptq_feed_ahead             = 8
+	gptq_rows_part              = 32
+	gptq_rows_together          = 16
+	gptq_search_candidates      = 26
+	gptq_search_columns         = 32
+	gptq_search_unrolled        = 16
+	head_norm_warps             = 8
+	inverse_strip               = 128
+	inverse_panel               = 16
+	inverse_threads             = 256
+	inverse_pitch               = inverse_strip + 1
+	permute_threads             = 256
+	permute_columns             = permute_threads * 8
+	product_threads             = 256
+	product_warp_m              = 64
+	product_warp_n              = 32
+	product_span                = 4
+	product_slot                = planes_tile_rows * product_block_m
+	product_stage               = 4 * product_slot
+	product_hopper_stages       = 6
+	product_hopper_span         = 4
+	product_hopper_slot         = planes_tile_rows * product_block_m
+	product_hopper_stage        = 4 * product_hopper_slot
+	product_hopper_groups       = 2
+	product_hopper_copier       = 4 * product_hopper_groups
+	qmatmul_most                = 8
+	qmatmul_side_bytes          = 256
+	qmatmul_row_padding         = 8
+	qmatmul_few_warps           = 16
+	qmatmul_few_ring            = 4608
+	qmatmul_many_warps          = 8
+	qmatmul_many_ring           = 7168
+	qmatmul_tight_warps         = 8
+	qmatmul_tight_ring          = 4352
+	rope_threads                = 256
+	rope_heads_a_block          = 8
+	take_side                   = 32
+)
+
+func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_silu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
+func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_gelu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
+func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_gelu_tanh_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, n int64) {
+func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_relu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 
-func (d *Device) add_scaled_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64, scale float32) {
+func (d *Device) add_scaled_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, scale float32) {
 	a := d.begin(kernel_add_scaled_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) add_scaled_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64, scale float32) {
+func (d *Device) add_scaled_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, scale float32) {
 	a := d.begin(kernel_add_scaled_f16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(scale)
 	d.launch(a, l)
 }
@@ -308,15 +433,16 @@ func (d *Device) advance(l launch, pos tensor.Tensor, n int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32) {
+func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32, ldx int64) {
 	a := d.begin(kernel_argmax_f32)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(x, tensor.F32, "x")
 	a.int32(cols)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_1)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -332,13 +458,14 @@ func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_4)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -354,13 +481,14 @@ func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_decode_8)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
@@ -376,13 +504,14 @@ func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tenso
 	a.int32(kvHeads)
 	a.int32(dim)
 	a.int32(splits)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32) {
+func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
 	a := d.begin(kernel_attend_decode_join)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(out, tensor.F32, "out")
@@ -390,10 +519,11 @@ func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor
 	a.int32(heads)
 	a.int32(dim)
 	a.int32(splits)
+	a.int64(ldy)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -408,13 +538,15 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -429,13 +561,15 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_96)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -450,13 +584,15 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -471,13 +607,15 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -492,16 +630,20 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) cap_f32(l launch, x tensor.Tensor, n int64, scale float32, softcap float32) {
+func (d *Device) cap_f32(l launch, x tensor.Tensor, rows int32, n int64, ldx int64, scale float32, softcap float32) {
 	a := d.begin(kernel_cap_f32)
 	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldx)
 	a.float32(scale)
 	a.float32(softcap)
 	d.launch(a, l)
@@ -573,51 +715,102 @@ func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+	a := d.begin(kernel_copy_f32_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) copy_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+	a := d.begin(kernel_copy_f16_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) copy_bf16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
+	a := d.begin(kernel_copy_bf16_bf16)
+	a.tensor(y, tensor.BF16, "y")
+	a.tensor(x, tensor.BF16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) copy_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f32_bf16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_f32_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_f32_bf16)
 	a.tensor(y, tensor.BF16, "y")
 	a.tensor(x, tensor.F32, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_f16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_f16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_f16_bf16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_f16_bf16)
 	a.tensor(y, tensor.BF16, "y")
 	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_bf16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.BF16, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, n int64) {
+func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64) {
 	a := d.begin(kernel_copy_bf16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.BF16, "x")
+	a.int32(rows)
 	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -661,7 +854,7 @@ func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count
 	d.launch(a, l)
 }
 
-func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
+func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
 	a := d.begin(kernel_embed_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.F32, "table")
@@ -669,11 +862,12 @@ func (d *Device) embed_f32(l launch, y tensor.Tensor, table tensor.Tensor, ids t
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
+	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
+func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
 	a := d.begin(kernel_embed_f16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.F16, "table")
@@ -681,11 +875,12 @@ func (d *Device) embed_f16(l launch, y tensor.Tensor, table tensor.Tensor, ids t
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
+	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, scale float32) {
+func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids tensor.Tensor, fault tensor.Tensor, vocabulary int32, cols int32, ldy int64, scale float32) {
 	a := d.begin(kernel_embed_bf16)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(table, tensor.BF16, "table")
@@ -693,6 +888,7 @@ func (d *Device) embed_bf16(l launch, y tensor.Tensor, table tensor.Tensor, ids 
 	a.tensor(fault, tensor.I32, "fault")
 	a.int32(vocabulary)
 	a.int32(cols)
+	a.int64(ldy)
 	a.float32(scale)
 	d.launch(a, l)
 }
@@ -883,7 +1079,7 @@ func (d *Device) exl2_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_large_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -893,10 +1089,11 @@ func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_large_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -906,10 +1103,11 @@ func (d *Device) gemm_large_f32(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_medium_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -919,10 +1117,11 @@ func (d *Device) gemm_medium_f16(l launch, y tensor.Tensor, x tensor.Tensor, w t
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_medium_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -932,10 +1131,11 @@ func (d *Device) gemm_medium_f32(l launch, y tensor.Tensor, x tensor.Tensor, w t
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_small_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -945,10 +1145,11 @@ func (d *Device) gemm_small_f16(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_small_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -958,10 +1159,11 @@ func (d *Device) gemm_small_f32(l launch, y tensor.Tensor, x tensor.Tensor, w te
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_any_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -971,10 +1173,11 @@ func (d *Device) gemm_any_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_any_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -984,10 +1187,11 @@ func (d *Device) gemm_any_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_hopper_256_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -997,10 +1201,11 @@ func (d *Device) gemm_hopper_256_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_hopper_256_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1010,10 +1215,11 @@ func (d *Device) gemm_hopper_256_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_hopper_128_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1023,10 +1229,11 @@ func (d *Device) gemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32) {
+func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_hopper_128_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1036,6 +1243,7 @@ func (d *Device) gemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.int32(n)
 	a.int32(k)
 	a.int32(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1063,7 +1271,7 @@ func (d *Device) gemm_join_f32(l launch, y tensor.Tensor, parts tensor.Tensor, b
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1072,10 +1280,12 @@ func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1084,10 +1294,12 @@ func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_bf16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1096,10 +1308,12 @@ func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_bf16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1108,10 +1322,12 @@ func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1120,10 +1336,12 @@ func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32) {
+func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1132,6 +1350,8 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1180,23 +1400,27 @@ func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, heads int32, dim int32, eps float32, offset float32) {
+func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
+	a.int32(rows)
 	a.int32(heads)
 	a.int32(dim)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor, heads int32, dim int32, eps float32, offset float32) {
+func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_layer_f16)
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
+	a.int32(rows)
 	a.int32(heads)
 	a.int32(dim)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
@@ -1242,73 +1466,85 @@ func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok te
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_rms_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_rms_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_rms_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_rms_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_rms_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_layer_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_layer_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, eps float32, offset float32) {
+func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, cols int32, ldy int64, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_layer_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
@@ -1370,12 +1606,13 @@ func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32) {
+func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32, lds int64) {
 	a := d.begin(kernel_permute_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(cols)
+	a.int64(lds)
 	d.launch(a, l)
 }
 
@@ -1431,7 +1668,7 @@ func (d *Device) product_hopper_22(l launch, list pointer) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_few_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1449,10 +1686,12 @@ func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, wor
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_few_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1470,10 +1709,12 @@ func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, wor
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_many_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1491,10 +1732,12 @@ func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, wo
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_many_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1512,10 +1755,12 @@ func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, wo
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_tight_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1533,10 +1778,12 @@ func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, w
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32) {
+func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_tight_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -1554,6 +1801,8 @@ func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, w
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1565,7 +1814,7 @@ func (d *Device) read(l launch, sum pointer, x pointer, words int64) {
 	d.launch(a, l)
 }
 
-func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, scale float32) {
+func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
 	a := d.begin(kernel_rope_split_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -1575,11 +1824,13 @@ func (d *Device) rope_split_f16(l launch, q tensor.Tensor, k tensor.Tensor, freq
 	a.int32(kHeads)
 	a.int32(dim)
 	a.int32(pairs)
+	a.int64(ldq)
+	a.int64(ldk)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, scale float32) {
+func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
 	a := d.begin(kernel_rope_interleaved_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -1589,11 +1840,13 @@ func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor
 	a.int32(kHeads)
 	a.int32(dim)
 	a.int32(pairs)
+	a.int64(ldq)
+	a.int64(ldk)
 	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, cols int32, sequences int32, tableCols int32, pages int32, pageRows int32) {
+func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, cols int32, sequences int32, tableCols int32, pages int32, pageRows int32, ldk int64, ldv int64) {
 	a := d.begin(kernel_store_f16)
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1608,6 +1861,8 @@ func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor,
 	a.int32(tableCols)
 	a.int32(pages)
 	a.int32(pageRows)
+	a.int64(ldk)
+	a.int64(ldv)
 	d.launch(a, l)
 }
 

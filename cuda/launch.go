@@ -16,10 +16,6 @@ type kernel uint16
 type launch struct {
 	blocks, threads dim
 	shared          int // bytes of dynamic shared memory
-
-	// early lets the kernel start while the one before it finishes, where the
-	// GPU can do so. The kernel must call after_previous (kernels/order.cuh).
-	early bool
 }
 
 // dim is a number of blocks or threads in each direction; 0 in y and z is 1.
@@ -88,7 +84,9 @@ func (d *Device) launch(a *arguments, l launch) {
 		return
 	}
 	var r result
-	if l.early && d.major >= 9 {
+	// A kernel that waits by itself for the one before it (kernels/order.cuh) may
+	// start while that one finishes, where the GPU can do so.
+	if kernels[a.kernel].early && d.major >= 9 {
 		r = d.launchEarly(f, l)
 	} else {
 		r = d.launchPlain(f, l)
@@ -134,11 +132,30 @@ func (d *Device) launchEarly(f *function, l launch) result {
 	return d.try(cuLaunchKernelEx, d.argv[:4]...)
 }
 
-// over returns the launch of a kernel whose threads take eight of n elements
-// each.
-func over(n int) launch {
-	const threads = 128
-	return launch{blocks: dim{x: (n + 8*threads - 1) / (8 * threads)}, threads: dim{x: threads}, early: true}
+// pieces returns in how many pieces of the given size n is cut.
+func pieces(n, size int) int { return (n + size - 1) / size }
+
+// A plane is rows of tensors of one shape that an elementwise kernel takes: all
+// elements as one row, if there are no gaps.
+type plane struct{ rows, cols int }
+
+func planeOf(ts ...tensor.Tensor) plane {
+	p := plane{ts[0].Rows, ts[0].Cols}
+	for _, t := range ts {
+		if !t.Dense() {
+			return p
+		}
+	}
+	return plane{min(p.rows, 1), p.rows * p.cols}
+}
+
+// launch returns the launch of a kernel whose threads take some elements each.
+func (p plane) launch() launch {
+	const threads, most = 128, 1<<16 - 1
+	if p.rows == 0 {
+		return launch{}
+	}
+	return launch{blocks: dim{x: pieces(p.cols, half_elements*threads), y: min(p.rows, most)}, threads: dim{x: threads}}
 }
 
 // byRow returns the launch of a kernel with a block for each row, whose threads
@@ -146,5 +163,5 @@ func over(n int) launch {
 // whole warps up to most.
 func byRow(rows, cols, most int) launch {
 	threads := min((cols+255)/256*32, most)
-	return launch{blocks: dim{x: rows}, threads: dim{x: max(threads, 32)}, early: true}
+	return launch{blocks: dim{x: rows}, threads: dim{x: max(threads, 32)}}
 }

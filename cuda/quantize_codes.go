@@ -43,9 +43,9 @@ func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
 	want(words.Cols == n && scales.Rows == len(c.Groups) && scales.Cols == n/8, "Pack", words, scales, c.Codes)
 	for _, r := range regionsOf(c) {
 		from, last := c.Groups[r[0]], c.Groups[r[1]-1]
-		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/tileRows
+		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/planes_tile_rows
 		word := from.Word - first.Word
-		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+tileRows*blocks), int32(from.Bits), int32(n))
+		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+planes_tile_rows*blocks), int32(from.Bits), int32(n))
 	}
 	count := scales.Rows * scales.Cols
 	d.coding_scales(perThread(count), scales, c.Scales, int32(count))
@@ -63,7 +63,7 @@ func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, ou
 	}
 	q.units = d.Alloc(tensor.I32, 1, groups)
 	d.coding_units(perThread(groups), q.units, c.Largest, int32(groups))
-	q.scales = d.Alloc(tensor.I32, n/packedColumns, 4*groups)
+	q.scales = d.Alloc(tensor.I32, n/exl2_tile_columns, 4*groups)
 	d.coding_tiles(perThread(groups*n/8), q.scales, scales, int32(groups), int32(n/8))
 	q.perm = d.Alloc(tensor.I32, 1, k)
 	d.Copy(q.perm, perm)

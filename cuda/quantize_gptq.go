@@ -45,7 +45,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 			x.most, x.errors.most = most, most
 		}
 		roots := w.room.take(tensor.F32, k, 1)
-		d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}, early: true}, all, roots, f.H, int32(k), int32(len(w.list)))
+		d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}}, all, roots, f.H, int32(k), int32(len(w.list)))
 		var groups []stepItem
 		for i := range w.list {
 			x := &w.list[i]

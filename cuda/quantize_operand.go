@@ -32,7 +32,7 @@ func (d *Device) operand(r *room, x tensor.Tensor) planes {
 
 // measure raises a number to the largest magnitude of x.
 func (d *Device) measure(most, x tensor.Tensor) {
-	l := launch{blocks: dim{x: min(x.Rows, 8*d.units)}, threads: dim{x: 256}, early: true}
+	l := launch{blocks: dim{x: min(x.Rows, 8*d.sms)}, threads: dim{x: 256}}
 	d.operand_largest(l, most, x, int32(x.Rows), int32(x.Cols), int32(x.Stride))
 }
 
@@ -45,7 +45,7 @@ func (d *Device) split(p planes, x tensor.Tensor, how int32) {
 // planes of k rows.
 func overTiles(k int, p planes) launch {
 	const threads = 128
-	return launch{blocks: dim{x: tilesOver(p.tiles*tileCols, 8*threads), y: tilesOver(k, 2*tileRows) * 2 * tileRows}, threads: dim{x: threads}, early: true}
+	return launch{blocks: dim{x: pieces(p.tiles*planes_tile_cols, 8*threads), y: pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows}, threads: dim{x: threads}}
 }
 
 // Bytes of rows of activations that are multiplied at a time.
@@ -61,8 +61,8 @@ func (d *Device) Gram(h, x, y tensor.Tensor) {
 		d.addGram(h, x.Slice(lo, hi), y.Slice(lo, hi), same)
 	}
 	if same && x.Rows > 0 {
-		side := tilesOver(h.Rows, 32)
-		d.diagonal_mirror(launch{blocks: dim{x: side, y: side}, threads: dim{x: 256}, early: true}, h, int32(h.Rows))
+		side := pieces(h.Rows, 32)
+		d.diagonal_mirror(launch{blocks: dim{x: side, y: side}, threads: dim{x: 256}}, h, int32(h.Rows))
 	}
 }
 
@@ -77,7 +77,7 @@ func (d *Device) addGram(h, x, y tensor.Tensor, same bool) {
 		b, mode = d.operand(r, y), 0
 	}
 	at := d.address("Gram", h)
-	p := productItem{from: at, to: at, m1: int32(x.Cols), n1: int32(y.Cols), k1: int32(tilesOver(x.Rows, tileRows) * tileRows), ld: int32(h.Cols), alpha: 1, mode: mode}
+	p := productItem{from: at, to: at, m1: int32(x.Cols), n1: int32(y.Cols), k1: int32(pieces(x.Rows, planes_tile_rows) * planes_tile_rows), ld: int32(h.Cols), alpha: 1, mode: mode}
 	d.product(p.of(d, a, b), a.count, b.count)
 }
 
@@ -92,7 +92,7 @@ func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 	r := d.newRoom(as + xs)
 	defer r.free()
 	at := d.address("SubtractProduct", y)
-	p := productItem{from: at, to: at, m1: int32(y.Rows), n1: int32(y.Cols), k1: int32(tilesOver(a.Rows, tileRows) * tileRows), ld: int32(y.Cols), alpha: -1}
+	p := productItem{from: at, to: at, m1: int32(y.Rows), n1: int32(y.Cols), k1: int32(pieces(a.Rows, planes_tile_rows) * planes_tile_rows), ld: int32(y.Cols), alpha: -1}
 	d.product(p.of(d, d.operand(r, a), d.operand(r, x)), 2, 2)
 }
 
@@ -108,11 +108,11 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 	r := d.newRoom(planesBytes(2, k, k) + 2*right + padded(4*k))
 	defer r.free()
 	a := r.takePlanes(2, k, k)
-	turned := launch{blocks: dim{x: a.tiles, y: tilesOver(k, tileRows)}, threads: dim{x: 256}, early: true}
+	turned := launch{blocks: dim{x: a.tiles, y: pieces(k, planes_tile_rows)}, threads: dim{x: 256}}
 	d.operand_turned_f32(turned, a.mem, u, byDiagonal, int32(k), int32(k), int32(u.Stride), int32(a.tiles), int64(a.next))
 	squares := r.take(tensor.F32, 1, k)
 	d.operand_squares(perThread(k), squares, u, int32(k))
-	p := productItem{to: d.at(b), rows: d.at(squares), m1: int32(k), n1: int32(n), k1: int32(tilesOver(k, tileRows) * tileRows), ld: int32(n), alpha: 1, mode: fromM}
+	p := productItem{to: d.at(b), rows: d.at(squares), m1: int32(k), n1: int32(n), k1: int32(pieces(k, planes_tile_rows) * planes_tile_rows), ld: int32(n), alpha: 1, mode: fromM}
 	d.product(p.of(d, a, d.operand(r, b)), 2, 2)
 	d.split(a, u, byDiagonal)
 	p.rows, p.alpha, p.mode = 0, 1.0/diagonalLift, toM
@@ -122,7 +122,7 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 // perThread returns the launch of a kernel with a thread for each of n.
 func perThread(n int) launch {
 	const threads = 256
-	return launch{blocks: dim{x: tilesOver(n, threads)}, threads: dim{x: threads}, early: true}
+	return launch{blocks: dim{x: pieces(n, threads)}, threads: dim{x: threads}}
 }
 
 // Take is dst[i, j] = src[rows[i], cols[j]].
@@ -150,7 +150,7 @@ var takesTurned = map[tensor.Type]func(d *Device, l launch, dst, src, cols tenso
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 	want(dst.Cols >= src.Rows && (cols.Nil() && dst.Rows == src.Cols || cols.Cols == dst.Rows), "TakeT", dst, src, cols)
 	const side = 32
-	l := launch{blocks: dim{x: tilesOver(dst.Rows, side), y: tilesOver(dst.Cols, side)}, threads: dim{x: 256}, early: true}
+	l := launch{blocks: dim{x: pieces(dst.Rows, side), y: pieces(dst.Cols, side)}, threads: dim{x: 256}}
 	pick("TakeT", takesTurned, src.Type, src)(d, l, dst, src, cols, int32(dst.Rows), int32(dst.Cols), int32(src.Rows), int32(src.Cols))
 }
 
@@ -173,13 +173,13 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 	r := d.newRoom(padded(8 * blocks))
 	defer r.free()
 	parts := r.take(tensor.F64, 1, blocks)
-	d.dot_parts(launch{blocks: dim{x: blocks}, threads: dim{x: 256}, early: true}, parts, x, y, int64(x.Rows*x.Cols))
+	d.dot_parts(launch{blocks: dim{x: blocks}, threads: dim{x: 256}}, parts, x, y, int64(x.Rows*x.Cols))
 	d.sumParts(sum, parts, 1)
 }
 
 // sumParts adds the parts of n sums.
 func (d *Device) sumParts(sums, parts tensor.Tensor, n int) {
-	d.dot_sum(launch{blocks: dim{x: n}, threads: dim{x: 256}, early: true}, sums, parts, int32(parts.Cols))
+	d.dot_sum(launch{blocks: dim{x: n}, threads: dim{x: 256}}, sums, parts, int32(parts.Cols))
 }
 
 var _ device.Quantize = (*Device)(nil)

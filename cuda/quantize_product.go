@@ -16,29 +16,21 @@ type planes struct {
 	most  tensor.Tensor // the largest magnitude, if it is lifted by that
 }
 
-const (
-	tileRows   = 32
-	tileCols   = 64
-	tileHalves = tileRows * tileCols
-)
-
 // planeHalves returns the size of a plane of a matrix [k, m]; pairs of rows of tiles
 // are whole.
 func planeHalves(k, m int) int {
-	return tilesOver(k, 2*tileRows) * 2 * tilesOver(m, tileCols) * tileHalves
+	return pieces(k, 2*planes_tile_rows) * 2 * pieces(m, planes_tile_cols) * planes_tile_halves
 }
 
-func tilesOver(n, tile int) int { return (n + tile - 1) / tile }
-
 // planesHalves is the memory of count planes; products read a tile past the end.
-func planesHalves(count, k, m int) int { return count*planeHalves(k, m) + tileHalves }
+func planesHalves(count, k, m int) int { return count*planeHalves(k, m) + planes_tile_halves }
 
 // planesBytes is what takePlanes takes.
 func planesBytes(count, k, m int) int { return padded(2 * planesHalves(count, k, m)) }
 
 // takePlanes returns room for planes of a matrix [k, m].
 func (r *room) takePlanes(count, k, m int) planes {
-	return planes{mem: r.take(tensor.F16, 1, planesHalves(count, k, m)), count: count, next: planeHalves(k, m), tiles: tilesOver(m, tileCols)}
+	return planes{mem: r.take(tensor.F16, 1, planesHalves(count, k, m)), count: count, next: planeHalves(k, m), tiles: pieces(m, planes_tile_cols)}
 }
 
 // How an operand is lifted: kernels/scaled.cuh has the same list.
@@ -93,8 +85,8 @@ func (d *Device) at(t tensor.Tensor) uintptr {
 // blocks returns the tiles of 128 x 128 of a product.
 func (p productItem) blocks() int {
 	const side = 128
-	across := tilesOver(int(p.m1)-int(p.m0)/tileCols*tileCols, side)
-	return across * tilesOver(int(p.n1)-int(p.n0)/tileCols*tileCols, side)
+	across := pieces(int(p.m1)-int(p.m0)/planes_tile_cols*planes_tile_cols, side)
+	return across * pieces(int(p.n1)-int(p.n0)/planes_tile_cols*planes_tile_cols, side)
 }
 
 type productFunc func(d *Device, l launch, list pointer, stages int32)
@@ -112,7 +104,7 @@ const productStage = 32 << 10
 // runProducts computes a list of count products in device memory, each of up to
 // blocks tiles, of operands of aPlanes and bPlanes.
 func (d *Device) runProducts(list pointer, count, blocks, aPlanes, bPlanes int) {
-	l := launch{blocks: dim{x: blocks, y: count}, early: true}
+	l := launch{blocks: dim{x: blocks, y: count}}
 	if d.hopper() {
 		const stages, slack = 6, 1024
 		l.threads, l.shared = dim{x: 288}, stages*productStage+slack

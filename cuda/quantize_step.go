@@ -34,12 +34,8 @@ type coded struct {
 	counter tensor.Tensor // I32 [1, 1]
 }
 
-// The kernels' sizes: kernels/gptq_search.cu and gptq_rows.cu.
-const (
-	largestScales = 26
-	searchCols    = 32
-	rowsCols      = 32 // at least
-)
+// rowsCols is the columns of a block of kernels/gptq_rows.cu, at least.
+const rowsCols = 32
 
 // blockRows is up to how many rows are quantized between products.
 const blockRows = 256
@@ -67,7 +63,7 @@ func panelRows(groups []exl2.Group) int {
 
 // searchBytes is what choosing scales takes for a matrix of n columns.
 func searchBytes(n int) int {
-	return padded(largestScales*n) + padded(8*largestScales*(n/searchCols)) + padded(8*tilesOver(n, rowsCols)) + 3*padded(4)
+	return padded(gptq_search_candidates*n) + padded(8*gptq_search_candidates*(n/gptq_search_columns)) + padded(8*pieces(n, rowsCols)) + 3*padded(4)
 }
 
 // bytes returns the workspace of a matrix of k rows.
@@ -82,7 +78,7 @@ func (r *room) takeSearch(c device.Coding) coded {
 	want(n%exl2.Align == 0 && c.Scales.Rows == len(c.Groups) && c.Scales.Cols == n && c.Largest.Rows*c.Largest.Cols == len(c.Groups), "quantizing", c.Codes, c.Scales, c.Largest)
 	return coded{
 		Coding: c, k: c.Codes.Rows, n: n,
-		chosen: r.take(tensor.U8, largestScales, n), sums: r.take(tensor.F64, n/searchCols, largestScales), loss: r.takeZeros(tensor.F64, 1, tilesOver(n, rowsCols)),
+		chosen: r.take(tensor.U8, gptq_search_candidates, n), sums: r.take(tensor.F64, n/gptq_search_columns, gptq_search_candidates), loss: r.takeZeros(tensor.F64, 1, pieces(n, rowsCols)),
 		top: r.takeZeros(tensor.F32, 1, 1), most: r.takeZeros(tensor.F32, 1, 1), counter: r.takeZeros(tensor.I32, 1, 1),
 	}
 }
@@ -146,7 +142,7 @@ func (s *steps) upload()          { s.table = table(s.d, s.items) }
 func (s *steps) at(r run) pointer { return pointer(s.d.at(s.table)) + pointer(r.first*stepBytes) }
 func (s *steps) free()            { s.d.Free(s.table) }
 func (r run) over(threads int) launch {
-	return launch{blocks: dim{x: tilesOver(r.cols, threads), y: r.count}, threads: dim{x: threads}, early: true}
+	return launch{blocks: dim{x: pieces(r.cols, threads), y: r.count}, threads: dim{x: threads}}
 }
 
 // stagedRows is up to how many rows of a group the search keeps in shared memory.
@@ -154,9 +150,9 @@ const stagedRows = 256
 
 // search chooses the scales of the groups of a run.
 func (s *steps) search(r run, importance tensor.Tensor) {
-	l := r.over(searchCols)
+	l := r.over(gptq_search_columns)
 	warps := 4
-	if l.blocks.x*r.count < 4*s.d.units {
+	if l.blocks.x*r.count < 4*s.d.sms {
 		warps = 13 // two largest scales for each
 	}
 	l.threads.x = 32 * warps
@@ -165,7 +161,7 @@ func (s *steps) search(r run, importance tensor.Tensor) {
 		part = 64
 	}
 	if r.rows <= stagedRows {
-		l.shared = 4 * (r.rows*searchCols + r.rows/part*(part+4))
+		l.shared = 4 * (r.rows*gptq_search_columns + r.rows/part*(part+4))
 	}
 	switch {
 	case r.rows > stagedRows:
@@ -186,7 +182,7 @@ func (s *steps) feed(r run, factor tensor.Tensor) {
 // overRows returns the launch of a kernel that quantizes the rows of a run, a column
 // a thread: the more of them a block, the less often a factor is read.
 func (s *steps) overRows(r run) launch {
-	if l := r.over(2 * rowsCols); l.blocks.x*r.count >= 2*s.d.units {
+	if l := r.over(2 * rowsCols); l.blocks.x*r.count >= 2*s.d.sms {
 		return l
 	}
 	return r.over(rowsCols)

@@ -295,7 +295,11 @@ func (h *half) forward() (*stream.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x, h.Pass.Forward(h.ctx, h.module, h.Reference.X, x)
+	if err := h.Pass.Forward(h.ctx, h.module, h.Reference.X, x); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
 }
 
 // options scores ExLlamaV2's options on the reference rows.

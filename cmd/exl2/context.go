@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strings"
 
 	"exl2/infer"
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/synth"
 	"exl2/internal/tensor"
@@ -40,7 +39,7 @@ func checkContext(spec arch.Spec, d device.Device, o infer.Options) error {
 		return nil
 	}
 	need := model.Bytes(spec, model.Size{Rows: 1}, tensor.F32) + model.CacheBytes(d, spec, model.CacheSize{Layers: spec.Layers, Sequences: sequences, Positions: o.Positions})
-	if free, ok := freeMemory(); ok && need > free {
+	if free, ok := machine.FreeMemory(); ok && need > free {
 		return fmt.Errorf("out of memory: the keys and values of %d positions take %.1f GB, %.1f GB are free; give a smaller --length or fewer --tokens",
 			o.Positions*sequences, float64(need)/1e9, float64(free)/1e9)
 	}
@@ -63,7 +62,7 @@ func checkSynthetic(m *synth.Model, devices []device.Device, o infer.Options) er
 	for _, d := range devices {
 		r, own := d.(device.MemoryInfo)
 		if !own {
-			free, known = freeMemory()
+			free, known = machine.FreeMemory()
 			break
 		}
 		n, _ := r.MemInfo()
@@ -73,17 +72,4 @@ func checkSynthetic(m *synth.Model, devices []device.Device, o infer.Options) er
 		return fmt.Errorf("out of memory: a random %s takes %.1f GB, %.1f GB are free; take fewer bits or a smaller shape", m.Shape.Name, float64(need)/1e9, float64(free)/1e9)
 	}
 	return nil
-}
-
-// freeMemory returns the bytes of memory that programs can have, where the
-// system tells: Linux does.
-func freeMemory() (int, bool) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	_, after, found := strings.Cut(string(text), "MemAvailable:")
-	kilobytes := 0
-	_, err = fmt.Sscan(after, &kilobytes)
-	return kilobytes << 10, found && err == nil
 }

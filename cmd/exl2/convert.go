@@ -41,9 +41,12 @@ last zero there.
 Before it begins it says how much memory, disk and time it will take; a target
 that the model cannot have is refused with the range that it can. An interrupted
 job goes on when the same command is given again, or with -o WORK alone; one that
-exl2 measure began in WORK, with the same calibration data and measurement rows, goes on from there.
-With other options it is refused; --restart begins again. Two processes cannot
-work on one job.
+exl2 measure began in WORK, with the same calibration data and measurement rows,
+goes on from there. With other options, or when the model has changed, it is
+refused; --restart begins again and deletes what the job wrote, as far as it still
+is as it was written. A file that the job did not write is never replaced, nor are
+models written beside other weights, unless --overwrite says so. Two processes
+cannot work on one job.
 
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.
@@ -66,7 +69,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.StringVarP(&o.Work, "out-dir", "o", "", "folder of the job; made if it is not there")
 	f.StringVar(&o.SaveMeasurement, "output-measurement", "", "measure only, and write the measurement to this file, too (-om)")
 	f.StringVarP(&d.File, "cal-dataset", "c", "", "calibration data: Parquet, JSON lines or text (default: the built-in set)")
-	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, or all)")
+	f.StringVar(&d.Column, "column", "", "column of the calibration data (default: text, content, a conversation, or all)")
 	f.IntVarP(&d.Rows, "dataset-rows", "r", 100, "calibration rows for quantizing, at most")
 	f.IntVarP(&d.Length, "length", "l", 2048, "tokens of a row for quantizing")
 	f.IntVar(&d.MeasureRows, "measurement-rows", 16, "calibration rows for measuring, at most (-mr)")
@@ -74,6 +77,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	ropeFlags(f, &o.RopeScale, &o.RopeAlpha)
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
+	f.BoolVar(&o.Overwrite, "overwrite", false, "replace files in the way that this job did not write, and delete other weights there")
 	idleBools(f, "status-output", "fast-safetensors")
 	idleInts(f, "hidden-state-offload-layers", "gpu-rows", "param-cache-size", "snapshot-interval")
 	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")

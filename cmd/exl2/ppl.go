@@ -56,7 +56,7 @@ of their files.`,
 	f.StringSliceVarP(&o.models, "model-dir", "m", nil, "model: a folder, or org/name from the local Hugging Face cache; a list for several")
 	f.StringVar(&o.plot, "plot", "", "draw divergence over file size to this file (.svg, .png or .pdf)")
 	f.StringVar(&o.file, "eval-dataset", "", "text: Parquet, JSON lines or plain (-ed)")
-	f.StringVar(&o.column, "column", "", "column of the text (default: text, content, or all)")
+	f.StringVar(&o.column, "column", "", "column of the text (default: text, content, a conversation, or all)")
 	f.IntVar(&o.rows, "eval-rows", 128, "rows, at most (-er)")
 	f.IntVar(&o.length, "eval-length", 2048, "tokens of a row (-el)")
 	f.StringVar(&o.reference, "reference", "", "model to compare with, usually the source; a folder, or org/name")
@@ -114,7 +114,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		}
 		o.reference, all = dir, append(slices.Clone(dirs), dir)
 	}
-	rows, err := o.textRows(c.Context(), all)
+	rows, err := o.textRows(c.Context(), a, all)
 	if err != nil {
 		return err
 	}

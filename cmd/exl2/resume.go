@@ -13,7 +13,7 @@ import (
 )
 
 // goesOn are the flags that a command without --in-dir may have.
-var goesOn = map[string]bool{"out-dir": true, "resume": true}
+var goesOn = map[string]bool{"out-dir": true, "resume": true, "overwrite": true}
 
 // goOn takes the options of the job in --out-dir, where that is all that was
 // typed.
@@ -34,7 +34,9 @@ func (o *convertOptions) goOn(c *cobra.Command, a *app) error {
 	if err != nil {
 		return err
 	}
+	overwrite := o.Overwrite
 	o.Options = *asked
+	o.Overwrite = overwrite
 	what := "measuring"
 	if !o.measuresOnly() {
 		what = ""

@@ -15,13 +15,23 @@ import (
 // textRows cuts the text into rows of tokens, which must be the same for all
 // models: perplexities and divergences compare over equal tokens only. A model
 // but the first may lack a tokenizer.
-func (o *pplOptions) textRows(ctx context.Context, dirs []string) ([][]int32, error) {
-	rows, err := o.rowsFor(ctx, dirs[0])
+func (o *pplOptions) textRows(ctx context.Context, a *app, dirs []string) ([][]int32, error) {
+	source, err := calib.Open(o.file, o.column) // once: it may be a pipe
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	p, err := a.follow()
+	if err != nil {
+		return nil, err
+	}
+	p.Note(source.Describe())
+	rows, err := o.rowsFor(ctx, source, dirs[0])
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs[1:] {
-		other, err := o.rowsFor(ctx, dir)
+		other, err := o.rowsFor(ctx, source, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -36,16 +46,11 @@ func (o *pplOptions) textRows(ctx context.Context, dirs []string) ([][]int32, er
 }
 
 // rowsFor cuts the text into rows of one model's tokens.
-func (o *pplOptions) rowsFor(ctx context.Context, dir string) ([][]int32, error) {
+func (o *pplOptions) rowsFor(ctx context.Context, source *calib.Source, dir string) ([][]int32, error) {
 	spec, err := arch.ReadSpec(dir)
 	if err != nil {
 		return nil, err
 	}
-	source, err := calib.Open(o.file, o.column)
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
 	cut := calib.Cut{Vocab: spec.Vocab, Rows: o.rows, Length: o.length}
 	if !source.HasTokens() || o.bos {
 		t, err := tokenizer.Load(dir)

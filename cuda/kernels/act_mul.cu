@@ -31,23 +31,26 @@ struct ReLU {
 
 template <class Act>
 __device__ void act_mul(
-	half* y,           // [n]
-	const half* gate,  // [n]
-	const half* up,    // [n]
-	int64 n) {
+	half* y,           // [rows, n], rows ldy elements apart
+	const half* gate,  // [rows, n], ldg
+	const half* up,    // [rows, n], ldu
+	int rows, int64 n, int64 ldy, int64 ldg, int64 ldu) {
 	after_previous();
 	int64 i = first8();
 	if (i >= n) return;
-	float g[8], u[8];
-	load8(g, gate, i, n);
-	load8(u, up, i, n);
-	for (int j = 0; j < 8; j++) g[j] = Act::of(g[j]) * u[j];
-	store8(y, g, i, n);
+	for (int64 r = blockIdx.y; r < rows; r += gridDim.y) {
+		float g[8], u[8];
+		load8(g, gate + r * ldg, i, n);
+		load8(u, up + r * ldu, i, n);
+		for (int j = 0; j < 8; j++) g[j] = Act::of(g[j]) * u[j];
+		store8(y + r * ldy, g, i, n);
+	}
 }
 
 #define ACT_MUL(name, Act)                                                                     \
-	extern "C" __global__ void name(half* y, const half* gate, const half* up, long long n) { \
-		act_mul<Act>(y, gate, up, n);                                                          \
+	extern "C" __global__ void name(half* y, const half* gate, const half* up, int rows,       \
+	                                int64 n, int64 ldy, int64 ldg, int64 ldu) {                \
+		act_mul<Act>(y, gate, up, rows, n, ldy, ldg, ldu);                                     \
 	}
 
 ACT_MUL(act_mul_silu_f16, SiLU)

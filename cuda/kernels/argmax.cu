@@ -27,11 +27,11 @@ __device__ inline Best warp_best(Best b) {
 
 extern "C" __global__ void __launch_bounds__(1024) argmax_f32(
 	int* ids,        // [rows]
-	const float* x,  // [rows, cols]
-	int cols) {
+	const float* x,  // [rows, cols], rows ldx elements apart
+	int cols, int64 ldx) {
 	__shared__ Best bests[32];
 	after_previous();
-	x += (int64)blockIdx.x * cols;
+	x += blockIdx.x * ldx;
 	const Best none = {__int_as_float(0xff800000), 0x7fffffff};
 	Best best = none;
 	for (int c = threadIdx.x * 8; c < cols; c += blockDim.x * 8) {

@@ -115,11 +115,11 @@ template <int most_heads>
 __device__ inline void attend(
 	float* out,        // [rows, heads, splits, dim]: sums of weighted values
 	float* stats,      // [rows, heads, splits, 2]: largest score, sum of weights
-	const half* q,     // [rows, heads·dim]
+	const half* q,     // [rows, heads·dim], rows ldq elements apart
 	Cache c,
 	const int* pos,    // [rows]
 	const int* seq,    // [rows]
-	int heads, int kv_heads, int dim, int splits, float scale, float cap, int window) {
+	int heads, int kv_heads, int dim, int splits, int64 ldq, float scale, float cap, int window) {
 	__shared__ Shared<most_heads> m;
 	after_previous();
 	int group = heads / kv_heads, sets = (group + most_heads - 1) / most_heads;
@@ -134,7 +134,7 @@ __device__ inline void attend(
 	if (start < end)
 		for (int i = threadIdx.x; i < count * most_dim; i += threads) {
 			int h = i / most_dim, at = i % most_dim;
-			m.q[h][at] = at < dim ? scale * __half2float(q[(int64)row * heads * dim + (head + h) * dim + at]) : 0;
+			m.q[h][at] = at < dim ? scale * __half2float(q[row * ldq + (head + h) * dim + at]) : 0;
 		}
 	if (threadIdx.x < most_heads) m.top[threadIdx.x] = no_score, m.sum[threadIdx.x] = 0;
 	int chunks = (dim + 7) / 8, step = threads / chunks;  // threads of a position, and positions that they take at a time
@@ -176,10 +176,10 @@ __device__ inline void attend(
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
 	name(float* out, float* stats, const half* q, const half* k, const half* v, const int* table,   \
 	     const int* pos, const int* seq, int table_cols, int page_rows, int heads, int kv_heads,    \
-	     int dim, int splits, float scale, float cap, int window) {                                 \
+	     int dim, int splits, int64 ldq, float scale, float cap, int window) {                      \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<most_heads>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, scale, cap,    \
-		                   window);                                                                 \
+		attend<most_heads>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, ldq, scale,    \
+		                   cap, window);                                                            \
 	}
 
 ATTEND(attend_decode_1, 1)
@@ -188,10 +188,10 @@ ATTEND(attend_decode_8, 8)
 
 // attend_decode_join joins the splits of a row and head: a block each.
 extern "C" __global__ void attend_decode_join(
-	half* y,             // [rows, heads·dim]
+	half* y,             // [rows, heads·dim], rows ldy elements apart
 	const float* out,    // [rows, heads, splits, dim]
 	const float* stats,  // [rows, heads, splits, 2]
-	int heads, int dim, int splits) {
+	int heads, int dim, int splits, int64 ldy) {
 	after_previous();
 	int64 at = (int64)blockIdx.y * heads + blockIdx.x;
 	const float* s = stats + at * splits * 2;
@@ -201,6 +201,6 @@ extern "C" __global__ void attend_decode_join(
 	for (int d = threadIdx.x; d < dim; d += blockDim.x) {
 		float v = 0;
 		for (int i = 0; i < splits; i++) v += out[(at * splits + i) * dim + d] * __expf(s[2 * i] - top);
-		y[at * dim + d] = __float2half_rn(v / sum);
+		y[blockIdx.y * ldy + blockIdx.x * dim + d] = __float2half_rn(v / sum);
 	}
 }

@@ -15,12 +15,14 @@
 
 constexpr int rows_a_block = 64;
 constexpr int threads = 128;
+constexpr int padding = 8;  // of a row in shared memory
+constexpr int keys = 64, keys_256 = 32;  // positions at a time
 
 // Shape is a variant: dimensions of a head and positions at a time. Rows in
 // shared memory have 16 bytes more, so that ldmatrix has no conflicts.
 template <int d, int n>
 struct Shape {
-	static constexpr int dim = d, keys = n, stride = d + 8;
+	static constexpr int dim = d, keys = n, stride = d + padding;
 };
 
 // fill copies rows of `dim` halves to shared memory; source says where row i is,
@@ -86,22 +88,22 @@ struct Softmax {
 
 template <class S>
 __device__ void attend(
-	half* y,        // [rows, heads·dim]
-	const half* q,  // likewise
+	half* y,        // [rows, heads·dim], rows ldy elements apart
+	const half* q,  // likewise, ldq
 	Cache c,
 	const int* pos,  // [rows]
 	const int* seq,  // [rows]
-	int span, int heads, int kv_heads, int dim, float scale, float cap, int window) {
+	int span, int heads, int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap, int window) {
 	extern __shared__ uint4 memory[];
 	half* base = (half*)memory;
 	after_previous();
 	int cuts = (span + rows_a_block - 1) / rows_a_block;
 	int first = blockIdx.x / cuts * span + blockIdx.x % cuts * rows_a_block;
 	int rows = min(rows_a_block, (int)(blockIdx.x / cuts + 1) * span - first);
-	int head = blockIdx.y, kv = head / (heads / kv_heads) * dim, width = heads * dim;
+	int head = blockIdx.y, kv = head / (heads / kv_heads) * dim;
 	int begin = pos[first], of = seq[first], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
-	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (int64)(first + r) * width + head * dim : (const half*)nullptr; });
+	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (first + r) * ldq + head * dim : (const half*)nullptr; });
 	commit();
 	arrived<0>();
 	__syncthreads();
@@ -160,7 +162,7 @@ __device__ void attend(
 		int row = warp * 16 + lane / 4 + 8 * h;
 		if (row >= rows) continue;
 		float inverse = 1 / state.sum[h];
-		half* to = y + (int64)(first + row) * width + head * dim;
+		half* to = y + (first + row) * ldy + head * dim;
 #pragma unroll
 		for (int j = 0; j < S::dim / 8; j++)
 #pragma unroll
@@ -175,13 +177,14 @@ __device__ void attend(
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
 	name(half* y, const half* q, const half* k, const half* v, const int* table, const int* pos,    \
 	     const int* seq, int table_cols, int page_rows, int span, int heads, int kv_heads,          \
-	     int dim, float scale, float cap, int window) {                                             \
+	     int dim, int64 ldy, int64 ldq, float scale, float cap, int window) {                       \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<Shape<d, n>>(y, q, c, pos, seq, span, heads, kv_heads, dim, scale, cap, window);     \
+		attend<Shape<d, n>>(y, q, c, pos, seq, span, heads, kv_heads, dim, ldy, ldq, scale, cap,    \
+		                    window);                                                                \
 	}
 
-ATTEND(attend_prefill_32, 32, 64)
-ATTEND(attend_prefill_64, 64, 64)
-ATTEND(attend_prefill_96, 96, 64)
-ATTEND(attend_prefill_128, 128, 64)
-ATTEND(attend_prefill_256, 256, 32)
+ATTEND(attend_prefill_32, 32, keys)
+ATTEND(attend_prefill_64, 64, keys)
+ATTEND(attend_prefill_96, 96, keys)
+ATTEND(attend_prefill_128, 128, keys)
+ATTEND(attend_prefill_256, 256, keys_256)

@@ -7,11 +7,11 @@
 
 template <class T>
 __device__ void embed(
-	float* y,        // [rows, cols]
+	float* y,        // [rows, cols], rows ldy elements apart
 	const T* table,  // [vocabulary, cols]
 	const int* ids,  // [rows]
 	int* fault,
-	int vocabulary, int cols, float scale) {
+	int vocabulary, int cols, int64 ldy, float scale) {
 	after_previous();
 	int id = ids[blockIdx.x];
 	if (id < 0 || id >= vocabulary) {
@@ -19,7 +19,7 @@ __device__ void embed(
 		return;
 	}
 	table += (int64)id * cols;
-	y += (int64)blockIdx.x * cols;
+	y += blockIdx.x * ldy;
 	for (int c = threadIdx.x * 8; c < cols; c += blockDim.x * 8) {
 		float v[8];
 		load8(v, table, c, cols);
@@ -30,8 +30,8 @@ __device__ void embed(
 
 #define EMBED(name, T)                                                                    \
 	extern "C" __global__ void name(float* y, const T* table, const int* ids, int* fault, \
-	                                int vocabulary, int cols, float scale) {              \
-		embed(y, table, ids, fault, vocabulary, cols, scale);                             \
+	                                int vocabulary, int cols, int64 ldy, float scale) {   \
+		embed(y, table, ids, fault, vocabulary, cols, ldy, scale);                        \
 	}
 
 EMBED(embed_f32, float)

@@ -5,6 +5,8 @@
 // A thread a block and column. One kernel for each width.
 #include "exl2.cuh"
 
+constexpr int threads = 64;  // columns of a block
+
 // stream_code returns code i of a stream.
 template <int bits>
 __device__ inline u32 stream_code(const u32 (&words)[bits], int i) {
@@ -27,7 +29,7 @@ __device__ void arrange(
 	const int* src,  // [blocks·bits, out] of the region
 	int blocks, int place, int tile, int out) {
 	using W = Width<bits>;
-	int column = blockIdx.x * blockDim.x + threadIdx.x, block = blockIdx.y;
+	int column = blockIdx.x * threads + threadIdx.x, block = blockIdx.y;
 	if (column >= out || block >= blocks) return;
 	const int* cell = src + (int64)block * bits * out + column;
 	u32 from[bits], to[bits] = {};

@@ -11,6 +11,7 @@
 // then [gridDim.z, m, ldy], parts that gemm_join adds.
 //
 // The variant "any" takes matrices whose rows are not of whole 16-byte chunks.
+#include "gemm.cuh"
 #include "mma.cuh"
 #include "order.cuh"
 
@@ -33,12 +34,12 @@ enum Rows { whole_chunks, any_length };
 
 // fetch copies rows first to first+count of a matrix, 32 of k, to shared memory.
 template <Rows rows_are, int count, int threads>
-__device__ inline void fetch(half* to, const half* from, int first, int rows, int at, int k) {
+__device__ inline void fetch(half* to, const half* from, int64 ld, int first, int rows, int at, int k) {
 #pragma unroll
 	for (int i = threadIdx.x; i < count * chunks; i += threads) {
 		int row = i / chunks, chunk = i % chunks, c = at + chunk * 8;
 		half* p = to + place(row, chunk);
-		const half* q = from + (int64)(first + row) * k + c;
+		const half* q = from + (first + row) * ld + c;
 		if (rows_are == whole_chunks) {
 			bool there = first + row < rows && c < k;
 			copy16(p, there ? q : from, there);
@@ -69,9 +70,6 @@ __device__ inline void step(float (&sums)[T::wm / 16][T::wn / 8][4], const half*
 	}
 }
 
-// put writes two neighbouring elements of a row of y.
-__device__ inline void put(float* y, float a, float b) { *(float2*)y = make_float2(a, b); }
-__device__ inline void put(half* y, float a, float b) { *(half2*)y = __floats2half2_rn(a, b); }
 
 template <class T, class Y>
 __device__ inline void write(Y* y, const float* bias, float (&sums)[T::wm / 16][T::wn / 8][4], int m0, int n0, int m, int n, int ldy) {
@@ -86,13 +84,7 @@ __device__ inline void write(Y* y, const float* bias, float (&sums)[T::wm / 16][
 			int row = row0 + 8 * i;
 			if (row >= m) continue;
 			float a = sums[i / 2][j][i % 2 * 2] + add0, b = sums[i / 2][j][i % 2 * 2 + 1] + add1;
-			Y* to = y + (int64)row * ldy + col;
-			if (col + 1 < n && (size_t)to % (2 * sizeof(Y)) == 0) {
-				put(to, a, b);
-			} else {
-				if (col < n) narrow(to[0], a);
-				if (col + 1 < n) narrow(to[1], b);
-			}
+			put_pair(y + (int64)row * ldy + col, a, b, col, n);
 		}
 	}
 }
@@ -100,10 +92,10 @@ __device__ inline void write(Y* y, const float* bias, float (&sums)[T::wm / 16][
 template <class T, Rows rows_are, class Y>
 __device__ void gemm(
 	Y* y,               // [m, ldy]
-	const half* x,      // [m, k]
+	const half* x,      // [m, k], rows ldx elements apart
 	const half* w,      // [n, k]
 	const float* bias,  // [n] or null
-	int m, int n, int k, int ldy) {
+	int m, int n, int k, int ldy, int64 ldx) {
 	extern __shared__ uint4 memory[];
 	half* base = (half*)memory;
 	int m0 = blockIdx.x * T::bm, n0 = blockIdx.y * T::bn, all = (k + depth - 1) / depth;
@@ -114,8 +106,8 @@ __device__ void gemm(
 	for (int s = 0; s < stages - 1; s++) {
 		if (s < steps) {
 			half* to = base + s * T::stage;
-			fetch<rows_are, T::bm, T::threads>(to, x, m0, m, (first + s) * depth, k);
-			fetch<rows_are, T::bn, T::threads>(to + T::bm * depth, w, n0, n, (first + s) * depth, k);
+			fetch<rows_are, T::bm, T::threads>(to, x, ldx, m0, m, (first + s) * depth, k);
+			fetch<rows_are, T::bn, T::threads>(to + T::bm * depth, w, k, n0, n, (first + s) * depth, k);
 		}
 		commit();
 	}
@@ -125,8 +117,8 @@ __device__ void gemm(
 		int ahead = s + stages - 1;
 		if (ahead < steps) {
 			half* to = base + ahead % stages * T::stage;
-			fetch<rows_are, T::bm, T::threads>(to, x, m0, m, (first + ahead) * depth, k);
-			fetch<rows_are, T::bn, T::threads>(to + T::bm * depth, w, n0, n, (first + ahead) * depth, k);
+			fetch<rows_are, T::bm, T::threads>(to, x, ldx, m0, m, (first + ahead) * depth, k);
+			fetch<rows_are, T::bn, T::threads>(to + T::bm * depth, w, k, n0, n, (first + ahead) * depth, k);
 		}
 		commit();
 		const half* from = base + s % stages * T::stage;
@@ -135,14 +127,22 @@ __device__ void gemm(
 	write<T>(y, bias, sums, m0, n0, m, n, ldy);
 }
 
-using Large = Tiles<128, 256, 64, 64>;
-using Medium = Tiles<128, 128, 64, 32>;
-using Small = Tiles<64, 64, 32, 32>;
+constexpr int large_m = 128, large_n = 256, large_threads = 256;
+constexpr int medium_m = 128, medium_n = 128, medium_threads = 256;
+constexpr int small_m = 64, small_n = 64, small_threads = 128;
+constexpr int row_bytes = stages * depth * 2;  // of a row of a tile in shared memory
+
+using Large = Tiles<large_m, large_n, 64, 64>;
+using Medium = Tiles<medium_m, medium_n, 64, 32>;
+using Small = Tiles<small_m, small_n, 32, 32>;
+static_assert(row_bytes % 128 == 0, "rows of a stage lie on banks alike");
+static_assert(Large::threads == large_threads && Medium::threads == medium_threads && Small::threads == small_threads, "warps");
 
 #define GEMM(name, T, rows_are, Y)                                                                  \
 	extern "C" __global__ void __launch_bounds__(T::threads)                                        \
-	name(Y* y, const half* x, const half* w, const float* bias, int m, int n, int k, int ldy) {     \
-		gemm<T, rows_are>(y, x, w, bias, m, n, k, ldy);                                             \
+	name(Y* y, const half* x, const half* w, const float* bias, int m, int n, int k, int ldy,       \
+	     int64 ldx) {                                                                               \
+		gemm<T, rows_are>(y, x, w, bias, m, n, k, ldy, ldx);                                        \
 	}
 
 GEMM(gemm_large_f16, Large, whole_chunks, half)

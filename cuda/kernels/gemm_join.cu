@@ -5,6 +5,9 @@
 #include "half.cuh"
 #include "order.cuh"
 
+constexpr int threads = 128;
+constexpr int columns = threads * 4;  // of a block
+
 template <class Y>
 __device__ void join(
 	Y* y,                // [m, ldy]
@@ -12,7 +15,7 @@ __device__ void join(
 	const float* bias,   // [n] or null
 	int m, int n, int ldy, int count) {
 	after_previous();
-	int column = (blockIdx.x * blockDim.x + threadIdx.x) * 4, row = blockIdx.y;
+	int column = blockIdx.x * columns + threadIdx.x * 4, row = blockIdx.y;
 	for (int c = column; c < min(column + 4, n); c++) {
 		float sum = bias ? bias[c] : 0;
 		for (int i = 0; i < count; i++) sum += parts[((int64)i * m + row) * n + c];

@@ -7,7 +7,8 @@
 #include "order.cuh"
 #include "reduce.cuh"
 
-constexpr int most = 8;
+constexpr int most = 8;   // rows of x
+constexpr int warps = 4;  // of a block
 
 // dot returns a lane's part of the product of a row of w and a row of x.
 template <class W>
@@ -26,14 +27,14 @@ __device__ inline float dot(const W* w, const half* x, int k) {
 
 // dots is dot for several rows of x.
 template <class W>
-__device__ inline void dots(float (&sums)[most], const W* w, const half* x, int rows, int k) {
+__device__ inline void dots(float (&sums)[most], const W* w, const half* x, int64 ldx, int rows, int k) {
 	for (int i = threadIdx.x % 32 * 8; i < k; i += 32 * 8) {
 		float a[8], b[8];
 		load8(a, w, i, k);
 #pragma unroll
 		for (int r = 0; r < most; r++) {
 			if (r >= rows) break;
-			load8(b, x + (int64)r * k, i, k);
+			load8(b, x + r * ldx, i, k);
 #pragma unroll
 			for (int e = 0; e < 8; e++) sums[r] += a[e] * b[e];
 		}
@@ -42,32 +43,32 @@ __device__ inline void dots(float (&sums)[most], const W* w, const half* x, int 
 
 template <class W, class Y>
 __device__ void gemv(
-	Y* y,               // [rows, n]
-	const half* x,      // [rows, k]
+	Y* y,               // [rows, n], rows ldy elements apart
+	const half* x,      // [rows, k], rows ldx elements apart
 	const W* w,         // [n, k]
 	const float* bias,  // [n] or null
-	int rows, int n, int k) {
+	int rows, int n, int k, int64 ldy, int64 ldx) {
 	after_previous();
-	int j = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+	int j = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32;
 	if (j >= n) return;
 	const W* row = w + (int64)j * k;
 	float sums[most] = {};
 	if (rows == 1)
 		sums[0] = dot(row, x, k);
 	else
-		dots(sums, row, x, rows, k);
+		dots(sums, row, x, ldx, rows, k);
 #pragma unroll
 	for (int r = 0; r < most; r++) {
 		if (r >= rows) break;
 		float sum = warp_sum(sums[r]);
-		if (lane == 0) narrow(y[(int64)r * n + j], sum + (bias ? bias[j] : 0));
+		if (lane == 0) narrow(y[r * ldy + j], sum + (bias ? bias[j] : 0));
 	}
 }
 
 #define GEMV(name, W, Y)                                                                            \
 	extern "C" __global__ void name(Y* y, const half* x, const W* w, const float* bias, int rows,   \
-	                                int n, int k) {                                                 \
-		gemv(y, x, w, bias, rows, n, k);                                                            \
+	                                int n, int k, int64 ldy, int64 ldx) {                           \
+		gemv(y, x, w, bias, rows, n, k, ldy, ldx);                                                  \
 	}
 
 GEMV(gemv_f16_f16, half, half)

@@ -8,6 +8,8 @@
 using bf16 = __nv_bfloat16;
 using int64 = long long;
 
+constexpr int elements = 8;  // of a thread, at a time
+
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(half x) { return __half2float(x); }
 __device__ inline float widen(bf16 x) { return __bfloat162float(x); }
@@ -57,6 +59,6 @@ __device__ inline void store8(T* p, const float (&v)[8], int64 i, int64 n) {
 	}
 }
 
-// first8 is the first of the eight elements of this thread, when the grid
-// covers an array eight elements a thread.
-__device__ inline int64 first8() { return ((int64)blockIdx.x * blockDim.x + threadIdx.x) * 8; }
+// first8 is the first of the eight elements of a row that are this thread's, when
+// the grid covers rows eight elements a thread; gridDim.y rows at a time.
+__device__ inline int64 first8() { return ((int64)blockIdx.x * blockDim.x + threadIdx.x) * elements; }

@@ -7,17 +7,19 @@
 #include "order.cuh"
 #include "reduce.cuh"
 
+constexpr int warps = 8;  // of a block
+
 enum Kind { rms, layer };
 
 template <Kind kind>
 __device__ void head_norm(
-	half* x,         // [heads, dim], the heads of all rows
+	half* x,         // [rows, heads·dim], rows ldx elements apart
 	const float* w,  // [dim]
-	int heads, int dim, float eps, float offset) {
+	int rows, int heads, int dim, int64 ldx, float eps, float offset) {
 	after_previous();
-	int head = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-	if (head >= heads) return;
-	x += (int64)head * dim;
+	int head = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32;
+	if (head >= rows * heads) return;
+	x += head / heads * ldx + head % heads * dim;
 	float mean = 0, squares = 0;
 	if (kind == layer) {
 		for (int c = lane; c < dim; c += 32) mean += widen(x[c]);
@@ -29,8 +31,8 @@ __device__ void head_norm(
 }
 
 #define HEAD_NORM(name, kind)                                                                        \
-	extern "C" __global__ void name(half* x, const float* w, int heads, int dim, float eps, float offset) { \
-		head_norm<kind>(x, w, heads, dim, eps, offset);                                              \
+	extern "C" __global__ void name(half* x, const float* w, int rows, int heads, int dim, int64 ldx, float eps, float offset) { \
+		head_norm<kind>(x, w, rows, heads, dim, ldx, eps, offset);                                   \
 	}
 
 HEAD_NORM(head_norm_rms_f16, rms)

@@ -49,14 +49,14 @@ __device__ float row_variance(const X* x, Centre mean, int cols) {
 
 template <Kind kind, class Y, class X>
 __device__ void norm(
-	Y* y,               // [rows, cols]
-	const X* x,         // [rows, cols]
+	Y* y,               // [rows, cols], rows ldy elements apart
+	const X* x,         // [rows, cols], rows ldx elements apart
 	const float* w,     // [cols]
 	const float* bias,  // [cols] or null
-	int cols, float eps, float offset) {
+	int cols, int64 ldy, int64 ldx, float eps, float offset) {
 	after_previous();
-	x += (int64)blockIdx.x * cols;
-	y += (int64)blockIdx.x * cols;
+	x += blockIdx.x * ldx;
+	y += blockIdx.x * ldy;
 	Centre mean = {0, 0};
 	if (kind == layer) mean = row_centre(x, cols);
 	float inverse = 1 / sqrtf(row_variance(x, mean, cols) + eps);
@@ -73,8 +73,9 @@ __device__ void norm(
 #define NORM(name, kind, X, Y)                                                                    \
 	extern "C" __global__ void __launch_bounds__(1024) name(Y* y, const X* x, const float* w,     \
 	                                                        const float* bias, int cols,          \
-	                                                        float eps, float offset) {            \
-		norm<kind>(y, x, w, bias, cols, eps, offset);                                             \
+	                                                        int64 ldy, int64 ldx, float eps,      \
+	                                                        float offset) {                       \
+		norm<kind>(y, x, w, bias, cols, ldy, ldx, eps, offset);                                   \
 	}
 
 NORM(norm_rms_f32_f32, rms, float, float)

@@ -116,7 +116,9 @@ __device__ inline void multiply(float (&sums)[2][4], const unsigned char* slot, 
 
 // stride is the distance between the rows of x in shared memory, in which lanes
 // that read different rows at a time do not collide.
-__device__ inline int stride(int in) { return in + 8; }
+constexpr int row_padding = 8;
+
+__device__ inline int stride(int in) { return in + row_padding; }
 
 // fetch_order asks for the places in x of the stored rows, 16 bits each, where the
 // first row of x will be; permute puts a row of x there in that order.
@@ -136,10 +138,10 @@ __device__ inline void permute(half* to, const half* order, const half* x, int i
 
 // stage puts the rows of x in stored order, the first one, where the order is, last.
 template <Source source>
-__device__ inline void stage(half* to, const half* x, int rows, int in) {
+__device__ inline void stage(half* to, const half* x, int64 ldx, int rows, int in) {
 	half* raw = to + rows * stride(in);
 	for (int r = rows - 1; r >= 0; r--) {
-		const half* from = x + (int64)r * in;
+		const half* from = x + r * ldx;
 		if (source == by_shared) {
 			__syncthreads();  // the row before is permuted
 			for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) *(uint4*)(raw + i) = *(const uint4*)(from + i);
@@ -152,7 +154,7 @@ __device__ inline void stage(half* to, const half* x, int rows, int in) {
 
 // finish adds the warps' sums and writes them.
 template <int warps, class Y>
-__device__ inline void finish(Y* y, const float* bias, const float (&sums)[2][4], float* parts, int rows, int out) {
+__device__ inline void finish(Y* y, const float* bias, const float (&sums)[2][4], float* parts, int rows, int out, int64 ldy) {
 	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 	__syncthreads();  // units are no longer needed, parts takes their place
 #pragma unroll
@@ -167,20 +169,20 @@ __device__ inline void finish(Y* y, const float* bias, const float (&sums)[2][4]
 		float sum = bias ? bias[at] : 0;
 #pragma unroll
 		for (int w = 0; w < warps; w++) sum += parts[(w * tile_columns + column) * most + row];
-		narrow(y[(int64)row * out + at], sum);
+		narrow(y[row * ldy + at], sum);
 	}
 }
 
 template <class V, class Y>
 __device__ void qmatmul(
-	Y* y,               // [rows, out]
-	const half* x,      // [rows, in]
+	Y* y,               // [rows, out], rows ldy elements apart
+	const half* x,      // [rows, in], rows ldx elements apart, each at 16 bytes
 	const Weights& w,
 	const half* order,  // [in]: place in x of each stored row, a 16-bit number
 	const float* bias,  // [out] or null
 	int slot,           // bytes of the largest unit
 	int slots,          // that a warp's ring has, up to 7
-	int rows, int in, int out) {
+	int rows, int in, int out, int64 ldy, int64 ldx) {
 	extern __shared__ uint4 memory[];
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, shift = g % 2 * 16;
 	unsigned char* ring = (unsigned char*)memory + warp * V::ring;
@@ -200,7 +202,7 @@ __device__ void qmatmul(
 	}
 	after_previous();
 	arrived_but(slots - 1);  // the order is in the first batch
-	stage<V::source>(staged, x, rows, in);
+	stage<V::source>(staged, x, ldx, rows, in);
 	__syncthreads();
 
 	float sums[2][4] = {};
@@ -226,24 +228,28 @@ __device__ void qmatmul(
 		if (++s == slots) s = 0;
 	}
 	arrived<0>();
-	finish<V::warps>(y, bias, sums, (float*)memory, rows, out);
+	finish<V::warps>(y, bias, sums, (float*)memory, rows, out, ldy);
 }
 
 // Blocks of 16 warps where there are fewer tiles than the GPU can hold blocks of
 // eight; blocks that take little shared memory where there is little.
-using Few = Variant<16, 4608, by_shared>;
-using Many = Variant<8, 7168, by_shared>;
-using Tight = Variant<8, 4352, direct>;
+constexpr int few_warps = 16, few_ring = 4608;
+constexpr int many_warps = 8, many_ring = 7168;
+constexpr int tight_warps = 8, tight_ring = 4352;
+
+using Few = Variant<few_warps, few_ring, by_shared>;
+using Many = Variant<many_warps, many_ring, by_shared>;
+using Tight = Variant<tight_warps, tight_ring, direct>;
 
 #define QMATMUL(name, V, blocks, Y)                                                                 \
 	extern "C" __global__ void __launch_bounds__(32 * V::warps, blocks)                             \
 	name(Y* y, const half* x, const int* words, const int* scales, const int* units,                \
 	     const half* order, const float* bias, const int* regions, int count, int tile, int groups, \
-	     int slot, int slots, int rows, int in, int out) {                                          \
+	     int slot, int slots, int rows, int in, int out, int64 ldy, int64 ldx) {                    \
 		const int* lane_scales = scales + (int64)blockIdx.x * groups * 4 + threadIdx.x % 32 / 8;    \
 		Weights w = {(const uint4*)words + (int64)blockIdx.x * tile, lane_scales, units,            \
 		             (const int4*)regions, count};                                                  \
-		qmatmul<V>(y, x, w, order, bias, slot, slots, rows, in, out);                               \
+		qmatmul<V>(y, x, w, order, bias, slot, slots, rows, in, out, ldy, ldx);                     \
 	}
 
 QMATMUL(qmatmul_few_f16, Few, 2, half)

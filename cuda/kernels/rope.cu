@@ -13,6 +13,7 @@
 #include "half.cuh"
 #include "order.cuh"
 
+constexpr int threads = 256;
 constexpr int heads_a_block = 8;
 
 // turn returns the cosine and sine of an angle.
@@ -28,23 +29,23 @@ enum Pairing { split, interleaved };
 
 template <Pairing pairing>
 __device__ void rope(
-	half* q,             // [rows, q_heads·dim]
-	half* k,             // [rows, k_heads·dim]
+	half* q,             // [rows, q_heads·dim], rows ldq elements apart
+	half* k,             // [rows, k_heads·dim], rows ldk elements apart
 	const float* freqs,  // [pairs]
 	const int* pos,      // [rows]
-	int q_heads, int k_heads, int dim, int pairs, float scale) {
+	int q_heads, int k_heads, int dim, int pairs, int64 ldq, int64 ldk, float scale) {
 	extern __shared__ float2 turns[];  // [pairs]
 	after_previous();
 	int row = blockIdx.x;
-	for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
+	for (int i = threadIdx.x; i < pairs; i += threads) {
 		float2 t = turn((double)pos[row] * (double)freqs[i]);
 		turns[i] = make_float2(t.x * scale, t.y * scale);
 	}
 	__syncthreads();
-	q += (int64)row * q_heads * dim;
-	k += (int64)row * k_heads * dim;
+	q += row * ldq;
+	k += row * ldk;
 	int first = blockIdx.y * heads_a_block, heads = min(heads_a_block, q_heads + k_heads - first);
-	for (int i = threadIdx.x; i < heads * pairs; i += blockDim.x) {
+	for (int i = threadIdx.x; i < heads * pairs; i += threads) {
 		int head = first + i / pairs, pair = i % pairs;
 		half* x = head < q_heads ? q + head * dim : k + (head - q_heads) * dim;
 		half& a = x[pairing == split ? pair : 2 * pair];
@@ -58,8 +59,9 @@ __device__ void rope(
 
 #define ROPE(name, pairing)                                                                        \
 	extern "C" __global__ void name(half* q, half* k, const float* freqs, const int* pos,          \
-	                                int q_heads, int k_heads, int dim, int pairs, float scale) {   \
-		rope<pairing>(q, k, freqs, pos, q_heads, k_heads, dim, pairs, scale);                      \
+	                                int q_heads, int k_heads, int dim, int pairs, int64 ldq,       \
+	                                int64 ldk, float scale) {                                      \
+		rope<pairing>(q, k, freqs, pos, q_heads, k_heads, dim, pairs, ldq, ldk, scale);            \
 	}
 
 ROPE(rope_split_f16, split)

@@ -17,13 +17,13 @@ __device__ inline void copy_row(half* dst, const half* src, int cols) {
 extern "C" __global__ void store_f16(
 	half* k_pages,     // [pages·page_rows, cols]
 	half* v_pages,     // [pages·page_rows, cols]
-	const half* k,     // [rows, cols]
-	const half* v,     // [rows, cols]
+	const half* k,     // [rows, cols], rows ldk elements apart
+	const half* v,     // [rows, cols], rows ldv elements apart
 	const int* pos,    // [rows]
 	const int* seq,    // [rows]
 	const int* table,  // [sequences, table_cols]
 	int* fault,
-	int cols, int sequences, int table_cols, int pages, int page_rows) {
+	int cols, int sequences, int table_cols, int pages, int page_rows, int64 ldk, int64 ldv) {
 	after_previous();
 	int row = blockIdx.x, p = pos[row], s = seq[row], page = -1;
 	if (s >= 0 && s < sequences && p >= 0 && p / page_rows < table_cols) page = table[s * table_cols + p / page_rows];
@@ -31,7 +31,7 @@ extern "C" __global__ void store_f16(
 		if (threadIdx.x == 0) report(fault, position_fault, p, table_cols * page_rows);
 		return;
 	}
-	int64 to = ((int64)page * page_rows + p % page_rows) * cols, from = (int64)row * cols;
-	copy_row(k_pages + to, k + from, cols);
-	copy_row(v_pages + to, v + from, cols);
+	int64 to = ((int64)page * page_rows + p % page_rows) * cols;
+	copy_row(k_pages + to, k + row * ldk, cols);
+	copy_row(v_pages + to, v + row * ldv, cols);
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"exl2/internal/device"
 )
@@ -82,6 +85,66 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// Fields that mean nothing are passed over, those that nothing is known of named,
+// and those that change the arithmetic of other architectures pass only where
+// they change nothing.
+func TestLeftovers(t *testing.T) {
+	s, err := parse(`"torch_dtype":"float16","pad_token_id":3,"embd_pdrop":0.1,"_name_or_path":"x","unsloth_version":"1",
+		"attn_logit_softcapping":null,"sliding_window":4096,"logit_scale":1.0,"layer_types":["full_attention","full_attention"],
+		"color":"red","shape":{"sides":4},"off":false,"rope_scaling":{"type":"linear","factor":2,"flavor":"mint"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"color", "rope_scaling.flavor", "shape"}; !slices.Equal(s.Warnings, want) {
+		t.Errorf("warnings %q, want %q", s.Warnings, want)
+	}
+}
+
+// Frequencies that depend on the length of the context.
+func TestContext(t *testing.T) {
+	long := Scaling{Kind: LongRope, Original: 32, Short: []float64{1, 1, 1, 2}, Long: []float64{4, 4, 4, 4}, ShortScale: 1, LongScale: 1.5}
+	for _, c := range []struct {
+		name   string
+		r      Rope
+		length int
+		slow   float64 // factor on the slowest frequency
+		scale  float32
+	}{
+		{"longrope within", Rope{Theta: 1e4, Dims: 8, Scaling: long}, 32, 0.5, 1},
+		{"longrope beyond", Rope{Theta: 1e4, Dims: 8, Scaling: long}, 33, 0.25, 1.5},
+		{"dynamic within", Rope{Theta: 1e4, Dims: 8, Scaling: Scaling{Kind: Dynamic, Factor: 2, Original: 64}}, 64, 1, 1},
+		{"dynamic beyond", Rope{Theta: 1e4, Dims: 8, Scaling: Scaling{Kind: Dynamic, Factor: 2, Original: 64}}, 128, 1. / 3, 1},
+		{"plain", Rope{Theta: 1e4, Dims: 8}, 1 << 20, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plain, _ := Rope{Theta: 1e4, Dims: 8}.Frequencies()
+			s := Spec{Rope: func(int) Rope { return c.r }}
+			s.SetContext(c.length)
+			f, scale := s.Rope(0).Frequencies()
+			if got := float64(f[3]) / float64(plain[3]); math.Abs(got-c.slow) > 1e-5 || scale != c.scale {
+				t.Errorf("factor %v, scale %v, want %v, %v", got, scale, c.slow, c.scale)
+			}
+		})
+	}
+}
+
+// Names are those that the files have.
+func TestResolve(t *testing.T) {
+	s, err := parse(`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"llama"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for embed, head := range map[string]string{
+		"language_model.model.embed_tokens": "language_model.lm_head", "model.language_model.embed_tokens": "lm_head", "nowhere": "language_model.lm_head",
+	} {
+		r := s
+		r.Resolve(func(name string) bool { return strings.HasPrefix(name, strings.TrimSuffix(embed, "embed_tokens")) })
+		if r.Names.Head != head {
+			t.Errorf("%s: head %s, want %s", embed, r.Names.Head, head)
+		}
+	}
+}
+
 // Today's and the older spelling mean the same.
 func TestRopeSpellings(t *testing.T) {
 	for name, pair := range map[string][2]string{
@@ -144,6 +207,20 @@ func TestRefusals(t *testing.T) {
 		unsupported bool
 	}{
 		"architecture":       {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
+		"near":               {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Arcee`, true},
+		"by type":            {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
+		"foreign arithmetic": {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
+		"foreign RoPE":       {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
+		"short window":       {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
+		"two spellings":      {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},
+		"long factors":       {`"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}`, "long_factor: 1 and 1 factors, want 8", false},
+		"layer types":        {`"architectures":["Gemma2ForCausalLM"],"layer_types":["chunked_attention","full_attention"]`, `layer_types: unsupported: "chunked_attention"`, true},
+		"few layer types":    {`"architectures":["Gemma2ForCausalLM"],"layer_types":["full_attention"]`, "layer_types: 1 layers, want 2", false},
+		"experts":            {`"architectures":["MixtralForCausalLM"],"num_local_experts":2,"num_experts_per_tok":3`, "num_experts_per_tok: 3, want 1 to 2", false},
+		"routing":            {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"scoring_func":"softmax"`, `scoring_func: unsupported: "softmax"`, true},
+		"groups":             {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":9,"num_experts_per_tok":2,"moe_intermediate_size":32`, "n_group: 8 groups of 9 experts", false},
+		"factor":             {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logit scale: +Inf, want a positive number", false},
+		"inner model":        {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
 		"two architectures":  {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
 		"activation":         {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
 		"rope type":          {`"rope_scaling":{"type":"spiral"}`, `rope_scaling.type: unsupported: "spiral"`, true},
@@ -190,6 +267,16 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(base + "}"))
 	f.Add([]byte(base + `,"rope_parameters":{"rope_type":"yarn","factor":4}}`))
 	f.Add([]byte(`{"architectures":["MistralForCausalLM"],"sliding_window":-1}`))
+	for _, path := range []string{"testdata/configs.txtar", "testdata/classes.txtar"} {
+		list, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range list.Files {
+			config, _, _ := strings.Cut(string(file.Data), "\n")
+			f.Add([]byte(config))
+		}
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := ParseConfig("config.json", data)
 		if err != nil {
@@ -202,8 +289,18 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		freqs, _ := s.Rope(0).Frequencies()
-		if len(freqs) != s.Attn.HeadDim/2 || s.Layers < 1 || s.Attn.Heads%s.Attn.KVHeads != 0 {
+		for l := range min(s.Layers, 8) {
+			if s.Rope != nil {
+				s.Rope(l).Frequencies()
+				s.Rope(l).For(1 << 20).Frequencies()
+			}
+			if s.Window != nil && s.Window(l) < 0 {
+				t.Fatalf("window %d", s.Window(l))
+			}
+			s.Sparse(l)
+		}
+		s.Features()
+		if s.Layers < 1 || s.Attn.Heads%s.Attn.KVHeads != 0 {
 			t.Fatalf("%+v", s)
 		}
 	})

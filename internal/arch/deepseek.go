@@ -91,7 +91,7 @@ func (s *Spec) sigmoidExperts(c *Config) {
 	s.routedExperts(c)
 	r := &s.MoE.Routing
 	r.Score, r.Correction, s.Names.Correction = Sigmoid, true, "mlp.gate.e_score_correction_bias"
-	c.must("scoring_func", "sigmoid")
+	c.must("scoring_func", "sigmoid", "noaux_tc") // the second is dots1's word for both
 	c.must("topk_method", "noaux_tc")
 }
 

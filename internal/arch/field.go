@@ -26,13 +26,14 @@ func (c *Config) defaults(pairs ...any) {
 	}
 }
 
-// rename says that the file calls fields otherwise: pairs of the name that is
-// asked for and the file's. A file may use either.
+// rename says that the file may call fields otherwise: pairs of the name that is
+// asked for, which goes first, and the other.
 func (c *Config) rename(pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
-		if _, there := c.raw[pairs[i+1]]; there {
+		if _, there := c.raw[pairs[i]]; !there && c.raw[pairs[i+1]] != nil {
 			c.alias[pairs[i]] = pairs[i+1]
 		}
+		c.ignore(pairs[i+1])
 	}
 }
 

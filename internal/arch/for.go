@@ -1,6 +1,9 @@
 package arch
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // ErrUnsupported is in the chain of every error about a model that this
 // program does not know how to run.
@@ -92,8 +95,27 @@ func (s Spec) check(c *Config) error {
 			return c.Err()
 		}
 	}
+	s.checkFactors(c)
 	s.checkShapes(c)
 	return c.Err()
+}
+
+// checkFactors refuses numbers that would make everything infinite or nothing.
+func (s Spec) checkFactors(c *Config) {
+	for _, v := range []struct {
+		name string
+		f    float32
+		zero bool // may be
+	}{
+		{"embedding multiplier", s.EmbedScale, true}, {"residual multiplier", s.Residual, true}, {"logit scale", s.LogitScale, true},
+		{"logit cap", s.LogitCap, true}, {"attention cap", s.Attn.Softcap, true}, {"clip of q, k and v", s.Attn.Clip, true},
+		{"scale of scores", s.Attn.Scale, false}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true},
+		{"limit of gated units", s.MLP.Clamp.Limit, true}, {"temperature of attention", s.Attn.Temperature, true},
+	} {
+		if f := float64(v.f); !(f >= 0) || math.IsInf(f, 1) || f == 0 && !v.zero {
+			c.fail(v.name, "%v, want a positive number", v.f)
+		}
+	}
 }
 
 // checkShapes refuses sizes that do not fit together.

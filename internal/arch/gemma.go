@@ -32,6 +32,7 @@ func gemma2(c *Config) Spec {
 	s.Attn.Softcap = float32(c.optional("attn_logit_softcapping", 0))
 	s.LogitCap = float32(c.optional("final_logit_softcapping", 0))
 	s.Window = c.window(notEvery(2))
+	c.ignore("sliding_window_size") // the first files' second name for it
 	n := &s.Names
 	n.NormAttnOut, n.NormMLPIn, n.NormMLPOut = "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
 	return s

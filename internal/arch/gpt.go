@@ -23,7 +23,8 @@ func gpt2(c *Config) Spec {
 func gptBigCode(c *Config) Spec {
 	c.defaults("activation_function", "gelu_pytorch_tanh")
 	s := gpt(c)
-	c.ignore("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "num_key_value_heads")
+	c.ignore("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "num_key_value_heads",
+		"inference_runner", "max_batch_size", "pad_key_length", "pre_allocate_kv_cache", "validate_runner_input")
 	order := ByHead
 	if c.Bool("multi_query", true) {
 		order, s.Attn.KVHeads = Blocks, 1
@@ -66,6 +67,9 @@ func starcoder2(c *Config) Spec {
 	s.biased(c.Bool("use_bias", true))
 	s.Window = c.window(everyLayer)
 	s.ungated("mlp.c_fc", "mlp.c_proj")
+	c.must("mlp_type", "default")
+	c.must("norm_type", "layer_norm")
+	c.ignore("activation_function")
 	return s
 }
 
@@ -73,7 +77,7 @@ func starcoder2(c *Config) Spec {
 // without a gate (models/nemotron/modeling_nemotron.py).
 func nemotron(c *Config) Spec {
 	c.defaults("hidden_act", "relu2", "max_position_embeddings", 4096)
-	c.rename("partial_rotary_factor", "rope_percent")
+	c.rename("partial_rotary_factor", "rope_percent", "head_dim", "kv_channels")
 	s := llama(c)
 	s.layerNorm(c.Float("norm_eps", 1e-5), true)
 	s.Norm.Offset = 1

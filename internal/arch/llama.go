@@ -65,7 +65,7 @@ func arcee(c *Config) Spec {
 
 // seedOSS has biases on q, k and v (models/seed_oss/modeling_seed_oss.py).
 func seedOSS(c *Config) Spec {
-	c.defaults("attention_bias", true, "head_dim", 128, "max_position_embeddings", 524288)
+	c.defaults("attention_bias", true, "head_dim", 128, "num_key_value_heads", 8, "max_position_embeddings", 524288)
 	s := llama(c)
 	s.Attn.BiasO = c.Bool("attention_out_bias", false)
 	return s
@@ -81,7 +81,7 @@ func helium(c *Config) Spec {
 
 // ernie45 turns neighbours (models/ernie4_5/modeling_ernie4_5.py).
 func ernie45(c *Config) Spec {
-	c.defaults("head_dim", 128, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 131072, "tie_word_embeddings", true)
+	c.defaults("head_dim", 128, "num_key_value_heads", 2, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 131072, "tie_word_embeddings", true)
 	s := llama(c)
 	s.biased(c.Bool("use_bias", false))
 	s.interleaved()
@@ -114,6 +114,7 @@ func granite(c *Config) Spec {
 
 // miniCPM has multipliers, too (openbmb/MiniCPM-2B modeling_minicpm.py).
 func miniCPM(c *Config) Spec {
+	c.defaults("tie_word_embeddings", true)
 	s := llama(c)
 	s.EmbedScale = float32(c.Float("scale_emb", 1))
 	s.Residual = float32(c.Float("scale_depth", 1) / math.Sqrt(float64(max(s.Layers, 1))))

@@ -56,6 +56,7 @@ func gptOSS(c *Config) Spec {
 	c.defaults("head_dim", 64, "num_key_value_heads", 8, "attention_bias", true, "rms_norm_eps", 1e-5,
 		"max_position_embeddings", 131072, "rope_theta", 150000, "sliding_window", 128)
 	c.rename("num_experts_per_tok", "experts_per_token")
+	c.ignore("initial_context_length")
 	s := llama(c)
 	s.Window = c.window(notEvery(2))
 	s.Attn.Sinks, s.Names.Sinks = true, "self_attn.sinks"
@@ -92,6 +93,9 @@ func hunyuanMoE(c *Config) Spec {
 	s.shared(s.MLP.Width*c.same("num_shared_expert", 1), "mlp.shared_mlp")
 	c.must("moe_layer_num_skipped", 0)
 	c.must("use_mixed_mlp_moe", true)
+	c.must("norm_topk_prob", true)
+	c.must("group_limited_greedy", false)
+	c.ignore("capacity_factor", "expert_hidden_dim", "moe_drop_tokens", "moe_random_routing_dropped_token")
 	return s
 }
 
@@ -130,7 +134,8 @@ func dbrx(c *Config) Spec {
 	ffn.must("moe_normalize_expert_weights", 1)
 	m := MoE{Experts: ffn.Int("moe_num_experts", 4), TopK: ffn.Int("moe_top_k", 1), Width: s.MLP.Width}
 	m.Routing.Renorm = ffn.Has("moe_normalize_expert_weights")
-	ffn.ignore("moe_loss_weight", "moe_jitter_eps", "uniform_expert_assignment", "hidden_size")
+	ffn.ignore("moe_loss_weight", "moe_jitter_eps", "uniform_expert_assignment", "hidden_size", "tie_word_embeddings")
+	attn.ignore("tie_word_embeddings")
 	n := &s.Names
 	n.Embed, n.Layers, n.Final = "transformer.wte", "transformer.blocks.*", "transformer.norm_f"
 	n.NormIn, n.NormMLPIn, n.O = "norm_attn_norm.norm_1", "norm_attn_norm.norm_2", "norm_attn_norm.attn.out_proj"

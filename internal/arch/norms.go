@@ -86,6 +86,9 @@ func hunyuan(c *Config) Spec {
 	c.must("use_cla", false)
 	c.must("norm_type", "rms")
 	c.must("position_embedding_xdrope", false)
+	c.must("use_rotary_pos_emb", true)
+	c.ignore("cla_share_factor", "dense_list", "class_num", "pool_type", "org_vocab_size", "pad_id",
+		"im_start_id", "im_end_id", "im_newline_id", "mask_init_id", "text_start_id", "text_end_id", "add_classification_head")
 	return s
 }
 

@@ -22,6 +22,11 @@ func cohere2(c *Config) Spec {
 	s := cohere(c)
 	s.Window = c.window(notEvery(c.Int("sliding_window_pattern", 4)))
 	s.ropeWhere(func(l int) bool { return s.Window != nil && s.Window(l) > 0 })
+	c.must("position_embedding_type", "rope_gptj")
+	c.must("order_of_interleaved_layers", "local_attn_first")
+	c.must("use_parallel_block", true)
+	c.must("use_gated_activation", true)
+	c.ignore("layer_switch", "use_embedding_sharing", "use_parallel_embedding", "rotary_pct")
 	return s
 }
 
@@ -35,6 +40,7 @@ func phi(c *Config) Spec {
 	s.biased(true)
 	s.HeadBias = true
 	s.partial(c, 0.5)
+	c.must("rotary_dim", s.Rope(0).Dims)
 	s.ungated("mlp.fc1", "mlp.fc2")
 	s.Names.O, s.Names.Final = "self_attn.dense", "model.final_layernorm"
 	if c.Bool("qk_layernorm", false) {
@@ -66,7 +72,8 @@ func gptNeoX(c *Config) Spec {
 // (models/stablelm/modeling_stablelm.py).
 func stableLM(c *Config) Spec {
 	c.defaults("max_position_embeddings", 4096)
-	c.rename("layer_norm_eps", "norm_eps", "partial_rotary_factor", "rope_pct")
+	c.rename("layer_norm_eps", "norm_eps", "partial_rotary_factor", "rope_pct", "num_attention_heads", "num_heads")
+	c.must("rotary_scaling_factor", 1)
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
 	s.Attn.BiasQKV = c.Bool("use_qkv_bias", false)

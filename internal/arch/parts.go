@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -122,9 +123,20 @@ func (s *Spec) fusedQKV(prefix, name string, order Order) {
 // scaleQuery sets the factor on scores to 1/√x.
 func (s *Spec) scaleQuery(x float64) { s.Attn.Scale = float32(1 / math.Sqrt(x)) }
 
-// must refuses a field that has another value than the one that is known.
-func (c *Config) must(key string, want any) {
-	if v, name, _ := c.field(key); v != nil && fmt.Sprint(v) != fmt.Sprint(want) {
-		c.refuse(name, fmt.Sprint(v))
+// must refuses a field that has another value than those that are known.
+func (c *Config) must(key string, known ...any) {
+	v, name, _ := c.field(key)
+	if v == nil {
+		return
 	}
+	for _, k := range known {
+		if fmt.Sprint(v) == fmt.Sprint(k) {
+			return
+		}
+		n, ok := v.(json.Number)
+		if f, err := n.Float64(); ok && err == nil && fmt.Sprint(f) == fmt.Sprint(k) {
+			return
+		}
+	}
+	c.refuse(name, fmt.Sprint(v))
 }

@@ -7,12 +7,15 @@ import "slices"
 // does beyond seq_length, dynamic NTK scaling and the logarithm of the length,
 // is left out: MaxPositions is seq_length.
 func qwen(c *Config) Spec {
-	c.rename("rope_theta", "rotary_emb_base", "head_dim", "kv_channels", "rms_norm_eps", "layer_norm_epsilon", "max_position_embeddings", "seq_length")
+	c.rename("rope_theta", "rotary_emb_base", "head_dim", "kv_channels", "rms_norm_eps", "layer_norm_epsilon")
+	c.rename("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "intermediate_size", "ffn_hidden_size")
+	c.replace("max_position_embeddings", c.Int("seq_length", 2048))
 	s := llama(c)
-	c.must("rotary_pct", "1.0")
+	c.must("rotary_pct", 1)
 	c.must("no_bias", true)
 	c.must("scale_attn_weights", true)
-	c.ignore("use_dynamic_ntk", "use_logn_attn", "max_position_embeddings")
+	c.ignore("use_dynamic_ntk", "use_logn_attn", "n_positions", "padded_vocab_size", "params_dtype", "pos_emb", "bias_dropout_fusion")
+	c.must("pos_emb", "rotary")
 	s.MLP.Width /= 2
 	s.Attn.BiasQKV = true
 	n := &s.Names

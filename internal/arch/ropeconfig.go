@@ -27,9 +27,13 @@ func (c *Config) ropeOf(p *Config, dims int) Rope {
 	}
 	positions := c.Int("max_position_embeddings", 2048)
 	r.Scaling = p.scaling(positions, c.Int("original_max_position_embeddings", p.Int("original_max_position_embeddings", positions)))
-	if alpha := p.Float("alpha", 0); alpha > 0 && r.Scaling.Kind == Dynamic { // Hunyuan: of the base, at any length
+	if r.Scaling.Kind == Dynamic && p.Has("alpha") { // Hunyuan: of the base, at any length
+		alpha := p.Float("alpha")
+		if !(alpha > 0) {
+			p.fail("alpha", "%v, want a positive number", alpha)
+		}
 		r = Rope{Theta: r.Theta, Dims: dims}.Stretch(1, alpha)
-		p.ignore("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+		p.ignore("beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 	}
 	return r
 }

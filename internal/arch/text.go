@@ -1,12 +1,17 @@
 package arch
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // text returns the configuration of a checkpoint's language model, which, in a
 // nested one, leaves out what is as the class of its model_type has it.
 func (c *Config) text() *Config {
 	t := c.Object("text_config")
 	t.ignore("model_type", "architectures")
+	c.ignore(slices.Collect(maps.Keys(c.raw))...) // the rest is about pictures
 	if c.Has("tie_word_embeddings") {
 		t.replace("tie_word_embeddings", c.Bool("tie_word_embeddings", false))
 	}
@@ -81,5 +86,16 @@ func qwen2VL(c *Config) Spec {
 	now := s.Names
 	now.nest()
 	s.Other = append(s.Other, now)
+	return s
+}
+
+// qwen3VL is qwen3 behind a picture encoder (models/qwen3_vl/modeling_qwen3_vl.py).
+func qwen3VL(c *Config) Spec {
+	t := c.text()
+	t.defaults("rope_theta", 500000, "max_position_embeddings", 128000, "vocab_size", 151936, "hidden_size", 4096,
+		"intermediate_size", 22016, "num_hidden_layers", 32, "num_attention_heads", 32)
+	s := qwen3(t)
+	t.ropeObject().ignore("mrope_section", "mrope_interleaved")
+	s.Names.nest()
 	return s
 }

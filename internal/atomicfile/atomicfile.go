@@ -12,7 +12,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -31,7 +33,13 @@ type File struct {
 	path string // where Commit puts it
 	temp *os.File
 	err  error // the first failed write, or errDone
+
+	complete func(content io.Reader) error
 }
+
+// OnComplete has Commit call f with the file's bytes when they are durable and
+// the file does not have its name yet. An error of f stops it there.
+func (f *File) OnComplete(call func(content io.Reader) error) { f.complete = call }
 
 // Create starts a file that Commit will put at path, replacing what is there.
 // The folder must exist.
@@ -132,6 +140,11 @@ func (f *File) Commit() error {
 func (f *File) publish() error {
 	if err := f.temp.Sync(); err != nil {
 		return err
+	}
+	if f.complete != nil {
+		if err := f.complete(io.NewSectionReader(f.temp, 0, math.MaxInt64)); err != nil {
+			return err
+		}
 	}
 	if err := f.temp.Close(); err != nil {
 		return err

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !unix && !windows
 
 package mapped
 
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// mapFile reads the file: there is no mapping elsewhere than on Unix.
+// mapFile reads the file: there is no mapping elsewhere than on Unix and Windows.
 func mapFile(file *os.File, size int64) ([]byte, error) {
 	all := make([]byte, size)
 	if _, err := io.ReadFull(io.NewSectionReader(file, 0, size), all); err != nil {

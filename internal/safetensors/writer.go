@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -163,6 +164,10 @@ func (w *Writer) Commit() error {
 	}
 	return w.file.Commit()
 }
+
+// OnComplete has Commit call f before the file appears; see
+// [atomicfile.File.OnComplete].
+func (w *Writer) OnComplete(call func(content io.Reader) error) { w.file.OnComplete(call) }
 
 // Abort drops the file; after Commit it does nothing, so it can be deferred.
 func (w *Writer) Abort() { w.file.Abort() }

@@ -17,10 +17,12 @@ type Store struct {
 
 	memory []float32
 	file   *os.File
+	left   string // path of the file, if it could not be unlinked
 }
 
 // NewStore returns a store of zeros: in memory, or, if spill names a folder, in
-// an unlinked file there that vanishes with the process.
+// an unlinked file there that vanishes with the process (on Windows, with
+// Close).
 func NewStore(rows, floats int, spill string) (*Store, error) {
 	s := &Store{Rows: rows, Floats: floats}
 	if spill == "" {
@@ -31,7 +33,9 @@ func NewStore(rows, floats int, spill string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spill hidden states: %w", err)
 	}
-	os.Remove(f.Name())
+	if os.Remove(f.Name()) != nil { // Windows deletes no open file
+		s.left = f.Name()
+	}
 	if err := f.Truncate(int64(rows) * int64(floats) * 4); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("spill hidden states: %w", err)
@@ -93,6 +97,9 @@ func (s *Store) save(d device.Device, t tensor.Tensor, row int) error {
 func (s *Store) Close() {
 	if s.file != nil {
 		s.file.Close()
+	}
+	if s.left != "" {
+		os.Remove(s.left)
 	}
 	s.memory = nil
 }

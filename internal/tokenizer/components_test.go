@@ -147,7 +147,7 @@ func TestModels(t *testing.T) {
 	}
 	for _, m := range models {
 		t.Run(m.Name, func(t *testing.T) {
-			tok, err := parseJSON(m.Tokenizer)
+			tok, err := parseJSON(m.Tokenizer, new(settings))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestAddedTokenFlags(t *testing.T) {
 			tok, err := parseJSON(fmt.Appendf(nil, `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "x": 2, " ": 3}, "merges": []},
 				"normalizer": {"type": "Lowercase"},
 				"added_tokens": [{"id": 4, "content": "X", "single_word": %t, "lstrip": %t, "rstrip": %t, "normalized": %t, "special": true}]}`,
-				flag("single_word"), flag("lstrip"), flag("rstrip"), flag("normalized")))
+				flag("single_word"), flag("lstrip"), flag("rstrip"), flag("normalized")), new(settings))
 			if err != nil {
 				t.Fatal(err)
 			}

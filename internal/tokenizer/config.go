@@ -1,144 +1,73 @@
 package tokenizer
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strconv"
-
-	"exl2/internal/tokenizer/jsonfields"
 )
 
-// settings is what tokenizer_config.json and special_tokens_map.json say about
-// tokens. Both files have many more fields; only those that this package reads
-// are looked at, since the files are for other programs as well.
-type settings struct {
-	BOS     *tokenName               `json:"bos_token"`
-	EOS     *tokenName               `json:"eos_token"`
-	Pad     *tokenName               `json:"pad_token"`
-	Unk     *tokenName               `json:"unk_token"`
-	Special []tokenName              `json:"additional_special_tokens"`
-	AddBOS  *bool                    `json:"add_bos_token"`
-	AddEOS  *bool                    `json:"add_eos_token"`
-	Decoder map[string]settingsToken `json:"added_tokens_decoder"` // by id
-}
-
-// isSpecial reports whether the settings name a token as one with a purpose.
-func (s *settings) isSpecial(text string) bool {
-	for _, n := range []*tokenName{s.BOS, s.EOS, s.Pad, s.Unk} {
-		if n != nil && string(*n) == text {
-			return true
-		}
-	}
-	return slices.Contains(s.Special, tokenName(text))
-}
-
-// tokenName is a token's text, written as a string or as an object with its flags.
-type tokenName string
-
-// UnmarshalJSON reads either way of writing.
-func (n *tokenName) UnmarshalJSON(data []byte) error {
-	var object struct {
-		Content *string `json:"content"`
-	}
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		if json.Unmarshal(data, &object) != nil || object.Content == nil {
-			return fmt.Errorf("a token is neither a string nor an object with content: %.40s", data)
-		}
-		text = *object.Content
-	}
-	*n = tokenName(text)
-	return nil
-}
-
-// settingsToken is an added token of tokenizer_config.json.
-type settingsToken struct {
-	Content    string `json:"content"`
-	SingleWord bool   `json:"single_word"`
-	LStrip     bool   `json:"lstrip"`
-	RStrip     bool   `json:"rstrip"`
-	Normalized bool   `json:"normalized"`
-	Special    bool   `json:"special"`
-}
-
-// readSettings reads a JSON file of a folder into v; a missing file leaves v as it is.
-func readSettings(dir, name string, v any) error {
-	data, err := readFile(dir, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, v)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonfields.Plain(err))
-	}
-	return nil
-}
-
-// configure applies the files beside the tokenizer: first what
-// special_tokens_map.json says, then tokenizer_config.json, whose word is last.
-func (t *Tokenizer) configure(dir string) error {
-	var s settings
-	for _, name := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
-		if err := readSettings(dir, name, &s); err != nil {
-			return err
-		}
-	}
-	if t.pieces {
-		if err := t.addFromSettings(dir, &s); err != nil {
-			return err
-		}
-	}
+// configure finds BOS and EOS and puts around texts what the files beside the
+// tokenizer ask for.
+func (t *Tokenizer) configure(s *settings) {
 	t.nameEnds(s)
 	t.applyEnds(s)
-	return nil
 }
 
 // nameEnds finds BOS and EOS: as the settings name them, else as the model
 // file does, else as the template puts them around a text.
-func (t *Tokenizer) nameEnds(s settings) {
+func (t *Tokenizer) nameEnds(s *settings) {
 	if n := len(t.template.before); t.bos < 0 && n > 0 {
 		t.bos = t.template.before[0]
 	}
 	if n := len(t.template.after); t.eos < 0 && n > 0 {
 		t.eos = t.template.after[n-1]
 	}
-	if s.BOS != nil {
-		if id, ok := t.vocab.id(string(*s.BOS)); ok {
-			t.bos = id
-		}
+	c := s.class()
+	t.bos = t.named(s.BOS, c.bos, t.bos)
+	t.eos = t.named(s.EOS, c.eos, t.eos)
+}
+
+// named returns the id of a token that the settings name, or of text, or id.
+func (t *Tokenizer) named(n *tokenName, text string, id int32) int32 {
+	if n != nil {
+		text = n.content
 	}
-	if s.EOS != nil {
-		if id, ok := t.vocab.id(string(*s.EOS)); ok {
-			t.eos = id
-		}
+	if found, ok := t.vocab.id(text); ok && text != "" {
+		return found
 	}
+	return id
 }
 
 // applyEnds makes the template follow add_bos_token and add_eos_token, where
-// they are given: transformers rebuilds its template from them as well. A
-// tokenizer.model has no template; without settings Llama's and Gemma's
-// habit holds, BOS before and nothing after.
-func (t *Tokenizer) applyEnds(s settings) {
-	if s.AddBOS == nil && t.pieces {
-		yes := true
-		s.AddBOS = &yes
+// the class of the tokenizer does so. A tokenizer.model has no template;
+// without settings Llama's and Gemma's habit holds, BOS before and nothing after.
+func (t *Tokenizer) applyEnds(s *settings) {
+	c := s.class()
+	if t.pieces && c == (class{}) {
+		c.addBOS = true
+	} else if !c.ends && !t.pieces {
+		return
+	}
+	if s.Class != "" || t.pieces {
+		t.template = template{}
+	} else {
+		c.addBOS, c.addEOS = t.AddsBOS(), t.AddsEOS()
+	}
+	if s.AddBOS != nil {
+		c.addBOS = *s.AddBOS
+	}
+	if s.AddEOS != nil {
+		c.addEOS = *s.AddEOS
 	}
 	b, a := t.template.before, t.template.after
-	if s.AddBOS != nil && t.bos >= 0 && *s.AddBOS != t.AddsBOS() {
-		if *s.AddBOS {
+	if t.bos >= 0 && c.addBOS != t.AddsBOS() {
+		if c.addBOS {
 			b = append([]int32{t.bos}, b...)
 		} else {
 			b = b[1:]
 		}
 	}
-	if s.AddEOS != nil && t.eos >= 0 && *s.AddEOS != t.AddsEOS() {
-		if *s.AddEOS {
+	if t.eos >= 0 && c.addEOS != t.AddsEOS() {
+		if c.addEOS {
 			a = append(slices.Clone(a), t.eos)
 		} else {
 			a = a[:len(a)-1]
@@ -147,43 +76,65 @@ func (t *Tokenizer) applyEnds(s settings) {
 	t.template = template{before: b, after: a}
 }
 
-// addFromSettings gives a tokenizer.model the tokens that were added to it
-// later: those of added_tokens.json ("text": id) and of the settings.
-func (t *Tokenizer) addFromSettings(dir string, s *settings) error {
-	ids := map[string]int32{}
-	if err := readSettings(dir, "added_tokens.json", &ids); err != nil {
+// addToJSON returns the added tokens of a tokenizer.json and what the settings
+// add to them: each text once, as it is named first.
+func addToJSON(list []addedToken, s *settings) ([]addedToken, error) {
+	more, err := s.byID()
+	if err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	for _, tok := range list {
+		have[tok.content] = true
+	}
+	for _, tok := range append(more, s.named()...) {
+		if !have[tok.content] {
+			have[tok.content] = true
+			list = append(list, tok)
+		}
+	}
+	return list, nil
+}
+
+// addToPieces gives a tokenizer.model the tokens that were added to it later,
+// at their ids, and those with a purpose: its own BOS, EOS and unknown piece and
+// what the settings name.
+func (t *Tokenizer) addToPieces(s *settings, unk int32) error {
+	list, err := s.byID()
+	if err != nil {
 		return err
 	}
-	byID := map[int32]addedToken{}
-	for text, id := range ids {
-		byID[id] = addedToken{content: text, id: id, special: s.isSpecial(text)}
+	have := map[string]bool{}
+	for _, tok := range list {
+		if err := checkID(tok.content, tok.id, len(list)+int(t.vocab.size)); err != nil {
+			return fmt.Errorf("added tokens: %w", err)
+		}
+		t.vocab.add(tok.content, tok.id)
+		have[tok.content] = true
 	}
-	for key, tok := range s.Decoder {
-		id, err := strconv.ParseInt(key, 10, 32)
-		if err != nil {
-			return fmt.Errorf("%s: added_tokens_decoder: %q is not an id", filepath.Join(dir, "tokenizer_config.json"), key)
-		}
-		byID[int32(id)] = addedToken{
-			content: tok.Content, id: int32(id), singleWord: tok.SingleWord,
-			lstrip: tok.LStrip, rstrip: tok.RStrip, special: tok.Special,
+	named := s.named()
+	for _, id := range []int32{t.bos, t.eos, unk} {
+		if id >= 0 {
+			named = append(named, addedToken{content: t.vocab.tokens[id], special: true})
 		}
 	}
-	var list []addedToken
-	for id, tok := range byID {
-		if tok.content == "" || id < 0 {
-			return fmt.Errorf("%s: added token %d: %q", dir, id, tok.content)
+	for _, tok := range named {
+		if have[tok.content] {
+			continue
 		}
-		if err := checkID(tok.content, id, len(byID)+int(t.vocab.size)); err != nil {
-			return fmt.Errorf("%s: added tokens: %w", dir, err)
+		have[tok.content] = true
+		id, ok := t.vocab.id(tok.content)
+		if !ok {
+			id = t.vocab.count()
+			t.vocab.add(tok.content, id)
 		}
+		tok.id = id
 		list = append(list, tok)
 	}
-	slices.SortFunc(list, func(a, b addedToken) int { return int(a.id) - int(b.id) })
 	var texts []string
 	for _, tok := range list {
-		texts = append(texts, tok.content)
-		t.vocab.add(tok.content, tok.id)
 		t.vocab.special[tok.id] = tok.special
+		texts = append(texts, tok.content)
 	}
 	t.added.raw = newTokenSet(list, texts)
 	return nil

@@ -26,11 +26,16 @@ func TestEndsOfAText(t *testing.T) {
 		{"template", bosTemplate, nil, 3, none, []int32{3, 2}},
 		{"strings", bosTemplate, map[string]string{"tokenizer_config.json": `{"bos_token": "<s>", "eos_token": "</s>"}`}, 3, 4, []int32{3, 2}},
 		{"objects", bosTemplate, map[string]string{"special_tokens_map.json": `{"eos_token": {"content": "</s>", "lstrip": false}}`}, 3, 4, []int32{3, 2}},
-		{"tokenizer_config.json has the last word", bosTemplate, map[string]string{
-			"special_tokens_map.json": `{"eos_token": "<s>"}`, "tokenizer_config.json": `{"eos_token": "</s>"}`}, 3, 4, []int32{3, 2}},
+		{"special_tokens_map.json has the last word", bosTemplate, map[string]string{
+			"special_tokens_map.json": `{"eos_token": "</s>"}`, "tokenizer_config.json": `{"eos_token": "<s>"}`}, 3, 4, []int32{3, 2}},
+		{"but is not read where tokens are listed by id", bosTemplate, map[string]string{
+			"special_tokens_map.json": `{"eos_token": "<s>"}`, "tokenizer_config.json": `{"eos_token": "</s>", "added_tokens_decoder": {}}`}, 3, 4, []int32{3, 2}},
 		{"no BOS wanted", bosTemplate, map[string]string{"tokenizer_config.json": `{"add_bos_token": false}`}, 3, none, []int32{2}},
 		{"EOS wanted", bosTemplate, map[string]string{"tokenizer_config.json": `{"eos_token": "</s>", "add_eos_token": true}`}, 3, 4, []int32{3, 2, 4}},
-		{"BOS wanted without a template", ``, map[string]string{"tokenizer_config.json": `{"bos_token": "a", "add_bos_token": true}`}, 0, none, []int32{0, 2}},
+		{"BOS wanted without a template", ``, map[string]string{"tokenizer_config.json": `{"bos_token": "a", "add_bos_token": true}`}, 0, none, []int32{0, 0, 1}}, // a special token is found in texts
+		{"BOS wanted, but the class does not listen", ``, map[string]string{"tokenizer_config.json": `{"bos_token": "x", "add_bos_token": true, "tokenizer_class": "PreTrainedTokenizerFast"}`}, 3, none, []int32{2}},
+		{"the class adds none", bosTemplate, map[string]string{"tokenizer_config.json": `{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<s>", "tokenizer_class": "GPTNeoXTokenizerFast"}`}, 3, 4, []int32{2}},
+		{"the class adds its own", bosTemplate, map[string]string{"tokenizer_config.json": `{"add_eos_token": true, "tokenizer_class": "LlamaTokenizer"}`}, 3, 4, []int32{3, 2, 4}},
 		{"BOS wanted, but which", ``, map[string]string{"tokenizer_config.json": `{"bos_token": null, "add_bos_token": true}`}, none, none, []int32{2}},
 	}
 	for _, c := range cases {

@@ -71,6 +71,9 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string) ([]int
 // encodeSection encodes text that lies between added tokens.
 func (t *Tokenizer) encodeSection(w *worker, s section) {
 	first := s.start == 0
+	if first && t.spaceFirst && s.text != "" {
+		s.text = " " + s.text
+	}
 	if t.norm != nil {
 		var shifted bool
 		s.text, shifted = t.norm(w.work.Time, s.text)

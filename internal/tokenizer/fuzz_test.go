@@ -59,7 +59,7 @@ func FuzzLoadJSON(f *testing.F) {
 		f.Add([]byte(bpeFile(`"`+c.Kind+`": `+string(c.Config))), "ab 12 'll ▁ b")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
-		if tok, err := parseJSON(data); err == nil {
+		if tok, err := parseJSON(data, new(settings)); err == nil {
 			exercise(t, tok, text)
 		}
 	})
@@ -75,7 +75,7 @@ func FuzzLoadModel(f *testing.F) {
 	f.Add(protoModel(2, protoPiece{"<unk>", 0, 2}, protoPiece{"a", -1, 1}, protoPiece{"▁", -2, 1},
 		protoPiece{"▁a", -1, 1}, protoPiece{"<u>", 0, 4}, protoPiece{"<s>", 0, 3}), "a <u>aab")
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
-		if tok, err := parseModel(data); err == nil {
+		if tok, err := parseModel(data, new(settings)); err == nil {
 			exercise(t, tok, text)
 		}
 	})

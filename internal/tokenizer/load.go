@@ -29,9 +29,13 @@ const maxFile = 1 << 28
 // The error wraps fs.ErrNotExist if the folder has no tokenizer, and
 // ErrUnsupported if the tokenizer asks for something that is not implemented.
 func Load(dir string) (*Tokenizer, error) {
+	s, err := readSettings(dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, kind := range []struct {
 		name string
-		read func(data []byte) (*Tokenizer, error)
+		read func(data []byte, s *settings) (*Tokenizer, error)
 	}{
 		{"tokenizer.json", parseJSON},
 		{"tokenizer.model", parseModel},
@@ -42,14 +46,12 @@ func Load(dir string) (*Tokenizer, error) {
 		}
 		var t *Tokenizer
 		if err == nil {
-			t, err = kind.read(data)
+			t, err = kind.read(data, s)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, kind.name), err)
 		}
-		if err := t.configure(dir); err != nil {
-			return nil, err
-		}
+		t.configure(s)
 		return t, nil
 	}
 	return nil, fmt.Errorf("%s: no tokenizer.json and no tokenizer.model: %w", dir, fs.ErrNotExist)
@@ -60,8 +62,8 @@ func readFile(dir, name string) ([]byte, error) {
 	return regular.Read(filepath.Join(dir, name), maxFile)
 }
 
-// parseJSON reads a tokenizer.json.
-func parseJSON(data []byte) (*Tokenizer, error) {
+// parseJSON reads a tokenizer.json, to which s adds tokens.
+func parseJSON(data []byte, s *settings) (*Tokenizer, error) {
 	f, err := jsonfields.New("", data)
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func parseJSON(data []byte) (*Tokenizer, error) {
 		func() error { return t.readNormalizer(normalizer) },
 		func() error { return t.readPreTokenizer(preTokenizer) },
 		func() error { return t.readDecoder(decoder) },
-		func() error { return t.readAddedTokens(addedTokens) },
+		func() error { return t.readAddedTokens(addedTokens, s) },
 		func() error { return t.readTemplate(postProcessor) },
 	} {
 		if err := step(); err != nil {
@@ -160,8 +162,11 @@ func (t *Tokenizer) readDecoder(data json.RawMessage) (err error) {
 }
 
 // readAddedTokens reads the added tokens.
-func (t *Tokenizer) readAddedTokens(data json.RawMessage) error {
+func (t *Tokenizer) readAddedTokens(data json.RawMessage, s *settings) error {
 	list, err := readAddedTokens(data)
+	if err == nil {
+		list, err = addToJSON(list, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -179,8 +184,8 @@ func (t *Tokenizer) readTemplate(data json.RawMessage) (err error) {
 	return t.template.check(&t.vocab)
 }
 
-// parseModel reads a tokenizer.model.
-func parseModel(data []byte) (*Tokenizer, error) {
+// parseModel reads a tokenizer.model, to which s adds tokens.
+func parseModel(data []byte, s *settings) (*Tokenizer, error) {
 	if isTiktoken(data) {
 		return nil, fmt.Errorf("a file of the tiktoken library, not of SentencePiece; convert it to a tokenizer.json: %w", ErrUnsupported)
 	}
@@ -188,7 +193,10 @@ func parseModel(data []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokenizer{pieces: true, bos: f.BOS(), eos: f.EOS(), stages: []decode.Stage{f.Stage()}}
+	t := &Tokenizer{pieces: true, spaceFirst: s.spaceFirst(), bos: f.BOS(), eos: f.EOS(), stages: []decode.Stage{f.Stage()}}
+	if s.prefixOnce() {
+		f.PrefixOnce()
+	}
 	ids, err := f.IDs()
 	if err != nil {
 		return nil, err
@@ -205,7 +213,10 @@ func parseModel(data []byte) (*Tokenizer, error) {
 	for _, id := range ids {
 		t.vocab.special[id] = f.Special(id)
 	}
-	return t, nil
+	if s.found {
+		err = t.addToPieces(s, f.Unknown())
+	}
+	return t, err
 }
 
 // isTiktoken reports whether a file is one of the tiktoken library, lines of a

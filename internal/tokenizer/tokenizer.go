@@ -34,16 +34,17 @@ var ErrUnsupported = jsonfields.ErrUnsupported
 
 // A Tokenizer encodes and decodes text. It is safe for concurrent use.
 type Tokenizer struct {
-	vocab    vocabulary
-	added    added
-	norm     normalize.Normalizer // nil: text stays as it is
-	split    []split.Splitter
-	model    subword.Model
-	template template
-	stages   []decode.Stage
-	pieces   bool  // from a tokenizer.model
-	bos, eos int32 // -1: the files name none
-	workers  workers
+	vocab      vocabulary
+	added      added
+	norm       normalize.Normalizer // nil: text stays as it is
+	split      []split.Splitter
+	model      subword.Model
+	template   template
+	stages     []decode.Stage
+	pieces     bool  // from a tokenizer.model
+	spaceFirst bool  // a space is put before a text that does not begin with an added token
+	bos, eos   int32 // -1: the files name none
+	workers    workers
 }
 
 // A template is the ids that are put around an encoded text.

@@ -35,6 +35,17 @@ func (v *vocabulary) id(token string) (int32, bool) {
 	return id, ok
 }
 
+// count returns how many tokens there are, the id that the next one gets.
+func (v *vocabulary) count() int32 {
+	n := v.size
+	for token := range v.added {
+		if _, ok := v.ids[token]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
 // add gives id an added token; an earlier token of that id is no longer what the id means.
 func (v *vocabulary) add(token string, id int32) {
 	v.added[token] = id

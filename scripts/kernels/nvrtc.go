@@ -11,6 +11,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"exl2/cuda/kernelfile"
+	"exl2/internal/dylib"
 )
 
 // compiler is libnvrtc and where it finds headers.
@@ -40,7 +41,7 @@ func openCompiler(wheels, sources string) (*compiler, error) {
 		return nil, err
 	}
 	path := filepath.Join(root, "cuda_nvrtc", "lib", "libnvrtc.so.12")
-	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	lib, err := dylib.OpenLocal(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w; `make kernels` fetches it", err)
 	}
@@ -56,7 +57,11 @@ func openCompiler(wheels, sources string) (*compiler, error) {
 		{&c.log.size, "nvrtcGetProgramLogSize"}, {&c.log.get, "nvrtcGetProgramLog"}, {&c.cubin.size, "nvrtcGetCUBINSize"}, {&c.cubin.get, "nvrtcGetCUBIN"},
 		{&c.ptx.size, "nvrtcGetPTXSize"}, {&c.ptx.get, "nvrtcGetPTX"}, {&c.describe, "nvrtcGetErrorString"},
 	} {
-		purego.RegisterLibFunc(f.pointer, lib, f.name)
+		address, err := lib.Symbol(f.name)
+		if err != nil {
+			return nil, err
+		}
+		purego.RegisterFunc(f.pointer, address)
 	}
 	var major, minor int32
 	version(&major, &minor)

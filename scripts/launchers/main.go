@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-
-	"exl2/cuda/kernelfile"
+	"path"
+	"strings"
 )
 
 func main() {
@@ -28,28 +28,59 @@ func main() {
 
 // generate returns the Go source for the kernels of a folder.
 func generate(sources fs.FS) ([]byte, error) {
-	ops, err := kernelfile.Ops(sources)
-	if err != nil {
-		return nil, err
-	}
-	var kernels []kernel
-	defined := map[string]string{}
-	for _, op := range ops {
-		text, err := fs.ReadFile(sources, op+".cu")
+	all := launchers{headers: map[string]string{}}
+	for _, ext := range []string{".cuh", ".cu"} {
+		files, err := fs.Glob(sources, "*"+ext)
 		if err != nil {
 			return nil, err
 		}
-		found, err := parse(op, string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s.cu: %w", op, err)
-		}
-		for _, k := range found {
-			if other, ok := defined[k.Name]; ok {
-				return nil, fmt.Errorf("%s.cu: kernel %s is in %s.cu, too", op, k.Name, other)
+		for _, name := range files {
+			if err := all.add(sources, name); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			defined[k.Name] = op
 		}
-		kernels = append(kernels, found...)
 	}
-	return write(kernels)
+	return all.write()
+}
+
+// launchers is what the generated file holds.
+type launchers struct {
+	Kernels   []kernel
+	Constants []constant
+
+	headers map[string]string // Go names of their constants
+}
+
+// add reads one source.
+func (l *launchers) add(sources fs.FS, name string) error {
+	ext := path.Ext(name)
+	text, err := fs.ReadFile(sources, name)
+	if err != nil {
+		return err
+	}
+	op := strings.TrimSuffix(name, ext)
+	found, err := constants(op, string(text), l.headers)
+	if err != nil {
+		return err
+	}
+	l.Constants = append(l.Constants, found...)
+	if ext == ".cuh" {
+		for _, c := range found {
+			l.headers[strings.TrimPrefix(c.Name, op+"_")] = c.Name
+		}
+		return nil
+	}
+	kernels, err := parse(op, string(text))
+	if err != nil {
+		return err
+	}
+	for _, k := range kernels {
+		for _, other := range l.Kernels {
+			if other.Name == k.Name {
+				return fmt.Errorf("kernel %s is in %s.cu, too", k.Name, other.Op)
+			}
+		}
+	}
+	l.Kernels = append(l.Kernels, kernels...)
+	return nil
 }

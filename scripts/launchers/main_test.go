@@ -1,8 +1,10 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -69,6 +71,46 @@ func describe(kernels []kernel) string {
 		list = append(list, k.Name+"("+strings.Join(params, ", ")+")")
 	}
 	return strings.Join(list, " ")
+}
+
+// Kernels that wait, whatever they call for it, may start early; others may not.
+func TestEarly(t *testing.T) {
+	const source = `
+template <class T> __device__ inline void deep(T* x) { after_previous(); }
+template <class T>
+__device__ void body(
+	T* x,
+	int n) {
+	if (n) { deep<T>(x); }
+}
+__device__ int plain(int n) { return n; }
+#define OP(name, T) extern "C" __global__ void name(T* x, int n) { body<T>(x, n); }
+OP(op_waits, half)
+extern "C" __global__ void __launch_bounds__(64) op_waits_itself(int n) { let_next(); after_previous(); }
+extern "C" __global__ void op_does_not(int n) { plain(n); }
+`
+	kernels, err := parse("op", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, k := range kernels {
+		got[k.Name] = k.Early
+	}
+	if want := map[string]bool{"op_waits": true, "op_waits_itself": true, "op_does_not": false}; !maps.Equal(got, want) {
+		t.Errorf("early: %v, want %v", got, want)
+	}
+}
+
+func TestConstants(t *testing.T) {
+	got, err := constants("op", "constexpr int rows = 64;  // a block\nconstexpr int a = 1, b = a << 2;\nconstexpr int all = (rows + b) * 2;\n\tconstexpr int inner = 3;\nconstexpr int both = 2 * shared;\ntemplate <int a, int b>\nconstexpr int of = a < b ? a : b;\n", map[string]string{"shared": "head_shared"})
+	want := []constant{{"op_rows", "64"}, {"op_a", "1"}, {"op_b", "op_a << 2"}, {"op_all", "(op_rows + op_b) * 2"}, {"op_both", "2 * head_shared"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if _, err := constants("op", "constexpr int n = T::rows;\n", nil); err == nil {
+		t.Error("a value that launchers cannot read passes")
+	}
 }
 
 func TestSameNameTwice(t *testing.T) {

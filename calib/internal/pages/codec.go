@@ -12,12 +12,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// codec returns arrow's codec, or an error if it has none. Its zstd and its
-// own buffers are not used: they grow as the data demands.
+// lz4Raw is a codec of Parquet that arrow has no name for.
+const lz4Raw = compress.Compression(7)
+
+// codec returns arrow's codec, nil for those that it lacks and this package
+// has, or an error. Its zstd and its own buffers are not used: they grow as the
+// data demands.
 func codec(kind compress.Compression) (compress.Codec, error) {
+	if kind == compress.Codecs.Lz4 || kind == lz4Raw {
+		return nil, nil
+	}
 	c, err := compress.GetCodec(kind)
 	if err != nil {
-		return nil, fmt.Errorf("compression %s is not supported: write the file again with zstd, snappy, gzip or brotli", kind)
+		return nil, fmt.Errorf("compression %s is not supported: write the file again with zstd, snappy, gzip, lz4 or brotli", kind)
 	}
 	return c, nil
 }
@@ -59,6 +66,10 @@ func inflate(kind compress.Compression, packed []byte, size int) ([]byte, error)
 	switch kind {
 	case compress.Codecs.Uncompressed:
 		return packed, nil
+	case compress.Codecs.Lz4:
+		return lz4Hadoop(packed, size)
+	case lz4Raw:
+		return lz4Block(packed, size)
 	case compress.Codecs.Zstd:
 		if size/zstdRatio > len(packed) {
 			return nil, errSize

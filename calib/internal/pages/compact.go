@@ -33,6 +33,7 @@ const maxDepth = 32
 type compact struct {
 	in   *bufio.Reader
 	left int64
+	head int64 // what was left before the last field of a structure
 	err  error
 }
 
@@ -111,6 +112,7 @@ func (c *compact) discard(n uint64) {
 func (c *compact) structure(field func(id int16, kind byte)) {
 	id := int16(0)
 	for {
+		c.head = c.left
 		b, err := c.ReadByte()
 		if err != nil || b == 0 {
 			return

@@ -4,7 +4,7 @@
 // without end, or return values that are not there.
 //
 // The nouns: a chunk is one column of one row group; a [Reader] yields its
-// pages, decompressed; a page is what [file.Page] of arrow says. [CheckFooter]
-// does the same duty for the file's metadata.
+// pages, decompressed; a page is what [file.Page] of arrow says. [Open] does the
+// same duty for the file's metadata.
 // Format: https://github.com/apache/parquet-format
 package pages

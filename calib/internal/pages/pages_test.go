@@ -7,12 +7,14 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
+	"github.com/pierrec/lz4/v4"
 )
 
 // number is a field of a Thrift structure that holds a 32-bit number; the
@@ -255,33 +257,81 @@ func TestPackedPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			packed := c.Encode(make([]byte, c.CompressBound(int64(len(text)))), text)
-			if got, err := decompress(kind, packed, len(text)); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("got %d bytes, %v", len(got), err)
-			}
-			for _, size := range []int{0, len(text) - 1, len(text) + 1, maxPage} {
-				if _, err := decompress(kind, packed, size); err == nil {
-					t.Errorf("no error for a size of %d", size)
-				}
-			}
-			if _, err := decompress(kind, packed[:len(packed)/2], len(text)); err == nil {
-				t.Error("no error for half a page")
-			}
-			if _, err := decompress(kind, []byte("garbage"), len(text)); err == nil {
-				t.Error("no error for garbage")
-			}
-			if got, err := decompress(kind, nil, 0); err != nil || len(got) != 0 {
-				t.Errorf("nothing gives %q, %v", got, err)
-			}
+			checkPacked(t, kind, packed, text)
 		})
 	}
-	for _, kind := range []compress.Compression{compress.Codecs.Lz4, compress.Codecs.Lzo, 7, 99} {
+	for _, kind := range []compress.Compression{compress.Codecs.Lzo, 99} {
 		if _, err := codec(kind); err == nil || !strings.Contains(err.Error(), "is not supported: write the file again with zstd") {
 			t.Errorf("codec %d: error %v", kind, err)
 		}
 	}
 }
 
-func TestCheckFooter(t *testing.T) {
+// TestLZ4 packs a page in every way that goes by the name.
+func TestLZ4(t *testing.T) {
+	text := []byte(strings.Repeat("a packed page ", 1000))
+	pack := func(text []byte) []byte {
+		packed := make([]byte, lz4.CompressBlockBound(len(text)))
+		n, err := lz4.CompressBlock(text, packed, nil)
+		if err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+		return packed[:n]
+	}
+	length := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+	// part is a length and a part of a block.
+	part := func(text []byte) []byte { packed := pack(text); return join(length(len(packed)), packed) }
+	one, half := pack(text), len(text)/2
+	for name, c := range map[string]struct {
+		kind   compress.Compression
+		packed []byte
+	}{
+		"raw":                    {lz4Raw, one},
+		"Hadoop, one block":      {compress.Codecs.Lz4, join(length(len(text)), part(text))},
+		"Hadoop, two blocks":     {compress.Codecs.Lz4, join(length(half), part(text[:half]), length(half), part(text[half:]))},
+		"Hadoop, block in parts": {compress.Codecs.Lz4, join(length(len(text)), part(text[:100]), part(text[100:]))},
+		"early Arrow":            {compress.Codecs.Lz4, one},
+	} {
+		t.Run(name, func(t *testing.T) { checkPacked(t, c.kind, c.packed, text) })
+	}
+	for name, packed := range map[string][]byte{
+		"block that is too large":    join(length(len(text)+1), part(text)),
+		"block that is not full":     join(length(len(text)), part(text[1:])),
+		"part that is cut off":       join(length(len(text)), length(len(one)+1), one),
+		"part of nothing":            join(length(len(text)), length(0), length(0)),
+		"length that is cut off":     join(length(len(text)), part(text), 0, 0),
+		"lengths of four gigabytes":  bytes.Repeat([]byte{0xff}, 100),
+		"blocks of nothing, forever": make([]byte, 4000),
+	} {
+		if got, err := decompress(compress.Codecs.Lz4, packed, len(text)); err == nil {
+			t.Errorf("%s: %d bytes, no error", name, len(got))
+		}
+	}
+}
+
+// checkPacked decompresses text, and what is not quite it.
+func checkPacked(t *testing.T, kind compress.Compression, packed, text []byte) {
+	t.Helper()
+	if got, err := decompress(kind, packed, len(text)); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+	for _, size := range []int{0, len(text) - 1, len(text) + 1, maxPage} {
+		if _, err := decompress(kind, packed, size); err == nil {
+			t.Errorf("no error for a size of %d", size)
+		}
+	}
+	if _, err := decompress(kind, packed[:len(packed)/2], len(text)); err == nil {
+		t.Error("no error for half a page")
+	}
+	if _, err := decompress(kind, []byte("garbage"), len(text)); err == nil {
+		t.Error("no error for garbage")
+	}
+	if got, err := decompress(kind, nil, 0); err != nil || len(got) != 0 {
+		t.Errorf("nothing gives %q, %v", got, err)
+	}
+}
+
+func TestFooter(t *testing.T) {
 	footer := func(b []byte) []byte {
 		return join("PAR1", b, binary.LittleEndian.AppendUint32(nil, uint32(len(b))), "PAR1")
 	}
@@ -298,12 +348,67 @@ func TestCheckFooter(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			err := CheckFooter(bytes.NewReader(c.file), int64(len(c.file)))
+			_, _, err := Open(bytes.NewReader(c.file), int64(len(c.file)))
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}
+}
+
+// TestUnknownLogicalTypes takes out of a footer what arrow does not know, and
+// nothing else.
+func TestUnknownLogicalTypes(t *testing.T) {
+	file := func(logical ...any) []byte {
+		column := join(4<<4|kindBinary, 1, "a", join(logical...), end)
+		footer := join(number(1, 2), 1<<4|kindList, 2<<4|kindStruct, column, 4<<4|kindBinary, 1, "b", end, number(1, 3), end)
+		return join("PAR1data", footer, binary.LittleEndian.AppendUint32(nil, uint32(len(footer))), "PAR1")
+	}
+	const logical = 6<<4 | kindStruct // field 10, behind the name
+	const gone = 6<<4 | kindTrue
+	cases := []struct {
+		name       string
+		have, want []any
+	}{
+		{"none", nil, nil},
+		{"string", []any{logical, 1<<4 | kindStruct, end, end}, []any{logical, 1<<4 | kindStruct, end, end}},
+		{"float16", []any{logical, 15<<4 | kindStruct, end, end}, []any{logical, 15<<4 | kindStruct, end, end}},
+		{"variant", []any{logical, kindStruct, 32, 1<<4 | kindByte, 1, end, end}, []any{gone}},
+		{"geometry", []any{logical, kindStruct, 34, 1<<4 | kindBinary, 4, "EPSG", end, end}, []any{gone}},
+		{"an empty one", []any{logical, end}, []any{gone}},
+		{"before another field", []any{logical, kindStruct, 34, end, end, 1<<4 | kindInt32, 2}, []any{gone, 1<<4 | kindInt32, 2}},
+		{"with a long head", []any{kindStruct, 20, kindStruct, 34, end, end}, []any{kindTrue, 20}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			have, want := file(c.have...), file(c.want...)
+			in, size, err := Open(bytes.NewReader(have), int64(len(have)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(io.NewSectionReader(in, 0, size))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("got  %x, %v\nwant %x", got, err, want)
+			}
+			if err := iotest.TestReader(io.NewSectionReader(in, 0, size), want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func FuzzFooter(f *testing.F) {
+	f.Add(join("PAR1", number(1, 2), 1<<4|kindList, 1<<4|kindStruct, 4<<4|kindBinary, 1, "a", 6<<4|kindStruct, kindStruct, 34, end, end, end, end, 17, 0, 0, 0, "PAR1"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		in, size, err := Open(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			return
+		}
+		again, sameSize, err := Open(in, size)
+		if err != nil || again != in || sameSize != size {
+			t.Errorf("what Open returns is not what it accepts as it is: %v", err)
+		}
+	})
 }
 
 func FuzzPages(f *testing.F) {

@@ -31,7 +31,7 @@ for codec in ["NONE", "SNAPPY", "GZIP", "BROTLI", "ZSTD"]:
     for page in ["1.0", "2.0"]:
         write(f"codec_{codec.lower()}_v{page[0]}", pa.table({"id": list(range(len(words))), "text": words}),
               rows(words), compression=codec, data_page_version=page)
-write("codec_lz4", pa.table({"text": ["a" * 100]}), error='column "text": compression LZ4_RAW is not supported', compression="LZ4")
+write("codec_lz4", pa.table({"text": ["a" * 100, *many]}), rows(["a" * 100, *many]), compression="LZ4")
 
 for encoding in ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]:
     for page in ["1.0", "2.0"]:
@@ -51,7 +51,7 @@ for page in ["1.0", "2.0"]:
         write(f"all_null_{codec.lower()}_v{page[0]}", pa.table({"text": pa.array([None] * 20, pa.string())}), [], compression=codec, data_page_version=page)
 write("no_rows", pa.table({"text": pa.array([], pa.string())}), [])
 
-for name, kind in {"large": pa.large_string(), "binary": pa.binary(), "category": pa.dictionary(pa.int32(), pa.string()), "view": pa.string_view()}.items():
+for name, kind in {"large": pa.large_string(), "category": pa.dictionary(pa.int32(), pa.string()), "view": pa.string_view()}.items():
     write("type_" + name, pa.table({"text": pa.array(["a", None, "b c", "a"]).cast(pa.string()).cast(kind)}), rows(["a", None, "b c", "a"]))
 
 ids = [[1, 2, 3], [], None, [4], list(range(90, 200)), [7, 8]]
@@ -76,11 +76,14 @@ write("ids_of_dates", pa.table({"input_ids": pa.array([[1]], pa.list_(pa.date32(
 write("column_content", pa.table({"title": ["t"], "content": ["c"]}), rows(["c"]))
 write("column_text_first", pa.table({"content": ["c"], "text": ["t"]}), rows(["t"]))
 write("column_text_is_no_text", pa.table({"text": [1], "content": ["c"]}), rows(["c"]))
-write("column_all", pa.table({"n": [1, 2, 3], "a": ["x", None, None], "b": ["y", "z", None], "l": [["no"]] * 3}), rows(["x y", "z", None]))
+write("column_all", pa.table({"n": [1, 2, 3, 4], "a": ["x", None, None, None], "b": ["y", "z", None, None], "l": [["l", "m"], [], ["l"], None]}), rows(["x y l m", "z", "l", None]))
 write("column_named", pa.table({"text": ["t"], "other": ["o"]}), rows(["o"]), column="other")
 write("column_named_number", pa.table({"text": ["t"], "n": [1]}), error='column "n" holds neither text nor token ids', column="n")
 write("column_unknown", pa.table({"text": ["t"], "n": [1]}), error='no column "txt"; there are "text" (BYTE_ARRAY), "n" (INT64)', column="txt")
 write("column_none", pa.table({"n": [1], "x": [1.5]}), error="no column of text or token ids")
+write("column_bytes", pa.table({"text": [b"ab"], "note": ["n"]}), rows(["n"]))
+write("column_bytes_named", pa.table({"text": [b"ab"], "note": ["n"]}), error='column "text" holds neither text nor token ids: "text" (BYTE_ARRAY)', column="text")
+write("column_decimal", pa.table({"text": pa.array([1], pa.decimal128(38, 2)), "note": ["n"]}), rows(["n"]))
 write("column_fixed_bytes", pa.table({"text": pa.array([b"ab"], pa.binary(2))}), error="no column of text or token ids")
 
 chat = [

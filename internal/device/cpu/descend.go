@@ -12,13 +12,14 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if passes == 0 || len(list) == 0 {
 		return
 	}
-	x, n := factorOf("Descend", f, list), list[0].Codes.Cols
-	cols := stripeCols(n, len(list))
-	runChains(len(list), atOnce(n, len(list)), func(i int) *phase {
-		data, release := d.borrowed(2 * x.k * n)
+	x, columns := factorOf("Descend", f, list), columnsOf(list)
+	cols := stripeCols(columns)
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
+		c := codingOf("Descend", list[i])
+		data, release := d.borrowed(2 * c.k * c.n)
 		s := &descent{
-			coding: codingOf("Descend", list[i]), factor: x, passes: passes, release: release,
-			e: stripes{k: x.k, n: n, cols: cols, data: data[:x.k*n]}, rest: stripes{k: x.k, n: n, cols: cols, data: data[x.k*n:]},
+			coding: c, factor: x, passes: passes, release: release,
+			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: c.k, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}
 		return s.begin()
 	})

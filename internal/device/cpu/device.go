@@ -66,23 +66,23 @@ func (d *Device) fail(format string, args ...any) {
 }
 
 // memory is bytes that Go or the caller owns.
-type memory []byte
+type memory struct{ data []byte }
 
 // Len returns the number of bytes.
-func (m memory) Len() int { return len(m) }
+func (m *memory) Len() int { return len(m.data) }
 
 // Alloc returns zeroed memory.
 func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 	n := rows * cols * t.Size()
 	words := make([]uint64, (n+7)/8+1) // aligned, and never empty
-	m := memory(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n))
+	m := &memory{unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)}
 	return tensor.New(t, rows, cols, m)
 }
 
 // Borrow uses data as it is, if it is aligned for its type.
 func (d *Device) Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool) {
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(t.Size()) == 0
-	return tensor.New(t, rows, cols, memory(data)), aligned
+	return tensor.New(t, rows, cols, &memory{data}), aligned
 }
 
 // Free leaves the memory to the garbage collector.

@@ -30,7 +30,7 @@ func memoryOf[E any](t tensor.Tensor, n int) []E {
 		return nil
 	}
 	var e E
-	data := []byte(t.Mem.(memory))[t.Off : t.Off+n*int(unsafe.Sizeof(e))]
+	data := t.Mem.(*memory).data[t.Off : t.Off+n*int(unsafe.Sizeof(e))]
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(data))), n)
 }
 

@@ -15,12 +15,13 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 	if len(list) == 0 {
 		return
 	}
-	x, sums, n := factorOf("GPTQ", f, list), elements[float64](loss), list[0].Codes.Cols
-	runChains(len(list), atOnce(n, len(list)), func(i int) *phase {
-		w, release := d.borrowed(x.k * n)
+	x, sums, columns := factorOf("GPTQ", f, list), elements[float64](loss), columnsOf(list)
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
+		c := codingOf("GPTQ", list[i])
+		w, release := d.borrowed(c.k * c.n)
 		g := &gptq{
-			coding: codingOf("GPTQ", list[i]), factor: x, loss: &sums[i], search: newScaleSearch(n),
-			w: stripes{k: x.k, n: n, cols: stripeCols(n, len(list)), data: w}, release: release,
+			coding: c, factor: x, loss: &sums[i], search: newScaleSearch(c.n),
+			w: stripes{k: c.k, n: c.n, cols: stripeCols(columns), data: w}, release: release,
 		}
 		for b := range blocks(g.groups) {
 			g.blocks = append(g.blocks, b)
@@ -63,7 +64,7 @@ func (s *gptq) measure(i int) {
 // will be multiplied by: for the rows after it in the block, or for the rows
 // after the block.
 func (s *gptq) tryLikely() *phase {
-	s.search.tryLikely()
+	s.search.tryLikely(s.groups[s.g].Bits)
 	first, end := s.rows(s.g)
 	b := s.blocks[0]
 	calls := 0

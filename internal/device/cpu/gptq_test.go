@@ -163,12 +163,16 @@ func (p problem) followDescent(t *testing.T, c device.Coding, before []uint8) {
 // cores.
 func TestQuantizeLists(t *testing.T) {
 	d := open(t)
-	const k, n = 352, 96
-	p := newProblem(d, k, n)
+	const k = 352
+	p, narrow := newProblem(d, k, 96), normal(3, k, 32)
 	run := func(cores int, list ...int) (codings []device.Coding, losses []float64) {
 		defer setCores(cores)()
 		for _, i := range list {
-			codings = append(codings, newCoding(d, p.w, exl2.MustRecipe(gptqCases[i].recipe).Groups(k)))
+			w := p.w
+			if i%2 == 1 {
+				w = narrow // columns may differ in number
+			}
+			codings = append(codings, newCoding(d, w, exl2.MustRecipe(gptqCases[i].recipe).Groups(k)))
 		}
 		loss := d.Alloc(tensor.F64, 1, len(list))
 		d.GPTQ(codings, p.Factor, loss)

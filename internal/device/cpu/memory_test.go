@@ -135,3 +135,24 @@ func TestChains(t *testing.T) {
 		}
 	}
 }
+
+// A panic in any phase of a chain is the caller's, whatever the others wait for.
+func TestChainsPanic(t *testing.T) {
+	defer setCores(4)()
+	for _, where := range []string{"task", "then"} {
+		panics(t, "a chain whose "+where+" panics", func() {
+			runChains(5, 5, func(i int) *phase {
+				return &phase{tasks: 20, task: func(k int) {
+					if where == "task" && i == 3 && k == 11 {
+						panic("a task")
+					}
+				}, then: func() *phase {
+					if i == 3 {
+						panic("a step between phases")
+					}
+					return nil
+				}}
+			})
+		})
+	}
+}

@@ -115,5 +115,5 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	if count == 0 {
 		return 0
 	}
-	return 4 * atOnce(n, count) * k * (2*n + 4*blockRows)
+	return 4 * atOnce(n*count, count) * k * (2*n + 4*blockRows)
 }

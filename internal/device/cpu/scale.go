@@ -39,7 +39,7 @@ func (d *Device) SearchScale(list []device.Coding, g int, importance tensor.Tens
 			return tiles(store, s.try)
 		}
 		likely := func() *phase {
-			s.tryLikely()
+			s.tryLikely(c.groups[g].Bits)
 			return tiles(rest, func(lo, hi int) {
 				s.try(lo, hi)
 				s.bound(lo, hi)
@@ -57,11 +57,13 @@ type scaleCandidate struct {
 }
 
 // scaleCandidates lists the largest scales to try, in rising order and without
-// repetition: fp16 steps are coarse for tiny scales. It appends them to list.
-func scaleCandidates(list []scaleCandidate, top float32) []scaleCandidate {
+// repetition: fp16 steps are coarse for tiny scales. With none of them the most
+// negative code decodes to more than fp16 can hold. It appends them to list.
+func scaleCandidates(list []scaleCandidate, top float32, bits int) []scaleCandidate {
+	most := float32(half.MaxF16) / float32(int(1)<<(bits-1))
 	for i := range largestSteps {
 		p := largestFrom + (largestTo-largestFrom)*float64(i)/(largestSteps-1)
-		c := scaleCandidate{largest: half.ToF16(min(float32(p)*top, half.MaxF16))}
+		c := scaleCandidate{largest: half.ToF16(min(float32(p)*top, most))}
 		if len(list) > 0 && c.largest == list[len(list)-1].largest {
 			continue
 		}
@@ -110,14 +112,14 @@ func (s *scaleSearch) measure(lo, hi int, w []float32, stride int, importance []
 
 // tryLikely lists the candidates once all tiles are measured, and turns to a
 // likely one.
-func (s *scaleSearch) tryLikely() {
+func (s *scaleSearch) tryLikely(bits int) {
 	top := float32(0)
 	for i := range s.tiles {
 		for _, b := range s.tiles[i].base[:s.tiles[i].cols] {
 			top = max(top, b)
 		}
 	}
-	s.candidates = scaleCandidates(s.candidates[:0], top)
+	s.candidates = scaleCandidates(s.candidates[:0], top, bits)
 	s.likely = len(s.candidates) * 3 / 4
 	s.list = append(s.list[:0], s.likely)
 	for i := range s.sums {

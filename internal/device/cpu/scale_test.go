@@ -125,12 +125,26 @@ func TestSearchScaleOddColumns(t *testing.T) {
 	if got := elements[half.F16](zeros.Largest)[0]; got != 0 {
 		t.Errorf("the largest scale of zeros is %v", got.Float32())
 	}
-	huge := newGrid(32, 64)
-	for i := range huge.v {
-		huge.v[i] = 1e30
+}
+
+// Weights at fp16's end and beyond get scales whose codes all decode to numbers.
+func TestSearchScaleHuge(t *testing.T) {
+	d := open(t)
+	ones := make([]float64, 32)
+	for r := range ones {
+		ones[r] = 1
 	}
-	if got := elements[half.F16](searchScale(d, huge, ones, 2).Largest)[0].Float32(); got != half.MaxF16 {
-		t.Errorf("the largest scale of weights beyond fp16 is %v", got)
+	for _, bits := range exl2.Widths {
+		for _, v := range []float64{half.MaxF16, 1e30} {
+			w := newGrid(32, 64)
+			for i := range w.v {
+				w.v[i] = math.Copysign(v, float64(i%3-1))
+			}
+			scale := elements[half.F16](searchScale(d, w, ones, bits).Largest)[0].Float32()
+			if largest := scale * float32(int(1)<<(bits-1)); !(largest <= half.MaxF16) || largest < 0.4*half.MaxF16 {
+				t.Errorf("%d bits, weights of %v: the largest code decodes to %v", bits, v, largest)
+			}
+		}
 	}
 }
 

@@ -42,21 +42,29 @@ const (
 	manyStripes = 128
 )
 
-// stripeCols returns the columns of a stripe: what one goroutine quantizes.
-func stripeCols(n, count int) int {
+// stripeCols returns the columns of a stripe: what one goroutine quantizes of
+// matrices that have so many columns together.
+func stripeCols(columns int) int {
 	unit, wider := kernels.StripeCols()
-	if wider && n*count >= manyStripes*wideStripe/2 {
+	if wider && columns >= manyStripes/2*wideStripe {
 		return wideStripe
 	}
 	return unit
 }
 
-// atOnce returns how many of count matrices of n columns are worked on at a
-// time: each takes memory.
-func atOnce(n, count int) int {
-	cols := stripeCols(n, count)
-	stripes := max(1, (n+cols-1)/cols)
+// atOnce returns how many of count matrices, with so many columns together, are
+// worked on at a time: each takes memory.
+func atOnce(columns, count int) int {
+	stripes := max(1, columns/max(1, count)/stripeCols(columns))
 	return max(1, min(count, (manyStripes+stripes-1)/stripes, 4*runtime.GOMAXPROCS(0)))
+}
+
+// columnsOf returns how many columns the matrices of a list have together.
+func columnsOf(list []device.Coding) (n int) {
+	for _, c := range list {
+		n += c.Codes.Cols
+	}
+	return n
 }
 
 // factor is a device.Factor as slices.
@@ -69,7 +77,7 @@ func factorOf(op string, f device.Factor, list []device.Coding) factor {
 	k := f.U.Rows
 	want(f.U.Cols == k && f.H.Rows == k && f.H.Cols == k && f.Importance.Rows*f.Importance.Cols == k, op, f.U, f.H, f.Importance)
 	for _, c := range list {
-		want(c.W.Rows == k && c.Codes.Rows == k && c.Codes.Cols == list[0].Codes.Cols && c.Groups[0].Row == 0, op, c.W, c.Codes, f.U)
+		want(c.W.Rows == k && c.Codes.Rows == k && c.Groups[0].Row == 0, op, c.W, c.Codes, f.U)
 	}
 	return factor{k, floats(op, f.U), floats(op, f.H), floats(op, f.Importance)}
 }

@@ -42,15 +42,15 @@ func withGaps(cases []testCase) []testCase {
 	return all
 }
 
-// groups lists the cases of every operation.
-func groups() []struct {
+// A group is the cases of one operation.
+type group struct {
 	name  string
 	cases []testCase
-} {
-	return []struct {
-		name  string
-		cases []testCase
-	}{
+}
+
+// groups lists the cases of every operation.
+func groups() []group {
+	return []group{
 		{"Embed", withGaps(embedCases())},
 		{"Norm", withGaps(normCases())},
 		{"HeadNorm", withGaps(headNormCases())},

@@ -18,8 +18,12 @@ func openCPU(t testing.TB) device.Device {
 	return d
 }
 
-// The reference passes its own test.
+// The reference passes its own tests.
 func TestReference(t *testing.T) { Run(t, openCPU) }
+
+func TestReferenceQuantize(t *testing.T) { RunQuantize(t, openQuantize) }
+
+func openQuantize(t testing.TB) device.Quantize { return openCPU(t).(device.Quantize) }
 
 // broken is a device one of whose operations goes wrong.
 type broken struct {

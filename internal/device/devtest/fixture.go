@@ -25,7 +25,8 @@ type fixture struct {
 	operands []*operand
 	matrices []device.Matrix
 	caches   []device.Cache
-	prepared []func() // what gives caches their initial contents
+	prepared []func()                                // what gives caches their initial contents
+	score    func(results map[string][]byte) float64 // may not be worse than the reference's, if there is one
 }
 
 // An operand is a tensor between two guard rows, and perhaps guard columns.
@@ -221,10 +222,24 @@ func verify(ref, d device.Device, c testCase) error {
 			}
 		}
 	}
+	if f.score != nil {
+		if a, b := f.score(f.named(got)), expected.score(expected.named(want)); !(a <= b*(1+1e-3)) {
+			return fmt.Errorf("the loss is %v, the reference's %v", a, b)
+		}
+	}
 	if c.direct {
 		return f.again("called again", got, func() { call(d) })
 	}
 	return verifyRecorded(f, got, func() { call(d) })
+}
+
+// named returns results by the names of their operands.
+func (f *fixture) named(results [][]byte) map[string][]byte {
+	all := map[string][]byte{}
+	for i, o := range f.operands {
+		all[o.name] = results[i]
+	}
+	return all
 }
 
 // verifyRecorded checks that a recording does what the call has done.

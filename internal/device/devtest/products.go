@@ -56,10 +56,15 @@ func (f *fixture) bias(n int, has bool) tensor.Tensor {
 	return f.in("bias", tensor.F32, 1, n, scaled(noise(9), 3, 0))
 }
 
-// quantized returns an EXL2 matrix of codes without meaning, whose groups are
-// cut by the recipe.
+// quantized returns an EXL2 matrix of codes without meaning.
 func quantized(in, out int, recipe string) *exl2.Matrix {
-	q := exl2.Quantized{In: in, Out: exl2.Pad(out), Groups: exl2.MustRecipe(recipe).Groups(in), Perm: shuffled(4, in)}
+	return quantizedParts(in, exl2.Pad(out), recipe).Pack()
+}
+
+// quantizedParts returns codes without meaning, whose groups are cut by the
+// recipe.
+func quantizedParts(in, out int, recipe string) *exl2.Quantized {
+	q := &exl2.Quantized{In: in, Out: out, Groups: exl2.MustRecipe(recipe).Groups(in), Perm: shuffled(4, in)}
 	q.Codes = make([]uint8, q.In*q.Out)
 	for g, group := range q.Groups {
 		for i := group.Row * q.Out; i < (group.Row+group.Rows)*q.Out; i++ {
@@ -72,7 +77,7 @@ func quantized(in, out int, recipe string) *exl2.Matrix {
 		largest := (0.5 + float32(g%7)/7) / float32(int(1)<<(group.Bits-1))
 		q.ScaleMax = append(q.ScaleMax, half.ToF16(largest))
 	}
-	return q.Pack()
+	return q
 }
 
 // shape is an EXL2 matrix and a number of rows to multiply by it.

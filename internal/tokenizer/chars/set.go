@@ -83,25 +83,37 @@ func (s Set) Has(r rune) bool {
 	return found || i > 0 && r <= s[i-1].Hi
 }
 
-// cased are the characters that have case variants.
-var cased = sync.OnceValue(func() []rune {
-	var list []rune
+// cased are the characters that have case variants in Unicode 16, with these.
+var cased = sync.OnceValue(func() map[rune][]rune {
+	all := map[rune][]rune{}
 	for _, c := range unicode.CaseRanges {
 		for r := rune(c.Lo); r <= rune(c.Hi); r++ {
-			if unicode.SimpleFold(r) != r {
-				list = append(list, r)
+			for v := unicode.SimpleFold(r); v != r; v = unicode.SimpleFold(v) {
+				all[r] = append(all[r], v)
 			}
 		}
 	}
-	return list
+	for _, p := range pairs16 {
+		for r := p.first; r <= p.last; r++ {
+			lower := p.lower + r - p.first
+			all[r], all[lower] = append(all[r], lower), append(all[lower], r)
+		}
+	}
+	for _, p := range pairs17 {
+		for r := p.first; r <= p.last; r++ {
+			delete(all, r)
+			delete(all, p.lower+r-p.first)
+		}
+	}
+	return all
 })
 
 // Fold returns s with all case variants of its characters.
 func (s Set) Fold() Set {
 	out := slices.Clone(s)
-	for _, r := range cased() {
+	for r, variants := range cased() {
 		if s.Has(r) {
-			for v := unicode.SimpleFold(r); v != r; v = unicode.SimpleFold(v) {
+			for _, v := range variants {
 				out = append(out, Range{v, v})
 			}
 		}

@@ -118,13 +118,3 @@ func (t *Table) Has(r rune) bool {
 	page := t[r>>8]
 	return page != nil && page[r>>6&3]>>(r&63)&1 == 1
 }
-
-// lazily returns what looks a character up in the table of a set that is made
-// when it is needed first.
-func lazily(set func() Set) func(rune) bool {
-	table := sync.OnceValue(func() *Table { return NewTable(set()) })
-	return func(r rune) bool { return table().Has(r) }
-}
-
-// IsWord is \w of Rust's regex crate: UTS 18's word characters.
-var IsWord = lazily(func() Set { return Union("Alphabetic", "M", "Nd", "Pc", "Join_Control") })

@@ -1,4 +1,5 @@
-"""Writes unicode16.txt: Unicode 16.0's properties as Oniguruma has them.
+"""Writes unicode16.txt: Unicode 16.0's properties as Oniguruma has them, and at the
+end some that other parts of the tokenizers library have from other versions.
 
     pip install tokenizers==0.23.3 && python unicode16.py > unicode16.txt
 
@@ -7,7 +8,7 @@ is what its patterns match. A line is a name, as \\p{...} has it, and ranges in
 hexadecimal: each as the distance from the end of the one before, and if it is
 longer than one code point "-" and by how much.
 """
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co"
@@ -34,26 +35,50 @@ Tai_Le Tai_Tham Tai_Viet Takri Tamil Tangsa Tangut Telugu Thaana Thai Tibetan Ti
 Ugaritic Vai Vithkuqi Wancho Warang_Citi Yezidi Yi Zanabazar_Square"""
 
 
-def ranges(name):
-    """The code points that \\p{name} matches, as ranges."""
+def write(name, members):
+    """Prints a line."""
+    line, at, run = [name], 0, []
+    for c in sorted(members) + [1 << 30]:
+        if run and c != run[1] + 1:
+            line.append("%x" % (run[0] - at) + ("-%x" % (run[1] - run[0]) if run[1] > run[0] else ""))
+            at, run = run[1], []
+        run = [run[0] if run else c, c]
+    print(*line)
+
+
+def matches(name):
+    """The code points that \\p{name} matches."""
     find = pre_tokenizers.Split(Regex(r"\p{%s}+" % name), "removed", invert=True)
-    out = []
-    for i in range(0, len(ALL), 4096):
-        for _, (a, b) in find.pre_tokenize_str("".join(map(chr, ALL[i:i + 4096]))):
-            for c in ALL[i + a:i + b]:
-                if out and out[-1][1] == c - 1:
-                    out[-1][1] = c
-                else:
-                    out.append([c, c])
-    return out
+    return [c for i in range(0, len(ALL), 4096) for _, (a, b) in find.pre_tokenize_str("".join(map(chr, ALL[i:i + 4096])))
+            for c in ALL[i + a:i + b]]
+
+
+def where(becomes, want):
+    """The code points c between two x of which becomes(...) is what want says with c as "a"."""
+    return [c for c in ALL if c == ord("x") and want == ["xax"] or
+            c != ord("x") and [t.replace(chr(c), "a") for t in becomes(f"x{chr(c)}x")] == want]
+
+
+def cut(pre_tokenizer):
+    """What a pre-tokenizer makes of a text."""
+    return lambda s: [t for t, _ in pre_tokenizer.pre_tokenize_str(s)]
+
+
+def normalized(normalizer):
+    """What a normalizer makes of a text."""
+    return lambda s: [normalizer.normalize_str(s)]
+
+
+def bert(clean, accents):
+    """A BertNormalizer."""
+    return normalizers.BertNormalizer(clean_text=clean, handle_chinese_chars=False, strip_accents=accents, lowercase=False)
 
 
 for name in (CATEGORIES + " " + PROPERTIES + " " + SCRIPTS).split():
-    try:
-        line, at = [name], 0
-        for lo, hi in ranges(name):
-            line.append("%x" % (lo - at) + ("-%x" % (hi - lo) if hi > lo else ""))
-            at = hi
-        print(*line)
-    except Exception as e:
-        raise SystemExit(f"{name}: {e}")
+    write(name, matches(name))
+write("Bert_Control", where(normalized(bert(True, False)), ["xx"]))
+write("Bert_Accent", where(normalized(bert(False, True)), ["xx"]))
+write("Accent", where(normalized(normalizers.StripAccents()), ["xx"]))
+write("Numeric", where(cut(pre_tokenizers.Digits(True)), ["x", "a", "x"]))
+write("Punctuation_Mark", where(cut(pre_tokenizers.Punctuation("isolated")), ["x", "a", "x"]))
+write("Word", where(cut(pre_tokenizers.Whitespace()), ["xax"]))

@@ -41,7 +41,7 @@ func Read(path string, data json.RawMessage) (Normalizer, error) {
 		form := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}[kind]
 		n = Rewrite(func(s string) string { return chars.Form(form, s) })
 	case "Lowercase":
-		n = Rewrite(lowercase)
+		n = Rewrite(chars.Lowercase)
 	case "Prepend":
 		n = prepend(f.Str("prepend"))
 	case "Replace":
@@ -49,7 +49,7 @@ func Read(path string, data json.RawMessage) (Normalizer, error) {
 	case "Strip":
 		n = readStrip(f)
 	case "StripAccents":
-		n = remove(func(r rune) bool { return unicode.Is(unicode.M, r) })
+		n = remove(chars.IsAccent)
 	case "Nmt":
 		n = inSequence([]Normalizer{remove(isNmtControl), Rewrite(nmtSpaces)})
 	case "ByteLevel":
@@ -124,12 +124,6 @@ func remove(drop func(rune) bool) Normalizer {
 	}
 }
 
-// lowercase maps each character by itself, without Unicode's rules of context.
-func lowercase(s string) string {
-	s = strings.ReplaceAll(s, "İ", "i\u0307") // the one character whose lower case is two
-	return strings.Map(unicode.ToLower, s)
-}
-
 // isNmtControl reports whether the Nmt normalizer drops r.
 func isNmtControl(r rune) bool {
 	switch {
@@ -155,7 +149,7 @@ func nmtSpaces(s string) string {
 func readBert(f *jsonfields.Fields) Normalizer {
 	var list []Normalizer
 	if f.Bool("clean_text") {
-		list = append(list, remove(isBertControl), Rewrite(bertSpaces))
+		list = append(list, remove(chars.IsBertControl), Rewrite(bertSpaces))
 	}
 	if f.Bool("handle_chinese_chars") {
 		list = append(list, Rewrite(spaceIdeographs))
@@ -163,20 +157,12 @@ func readBert(f *jsonfields.Fields) Normalizer {
 	lower := f.Bool("lowercase")
 	if f.BoolOr("strip_accents", lower) {
 		list = append(list, Rewrite(func(s string) string { return chars.Form(norm.NFD, s) }),
-			remove(func(r rune) bool { return unicode.Is(unicode.Mn, r) }))
+			remove(chars.IsBertAccent))
 	}
 	if lower {
-		list = append(list, Rewrite(lowercase))
+		list = append(list, Rewrite(chars.Lowercase))
 	}
 	return inSequence(list)
-}
-
-// isBertControl reports whether BERT's cleaning drops r.
-func isBertControl(r rune) bool {
-	if r == '\t' || r == '\n' || r == '\r' {
-		return false
-	}
-	return r == 0 || r == 0xFFFD || unicode.Is(unicode.C, r)
 }
 
 // bertSpaces turns all white space into spaces.

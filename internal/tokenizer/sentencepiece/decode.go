@@ -28,7 +28,7 @@ func (d *decoder) PutID(id int32, text string) {
 	if int(id) >= len(d.m.pieces) || d.m.pieces[id].text != text { // added by the folder's other files; a text begins anew after it
 		d.flush()
 		d.next.Put(text, decode.Whole)
-		d.first = true
+		d.first = !d.m.prefixOnce
 		return
 	}
 	p := d.m.pieces[id]
@@ -56,7 +56,7 @@ func (d *decoder) PutID(id int32, text string) {
 // spaces turns the marks of a piece into spaces; the one that stands for the
 // space before the text goes.
 func (d *decoder) spaces(text string) string {
-	if d.first && (d.m.dummyPrefix || d.m.trimSpaces) {
+	if d.first && (d.m.dummyPrefix || d.m.prefixOnce || d.m.trimSpaces) {
 		if rest, ok := strings.CutPrefix(text, spaceMark); ok {
 			text = rest
 			d.first = d.m.trimSpaces

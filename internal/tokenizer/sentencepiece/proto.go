@@ -49,6 +49,7 @@ type File struct {
 	bos, eos     int  // ids
 	unkSurface   string
 	charsmap     []byte
+	prefixOnce   bool // see PrefixOnce
 	dummyPrefix  bool // a space is put before the text
 	trimSpaces   bool // white space at the ends goes, inside runs of it become one
 	escapeSpaces bool // spaces are written as '▁'

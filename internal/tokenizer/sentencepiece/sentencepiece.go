@@ -39,6 +39,18 @@ func (m *File) Model() (subword.Model, error) {
 func (m *File) BOS() int32 { return m.control(m.bos) }
 func (m *File) EOS() int32 { return m.control(m.eos) }
 
+// PrefixOnce leaves it to the caller to put a space before a text, and only
+// there; decoding takes it away there, and not after tokens of other files.
+func (m *File) PrefixOnce() { m.dummyPrefix, m.prefixOnce = false, true }
+
+// Unknown returns the id of the unknown piece, -1 if there is none.
+func (m *File) Unknown() int32 {
+	if id, err := m.unknown(); err == nil {
+		return id
+	}
+	return -1
+}
+
 // Special reports whether id is of a control piece.
 func (m *File) Special(id int32) bool { return m.pieces[id].kind == controlPiece }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf8"
 
 	"exl2/internal/tokenizer/chars"
 	"exl2/internal/tokenizer/jsonfields"
@@ -45,13 +44,13 @@ func Read(path string, data json.RawMessage) ([]Splitter, error) {
 		if f.Bool("individual_digits") {
 			b = isolated
 		}
-		s = []Splitter{&cutBy{find: each(unicode.IsNumber), behavior: b}}
+		s = []Splitter{&cutBy{find: each(chars.IsNumeric), behavior: b}}
 	case "Punctuation":
 		b := isolated
 		if f.Has("behavior") {
 			b = behavior(f.Choice("behavior", behaviorNames...))
 		}
-		s = []Splitter{&cutBy{find: each(isPunctuation), behavior: b}}
+		s = []Splitter{&cutBy{find: each(chars.IsPunctuation), behavior: b}}
 	case "Whitespace":
 		s = []Splitter{splitterFunc(wordsAndSymbols)}
 	case "WhitespaceSplit":
@@ -62,7 +61,7 @@ func Read(path string, data json.RawMessage) ([]Splitter, error) {
 	case "BertPreTokenizer":
 		s = []Splitter{
 			&cutBy{find: each(unicode.IsSpace), behavior: removed},
-			&cutBy{find: each(isPunctuation), behavior: isolated},
+			&cutBy{find: each(chars.IsPunctuation), behavior: isolated},
 		}
 	case "FixedLength":
 		s = readFixedLength(f)
@@ -77,11 +76,6 @@ func readSplit(f *jsonfields.Fields) ([]Splitter, error) {
 	find, err := pattern.Read(f)
 	s := &cutBy{find: find, behavior: behavior(f.Choice("behavior", behaviorNames...)), inverted: f.Bool("invert")}
 	return []Splitter{s}, cmp.Or(err, f.Done())
-}
-
-// isPunctuation is Unicode's punctuation and ASCII's symbols.
-func isPunctuation(r rune) bool {
-	return unicode.IsPunct(r) || r < utf8.RuneSelf && unicode.IsSymbol(r)
 }
 
 // wordsAndSymbols passes on runs of word characters, and runs of what is

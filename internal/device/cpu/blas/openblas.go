@@ -1,4 +1,4 @@
-//go:build (linux || darwin) && (amd64 || arm64)
+//go:build (linux || darwin || windows) && (amd64 || arm64)
 
 package blas
 
@@ -14,11 +14,13 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/dylib"
 )
 
 // libraries are where an OpenBLAS is looked for.
 var libraries = []string{
 	"libopenblas.so.0", "libopenblas.so",
+	"libopenblas.dll",
 	"/opt/homebrew/opt/openblas/lib/libopenblas.dylib", "/usr/local/opt/openblas/lib/libopenblas.dylib",
 }
 
@@ -33,7 +35,7 @@ type openBLAS struct {
 // threads must not call, and those with 64-bit integers, are refused.
 func openLibrary(path string) (library, error) {
 	preferCore()
-	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	lib, err := dylib.OpenLocal(path)
 	if err != nil {
 		return library{}, err
 	}
@@ -50,7 +52,7 @@ func openLibrary(path string) (library, error) {
 		{"openblas_get_config", &config}, {"openblas_get_corename", &core}, {"openblas_get_parallel", &parallel},
 		{"openblas_set_num_threads", &setThreads}, {"cblas_sgemm", &o.sgemm}, {"cblas_dgemm", &o.dgemm},
 	} {
-		address, err := purego.Dlsym(handle, f.name)
+		address, err := lib.Symbol(f.name)
 		if err != nil {
 			return library{}, fmt.Errorf("not an OpenBLAS: %w", err)
 		}

@@ -1,4 +1,4 @@
-//go:build (linux || darwin) && (amd64 || arm64)
+//go:build (linux || darwin || windows) && (amd64 || arm64)
 
 package blas
 
@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ebitengine/purego"
 	"gonum.org/v1/gonum/blas"
+
+	"exl2/internal/dylib"
 )
 
 func TestVersion(t *testing.T) {
@@ -25,7 +26,7 @@ func TestVersion(t *testing.T) {
 // A library without OpenBLAS's functions is refused.
 func TestNotOpenBLAS(t *testing.T) {
 	const path = "libm.so.6"
-	if _, err := purego.Dlopen(path, purego.RTLD_NOW); err != nil {
+	if _, err := dylib.OpenLocal(path); err != nil {
 		t.Skipf("no %s here", path)
 	}
 	if _, _, err := open(path); err == nil || !strings.Contains(err.Error(), "not an OpenBLAS") {

@@ -1,6 +1,6 @@
-//go:build !linux && !darwin
+//go:build !linux && !darwin && !windows
 
-package convert
+package job
 
 import "os"
 

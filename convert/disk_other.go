@@ -1,6 +1,0 @@
-//go:build !unix
-
-package convert
-
-// freeDisk is not known here.
-var freeDisk = func(string) (int, bool) { return 0, false }

@@ -1,0 +1,139 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"exl2/internal/atomicfile"
+)
+
+// separate refuses folders to write to that are, contain or link to the source,
+// or to where the source's links lead.
+func (s *source) separate(o *Options) error {
+	homes, err := s.homes()
+	if err != nil {
+		return err
+	}
+	folders := []struct{ flag, dir string }{{"--out-dir", o.Work}, {"--out-dir", o.jobDir()}, {"--compile-full", o.Out}}
+	for _, t := range o.Targets {
+		folders = append(folders, struct{ flag, dir string }{"the model's folder", o.folder(t)})
+	}
+	for _, f := range folders {
+		info, err := os.Stat(f.dir)
+		if f.dir == "" || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%w: %s: %s is not a folder", ErrRefused, f.flag, f.dir)
+		}
+		for _, home := range homes {
+			if same(info, home) {
+				return fmt.Errorf("%w: %s: %s is the folder of the model to convert; give another one", ErrRefused, f.flag, f.dir)
+			}
+			if within(info, home) {
+				return fmt.Errorf("%w: %s: the model to convert is in %s; give another folder", ErrRefused, f.flag, f.dir)
+			}
+		}
+	}
+	return nil
+}
+
+// homes returns the folders that the source's files are really in.
+func (s *source) homes() ([]string, error) {
+	dir, err := filepath.EvalSymlinks(absolute(s.dir))
+	if err != nil {
+		return nil, err
+	}
+	homes := []string{dir}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil && !slices.Contains(homes, filepath.Dir(target)) {
+			homes = append(homes, filepath.Dir(target))
+		}
+	}
+	return homes, nil
+}
+
+// same reports whether a path is that of a file.
+func same(file fs.FileInfo, path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(file, info)
+}
+
+// within reports whether a path, which is real, lies in a folder.
+func within(folder fs.FileInfo, path string) bool {
+	for parent := filepath.Dir(path); parent != path; path, parent = parent, filepath.Dir(parent) {
+		if same(folder, parent) {
+			return true
+		}
+	}
+	return false
+}
+
+// loadable reports whether a name is of weights that loaders look for in a folder.
+func loadable(name string) bool {
+	return strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".bin")
+}
+
+// inTheWay refuses what stands where a target's model will: files of these names
+// that the job did not write, and other weights, which loaders would take for a
+// part of the model. Shards are not named yet when a job begins.
+func (r *run) inTheWay(dir string, names []string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !loadable(e.Name()) && !slices.Contains(names, e.Name()) {
+			continue
+		}
+		path := filepath.Join(absolute(dir), e.Name())
+		free, err := r.job.Replaceable(path)
+		if err != nil {
+			return err
+		}
+		if !free {
+			return r.job.InTheWay(path)
+		}
+	}
+	return nil
+}
+
+// tryWriting writes to a folder, made if it is not there, and leaves nothing.
+func tryWriting(dir string) error {
+	var made []string
+	for d := absolute(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
+			break
+		}
+		made = append(made, d)
+	}
+	err := os.MkdirAll(dir, 0o777)
+	if err == nil {
+		var f *atomicfile.File
+		if f, err = atomicfile.Create(filepath.Join(dir, "trial")); err == nil {
+			f.Abort()
+		}
+	}
+	for _, d := range made {
+		os.Remove(d)
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package convert
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"exl2/internal/term"
+)
+
+// largestOther is the most bytes that a file beside the weights may have to be
+// copied; tokenizers stay below a fifth of that.
+const largestOther = 256 << 20
+
+// notCopied are the endings of files that hold weights, say where they are, or
+// are archives. They are compared without regard to case.
+var notCopied = []string{
+	".safetensors", ".bin", ".index.json", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".h5", ".hdf5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".npz", ".npy",
+	".tflite", ".mlmodel", ".pkl", ".pickle", ".nemo", ".keras", ".params", ".distcp", ".engine", ".llamafile",
+	".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar",
+}
+
+// An other is a file of the source that the finished model needs, too.
+type other struct {
+	name string
+	size int64
+}
+
+// listOthers finds the files to be copied, and warns of those that are too large
+// for that. A link that leads out of the source is refused: what it leads to is
+// not the model's.
+func (s *source) listOthers(p term.Progress) error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || name == configName || isWeights(name) {
+			continue
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			if err := s.mayFollow(name); err != nil {
+				return err
+			}
+		}
+		info, err := os.Stat(filepath.Join(s.dir, name))
+		if err != nil {
+			return err
+		}
+		switch {
+		case !info.Mode().IsRegular():
+		case info.Size() > largestOther:
+			p.Warn(fmt.Sprintf("%s is not copied: %s are more than the %s that a file beside the weights may have",
+				filepath.Join(s.dir, name), size(int(info.Size())), size(largestOther)))
+		default:
+			s.others = append(s.others, other{name, info.Size()})
+		}
+	}
+	return s.mayFollow(configName)
+}
+
+func isWeights(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(notCopied, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// mayFollow refuses a link that leads to nothing, or to what is neither in the
+// source nor among the blobs of the Hugging Face cache that the source is a
+// snapshot of.
+func (s *source) mayFollow(name string) error {
+	dir, err := filepath.EvalSymlinks(s.dir)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, name)
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("%w: the link %s leads to nothing; remove it, or put the file in its place", ErrRefused, path)
+	}
+	homes := []string{dir}
+	if snapshots := filepath.Dir(dir); filepath.Base(snapshots) == "snapshots" {
+		homes = append(homes, filepath.Join(filepath.Dir(snapshots), "blobs"))
+	}
+	for _, home := range homes {
+		if rel, err := filepath.Rel(home, target); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s leads out of the model to %s; remove it, or put the file in its place", ErrRefused, path, target)
+}
+
+// copyOther copies a file of the source that the finished model needs.
+func (s *source) copyOther(w io.Writer, name string) error {
+	f, err := os.Open(filepath.Join(s.dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := io.Copy(w, io.LimitReader(f, largestOther+1))
+	if err == nil && n > largestOther {
+		err = fmt.Errorf("%s grows while it is copied", name)
+	}
+	return err
+}

@@ -1,0 +1,285 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"exl2/internal/atomicfile"
+)
+
+// mustRefuse runs a job that must be refused with some words.
+func mustRefuse(t *testing.T, o *Options, words ...string) {
+	t.Helper()
+	_, err := Run(context.Background(), openCPU(t), o, &watcher{})
+	if !errors.Is(err, ErrRefused) {
+		t.Errorf("error %v, want a refusal with %q", err, words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v, want %q in it", err, w)
+		}
+	}
+}
+
+func mustWrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustLink(t *testing.T, to, link string) {
+	t.Helper()
+	if err := os.Symlink(to, link); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// cached makes a model's snapshot in a Hugging Face cache of links to blobs.
+func cached(t *testing.T, source string) (snapshot, blobs string) {
+	t.Helper()
+	model := filepath.Join(t.TempDir(), "hub", "models--org--name")
+	snapshot, blobs = filepath.Join(model, "snapshots", "0123"), filepath.Join(model, "blobs")
+	for name, text := range contents(t, source) {
+		mustWrite(t, filepath.Join(blobs, "blob-of-"+name), text)
+		if err := os.MkdirAll(snapshot, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		mustLink(t, filepath.Join("..", "..", "blobs", "blob-of-"+name), filepath.Join(snapshot, name))
+	}
+	return snapshot, blobs
+}
+
+// A folder that is, contains or links to the source is not written to.
+func TestSourceIsNotWrittenTo(t *testing.T) {
+	link := func(t *testing.T, to string) string {
+		path := filepath.Join(t.TempDir(), "link")
+		mustLink(t, to, path)
+		return path
+	}
+	for name, change := range map[string]func(t *testing.T, o *Options){
+		"OUT is it":                 func(_ *testing.T, o *Options) { o.Out = o.Source },
+		"OUT is it, said otherwise": func(_ *testing.T, o *Options) { o.Out = o.Source + "/../" + filepath.Base(o.Source) + "/" },
+		"OUT links to it":           func(t *testing.T, o *Options) { o.Out = link(t, o.Source) },
+		"OUT contains it":           func(_ *testing.T, o *Options) { o.Out = filepath.Dir(o.Source) },
+		"OUT links to what contains it": func(t *testing.T, o *Options) {
+			o.Out = link(t, filepath.Dir(filepath.Dir(o.Source)))
+		},
+		"a model's folder links to it": func(t *testing.T, o *Options) {
+			o.Targets = append(o.Targets, Target{"5", 5})
+			o.Out = t.TempDir()
+			mustLink(t, o.Source, filepath.Join(o.Out, "5bpw"))
+		},
+		"WORK is it":       func(_ *testing.T, o *Options) { o.Work, o.Out = o.Source, filepath.Join(o.Work, "out") },
+		"WORK contains it": func(_ *testing.T, o *Options) { o.Work, o.Out = filepath.Dir(o.Source), filepath.Join(o.Work, "out") },
+		"WORK/job links to it": func(t *testing.T, o *Options) {
+			if err := os.MkdirAll(o.Work, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			mustLink(t, o.Source, o.jobDir())
+		},
+		"the source is a link": func(t *testing.T, o *Options) { o.Out, o.Source = o.Source, link(t, o.Source) },
+		"OUT has its blobs":    func(t *testing.T, o *Options) { o.Source, o.Out = cached(t, o.Source) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, "llama"), "4.0")
+			source := o.Source
+			before := contents(t, source)
+			change(t, o)
+			for _, o.Overwrite = range []bool{false, true} {
+				mustRefuse(t, o, "model to convert")
+			}
+			mustEqual(t, contents(t, source), before)
+		})
+	}
+}
+
+// A folder in the source is not it.
+func TestWorkInSource(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	before := contents(t, o.Source)
+	o.Work = filepath.Join(o.Source, "exl2")
+	mustRun(t, o)
+	mustEqual(t, contents(t, o.Source), before)
+}
+
+// What the job did not write is refused by name before any work, and replaced
+// only if that is said.
+func TestFilesInTheWay(t *testing.T) {
+	for _, name := range []string{"config.json", "tokenizer.json", "output.safetensors", "output-00001-of-00002.safetensors", "model.safetensors", "pytorch_model.bin"} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, "llama"), "4.0")
+			mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+			o.Out = t.TempDir()
+			path := filepath.Join(o.Out, name)
+			mustWrite(t, path, "mine")
+			mustWrite(t, filepath.Join(o.Out, "notes.txt"), "mine, too")
+			mustRefuse(t, o, path, "--overwrite")
+			if got := contents(t, o.Out); got[name] != "mine" || len(got) != 2 || exists(o.Work) {
+				t.Errorf("after the refusal: %d files, %q", len(got), got[name])
+			}
+			o.Overwrite = true
+			report, _ := mustRun(t, o)
+			checkModel(t, o, report.Outputs[0])
+			got := contents(t, o.Out)
+			if got[name] == "mine" || got["notes.txt"] != "mine, too" || len(got) != 4 || got["tokenizer.json"] != "a tokenizer" {
+				t.Errorf("then: %d files, %q", len(got), got[name])
+			}
+			o.Overwrite = false
+			mustRun(t, o) // which finds its own
+		})
+	}
+}
+
+// Links and what is no file are in the way, too, and what they lead to stays.
+func TestLinksInTheWay(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = t.TempDir()
+	before := contents(t, o.Source)
+	mustLink(t, filepath.Join(o.Source, "config.json"), filepath.Join(o.Out, "config.json"))
+	mustLink(t, filepath.Join(o.Source, "model.safetensors"), filepath.Join(o.Out, "output.safetensors"))
+	mustRefuse(t, o, filepath.Join(o.Out, "config.json"))
+	o.Overwrite = true
+	mustRun(t, o)
+	mustEqual(t, contents(t, o.Source), before)
+	if len(contents(t, o.Out)) != 2 {
+		t.Error("the links are still there")
+	}
+}
+
+// A file that is there does not become the measurement.
+func TestMeasurementInTheWay(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.SaveMeasurement = filepath.Join(t.TempDir(), "m.json")
+	mustWrite(t, o.SaveMeasurement, "mine")
+	mustRefuse(t, o, o.SaveMeasurement)
+	o.Overwrite = true
+	mustRun(t, o)
+	o.Overwrite = false
+	mustRun(t, o)
+	o.SaveMeasurement = filepath.Join(o.jobDir(), "measurement.json")
+	mustRefuse(t, o, "job's own folder")
+	o.SaveMeasurement = filepath.Join(t.TempDir(), "missing", "m.json")
+	if _, err := Run(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// From the first change of another model's folder to the last file of ours there
+// is no config.json, so that nothing loads.
+func TestNothingLoadsMeanwhile(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+	o.Out, o.Overwrite = t.TempDir(), true
+	for _, name := range []string{"config.json", "output.safetensors", "tokenizer.json"} {
+		mustWrite(t, filepath.Join(o.Out, name), "another model's")
+	}
+	var order []string
+	defer func() { atomicfile.BeforeRename = nil }()
+	atomicfile.BeforeRename = func(path string) {
+		if filepath.Dir(path) != o.Out {
+			return
+		}
+		order = append(order, filepath.Base(path))
+		if exists(filepath.Join(o.Out, "config.json")) {
+			t.Errorf("%s comes while config.json is there", path)
+		}
+	}
+	mustRun(t, o)
+	if got := strings.Join(order, " "); got != "output.safetensors tokenizer.json config.json" {
+		t.Errorf("written: %s", got)
+	}
+}
+
+// Links in the source are followed within it, and to the blobs of its cache.
+func TestLinksInSource(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	mustWrite(t, secret, "not the model's")
+	for name, c := range map[string]struct {
+		change func(t *testing.T, o *Options)
+		want   string // "": it converts
+	}{
+		"out of it": {func(t *testing.T, o *Options) { mustLink(t, secret, filepath.Join(o.Source, "vocab.txt")) }, "vocab.txt leads out of the model to " + secret},
+		"out of it by two": {func(t *testing.T, o *Options) {
+			mustLink(t, "b", filepath.Join(o.Source, "a"))
+			mustLink(t, secret, filepath.Join(o.Source, "b"))
+		}, "a leads out of the model to " + secret},
+		"config.json, out of it": {func(t *testing.T, o *Options) {
+			config, outside := filepath.Join(o.Source, "config.json"), filepath.Join(t.TempDir(), "config.json")
+			if err := os.Rename(config, outside); err != nil {
+				t.Fatal(err)
+			}
+			mustLink(t, outside, config)
+		}, "config.json leads out"},
+		"to nothing": {func(t *testing.T, o *Options) { mustLink(t, "missing", filepath.Join(o.Source, "merges.txt")) }, "merges.txt leads to nothing"},
+		"within it": {func(t *testing.T, o *Options) {
+			mustWrite(t, filepath.Join(o.Source, "a.txt"), "a")
+			mustLink(t, "a.txt", filepath.Join(o.Source, "b.txt"))
+		}, ""},
+		"into its cache": {func(t *testing.T, o *Options) {
+			mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+			o.Source, _ = cached(t, o.Source)
+		}, ""},
+		"into another cache": {func(t *testing.T, o *Options) {
+			_, blobs := cached(t, o.Source)
+			mustLink(t, filepath.Join(blobs, "blob-of-config.json"), filepath.Join(o.Source, "other.json"))
+		}, "other.json leads out"},
+		"a folder": {func(t *testing.T, o *Options) { mustLink(t, ".", filepath.Join(o.Source, "self")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, "llama"), "4.0")
+			c.change(t, o)
+			if c.want != "" {
+				mustRefuse(t, o, c.want)
+				return
+			}
+			report, _ := mustRun(t, o)
+			checkModel(t, o, report.Outputs[0])
+			for name := range contents(t, o.Source) {
+				if exists(filepath.Join(o.Source, name)) && !isWeights(name) && !exists(filepath.Join(o.Work, name)) {
+					t.Errorf("%s was not copied", name)
+				}
+			}
+		})
+	}
+}
+
+// Weights in other formats and archives stay where they are, and so does what is
+// too large; the rest is copied.
+func TestOtherFiles(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	for _, name := range []string{"tokenizer.json", "README.md", "notes.en.txt", "pytorch_model.bin", "model.safetensors.index.json", "original.ZIP", "tf_model.h5", "model.onnx_data", "weights.tar.gz", "x.GGUF", ".gitattributes"} {
+		mustWrite(t, filepath.Join(o.Source, name), name)
+	}
+	if err := os.Remove(filepath.Join(o.Source, "model.safetensors.index.json")); err != nil { // it would be read
+		t.Fatal(err)
+	}
+	huge := filepath.Join(o.Source, "huge.txt")
+	mustWrite(t, huge, "")
+	if err := os.Truncate(huge, 3<<30); err != nil {
+		t.Fatal(err)
+	}
+	_, w := mustRun(t, o)
+	if len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "huge.txt is not copied: 3.2 GB") {
+		t.Errorf("warnings %q", w.warnings)
+	}
+	got := contents(t, o.Work)
+	for _, name := range []string{"tokenizer.json", "README.md", "notes.en.txt"} {
+		if got[name] != name {
+			t.Errorf("%s: %q", name, got[name])
+		}
+	}
+	if len(got) != 5 {
+		t.Errorf("%d files, want three others, config.json and the weights", len(got))
+	}
+}

@@ -1,0 +1,178 @@
+package cpu
+
+import (
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/goldens"
+	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
+)
+
+// A golden is what PyTorch gives for one operation (scripts/golden-ops.py).
+type golden struct {
+	t    *testing.T
+	d    *Device
+	file *safetensors.File
+	name string
+}
+
+// eachGolden runs a test for some of the file's cases.
+func eachGolden(t *testing.T, prefix string, names []string, f func(g golden, i int)) {
+	t.Helper()
+	file, err := safetensors.Open(filepath.Join(goldens.Repository(t), "testdata", "golden", "ops", "ops.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) { f(golden{t, open(t), file, prefix + name}, i) })
+	}
+}
+
+var goldenTypes = map[string]tensor.Type{"F32": tensor.F32, "F16": tensor.F16, "BF16": tensor.BF16, "I32": tensor.I32}
+
+// tensor uploads one of the case's tensors. A new one each time.
+func (g golden) tensor(name string) tensor.Tensor {
+	g.t.Helper()
+	x, err := g.file.Get(g.name + "." + name)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	t := g.d.Alloc(goldenTypes[x.DType], x.Shape[0], x.Shape[1])
+	g.d.Upload(t, x.Data)
+	return t
+}
+
+// wide is tensor as a range of columns of a wider one.
+func (g golden) wide(name string) tensor.Tensor {
+	x := g.tensor(name)
+	w := g.d.Alloc(x.Type, x.Rows, x.Cols+7).Columns(3, 3+x.Cols)
+	g.d.Copy(w, x)
+	return w
+}
+
+// like allocates a tensor of another's shape.
+func (g golden) like(x tensor.Tensor) tensor.Tensor { return g.d.Alloc(tensor.F32, x.Rows, x.Cols) }
+
+// check fails the test unless got is the case's tensor.
+func (g golden) check(what string, got tensor.Tensor, name string, tolerance float64) {
+	g.t.Helper()
+	dense := g.like(got)
+	g.d.Copy(dense, got)
+	g.t.Run(what, func(t *testing.T) { near(t, download(g.d, dense), download(g.d, g.tensor(name)), tolerance) })
+}
+
+// checkAdded fails the test unless back, which adds to a gradient, adds the
+// case's tensor to what is there.
+func (g golden) checkAdded(what, name string, tolerance float64, back func(dx tensor.Tensor)) {
+	g.t.Helper()
+	dx := g.wide(name)
+	back(dx)
+	g.d.AddScaled(dx, g.tensor(name), -1)
+	g.check(what, dx, name, tolerance)
+}
+
+func TestGoldenNorm(t *testing.T) {
+	norms := []device.Norm{{Eps: 1e-5}, {Eps: 1e-6, Offset: 1}, {Kind: device.Layer, Eps: 1e-5}}
+	eachGolden(t, "norm.", []string{"rms", "offset", "layer"}, func(g golden, i int) {
+		x, w := g.wide("x"), g.tensor("w")
+		y := g.like(x)
+		g.d.Norm(y, x, w, g.tensor("b"), norms[i])
+		g.check("forward", y, "y", 1e-6)
+		g.checkAdded("backward", "dx", 1e-5, func(dx tensor.Tensor) { g.d.NormBack(dx, g.wide("dy"), x, w, norms[i]) })
+	})
+	heads := []device.Norm{{Eps: 1e-6}, {Kind: device.Layer, Eps: 1e-6}}
+	eachGolden(t, "headnorm.", []string{"rms", "layer"}, func(g golden, i int) {
+		x := g.wide("x")
+		g.d.HeadNorm(x, g.tensor("w"), 3, heads[i])
+		g.check("forward", x, "y", 1e-6)
+	})
+}
+
+func TestGoldenRope(t *testing.T) {
+	ropes := []device.Rope{{Dims: 32}, {Dims: 32, Interleaved: true}, {Dims: 20}, {Dims: 12, Interleaved: true, Scale: 1.25}}
+	eachGolden(t, "rope.", []string{"half", "interleaved", "partial", "partial-interleaved"}, func(g golden, i int) {
+		q, k, freqs := g.wide("q"), g.wide("k"), g.tensor("freqs")
+		b := device.Batch{Pos: g.tensor("pos"), Span: 1}
+		g.d.Rope(q, k, freqs, 32, ropes[i], b)
+		g.check("q", q, "y", 1e-6)
+		g.check("k", k, "z", 1e-6)
+		dy, dz := g.wide("dy"), g.wide("dz")
+		g.d.RopeBack(dy, dz, freqs, 32, ropes[i], b)
+		g.check("backward of q", dy, "dq", 1e-6)
+		g.check("backward of k", dz, "dk", 1e-6)
+	})
+}
+
+func TestGoldenAct(t *testing.T) {
+	acts := []device.Act{device.SiLU, device.GELU, device.GELUTanh, device.ReLU}
+	eachGolden(t, "act.", []string{"silu", "gelu", "gelu_tanh", "relu"}, func(g golden, i int) {
+		gate, up, dy := g.wide("gate"), g.tensor("up"), g.wide("dy")
+		y, unused := g.like(gate), g.like(gate)
+		g.d.ActMul(y, gate, up, acts[i])
+		g.check("forward", y, "y", 1e-6)
+		g.checkAdded("gradient of the gate", "dgate", 1e-6, func(dx tensor.Tensor) { g.d.ActMulBack(dx, unused, dy, gate, up, acts[i]) })
+		g.checkAdded("gradient of the other", "dup", 1e-6, func(dx tensor.Tensor) { g.d.ActMulBack(unused, dx, dy, gate, up, acts[i]) })
+	})
+}
+
+func TestGoldenCap(t *testing.T) {
+	eachGolden(t, "cap.", []string{"cap", "scale"}, func(g golden, i int) {
+		scale, softcap := []float32{0.5, 0.0625}[i], []float32{30, 0}[i]
+		x, dy := g.wide("x"), g.wide("dy")
+		g.d.Cap(x, scale, softcap)
+		g.check("forward", x, "y", 1e-6)
+		g.d.CapBack(dy, x, scale, softcap)
+		g.check("backward", dy, "dx", 1e-5)
+	})
+}
+
+func TestGoldenAttend(t *testing.T) {
+	const runs, span, pageRows = 2, 9, 4
+	attends := []device.Attend{{}, {Window: 4}, {Softcap: 5}, {Window: 3, Softcap: 5}}
+	eachGolden(t, "attend.", []string{"plain", "window", "softcap", "both"}, func(g golden, i int) {
+		a := attends[i]
+		a.Heads, a.KVHeads, a.HeadDim, a.Scale = 4, 2, 16, 0.5
+		var pos, seq []int32
+		for r := range runs * span {
+			pos, seq = append(pos, int32(r%span)), append(seq, int32(r/span))
+		}
+		b := device.Batch{Pos: indexTensor(g.d, pos...), Seq: indexTensor(g.d, seq...), Span: span, Table: indexTensor(g.d, 5, 0, 2, 1, 4, 3).Reshape(2, 3)}
+		c := g.d.NewCache(device.CacheShape{Layers: 1, Pages: 6, PageRows: pageRows, K: 32, V: 32})
+		q, k, v, dy := g.wide("q"), g.wide("k"), g.wide("v"), g.wide("dy")
+		y := g.wide("q")
+		g.d.Store(c, 0, k, v, b)
+		g.d.Attend(y, q, c, 0, a, b)
+		g.check("forward", y, "y", 1e-5)
+		none := [3]tensor.Tensor{g.like(q), g.like(k), g.like(v)}
+		for n, name := range []string{"dq", "dk", "dv"} {
+			g.checkAdded(name, name, 1e-5, func(dx tensor.Tensor) {
+				all := none
+				all[n] = dx
+				g.d.AttendBack(all[0], all[1], all[2], dy, q, k, v, a, b)
+			})
+		}
+	})
+}
+
+func TestGoldenLinear(t *testing.T) {
+	eachGolden(t, "linear.", []string{"f32", "f16", "bf16"}, func(g golden, _ int) {
+		x, w, b := g.wide("x"), g.tensor("w"), g.tensor("b")
+		y := g.wide("y")
+		g.d.MatMul(y, x, w, b)
+		g.check("forward", y, "y", 1e-5)
+		g.d.MatMul(y.Slice(0, 2), x.Slice(0, 2), w, b) // few rows go another way
+		g.check("forward of two rows", y, "y", 1e-5)
+		g.checkAdded("backward", "dx", 1e-5, func(dx tensor.Tensor) { g.d.MatMulBack(dx, g.wide("dy"), w) })
+	})
+}
+
+func TestGoldenSample(t *testing.T) {
+	eachGolden(t, "sampl", []string{"e"}, func(g golden, _ int) {
+		logits := g.wide("logits")
+		g.d.SampleBack(logits, g.tensor("random"))
+		g.check("gradient", logits, "d", 1e-6)
+	})
+}

@@ -1,0 +1,169 @@
+package job
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/zeebo/xxh3"
+
+	"exl2/internal/atomicfile"
+)
+
+// An entry says what a file was when the job wrote it.
+type entry struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Sum   string `json:"xxh3"` // XXH3, 128 bits, hexadecimal
+}
+
+// sum returns the entry of what can be read, without a name.
+func sum(r io.Reader) (entry, error) {
+	h := xxh3.New()
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{r}, make([]byte, 1<<20))
+	digest := h.Sum128().Bytes()
+	return entry{Bytes: n, Sum: hex.EncodeToString(digest[:])}, err
+}
+
+// A list has the entries of all files that a job ever wrote, in the order in
+// which it did. An entry is on disk before its file has its name, and stays when
+// the file is replaced: after a crash either may be there.
+type list struct {
+	path    string
+	file    *os.File // nil until something is added
+	entries []entry
+	damage  error // the first line that cannot be read
+}
+
+// open reads the list at path, if it is there. A last line without an end is
+// what a crash leaves, and of a file that never got its name.
+func (l *list) open(path string) error {
+	l.path = path
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for n := 1; len(data) > 0; n++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		var e entry
+		switch err := json.Unmarshal(line, &e); {
+		case !whole:
+		case err != nil || e.Name == "" || e.Sum == "":
+			if l.damage == nil {
+				l.damage = fmt.Errorf("line %d is not an entry", n)
+			}
+		default:
+			l.entries = append(l.entries, e)
+		}
+		data = rest
+	}
+	return nil
+}
+
+func (l *list) exists() bool { _, err := os.Stat(l.path); return err == nil }
+
+// add appends an entry, durably.
+func (l *list) add(e entry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if l.file == nil {
+		if err := l.continued(); err != nil {
+			return err
+		}
+	}
+	if _, err := l.file.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	l.entries = append(l.entries, e)
+	return nil
+}
+
+// continued opens the file for appending behind its last whole line.
+func (l *list) continued() error {
+	data, err := os.ReadFile(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = atomicfile.Write(l.path, nil) // whose folder is durable then, too
+	}
+	if err != nil {
+		return err
+	}
+	if l.file, err = os.OpenFile(l.path, os.O_RDWR|os.O_APPEND, 0); err != nil {
+		return err
+	}
+	return l.file.Truncate(int64(bytes.LastIndexByte(data, '\n') + 1))
+}
+
+// clear forgets all entries.
+func (l *list) clear() error {
+	l.close()
+	l.entries, l.damage = nil, nil
+	return atomicfile.Write(l.path, nil)
+}
+
+func (l *list) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.file = nil
+}
+
+// has reports whether a file of that name was ever written.
+func (l *list) has(name string) bool {
+	for _, e := range l.entries {
+		if e.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote reports whether the file at path has bytes that were written under that
+// name. No file, a folder, a link or a device have not.
+func (l *list) wrote(name, path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	candidate := func(e entry) bool { return e.Name == name && e.Bytes == info.Size() }
+	var now *entry
+	for _, e := range l.entries {
+		if !candidate(e) {
+			continue
+		}
+		if now == nil {
+			if now, err = sumFile(path); err != nil {
+				return false, err
+			}
+		}
+		if e.Bytes == now.Bytes && e.Sum == now.Sum {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func sumFile(path string) (*entry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	e, err := sum(f)
+	return &e, err
+}

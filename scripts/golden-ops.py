@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Writes testdata/golden/ops/ops.safetensors: what PyTorch gives for the
+operations of internal/device, and for their gradients, each from its own
+formula in float64. internal/device/cpu/golden_test.go reads it and has the
+same parameters. Run it in an environment with torch and safetensors:
+
+    python3 scripts/golden-ops.py testdata/golden/ops/ops.safetensors
+"""
+
+import sys
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+torch.manual_seed(1)
+out = {}
+
+
+def keep(case, **tensors):
+    for name, t in tensors.items():
+        t = t.detach()
+        if t.is_floating_point() and t.dtype == torch.float64:
+            t = t.float()
+        out[f"{case}.{name}"] = (t if t.dim() == 2 else t.reshape(1, -1)).contiguous().clone()
+
+
+def draw(*shape, scale=1.0):
+    """Normal numbers that float32 holds."""
+    return (torch.randn(*shape) * scale).double().requires_grad_()
+
+
+def norms():
+    for name, eps, offset, kind in [("rms", 1e-5, 0, "rms"), ("offset", 1e-6, 1, "rms"), ("layer", 1e-5, 0, "layer")]:
+        x, w, b, dy = draw(5, 97, scale=3), draw(97), draw(97), draw(5, 97)
+        if kind == "layer":
+            y = F.layer_norm(x, (97,), w, b, eps)
+        else:
+            y = F.rms_norm(x, (97,), w + offset, eps) + b
+        (dx,) = torch.autograd.grad(y, x, dy)
+        keep(f"norm.{name}", x=x, w=w, b=b, y=y, dy=dy, dx=dx)
+    for name, kind in [("rms", "rms"), ("layer", "layer")]:
+        x, w = draw(4, 3 * 33, scale=2), draw(33)
+        heads = x.reshape(4, 3, 33)
+        y = F.layer_norm(heads, (33,), w, None, 1e-6) if kind == "layer" else F.rms_norm(heads, (33,), w, 1e-6)
+        keep(f"headnorm.{name}", x=x, w=w, y=y.reshape(4, 99))
+
+
+def turned(x, pos, freqs, dim, dims, interleaved, scale):
+    rows = x.shape[0]
+    heads = x.reshape(rows, -1, dim)
+    angle = pos.double()[:, None] * freqs[None, :]
+    turning, rest = heads[..., :dims], heads[..., dims:]
+    if interleaved:  # pairs are complex numbers (RoFormer, equation 13)
+        z = torch.view_as_complex(turning.reshape(rows, -1, dims // 2, 2).contiguous())
+        z = z * torch.polar(torch.ones_like(angle), angle)[:, None, :] * scale
+        turning = torch.view_as_real(z).flatten(-2)
+    else:  # rotate_half, as in transformers' llama
+        cos, sin = (torch.cat([f(angle)] * 2, -1)[:, None, :] * scale for f in (torch.cos, torch.sin))
+        half = torch.cat([-turning[..., dims // 2:], turning[..., : dims // 2]], -1)
+        turning = turning * cos + half * sin
+    return torch.cat([turning, rest], -1).reshape(rows, -1)
+
+
+def ropes():
+    pos = torch.tensor([0, 1, 5, 100, 4095, 131071], dtype=torch.int32)
+    for name, dims, interleaved, scale in [("half", 32, False, 1), ("interleaved", 32, True, 1), ("partial", 20, False, 1), ("partial-interleaved", 12, True, 1.25)]:
+        freqs = (1e4 ** -(torch.arange(dims // 2) / (dims / 2))).float().double()
+        q, k = draw(6, 4 * 32), draw(6, 2 * 32)
+        y, z = (turned(x, pos, freqs, 32, dims, interleaved, scale) for x in (q, k))
+        dy, dz = draw(6, 4 * 32), draw(6, 2 * 32)
+        dq, dk = torch.autograd.grad([y, z], [q, k], [dy, dz])
+        keep(f"rope.{name}", q=q, k=k, freqs=freqs, pos=pos, y=y, z=z, dy=dy, dz=dz, dq=dq, dk=dk)
+
+
+def acts():
+    for name, f in [("silu", F.silu), ("gelu", F.gelu), ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")), ("relu", F.relu)]:
+        gate, up, dy = draw(4, 71, scale=2), draw(4, 71), draw(4, 71)
+        with torch.no_grad():
+            gate[0, :8] = torch.tensor([-30, -10, -5, -1e-3, 1e-3, 5, 10, 30])
+        y = f(gate) * up
+        dgate, dup = torch.autograd.grad(y, [gate, up], dy)
+        keep(f"act.{name}", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
+
+
+def caps():
+    for name, scale, cap in [("cap", 0.5, 30.0), ("scale", 0.0625, 0.0)]:
+        x, dy = draw(3, 51, scale=60), draw(3, 51)
+        y = cap * torch.tanh(scale * x / cap) if cap else scale * x
+        (dx,) = torch.autograd.grad(y, x, dy)
+        keep(f"cap.{name}", x=x, y=y, dy=dy, dx=dx)
+
+
+def attends():
+    runs, span, heads, kv, dim = 2, 9, 4, 2, 16
+    for name, window, cap in [("plain", 0, 0), ("window", 4, 0), ("softcap", 0, 5), ("both", 3, 5)]:
+        q, k, v = draw(runs * span, heads * dim), draw(runs * span, kv * dim), draw(runs * span, kv * dim)
+        dy, scale = draw(runs * span, heads * dim), 0.5
+        split = lambda x, n: x.reshape(runs, span, n, dim).transpose(1, 2)
+        far = torch.arange(span)[:, None] - torch.arange(span)[None, :]
+        seen = (far >= 0) & ((far < window) if window else True)
+        keys, values = (split(x, kv).repeat_interleave(heads // kv, 1) for x in (k, v))
+        if cap:
+            s = split(q, heads) @ keys.transpose(-1, -2) * scale
+            s = cap * torch.tanh(s / cap)
+            y = torch.softmax(s.masked_fill(~seen, -torch.inf), -1) @ values
+        else:
+            y = F.scaled_dot_product_attention(split(q, heads), keys, values, attn_mask=seen, scale=scale)
+        y = y.transpose(1, 2).reshape(runs * span, heads * dim)
+        dq, dk, dv = torch.autograd.grad(y, [q, k, v], dy)
+        keep(f"attend.{name}", q=q, k=k, v=v, y=y, dy=dy, dq=dq, dk=dk, dv=dv)
+
+
+def linears():
+    for name, dtype in [("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16)]:
+        x, b, dy = draw(13, 40), draw(33), draw(13, 33)
+        w = torch.randn(33, 40).to(dtype)
+        y = F.linear(x, w.double(), b)
+        (dx,) = torch.autograd.grad(y, x, dy)
+        keep(f"linear.{name}", x=x, w=w, b=b, y=y, dy=dy, dx=dx)
+
+
+def samples():
+    logits, u = draw(6, 53, scale=3), torch.rand(6)
+    u[0], u[1] = 0, 1 - 2**-24
+    p = torch.softmax(logits, -1)
+    column = (p.cumsum(-1) <= u.double()[:, None]).sum(-1).clamp(max=52)
+    loss = F.cross_entropy(logits, column, reduction="sum")
+    (d,) = torch.autograd.grad(loss, logits)
+    keep("sample", logits=logits, random=u, column=column.int(), d=d)
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples):
+    make()
+save_file(out, sys.argv[1])

@@ -1,0 +1,48 @@
+package main
+
+import "regexp"
+
+var (
+	function = regexp.MustCompile(`\b(\w+)\s*\([^;{}]*\)[\w\s]*\{`)
+	call     = regexp.MustCompile(`\b(\w+)\s*(?:<[^;(){}]*>)?\s*\(`)
+)
+
+// waits reports for every function of an expanded source whether it, or one that
+// it calls, calls after_previous: whether a kernel of that name may be started
+// while the one before it finishes (kernels/order.cuh).
+func waits(source string) map[string]bool {
+	bodies := map[string][]string{} // what each function calls; overloads together
+	for _, at := range function.FindAllStringSubmatchIndex(source, -1) {
+		name := source[at[2]:at[3]]
+		for _, c := range call.FindAllStringSubmatch(source[at[1]:bodyEnd(source, at[1])], -1) {
+			bodies[name] = append(bodies[name], c[1])
+		}
+	}
+	found := map[string]bool{"after_previous": true}
+	for grown := true; grown; {
+		grown = false
+		for name, calls := range bodies {
+			for _, c := range calls {
+				if found[c] && !found[name] {
+					found[name], grown = true, true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// bodyEnd returns where the braces close that were opened before at.
+func bodyEnd(source string, at int) int {
+	for depth := 1; at < len(source); at++ {
+		switch source[at] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return at
+			}
+		}
+	}
+	return at
+}
