@@ -228,6 +228,24 @@ func TestQuantizeNumbers(t *testing.T) {
 	}
 }
 
+// A GPTQ for profilers: set EXL2_PROFILE.
+func TestQuantizeProfile(t *testing.T) {
+	if os.Getenv("EXL2_PROFILE") == "" {
+		t.Skip("EXL2_PROFILE is not set")
+	}
+	d := closing(t, openGPU(t))
+	const k, n = 2048, 4096
+	f, w := someFactor(d, k), someWeights(d, k, n)
+	var list []device.Coding
+	for _, r := range measure.Recipes(arch.Q) {
+		list = append(list, newCoding(d, w, r))
+	}
+	d.GPTQ(list, f, d.Alloc(tensor.F64, 1, len(list)))
+	if err := d.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
 // measured times GPTQ as a whole and by its kernels.
 func measured(t *testing.T, d *Device, name string, list []device.Coding, f device.Factor, line func(name string, ms, floor float64)) {
 	loss := d.Alloc(tensor.F64, 1, len(list))

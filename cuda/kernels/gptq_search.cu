@@ -89,13 +89,16 @@ struct Peak {
 	}
 };
 
-// bounds_of returns the first and the last code whose scales are within bounds.
+// bounds_of returns the first and the last code whose scales are within bounds; it
+// looks around where they would be without rounding.
 __device__ inline unsigned char bounds_of(const float (&scales)[16], float base) {
-	float lower = __fmul_rn(below, base), upper = __fmul_rn(above, base);
-	int first = 15, last = 15;
+	float lower = __fmul_rn(below, base), upper = __fmul_rn(above, base), unit = 256 / scales[15];
+	int first = min(max((int)sqrtf(lower * unit), 0), 15), last = min(max((int)sqrtf(upper * unit), 0), 15);
+	while (first < 15 && !(scales[first] >= lower)) first++;
 	while (first > 0 && scales[first - 1] >= lower) first--;
+	while (last < 15 && !(scales[last + 1] > upper)) last++;
 	while (last > first && scales[last] > upper) last--;
-	return first | last << 4;
+	return first | max(last, first) << 4;
 }
 
 // Way is one of a lane's ways through the candidates of its column: every step'th
