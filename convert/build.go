@@ -84,8 +84,9 @@ func (b *build) finish() (*finished, error) {
 		return nil, err
 	}
 	w := &writer{build: b, dir: r.opts.folder(b.target)}
-	defer w.close()
-	if err := w.write(); err != nil {
+	err := w.write()
+	w.close() // Windows deletes no open file
+	if err != nil {
 		return nil, err
 	}
 	out := &finished{Reference: head.Reference, Files: w.files, Output: Output{

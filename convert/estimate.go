@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"exl2/internal/arch"
+	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -131,18 +132,35 @@ func (r *run) quantizeStreams() int {
 	return 2 * len(r.tokens.quantize) * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
 }
 
-// workspace returns the bytes that working on the widest half-block takes:
-// Hessians and factors, the weight in several forms, activations, and what is
-// read of the source, twice.
+// Bytes that measuring takes for every weight of a half-block, whose matrices it
+// keeps in every recipe that options need, and for every weight of a matrix: the
+// target, the source's in stored order, and the codes of a batch of candidates.
+const (
+	packedBytes = 9
+	matrixBytes = 4 + 4 + measure.Batch
+)
+
+// workspace returns the bytes that working on the widest module takes: Hessians
+// and factors, the weight in several forms, activations, and what is read of the
+// source, twice.
 func (r *run) workspace(o *Options) int {
 	spec, length := r.src.loader.Spec, max(o.Data.Length, o.Data.MeasureLength)
-	inputs, weights := 0, spec.Hidden*spec.Vocab
-	for _, m := range r.src.shapes {
-		inputs, weights = max(inputs, m.In), max(weights, m.In*m.Out)
+	most := 0
+	for _, m := range r.src.loader.Layout {
+		inputs, matrix, all, device := 0, 0, 0, 0
+		for _, l := range m.Linears {
+			n := exl2.Pad(l.Out)
+			inputs, matrix, all = max(inputs, l.In), max(matrix, l.In*n), all+l.In*n
+			device = max(device, r.dev.QuantizeWorkspace(l.In, n, measure.Batch))
+		}
+		if m.Kind == model.Head {
+			all = 0 // has one recipe
+		}
+		most = max(most, 7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
 	}
 	z, c := stream.Size(length)
 	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
-	return 7*4*inputs*inputs + 4*4*weights + 2*r.src.largestModule() + 2*state + 100<<20
+	return most + 2*state + 100<<20
 }
 
 // bytesOf returns the bytes of a tensor of the source.
@@ -152,18 +170,19 @@ func (s *source) bytesOf(name string) int {
 	return int(n)
 }
 
-// largestModule returns the most bytes that the matrices of a module have in the
+// moduleBytes returns the bytes that a module's matrices and table have in the
 // source.
-func (s *source) largestModule() int {
-	most := s.bytesOf(s.loader.Spec.Names.Embed + ".weight")
-	for _, m := range s.loader.Layout {
-		n := 0
-		for _, l := range m.Linears {
+func (s *source) moduleBytes(m model.ModuleSpec) int {
+	n := 0
+	if m.Table != "" {
+		n = s.bytesOf(m.Table + ".weight")
+	}
+	for _, l := range m.Linears {
+		if s.files.Has(l.Name + ".weight") {
 			n += s.bytesOf(l.Name + ".weight")
 		}
-		most = max(most, n)
 	}
-	return most
+	return n
 }
 
 // quantizedBytes returns the size of a finished model's matrices.

@@ -19,11 +19,12 @@ type headReport struct {
 // head quantizes the head matrix, writes it, and computes the perplexity of
 // the calibration rows in both streams.
 func (q *quantizing) head() error {
-	source, work, err := q.loadTwice(q.run.src.loader.Head())
+	source, err := q.run.src.loader.Load(q.run.dev, q.run.src.loader.Head())
 	if err != nil {
 		return err
 	}
 	defer source.Free()
+	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.run.opts.HeadBits], nil })
 	if err != nil {

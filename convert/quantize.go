@@ -51,10 +51,10 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
 	q.dx = r.dev.Alloc(tensor.F32, length, wide)
 	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
-	spill, rows, floats := r.spill(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	var err error
-	if q.x, err = stream.NewStore(rows, floats, spill); err == nil {
-		q.r, err = stream.NewStore(rows, floats, spill)
+	if q.x, err = place.Store(rows, floats); err == nil {
+		q.r, err = place.Store(rows, floats)
 	}
 	if err != nil {
 		q.close()
@@ -91,11 +91,12 @@ func (q *quantizing) resume(model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
-	source, work, err := q.loadTwice(spec)
+	source, err := q.run.src.loader.Load(q.run.dev, spec)
 	if err != nil {
 		return "", err
 	}
 	defer source.Free()
+	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
@@ -115,19 +116,6 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
 	return fmt.Sprintf("error %.4f", e.Error), q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
-}
-
-// loadTwice loads a module as it stays and as it will be quantized.
-func (q *quantizing) loadTwice(spec model.ModuleSpec) (source, work *model.Module, err error) {
-	l := q.run.src.loader
-	if source, err = l.Load(q.run.dev, spec); err != nil {
-		return nil, nil, err
-	}
-	if work, err = l.Load(q.run.dev, spec); err != nil {
-		source.Free()
-		return nil, nil, err
-	}
-	return source, work, nil
 }
 
 func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
@@ -264,28 +252,42 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
 func (q *quantizing) distance() (float64, error) {
-	x, r := make([]float32, q.x.Floats), make([]float32, q.r.Floats)
-	diff, square := 0.0, 0.0
-	for row := range q.x.Rows {
-		if err := q.x.Read(x, row); err != nil {
-			return 0, err
+	d, rows := q.run.dev, q.x.Rows
+	s := quant.NewScalars(d, 2*rows)
+	defer s.Free()
+	diffs, squares := s.Take(rows), s.Take(rows)
+	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
+		x := st.At(model.Stream)
+		if err := q.r.Load(d, q.dr, row); err != nil {
+			return err
 		}
-		if err := q.r.Read(r, row); err != nil {
-			return 0, err
-		}
-		for i, v := range x {
-			d := float64(v) - float64(r[i])
-			diff += d * d
-			square += float64(r[i]) * float64(r[i])
-		}
+		d.Dot(squares.Columns(row, row+1), q.dr, q.dr)
+		d.AddScaled(q.dr, x, -1)
+		d.Dot(diffs.Columns(row, row+1), q.dr, q.dr)
+		return nil
+	})
+	if err == nil {
+		err = s.Fetch()
 	}
-	if math.IsNaN(diff) || math.IsInf(diff, 0) {
+	if err != nil {
+		return 0, err
+	}
+	diff, square := sum(s.Values(diffs)), sum(s.Values(squares))
+	switch {
+	case math.IsNaN(diff) || math.IsInf(diff, 0):
 		return 0, fmt.Errorf("hidden states are NaN or infinite behind this module")
-	}
-	if square == 0 {
+	case square == 0:
 		return 0, nil
 	}
 	return math.Sqrt(diff / square), nil
+}
+
+func sum(values []float64) float64 {
+	s := 0.0
+	for _, v := range values {
+		s += v
+	}
+	return s
 }
 
 // write writes the quantized matrices of a module to the job.

@@ -7,6 +7,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/job"
+	"exl2/internal/stream"
 	"exl2/internal/term"
 )
 
@@ -115,10 +116,22 @@ func (r *run) classes(report *Report) ([]class, error) {
 	return r.readClasses(r.job.Path(measurementName))
 }
 
-// spill returns where hidden states of that many bytes are to be kept.
+// spill returns the folder where hidden states of that many bytes are to be kept,
+// or none for the host's memory.
 func (r *run) spill(bytes int) string {
 	if bytes > r.opts.on().inMemory {
 		return r.job.Dir()
 	}
 	return ""
+}
+
+// place returns where hidden states of that many bytes are to be kept: on a device
+// with memory of its own, if that leaves room for the work on a module.
+func (r *run) place(bytes int) stream.Place {
+	if d, own := r.dev.(device.MemoryInfo); own {
+		if free, _ := d.MemInfo(); bytes+r.workspace(r.opts) < free {
+			return stream.Place{Device: r.dev}
+		}
+	}
+	return stream.Place{Folder: r.spill(bytes)}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/model"
 )
 
@@ -18,11 +18,7 @@ func openEngine(t testing.TB, dir string, o Options, devices int) *Engine {
 	t.Helper()
 	var list []device.Device
 	for range devices {
-		d, err := cpu.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, d)
+		list = append(list, devtest.CPU(t))
 	}
 	e, err := Open(dir, list, o)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"exl2/cuda"
 	"exl2/internal/arch"
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/goldens"
 )
 
@@ -52,11 +52,7 @@ func isFolder(path string) bool {
 // both opens a model on the CPU and on GPUs.
 func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 	t.Helper()
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
+	d := devtest.CPU(t)
 	list := openGPUs(t, gpus)
 	for _, open := range []struct {
 		to      **Engine

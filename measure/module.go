@@ -193,8 +193,8 @@ func PlainWarning(ls []*model.Linear) string {
 	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
 }
 
-// batch is how many candidates are quantized at once.
-const batch = 8
+// Batch is how many candidates of a matrix are quantized at once.
+const Batch = 8
 
 // measure measures every candidate of one matrix.
 func (h *half) measure(f *quant.Factor, w *matrixWork) error {
@@ -205,11 +205,11 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 	defer s.Free()
 	square, losses := s.Take(1), s.Take(len(recipes))
 	target.Square(square)
-	for lo := 0; lo < len(recipes); lo += batch {
+	for lo := 0; lo < len(recipes); lo += Batch {
 		if err := h.ctx.Err(); err != nil {
 			return err
 		}
-		hi := min(lo+batch, len(recipes))
+		hi := min(lo+Batch, len(recipes))
 		h.quantize(target, w, recipes[lo:hi], losses.Columns(lo, hi))
 	}
 	if err := s.Fetch(); err != nil {

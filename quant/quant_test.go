@@ -8,19 +8,10 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
-
-func openCPU(t testing.TB) device.Quantize {
-	t.Helper()
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 func matrix(d device.Device, rows, cols int, v []float32) tensor.Tensor {
 	x := d.Alloc(tensor.F32, rows, cols)
@@ -131,7 +122,7 @@ func (p problem) plainly(t testing.TB, d device.Quantize, f *Factor, r exl2.Reci
 // More bits lose less, error feedback loses less than rounding, and coordinate
 // descent less still.
 func TestWhatPays(t *testing.T) {
-	d, p := openCPU(t), newProblem(192, 64, 400)
+	d, p := devtest.CPU(t), newProblem(192, 64, 400)
 	f := p.factor(t, d)
 	last := math.Inf(1)
 	for _, bits := range exl2.Widths {
@@ -156,7 +147,7 @@ func TestErrorIsTheLoss(t *testing.T) {
 }
 
 func testErrorIsTheLoss(t *testing.T, p problem) {
-	d := openCPU(t)
+	d := devtest.CPU(t)
 	f := p.factor(t, d)
 	m, got := p.quantize(t, d, f, exl2.MustRecipe("0.25:4b_32g/0.75:3b_64g"), 0)
 	w, want := m.Decode(), 0.0
@@ -181,7 +172,7 @@ func testErrorIsTheLoss(t *testing.T, p problem) {
 // Descent knows the changes of all blocks: each code is the best with the others
 // fixed when it has settled.
 func TestDescentSettles(t *testing.T) {
-	d, p := openCPU(t), newProblem(640, 32, 900)
+	d, p := devtest.CPU(t), newProblem(640, 32, 900)
 	f, r := p.factor(t, d), exl2.MustRecipe("0.25:4b_32g/0.75:3b_64g")
 	last := math.Inf(1)
 	for _, passes := range []int{0, 1, 2, 4, 8} {
@@ -213,7 +204,7 @@ func TestActivationOrder(t *testing.T) {
 	if got := activationOrder([]float32{1, 3, 3, 0, 5}); !slices.Equal(got, []int32{4, 1, 2, 0, 3}) {
 		t.Errorf("order %v", got)
 	}
-	d, p := openCPU(t), newProblem(64, 32, 100)
+	d, p := devtest.CPU(t), newProblem(64, 32, 100)
 	m, _ := p.quantize(t, d, p.factor(t, d), exl2.Uniform(4, 32), 0)
 	square := make([]float64, p.in)
 	for i, v := range p.x {
@@ -230,7 +221,7 @@ func TestActivationOrder(t *testing.T) {
 // Against a reference, the target makes up for inputs that have drifted: the
 // product with the drifted inputs comes nearer to the source's output.
 func TestTargetMakesUpForDrift(t *testing.T) {
-	d, p := openCPU(t), newProblem(96, 32, 500)
+	d, p := devtest.CPU(t), newProblem(96, 32, 500)
 	r := rand.New(rand.NewPCG(5, 6))
 	drifted := make([]float32, len(p.x))
 	mix := random(r, p.in)
@@ -283,7 +274,7 @@ func TestHopelessHessian(t *testing.T) {
 }
 
 func testHopelessHessian(t *testing.T, at int, bad float32) {
-	d, p := openCPU(t), newProblem(64, 32, 10)
+	d, p := devtest.CPU(t), newProblem(64, 32, 10)
 	h := NewHessian(d, p.in)
 	moments := make([]float32, p.in*p.in)
 	for i := range p.in {
@@ -319,7 +310,7 @@ func testHopelessHessian(t *testing.T, at int, bad float32) {
 
 // A Hessian that is only nearly singular gets more damping.
 func TestMoreDamping(t *testing.T) {
-	d := openCPU(t)
+	d := devtest.CPU(t)
 	const k = 32
 	h := NewHessian(d, k)
 	bad := make([]float32, k*k)
@@ -339,7 +330,7 @@ func TestMoreDamping(t *testing.T) {
 
 // Padding columns are zeros with the format's codes.
 func TestPadding(t *testing.T) {
-	d, p := openCPU(t), newProblem(64, 40, 100)
+	d, p := devtest.CPU(t), newProblem(64, 40, 100)
 	m, _ := p.quantize(t, d, p.factor(t, d), exl2.Uniform(4, 32), 1)
 	if m.Out != 64 {
 		t.Fatalf("%d columns", m.Out)

@@ -50,17 +50,14 @@ func (a *app) open() ([]device.Device, error) {
 	return list, nil
 }
 
-// openQuantizer opens a device that can quantize: the CPU, so far.
+// openQuantizer opens the device that quantizes: the first GPU, or the CPU.
 func (a *app) openQuantizer() (device.Quantize, error) {
-	if a.devices != "" && a.devices != "cpu" {
-		return nil, usage("--devices %s: models are converted on the CPU; leave it out, or give cpu", a.devices)
-	}
-	if _, err := cuda.Count(); err == nil && a.devices == "" {
-		fmt.Fprintln(a.err, "note: computing on the CPU: GPUs do not convert yet")
-	}
-	list, err := a.openCPU()
+	list, err := a.open()
 	if err != nil {
 		return nil, err
+	}
+	if len(list) > 1 {
+		return nil, usage("--devices %s: one device converts; give one", a.devices)
 	}
 	return list[0].(device.Quantize), nil
 }

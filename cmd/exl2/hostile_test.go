@@ -84,7 +84,7 @@ var damages = map[string]damage{
 	"another's quantization":  {"config.json", set("quantization_config", map[string]any{"quant_method": "awq"}), 3, []string{"config.json", "quant_method", "awq"}},
 	"depth without end":       {"config.json", func([]byte) []byte { return bytes.Repeat([]byte(`{"a":`), 1<<20) }, 1, []string{"config.json"}},
 	"unknown rope":            {"config.json", set("rope_parameters", map[string]any{"rope_type": "helix"}), 3, []string{"rope_type", "helix"}},
-	"rope without a factor":   {"config.json", set("rope_parameters", map[string]any{"rope_type": "yarn"}), 1, []string{"factor"}},
+	"rope without a factor":   {"config.json", set("rope_parameters", map[string]any{"rope_type": "linear"}), 1, []string{"factor"}},
 	"no weights":              {"model.safetensors", nil, 1, []string{"safetensors"}},
 	"empty weights":           {"model.safetensors", func([]byte) []byte { return nil }, 1, []string{"model.safetensors"}},
 	"weights cut short":       {"model.safetensors", func(d []byte) []byte { return d[:len(d)-100] }, 1, []string{"model.safetensors"}},

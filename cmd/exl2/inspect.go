@@ -19,7 +19,8 @@ func newInspectCommand(a *app) *cobra.Command {
 		Short: "Show what a model is made of",
 		Long: `inspect shows a model's architecture, its size, and how each matrix is stored,
 and fails with a list where config.json and the weights disagree.
---plot draws the bits of each matrix over the layers. --memory says instead what
+--plot draws the bits of each matrix as a heat map: layers across, matrices down,
+those of a layer's experts as one. --memory says instead what
 running it takes on each of --devices, for a context of --length positions.`,
 		Example: `  exl2 inspect llama-4.0bpw
   exl2 inspect llama-4.0bpw --plot bits.svg
@@ -28,7 +29,7 @@ running it takes on each of --devices, for a context of --length positions.`,
 		RunE: func(c *cobra.Command, args []string) error { return runInspect(a, args[0], o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.plot, "plot", "", "draw bits by layer and matrix to this file (.svg, .png or .pdf)")
+	f.StringVar(&o.plot, "plot", "", "draw a heat map of bits by layer and matrix to this file (.svg, .png or .pdf)")
 	f.BoolVar(&o.memory, "memory", false, "say what memory running the model takes")
 	f.IntVarP(&o.length, "length", "l", 2048, "positions of the context, with --memory")
 	return c
@@ -61,6 +62,11 @@ type inspectMatrix struct {
 }
 
 func runInspect(a *app, name string, o inspectOptions) error {
+	if o.plot != "" {
+		if _, err := formatOf(o.plot); err != nil {
+			return err
+		}
+	}
 	dir, err := findModel(name)
 	if err != nil {
 		return err
@@ -81,7 +87,7 @@ func runInspect(a *app, name string, o inspectOptions) error {
 		return err
 	}
 	if o.plot != "" {
-		if err := plotBits(o.plot, l.Spec.Layers, r.Matrices); err != nil {
+		if err := plotBits(o.plot, r, l.Spec.Layers); err != nil {
 			return err
 		}
 	}

@@ -2,107 +2,72 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
+	"image/color"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"exl2/internal/atomicfile"
 )
 
-// The size of a picture.
+// Sizes of letters in pictures.
 const (
-	plotWidth  = 18 * vg.Centimeter
-	plotHeight = 11 * vg.Centimeter
+	titleSize = 12 * vg.Length(1)
+	labelSize = 9 * vg.Length(1)
+	smallSize = 7 * vg.Length(1)
 )
 
-// save writes a picture in the format of the file's ending.
-func save(p *plot.Plot, path string) error {
+// The colors of what is not data.
+var gray, lightGray = color.Gray{Y: 96}, color.Gray{Y: 224}
+
+// newPlot returns a plot with the letters that all pictures have.
+func newPlot(title string) *plot.Plot {
+	p := plot.New()
+	sans := func(size vg.Length) font.Font {
+		return font.Font{Typeface: plot.DefaultFont.Typeface, Variant: "Sans", Size: size}
+	}
+	p.Title.Text, p.Title.TextStyle.Font, p.Title.Padding = title, sans(titleSize), 8
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Label.TextStyle.Font, axis.Tick.Label.Font = sans(labelSize), sans(labelSize)
+		axis.Label.Padding = 4
+		axis.LineStyle.Color, axis.Tick.LineStyle.Color = gray, gray
+	}
+	p.Legend.TextStyle.Font = sans(labelSize)
+	return p
+}
+
+// formatOf returns the format of a picture by the file's ending.
+func formatOf(path string) (string, error) {
 	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
 	if !slices.Contains([]string{"svg", "png", "pdf"}, format) {
-		return usage("--plot %s: the name must end in .svg, .png or .pdf", path)
+		return "", usage("--plot %s: the name must end in .svg, .png or .pdf", path)
 	}
-	w, err := p.WriterTo(plotWidth, plotHeight, format)
+	return format, nil
+}
+
+// savePicture writes what paint draws on a canvas of the given size.
+func savePicture(path string, width, height vg.Length, paint func(c draw.Canvas)) error {
+	format, err := formatOf(path)
+	if err != nil {
+		return err
+	}
+	canvas, err := draw.NewFormattedCanvas(width, height, format)
 	if err != nil {
 		return fmt.Errorf("--plot %s: %w", path, err)
 	}
+	c := draw.New(canvas)
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	paint(c)
 	var b bytes.Buffer
-	if _, err := w.WriteTo(&b); err != nil {
+	if _, err := canvas.WriteTo(&b); err != nil {
 		return fmt.Errorf("--plot %s: %w", path, err)
 	}
 	return atomicfile.Write(path, b.Bytes())
-}
-
-// layerNumber finds the layer in a matrix's key.
-var layerNumber = regexp.MustCompile(`\.(\d+)\.(.+)$`)
-
-// plotBits draws the bits per weight of each kind of matrix over the layers.
-func plotBits(path string, layers int, matrices []inspectMatrix) error {
-	p := plot.New()
-	p.Title.Text = "bits per weight by layer"
-	p.X.Label.Text, p.Y.Label.Text = "layer", "bits per weight"
-	p.X.Max = 1.2 * max(1, float64(layers-1)) // room for the legend
-	p.Legend.Top = true
-	p.Add(plotter.NewGrid())
-	var kinds []string
-	lines := map[string]plotter.XYs{}
-	for _, m := range matrices {
-		found := layerNumber.FindStringSubmatch(m.Key)
-		if found == nil {
-			continue // the head
-		}
-		kind := found[2][strings.LastIndexByte(found[2], '.')+1:]
-		if lines[kind] == nil {
-			kinds = append(kinds, kind)
-		}
-		layer, _ := strconv.Atoi(found[1])
-		lines[kind] = append(lines[kind], plotter.XY{X: float64(layer), Y: m.BPW})
-	}
-	for i, kind := range kinds {
-		line, points, err := plotter.NewLinePoints(lines[kind])
-		if err != nil {
-			return fmt.Errorf("--plot %s: %w", path, err)
-		}
-		line.Color, points.Color = plotutil.Color(i), plotutil.Color(i)
-		line.Dashes, points.Shape = plotutil.Dashes(i), plotutil.Shape(i)
-		p.Add(line, points)
-		p.Legend.Add(kind, line, points)
-	}
-	return save(p, path)
-}
-
-// plotDivergence draws the divergence of models over the size of their files,
-// on a logarithmic scale.
-func plotDivergence(path string, results []pplResult) error {
-	p := plot.New()
-	p.Title.Text = "divergence from the reference"
-	p.X.Label.Text, p.Y.Label.Text = "files, MB", "mean KL divergence, nats"
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Add(plotter.NewGrid())
-	points := plotter.XYLabels{}
-	for _, r := range results {
-		points.XYs = append(points.XYs, plotter.XY{X: float64(r.fileBytes) / 1e6, Y: max(r.KL.Mean, 1e-9)})
-		points.Labels = append(points.Labels, " "+filepath.Base(r.Model))
-	}
-	order := slices.Clone(points.XYs)
-	slices.SortFunc(order, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
-	line, marks, err := plotter.NewLinePoints(order)
-	if err != nil {
-		return fmt.Errorf("--plot %s: %w", path, err)
-	}
-	line.Color, marks.Color, marks.Shape = plotutil.Color(0), plotutil.Color(0), plotutil.Shape(1)
-	labels, err := plotter.NewLabels(points)
-	if err != nil {
-		return fmt.Errorf("--plot %s: %w", path, err)
-	}
-	p.Add(line, marks, labels)
-	return save(p, path)
 }

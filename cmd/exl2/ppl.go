@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 type pplOptions struct {
 	models          []string
 	reference, plot string
+	points          string
 	file, column    string
 	rows, length    int
 	context         int
@@ -45,7 +47,11 @@ it also reports the Kullback-Leibler divergence from that model's predictions (i
 nats, reference first) and how often the most likely tokens agree. Several models,
 -m A,B,C, are measured one after the other on the same rows; models that read the
 text as different tokens are refused. --plot draws their divergence over the size
-of their files.`,
+of their files, each marked with its target; --points adds what other programs
+reach, from a file with one line a model:
+
+  program,label,file_bytes,kl
+  llama.cpp,Q4_K_M,4080263136,0.0312`,
 		Example: `  exl2 ppl -m llama-4.0bpw -ed text.txt -er 64 -el 1024
   exl2 ppl -m llama-4.0bpw -ed text.parquet --reference models/llama --json
   exl2 ppl -m llama-3.0bpw,llama-4.0bpw -ed text.txt --reference models/llama --plot kl.svg`,
@@ -55,6 +61,7 @@ of their files.`,
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model-dir", "m", nil, "model: a folder, or org/name from the local Hugging Face cache; a list for several")
 	f.StringVar(&o.plot, "plot", "", "draw divergence over file size to this file (.svg, .png or .pdf)")
+	f.StringVar(&o.points, "points", "", "draw the points of other programs, too: CSV with "+strings.Join(pointsHeader, ","))
 	f.StringVar(&o.file, "eval-dataset", "", "text: Parquet, JSON lines or plain (-ed)")
 	f.StringVar(&o.column, "column", "", "column of the text (default: text, content, a conversation, or all)")
 	f.IntVar(&o.rows, "eval-rows", 128, "rows, at most (-er)")
@@ -88,10 +95,27 @@ func (o *pplOptions) check() error {
 		return usage("--eval-dataset (-ed) is missing; see exl2 ppl --help")
 	case o.plot != "" && o.reference == "":
 		return usage("--plot draws the divergence from a --reference; give one")
+	case o.points != "" && o.plot == "":
+		return usage("--points adds to the picture of --plot; give its name")
+	}
+	if err := o.checkPictures(); err != nil {
+		return err
 	}
 	return cmp.Or(
 		within("eval-rows", o.rows, 1, math.MaxInt32), within("eval-length", o.length, 2, 1<<20), within("length", o.context, 0, maxPositions),
 		checkRope(o.ropeScale, o.ropeAlpha))
+}
+
+// checkPictures finds before the work what would fail after it.
+func (o *pplOptions) checkPictures() error {
+	if o.plot == "" {
+		return nil
+	}
+	if _, err := formatOf(o.plot); err != nil || o.points == "" {
+		return err
+	}
+	_, err := readPoints(o.points)
+	return err
 }
 
 func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
@@ -138,7 +162,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		results = append(results, *r)
 	}
 	if o.plot != "" {
-		if err := plotDivergence(o.plot, results); err != nil {
+		if err := o.draw(results); err != nil {
 			return err
 		}
 	}
@@ -147,6 +171,23 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 			printPPL(w, r)
 		}
 	})
+}
+
+// draw draws the results, and the points of other programs.
+func (o *pplOptions) draw(results []pplResult) error {
+	s, err := measured(results)
+	if err != nil {
+		return err
+	}
+	all := []series{s}
+	if o.points != "" {
+		others, err := readPoints(o.points)
+		if err != nil {
+			return err
+		}
+		all = append(all, others...)
+	}
+	return plotDivergence(o.plot, o.reference, all)
 }
 
 // pplReport is what --json prints: the result, or an object around several.

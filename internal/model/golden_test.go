@@ -9,21 +9,12 @@ import (
 	"testing"
 
 	"exl2/internal/arch"
-	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/goldens"
 	"exl2/internal/half"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
 )
-
-func openCPU(t testing.TB) device.Device {
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // open loads the model of a folder and the file with what is expected of it.
 func open(t testing.TB, dir string) (*model.Loader, *safetensors.File) {
@@ -70,7 +61,7 @@ func floats(t testing.TB, f *safetensors.File, name string) (v []float32, shape 
 // returns the logits of the first rows positions of each sequence.
 func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []float32 {
 	t.Helper()
-	d := openCPU(t)
+	d := devtest.CPU(t)
 	modules, err := l.LoadAll(d)
 	if err != nil {
 		t.Fatal(err)

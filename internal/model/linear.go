@@ -10,6 +10,8 @@ type Linear struct {
 	LinearSpec
 	W    Weight
 	Bias tensor.Tensor // F32 [1, out], or absent
+
+	sharedW, sharedBias bool // they are another linear's
 }
 
 // A Weight is how a Linear stores W.
@@ -32,17 +34,22 @@ func (w Dense) free(d device.Device)                          { d.Free(w.Tensor)
 func (w Quantized) mul(d device.Device, y, x, bias tensor.Tensor) { d.QMatMul(y, x, w.Matrix, bias) }
 func (w Quantized) free(d device.Device)                          { d.FreeEXL2(w.Matrix) }
 
-// Replace puts w in the place of the linear's weight, which it frees.
+// Replace puts w in the place of the linear's weight, which it frees, if it is the
+// linear's own.
 func (l *Linear) Replace(d device.Device, w Weight) {
-	l.W.free(d)
-	l.W = w
+	if !l.sharedW {
+		l.W.free(d)
+	}
+	l.W, l.sharedW = w, false
 }
 
 func (l *Linear) free(d device.Device) {
-	if l.W != nil {
+	if l.W != nil && !l.sharedW {
 		l.W.free(d)
 	}
-	d.Free(l.Bias)
+	if !l.sharedBias {
+		d.Free(l.Bias)
+	}
 	l.W, l.Bias = nil, tensor.Tensor{}
 }
 

@@ -89,3 +89,25 @@ func (m *Module) Free() {
 		l.free(m.dev)
 	}
 }
+
+// Twin returns a module that shares the weights of m, and whose linears can be
+// replaced by themselves. It must be freed before m.
+func (m *Module) Twin() *Module {
+	t := &Module{ModuleSpec: m.ModuleSpec, dev: m.dev}
+	for _, step := range m.Steps {
+		sites := make([]Site, len(step.Sites))
+		for i, site := range step.Sites {
+			linears := make([]*Linear, len(site.Linears))
+			for k, l := range site.Linears {
+				twin := *l
+				twin.sharedW, twin.sharedBias = true, true
+				linears[k] = &twin
+			}
+			site.Linears = linears
+			sites[i] = site
+		}
+		step.Sites = sites
+		t.Steps = append(t.Steps, step)
+	}
+	return t
+}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"exl2/internal/arch"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/half"
 	"exl2/internal/model"
 )
@@ -61,10 +61,7 @@ func TestModelsRun(t *testing.T) {
 // logits runs a model over a few tokens.
 func logits(t testing.TB, l *model.Loader) []float32 {
 	t.Helper()
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := devtest.CPU(t)
 	modules, err := l.LoadAll(d)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -142,5 +144,50 @@ func TestVocabulary(t *testing.T) {
 		if text, ok := tok.Token(id); ok {
 			t.Errorf("Token(%d) = %q, want none", id, text)
 		}
+	}
+}
+
+// TestSettings: the files beside a tokenizer count as in transformers 4.57.1;
+// testdata/settings.py wrote the cases.
+func TestSettings(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "settings.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []struct {
+		Golden   string
+		Files    map[string]json.RawMessage
+		BOS, EOS *int32
+		Cases    []goldenCase
+	}
+	if err := json.Unmarshal(data, &groups); err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range groups {
+		t.Run(fmt.Sprint(g.Golden, "_", i), func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range []string{"tokenizer.json", "tokenizer.model"} {
+				if data, err := os.ReadFile(filepath.Join(golden(t, g.Golden), name)); err == nil {
+					write(t, dir, name, string(data))
+				}
+			}
+			for name, content := range g.Files {
+				write(t, dir, name, string(content))
+			}
+			tok := load(t, dir)
+			for _, c := range g.Cases {
+				checkIDs(t, c.Text, plain(t, tok, c.Text), c.IDsPlain)
+				checkIDs(t, c.Text+" in the template", around(t, tok, c.Text), c.IDs)
+			}
+			for _, end := range []struct {
+				name string
+				want *int32
+				get  func() (int32, bool)
+			}{{"BOS", g.BOS, tok.BOS}, {"EOS", g.EOS, tok.EOS}} {
+				if id, ok := end.get(); end.want != nil && (!ok || id != *end.want) {
+					t.Errorf("%s is %d, %t; want %d", end.name, id, ok, *end.want)
+				}
+			}
+		})
 	}
 }

@@ -2,13 +2,11 @@ package tokenizer
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 
 	"exl2/internal/regular"
 	"exl2/internal/tokenizer/decode"
@@ -17,14 +15,16 @@ import (
 	"exl2/internal/tokenizer/sentencepiece"
 	"exl2/internal/tokenizer/split"
 	"exl2/internal/tokenizer/subword"
+	"exl2/internal/tokenizer/tiktoken"
 )
 
 // maxFile bounds the size of a tokenizer's files; the largest known are 40 MB.
 const maxFile = 1 << 28
 
 // Load reads the tokenizer of a model's folder: tokenizer.json if it is there,
-// else tokenizer.model. Beside it tokenizer_config.json, special_tokens_map.json
-// and, for tokenizer.model, added_tokens.json are read if they are there.
+// else tokenizer.model, else a file of the tiktoken library. Beside it
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json are read
+// if they are there.
 //
 // The error wraps fs.ErrNotExist if the folder has no tokenizer, and
 // ErrUnsupported if the tokenizer asks for something that is not implemented.
@@ -33,28 +33,38 @@ func Load(dir string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range []struct {
-		name string
-		read func(data []byte, s *settings) (*Tokenizer, error)
-	}{
-		{"tokenizer.json", parseJSON},
-		{"tokenizer.model", parseModel},
-	} {
-		data, err := readFile(dir, kind.name)
+	names := []string{"tokenizer.json", "tokenizer.model", "tiktoken.model"}
+	others, _ := filepath.Glob(filepath.Join(dir, "*.tiktoken"))
+	for _, path := range others {
+		names = append(names, filepath.Base(path))
+	}
+	for _, name := range names {
+		data, err := readFile(dir, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var t *Tokenizer
 		if err == nil {
-			t, err = kind.read(data, s)
+			t, err = parse(name, data, s)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, kind.name), err)
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 		}
 		t.configure(s)
 		return t, nil
 	}
 	return nil, fmt.Errorf("%s: no tokenizer.json and no tokenizer.model: %w", dir, fs.ErrNotExist)
+}
+
+// parse reads a tokenizer by the name of its file, and by what it looks like.
+func parse(name string, data []byte, s *settings) (*Tokenizer, error) {
+	switch {
+	case name == "tokenizer.json":
+		return parseJSON(data, s)
+	case name == "tokenizer.model" && !tiktoken.Is(data):
+		return parseModel(data, s)
+	}
+	return parseTiktoken(name, data, s)
 }
 
 // readFile reads a file of a bounded size.
@@ -98,8 +108,15 @@ func (t *Tokenizer) readModel(data json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	kind := "BPE"
-	if !f.Has("merges") || f.Has("type") {
+	kind := ""
+	switch vocab := bytes.TrimSpace(f.Raw("vocab")); {
+	case f.Has("type"):
+		kind = f.Str("type")
+	case f.Has("merges"):
+		kind = "BPE"
+	case bytes.HasPrefix(vocab, []byte("[")):
+		kind = "Unigram"
+	default:
 		kind = f.Str("type")
 	}
 	if f.Err() != nil {
@@ -186,9 +203,6 @@ func (t *Tokenizer) readTemplate(data json.RawMessage) (err error) {
 
 // parseModel reads a tokenizer.model, to which s adds tokens.
 func parseModel(data []byte, s *settings) (*Tokenizer, error) {
-	if isTiktoken(data) {
-		return nil, fmt.Errorf("a file of the tiktoken library, not of SentencePiece; convert it to a tokenizer.json: %w", ErrUnsupported)
-	}
 	f, err := sentencepiece.Read(data)
 	if err != nil {
 		return nil, err
@@ -217,17 +231,4 @@ func parseModel(data []byte, s *settings) (*Tokenizer, error) {
 		err = t.addToPieces(s, f.Unknown())
 	}
 	return t, err
-}
-
-// isTiktoken reports whether a file is one of the tiktoken library, lines of a
-// token in base64 and its rank: some models call theirs tokenizer.model.
-func isTiktoken(data []byte) bool {
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	token, rank, ok := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-	if !ok || len(token) == 0 {
-		return false
-	}
-	_, err := base64.StdEncoding.DecodeString(string(token))
-	_, err2 := strconv.ParseUint(string(rank), 10, 32)
-	return err == nil && err2 == nil
 }

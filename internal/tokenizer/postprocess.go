@@ -61,7 +61,8 @@ func tokenPair(f *jsonfields.Fields, key string) int32 {
 // and one place for the text.
 func readPieces(f *jsonfields.Fields) (template, error) {
 	var t template
-	f.Ignore("pair") // for two texts
+	f.Ignore("pair")                           // for two texts
+	f.Ignore("add_bos_token", "add_eos_token") // in Cohere's files; the tokenizers library does not know them
 	specials := map[string]struct {
 		ID     string   `json:"id"`
 		IDs    []int32  `json:"ids"`

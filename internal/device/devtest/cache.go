@@ -58,7 +58,7 @@ func (l layout) whole() layout {
 }
 
 // fill stores keys and values at all positions: those of position p of sequence
-// s are row s·positions + p. The other layer gets the values of another.
+// s are row s·positions + p. The cache's other layer gets them crosswise.
 func (l layout) fill(f *fixture, c device.Cache, layer int, table tensor.Tensor, k, v values) {
 	all := l.whole()
 	b := all.batch(f, table)
@@ -179,15 +179,16 @@ func (c attendCase) layout() layout {
 // weight of zero is not enough to hide them.
 func (c attendCase) build(f *fixture) func(device.Device) {
 	l := c.layout()
-	seen := map[run]bool{}
+	seen := make([]bool, l.sequences*l.positions())
 	for _, r := range c.runs {
 		for pos := range r.pos + c.span {
-			seen[run{r.seq, pos}] = true
+			seen[r.seq*l.positions()+pos] = true
 		}
 	}
+	cols := l.cols()
 	visible := func(v values) values {
 		return func(i int) float32 {
-			if at := i / l.cols(); !seen[run{at / l.positions(), at % l.positions()}] {
+			if !seen[i/cols] {
 				return nan
 			}
 			return v(i)

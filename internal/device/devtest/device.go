@@ -84,6 +84,33 @@ func testMemory(t *testing.T, open func(t testing.TB) device.Device) {
 		synced(t, d)
 		d.Free(pos)
 	})
+	t.Run("cleared", func(t *testing.T) {
+		x := d.Alloc(tensor.F32, 5, 12)
+		d.Upload(x, bytesOf(4, x.Bytes()))
+		want := bytesOf(4, x.Bytes())
+		for r := 1; r < 4; r++ {
+			clear(want[(r*12+2)*4 : (r*12+9)*4])
+		}
+		d.Clear(x.Slice(1, 4).Columns(2, 9))
+		if !bytes.Equal(download(d, x), want) {
+			t.Error("other elements than those of the range")
+		}
+		d.Clear(x)
+		if !bytes.Equal(download(d, x), make([]byte, x.Bytes())) {
+			t.Error("something is left")
+		}
+		synced(t, d)
+		d.Free(x)
+	})
+	t.Run("size of caches", func(t *testing.T) {
+		s := device.CacheShape{Layers: 3, Pages: 5, PageRows: 32, K: 128, V: 128}
+		c := d.NewCache(s)
+		if n := d.CacheBytes(s); n <= 0 || c.Bytes() != n || c.Shape() != s {
+			t.Errorf("%d bytes expected, the cache has %d; its shape is %+v, want %+v", n, c.Bytes(), c.Shape(), s)
+		}
+		synced(t, d)
+		d.FreeCache(c)
+	})
 	t.Run("nothing to free", func(t *testing.T) {
 		d.Free(tensor.Tensor{})
 		synced(t, d)

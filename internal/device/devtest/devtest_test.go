@@ -6,24 +6,17 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
 	"exl2/internal/tensor"
 )
 
-func openCPU(t testing.TB) device.Device {
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
+func reference(t testing.TB) device.Device { return CPU(t) }
 
 // The reference passes its own tests.
-func TestReference(t *testing.T) { Run(t, openCPU) }
+func TestReference(t *testing.T) { Run(t, reference) }
 
 func TestReferenceQuantize(t *testing.T) { RunQuantize(t, openQuantize) }
 
-func openQuantize(t testing.TB) device.Quantize { return openCPU(t).(device.Quantize) }
+func openQuantize(t testing.TB) device.Quantize { return CPU(t) }
 
 // broken is a device one of whose operations goes wrong.
 type broken struct {
@@ -87,9 +80,9 @@ func TestMistakesAreFound(t *testing.T) {
 			}
 		}, "replayed again: x differs"},
 	} {
-		b := &broken{Device: openCPU(t)}
+		b := &broken{Device: CPU(t)}
 		b.after = m.after(b)
-		err := verify(openCPU(t), b, c)
+		err := verify(CPU(t), b, c)
 		if m.want == "" && err != nil || m.want != "" && (err == nil || !strings.Contains(err.Error(), m.want)) {
 			t.Errorf("%s: %v, want %q", m.name, err, m.want)
 		}

@@ -66,12 +66,24 @@ func (o *operand) row(block []byte, r int) []byte {
 // split returns the bytes of the tensor, and those around it with the tensor's
 // initial ones in their places.
 func (o *operand) split(block []byte) (inside, outside []byte) {
+	inside = make([]byte, 0, o.tensor.Bytes())
 	for r := range o.tensor.Rows {
 		row := o.row(block, r)
 		inside = append(inside, row...)
 		copy(row, o.row(o.initial, r))
 	}
 	return inside, block
+}
+
+// holds reports whether the tensor's initial bytes are those.
+func (o *operand) holds(inside []byte) bool {
+	for r := range o.tensor.Rows {
+		row := o.row(o.initial, r)
+		if !bytes.Equal(row, inside[r*len(row):(r+1)*len(row)]) {
+			return false
+		}
+	}
+	return true
 }
 
 // floats allocates an operand of floating-point values.
@@ -172,7 +184,7 @@ func (f *fixture) results() ([][]byte, error) {
 		if !bytes.Equal(outside, o.initial) {
 			return nil, fmt.Errorf("memory around %s is written", o.name)
 		}
-		if before, _ := o.split(bytes.Clone(o.initial)); !o.written && !bytes.Equal(inside, before) {
+		if !o.written && !o.holds(inside) {
 			return nil, fmt.Errorf("%s, which is only read, is written", o.name)
 		}
 		all[i] = inside

@@ -87,7 +87,7 @@ func TestQuantizingMistakesAreFound(t *testing.T) {
 				continue
 			}
 			tried = true
-			if err := verify(openCPU(t), b, c); err == nil || !strings.Contains(err.Error(), m.want) {
+			if err := verify(CPU(t), b, c); err == nil || !strings.Contains(err.Error(), m.want) {
 				t.Errorf("%s: %v, want %q", m.op, err, m.want)
 			}
 		}

@@ -30,7 +30,7 @@ func Read(path string, data json.RawMessage) ([]Stage, error) {
 		return all, err
 	case "ByteLevel":
 		f.Ignore("add_prefix_space", "trim_offsets", "use_regex")
-		s = func(next Sink) Sink { return &wholeTokens{to: &byteDecoder{next: next}} }
+		s = Bytes
 	case "ByteFallback":
 		s = func(next Sink) Sink { return &wholeTokens{to: &fallbackDecoder{next: next}} }
 	case "Fuse":
@@ -58,6 +58,9 @@ func Read(path string, data json.RawMessage) ([]Stage, error) {
 	}
 	return []Stage{s}, f.Done()
 }
+
+// Bytes is the stage that turns byte-level characters into text.
+func Bytes(next Sink) Sink { return &wholeTokens{to: &byteDecoder{next: next}} }
 
 // Spaced is the stage of a tokenizer without a decoder: spaces between tokens.
 func Spaced(next Sink) Sink { return &wholeTokens{to: &spacer{next: next}} }

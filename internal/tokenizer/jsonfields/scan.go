@@ -128,7 +128,7 @@ func ScanScores(data []byte, add func(piece string, score float64) error) error 
 		if err != nil {
 			return fmt.Errorf("piece %q: %w", piece, err)
 		}
-		score, err := strconv.ParseFloat(text, 64)
+		score, err := parseScore(text)
 		if err != nil {
 			return fmt.Errorf("piece %q: score %s is not a number", piece, text)
 		}

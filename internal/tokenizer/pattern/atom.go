@@ -288,6 +288,8 @@ func (p *reader) body(depth int, open string) (part, error) {
 		out.cost = cost{}
 	} else if in.set != nil {
 		out.text, out.set = in.text, in.set
+	} else {
+		out.loop = in.loop
 	}
 	return out, nil
 }

@@ -41,6 +41,13 @@ type part struct {
 	set    chars.Set // what it matches, if that is always one character
 	letter rune      // the literal letter that it is where case does not count, else 0
 	cost   cost
+	loop   *loop // what it is, if that is a greedy repeat of one set
+}
+
+// A loop is s*, s+, s? or s{least,most} with least at most 1.
+type loop struct {
+	set   chars.Set
+	least int
 }
 
 // Limits of an expression, and of what it becomes.
@@ -103,7 +110,7 @@ func (p *reader) alternatives(depth int) (part, error) {
 		out.set = out.set.Union(next.set)
 	}
 	if len(texts) > 1 {
-		out.letter, out.text = 0, "(?:"+strings.Join(texts, "|")+")"
+		out.letter, out.loop, out.text = 0, nil, "(?:"+strings.Join(texts, "|")+")"
 		if out.set != nil {
 			out.text = setText(out.set)
 		}
@@ -260,6 +267,9 @@ func (p *reader) repeat(a part, least, most int, mode string) (part, error) {
 		return part{}, p.errorf("repeat of more than %d", maxRepeat)
 	case most != endless && most < least:
 		return part{}, p.refuse("{%d,%d} with bounds swapped", least, most)
+	case a.loop != nil && most == endless && least < 2 && mode != "?":
+		// (s{0,3})* and the like match what s* does: from each place on all lengths, longer ones first.
+		return p.repeat(setPart(a.loop.set), min(least, a.loop.least), endless, mode)
 	case !a.cost.free() && (most == endless || !a.cost.times(least, most).ok()):
 		return part{}, p.refuse("a repeat inside a repeat, or alternatives inside one (matching may take exponential time)")
 	}
@@ -278,6 +288,9 @@ func (p *reader) repeat(a part, least, most int, mode string) (part, error) {
 		text += fmt.Sprintf("{%d,%d}", least, most)
 	}
 	out := part{cost: a.cost.times(least, most)}
+	if a.set != nil && least < 2 && mode == "" {
+		out.loop = &loop{a.set, least}
+	}
 	switch mode {
 	case "?":
 		text += "?"

@@ -159,3 +159,10 @@ func readByteLevel(f *jsonfields.Fields) []Splitter {
 	}
 	return append(s, Bytes{})
 }
+
+// ByPattern returns what cuts texts into the matches of a regular expression and
+// what lies between, for a model of bytes.
+func ByPattern(expr string) ([]Splitter, error) {
+	r, err := pattern.Compile(expr)
+	return []Splitter{&cutBy{find: r, behavior: isolated}}, err
+}

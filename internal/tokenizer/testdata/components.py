@@ -11,7 +11,8 @@ import json
 from tokenizers import Tokenizer
 
 TEXTS = ["", " ", "a", "  Hello,  wörld! 12x3 ", "aa1b22½Ⅷ٣c", "don't\tstop\r\n\n now", "a-b_c.d…«e»$+^",
-         "É é e\u0301 ﬁ ① Å ǆ İ ß Σς", "日本語 ｶﾞ한국어", "\x00\x07\u200b\u2028x\ufeff\ufffd\xad", "▁a▁▁b ▁", "aXbX", "ab" * 4]
+         "É é e\u0301 ﬁ ① Å ǆ İ ß Σς", "日本語 ｶﾞ한국어", "\x00\x07\u200b\u2028x\ufeff\ufffd\xad", "▁a▁▁b ▁", "aXbX", "ab" * 4,
+         "x\u0378x\u0890x\u0897x\u2e52x\U00011de0x\ua7cbx\U00016ea0x\U00010d50x\u1734x", "123456 aaaaab aaX"]
 
 NORMALIZERS = [{"type": t} for t in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "ByteLevel")] + [
     {"type": "Prepend", "prepend": "▁"},
@@ -58,6 +59,8 @@ PATTERNS = [
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
     r" ?[^(\s|[.,!?…。，、।۔،])]+", r"(?=(\d{3})+(?!\d))", r"[\p{L}&&[^\p{Han}a-c]]+", r"\b\w+\b", r"[\w]+|\W", r"^\s*|$",
     r"(?<=a)b|(?<!a)X", r"a(?i)B|x", r"(?m:.)(?x: a b )|.+?", r"(?>a|ab)X", r"[[:^digit:]&&[:punct:]]+|\h+", r"a{,2}b|b{2}?", r"[a-]|\x{2581}|\u0031",
+    r"[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s", r"a{1,3}+b", r"a{,2}+X|(?:a+)*b", r"(?:a{1,2})++a|b", r"a{2}++",
+    r"\p{Lu}|\p{Nd}|\p{Mn}", r"(?i:\u0264)|\w",
 ]
 PRE_TOKENIZERS += [split({"Regex": p}, "Isolated") for p in PATTERNS] + [split({"Regex": p}, "Removed") for p in PATTERNS]
 
