@@ -26,10 +26,11 @@ type Device struct {
 	stream  uintptr
 	mark    uintptr // event for timing and for other devices to wait on
 	name    string
-	target  string // the images that fit
-	major   int    // of the compute capability
-	sms     int    // streaming multiprocessors
-	shared  int    // bytes of shared memory that a block may have
+	target  string    // the images that fit
+	major   int       // of the compute capability
+	sms     int       // streaming multiprocessors
+	shared  int       // bytes of shared memory that a block may have
+	events  []uintptr // for timing, that nobody uses
 	closing []func()
 
 	err       error
@@ -50,6 +51,7 @@ type Device struct {
 
 var (
 	_ device.Device     = (*Device)(nil)
+	_ device.Timer      = (*Device)(nil)
 	_ device.Meter      = (*Device)(nil)
 	_ device.MemoryInfo = (*Device)(nil)
 	_ device.Peer       = (*Device)(nil)

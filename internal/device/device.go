@@ -212,6 +212,13 @@ type Meter interface {
 	Bandwidth() float64
 }
 
+// A Timer can say how long its operations take.
+type Timer interface {
+	// Stopwatch returns a function that waits for the operations issued so far and
+	// returns the seconds since those that were issued before Stopwatch were done.
+	Stopwatch() (stop func() float64)
+}
+
 // MemoryInfo is a device whose memory is its own, and can be used up.
 type MemoryInfo interface {
 	// MemInfo returns the bytes of memory that are free, and of all.

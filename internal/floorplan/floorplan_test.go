@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"internal/tensor", "internal/exl2", "internal/tokenizer"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/synth", "internal/job"},
+	{"internal/stream", "internal/synth", "internal/job", "internal/profile"},
 	{"quant", "calib", "calib/internal/...", "infer"},
 	{"measure"},
 	{"convert"},
