@@ -10,7 +10,7 @@ type Limits struct {
 // DefaultLimits leave room for conversations of thousands of messages, and end a
 // hostile template within seconds. Python gives up at about 190 macros inside one
 // another.
-var DefaultLimits = Limits{Steps: 20_000_000, Bytes: 256 << 20, Calls: 200}
+var DefaultLimits = Limits{Steps: 10_000_000, Bytes: 256 << 20, Calls: 200}
 
 const (
 	maxSource = 4 << 20 // bytes of a template
