@@ -2,7 +2,8 @@
 // generates text and measures perplexity.
 //
 // The nouns: an [Engine] is a loaded model with room for sequences. A [Sampler]
-// turns logits into a token. A [Generation] is one prompt being continued.
+// turns logits into a token. A [Generation] is one prompt being continued, a
+// [Session] one after another.
 package infer
 
 import (
