@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"exl2/internal/arch"
@@ -168,7 +169,7 @@ func (r *run) workspace(o *Options) int {
 
 // bytesOf returns the bytes of a tensor of the source.
 func (s *source) bytesOf(name string) int {
-	info, _ := s.files.Info(name)
+	info, _ := s.loader.Files.Info(name)
 	n, _ := info.Bytes()
 	return int(n)
 }
@@ -180,8 +181,8 @@ func (s *source) moduleBytes(m model.ModuleSpec) int {
 	if m.Table != "" {
 		n = s.bytesOf(m.Table + ".weight")
 	}
-	for _, l := range m.Linears {
-		if s.files.Has(l.Name + ".weight") {
+	for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+		if s.loader.Files.Has(l.Name + ".weight") {
 			n += s.bytesOf(l.Name + ".weight")
 		}
 	}

@@ -50,8 +50,7 @@ type quantizing struct {
 func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
-	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
-	q.dx = r.dev.Alloc(tensor.F32, length, wide)
+	q.dx = r.dev.Alloc(tensor.F32, length, r.src.loader.Width())
 	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil

@@ -46,6 +46,7 @@ type Device struct {
 	argv      [11]uintptr
 	config    launchConfig
 	scratches [scratchUses]tensor.Tensor
+	oneRow    tensor.Tensor // see ones
 	blas      cublas
 }
 

@@ -14,7 +14,6 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
-	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
 
@@ -66,7 +65,7 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := fit(l, files, devices, o)
+	e, err := fit(l, devices, o)
 	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("model %s: %w", dir, err)
@@ -76,8 +75,8 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 }
 
 // fit loads a model if there is room for it.
-func fit(l *model.Loader, files *safetensors.Set, devices []device.Device, o Options) (*Engine, error) {
-	if err := checkRoom(Plan(l, files, devices, o)); err != nil {
+func fit(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
+	if err := checkRoom(Plan(l, devices, o)); err != nil {
 		return nil, err
 	}
 	return New(l, devices, o)
@@ -87,6 +86,10 @@ func fit(l *model.Loader, files *safetensors.Set, devices []device.Device, o Opt
 func New(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
 	o = o.defaults(devices[0])
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.SetContext(o.Positions)
+	if err := l.CheckLength(o.Positions); err != nil {
+		return nil, err
+	}
 	e := &Engine{Spec: l.Spec, Options: o, replays: map[int]func(){}}
 	if err := e.load(l, devices); err != nil {
 		e.Close()
