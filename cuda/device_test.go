@@ -25,10 +25,6 @@ func open(t testing.TB) device.Device { return openGPU(t) }
 
 func TestDevice(t *testing.T) { devtest.Run(t, open) }
 
-func openQuantize(t testing.TB) device.Quantize { return openGPU(t) }
-
-func TestQuantize(t *testing.T) { devtest.RunQuantize(t, openQuantize) }
-
 func BenchmarkDevice(b *testing.B) { devtest.Bench(b, open) }
 
 // As on a GPU without code of its own and with little shared memory: kernels

@@ -109,8 +109,11 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
 	}
 	shared := planesBytes(2, k, k) + padded(4*k) + padded(4*len(list))
-	free, _ := d.MemInfo()
-	free -= free / 16 // for what steps and products are listed in
+	free := d.workLimit
+	if free == 0 {
+		free, _ = d.MemInfo()
+		free -= free / 16 // for what steps and products are listed in
+	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
 		for end < len(list) && (end == first || bytes+codedBytes(list[end]) <= free) {
