@@ -44,6 +44,7 @@ type Options struct {
 	RopeScale, RopeAlpha float64 // 1 leaves the model's own positions
 	Restart              bool    // delete an earlier job first
 	Overwrite            bool    // replace files that the job did not write
+	Profile              bool    // report where the time goes
 
 	conditions *conditions // nil: usual
 }

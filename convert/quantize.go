@@ -7,6 +7,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/safetensors"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -42,16 +43,17 @@ type quantizing struct {
 	passR  *stream.Pass // of the reference
 	x, r   *stream.Store
 	dx, dr tensor.Tensor // scratch for differences
+	holds  bool          // a sweep holds activations on the device
 }
 
 // newQuantizing allocates the hidden states.
 func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
-	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
-	q.dx = r.dev.Alloc(tensor.F32, length, wide)
+	q.dx = r.dev.Alloc(tensor.F32, length, r.src.loader.Width())
 	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
 		q.r, err = place.Store(rows, floats)
@@ -91,7 +93,9 @@ func (q *quantizing) resume([]model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
+	end := q.run.profile.On("load", profile.Work{})
 	source, err := q.run.src.loader.Load(q.run.dev, spec)
+	end()
 	if err != nil {
 		return "", err
 	}
@@ -103,12 +107,6 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
 	if err := q.write(work.Name, packed); err != nil {
-		return "", err
-	}
-	if err := q.passR.Forward(q.run.ctx, source, q.r, q.r); err != nil {
-		return "", err
-	}
-	if err := q.pass.Forward(q.run.ctx, work, q.x, q.x); err != nil {
 		return "", err
 	}
 	e := moduleError{Key: work.Name}
@@ -132,8 +130,13 @@ type packedMatrix struct {
 // come from the quantized linears before it, and puts them in their places.
 func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	var list []packedMatrix
+	s := &sweep{quantizing: q, source: source, work: work}
+	defer s.close()
 	for n := range work.Steps {
-		hessians, err := q.hessians(source.Steps[:n+1], work.Steps[:n+1])
+		if work.Kind == model.Head && len(work.Steps[n].Sites) == 0 {
+			break // logits are computed in parts, by others
+		}
+		hessians, err := s.to(n)
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +160,10 @@ func freeAll(list []*quant.Hessian) {
 
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+	k := float64(site.Linears[0].In)
+	end := q.run.profile.On("factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
 	f, err := h.Factor()
+	end()
 	if err != nil {
 		return nil, err
 	}
@@ -177,44 +183,6 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 		list = append(list, packedMatrix{l.Name, m})
 	}
 	return list, nil
-}
-
-// hessians gathers the moments of what the last of the steps computes, in both
-// streams.
-func (q *quantizing) hessians(source, work []model.Step) ([]*quant.Hessian, error) {
-	last := len(work) - 1
-	var list []*quant.Hessian
-	for _, site := range work[last].Sites {
-		list = append(list, quant.NewHessian(q.run.dev, site.Linears[0].In))
-	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	err := q.pass.Each(q.run.ctx, q.x, func(s *model.State, row int) error {
-		return q.passR.At(q.r, row, func(ref *model.State) error {
-			runTo(work, s)
-			runTo(source, ref)
-			for i, site := range work[last].Sites {
-				q.gather(list[i], site, s, ref)
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		freeAll(list)
-		return nil, err
-	}
-	return list, nil
-}
-
-// runTo runs steps up to where the linears of the last one read.
-func runTo(steps []model.Step, s *model.State) {
-	for i := range steps {
-		steps[i].Run(s)
-		if i+1 < len(steps) {
-			steps[i].Multiply(s)
-		}
-	}
 }
 
 // gather adds what a site reads in both streams.
@@ -238,20 +206,31 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 	if err != nil {
 		return nil, err
 	}
+	p, k, n := q.run.profile, float64(l.In), float64(l.Out)
+	end := p.On("target", profile.Work{Flops: 4 * k * k * n})
 	t := f.Target(l.W.(model.Dense).Tensor)
 	defer t.Free()
+	end()
 	loss := q.run.dev.Alloc(tensor.F64, 1, 1)
 	defer q.run.dev.Free(loss)
+	end = p.On("gptq", profile.Work{Flops: k * k * n})
 	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
 	defer list[0].Free()
+	end()
+	end = p.On("descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
 	quant.Descend(list, descents)
+	end()
+	end = p.On("pack", profile.Work{Bytes: 2 * k * n})
 	packed := list[0].Matrix()
 	l.Replace(q.run.dev, model.Quantized{Matrix: packed})
-	return list[0].Download(packed)
+	m, err := list[0].Download(packed)
+	end()
+	return m, err
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
 func (q *quantizing) distance() (float64, error) {
+	defer q.run.profile.On("distance", profile.Work{Bytes: 8 * float64(q.x.Rows*q.x.Floats)})()
 	d, rows := q.run.dev, q.x.Rows
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
@@ -292,6 +271,7 @@ func sum(values []float64) float64 {
 
 // write writes the quantized matrices of a module to the job.
 func (q *quantizing) write(key string, list []packedMatrix) error {
+	defer q.run.profile.Off("write")()
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {

@@ -7,6 +7,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/job"
+	"exl2/internal/profile"
 	"exl2/internal/stream"
 	"exl2/internal/term"
 )
@@ -18,6 +19,9 @@ type Report struct {
 	Rows      int      `json:"rows"`
 	Length    int      `json:"length"`
 	Seconds   Seconds  `json:"seconds"`
+	Devices   []string `json:"devices"` // that computed
+
+	Profile []profile.Stage `json:"profile,omitempty"`
 }
 
 // An Output is one finished model.
@@ -50,6 +54,7 @@ type run struct {
 	src       *source
 	job       *job.Job
 	tokens    tokens
+	profile   *profile.Profile // nil unless it is asked for
 
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
@@ -68,7 +73,7 @@ func Run(ctx context.Context, d device.Quantize, o *Options, p term.Progress) (*
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length}
+	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
 	classes, err := r.classes(report)
 	if err != nil {
 		return nil, err
@@ -81,6 +86,9 @@ func Run(ctx context.Context, d device.Quantize, o *Options, p term.Progress) (*
 		report.Outputs, report.Reference = append(report.Outputs, out.Output), out.Reference
 	}
 	report.Seconds.Total = time.Since(start).Seconds()
+	if r.profile != nil {
+		report.Profile = r.profile.Stages(r.rates())
+	}
 	return report, nil
 }
 

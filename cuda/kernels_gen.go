@@ -82,10 +82,10 @@ const (
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
 	kernel_gptq_feed
+	kernel_gptq_feed_top
 	kernel_gptq_rows_round
 	kernel_gptq_rows_descend
-	kernel_gptq_search_32
-	kernel_gptq_search_64
+	kernel_gptq_search_staged
 	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
@@ -211,10 +211,10 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16", true},
 	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32", true},
 	kernel_gptq_feed:             {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:         {"gptq_feed", "gptq_feed_top", true},
 	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round", true},
 	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32", true},
-	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64", true},
+	kernel_gptq_search_staged:    {"gptq_search", "gptq_search_staged", true},
 	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct", true},
 	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
@@ -649,9 +649,15 @@ func (d *Device) cap_f32(l launch, x tensor.Tensor, rows int32, n int64, ldx int
 	d.launch(a, l)
 }
 
-func (d *Device) coding_values(l launch, list pointer) {
+func (d *Device) coding_values(l launch, w tensor.Tensor, codes tensor.Tensor, scales tensor.Tensor, largest tensor.Tensor, bits int32, rows int32, n int32) {
 	a := d.begin(kernel_coding_values)
-	a.pointer(list)
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(codes, tensor.U8, "codes")
+	a.tensor(scales, tensor.U8, "scales")
+	a.tensor(largest, tensor.F16, "largest")
+	a.int32(bits)
+	a.int32(rows)
+	a.int32(n)
 	d.launch(a, l)
 }
 
@@ -837,12 +843,15 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, n int64) {
+func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(y, tensor.F32, "y")
-	a.int64(n)
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(xStride)
+	a.int32(yStride)
 	d.launch(a, l)
 }
 
@@ -1363,6 +1372,12 @@ func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32
 	d.launch(a, l)
 }
 
+func (d *Device) gptq_feed_top(l launch, list pointer) {
+	a := d.begin(kernel_gptq_feed_top)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) gptq_rows_round(l launch, list pointer, factor tensor.Tensor, k int32) {
 	a := d.begin(kernel_gptq_rows_round)
 	a.pointer(list)
@@ -1379,15 +1394,8 @@ func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_32)
-	a.pointer(list)
-	a.tensor(importance, tensor.F32, "importance")
-	d.launch(a, l)
-}
-
-func (d *Device) gptq_search_64(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_64)
+func (d *Device) gptq_search_staged(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_staged)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)

@@ -2,7 +2,8 @@
 // generates text and measures perplexity.
 //
 // The nouns: an [Engine] is a loaded model with room for sequences. A [Sampler]
-// turns logits into a token. A [Generation] is one prompt being continued.
+// turns logits into a token. A [Generation] is one prompt being continued, a
+// [Session] one after another.
 package infer
 
 import (
@@ -13,7 +14,6 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
-	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
 
@@ -65,7 +65,7 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := fit(l, files, devices, o)
+	e, err := fit(l, devices, o)
 	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("model %s: %w", dir, err)
@@ -75,8 +75,8 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 }
 
 // fit loads a model if there is room for it.
-func fit(l *model.Loader, files *safetensors.Set, devices []device.Device, o Options) (*Engine, error) {
-	if err := checkRoom(Plan(l, files, devices, o)); err != nil {
+func fit(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
+	if err := checkRoom(Plan(l, devices, o)); err != nil {
 		return nil, err
 	}
 	return New(l, devices, o)
@@ -86,6 +86,10 @@ func fit(l *model.Loader, files *safetensors.Set, devices []device.Device, o Opt
 func New(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
 	o = o.defaults(devices[0])
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.SetContext(o.Positions)
+	if err := l.CheckLength(o.Positions); err != nil {
+		return nil, err
+	}
 	e := &Engine{Spec: l.Spec, Options: o, replays: map[int]func(){}}
 	if err := e.load(l, devices); err != nil {
 		e.Close()

@@ -2,11 +2,11 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
-	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
 
@@ -53,7 +53,7 @@ func shares(l *model.Loader, n int) []share {
 }
 
 // Plan says what New will put on each of the devices.
-func Plan(l *model.Loader, files *safetensors.Set, devices []device.Device, o Options) []Part {
+func Plan(l *model.Loader, devices []device.Device, o Options) []Part {
 	o = o.defaults(devices[0])
 	spec := l.Spec
 	var parts []Part
@@ -65,11 +65,11 @@ func Plan(l *model.Loader, files *safetensors.Set, devices []device.Device, o Op
 		}
 		z, c := o.size(s.layers(), last)
 		p := Part{
-			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, files, d),
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, l.Files, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()),
 		}
 		if r, ok := d.(device.MemoryInfo); ok {
-			p.Workspace = r.Workspace(z.Rows, max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim))
+			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()
 		}
 		parts = append(parts, p)
@@ -78,18 +78,21 @@ func Plan(l *model.Loader, files *safetensors.Set, devices []device.Device, o Op
 }
 
 // weights adds up the tensors of modules.
-func weights(modules []model.ModuleSpec, files *safetensors.Set, d device.Device) int {
+func weights(modules []model.ModuleSpec, files model.Files, d device.Device) int {
 	sizes := map[string]int{} // by the name of a linear, norm or table
 	for _, name := range files.Names() {
 		sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(files, name, d)
 	}
 	sum, tables := 0, map[string]bool{}
 	for _, m := range modules {
-		for _, l := range m.Linears {
+		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
 			sum += sizes[l.Name]
 		}
 		for _, n := range m.Norms {
 			sum += sizes[n.Name]
+		}
+		if m.Positions != "" {
+			sum += sizes[m.Positions]
 		}
 		if m.Table != "" && !(tables[m.Table] && d.Activation() == tensor.F32) { // which is not copied
 			sum += sizes[m.Table]
@@ -100,7 +103,7 @@ func weights(modules []model.ModuleSpec, files *safetensors.Set, d device.Device
 }
 
 // held returns the bytes that a tensor takes on d, which narrows F32 matrices.
-func held(files *safetensors.Set, name string, d device.Device) int {
+func held(files model.Files, name string, d device.Device) int {
 	info, ok := files.Info(name)
 	n, err := info.Bytes()
 	if !ok || err != nil {

@@ -77,7 +77,7 @@ func runInspect(a *app, name string, o inspectOptions) error {
 	}
 	defer files.Close()
 	if o.memory {
-		return runMemory(a, l, files, o.length)
+		return runMemory(a, l, o.length)
 	}
 	r, err := inspect(l, files)
 	if err != nil {

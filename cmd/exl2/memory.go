@@ -7,11 +7,10 @@ import (
 
 	"exl2/infer"
 	"exl2/internal/model"
-	"exl2/internal/safetensors"
 )
 
 // runMemory prints what running a model takes, which loading checks.
-func runMemory(a *app, l *model.Loader, files *safetensors.Set, length int) error {
+func runMemory(a *app, l *model.Loader, length int) error {
 	if length < 1 || length > 1<<30 {
 		return usage("--length: %d, want 1 or more", length)
 	}
@@ -22,7 +21,7 @@ func runMemory(a *app, l *model.Loader, files *safetensors.Set, length int) erro
 	r := struct {
 		Length int          `json:"length"`
 		Parts  []infer.Part `json:"devices"`
-	}{length, infer.Plan(l, files, devices, infer.Options{Positions: length})}
+	}{length, infer.Plan(l, devices, infer.Options{Positions: length})}
 	return a.print(r, func(w io.Writer) { printMemory(w, r.Parts) })
 }
 

@@ -2,8 +2,12 @@
 // of planes of a and of b.
 //
 // Two warp groups compute 64 rows of a tile each. A warp of its own copies tiles of
-// both operands, which are contiguous, several steps ahead. Four barriers' worth of
-// sums of the tensor cores are kept apart from those that they are added to.
+// both operands, which are contiguous, several steps ahead. The sums of a few steps
+// are kept apart from those that they are added to.
+//
+// H200, 2026-11-21, of the 790 TFLOP/s that fp16 products of random numbers reach:
+// two planes each, 11008 x 11008 by 11008 x 4096, 73 %; one plane of two, 8192 rows of
+// 11008, 74 %; one plane each, 32768 rows of 11008, 59 %, operands made included.
 #include "barrier.cuh"
 #include "product.cuh"
 #include "wgmma.cuh"
@@ -100,10 +104,11 @@ __device__ void product(const Product* list) {
 	}
 	float factor = multiplier(p);
 	int row = part.m + warp * 16 + lane / 4, column = part.n + lane % 4 * 2;
+	float2 old[32];
 #pragma unroll
-	for (int j = 0; j < 16; j++)
+	for (int i = 0; i < 32; i++) old[i] = Place(p, factor, row + i % 2 * 8, column + i / 2 * 8).read(p);
 #pragma unroll
-		for (int h = 0; h < 2; h++) put2(p, factor, row + 8 * h, column + 8 * j, all[4 * j + 2 * h], all[4 * j + 2 * h + 1]);
+	for (int i = 0; i < 32; i++) Place(p, factor, row + i % 2 * 8, column + i / 2 * 8).write(p, old[i], all[2 * i], all[2 * i + 1]);
 }
 
 #define BODY(...) product<__VA_ARGS__>((const Product*)list);

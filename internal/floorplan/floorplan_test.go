@@ -16,11 +16,11 @@ import (
 // floors lists the packages from the ground up. A package may import packages
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
-	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/tokenizer/..."},
-	{"internal/tensor", "internal/exl2", "internal/tokenizer"},
+	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "internal/tokenizer/..."},
+	{"internal/tensor", "internal/exl2", "internal/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/synth", "internal/job"},
+	{"internal/stream", "internal/synth", "internal/job", "internal/profile"},
 	{"quant", "calib", "calib/internal/...", "infer"},
 	{"measure"},
 	{"convert"},
@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"internal/device/cpu":      {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
 	"internal/device/cpu/blas": {"internal/device/cpu/simd"},
 	"internal/device/devtest":  {"internal/device", "internal/device/cpu"},
+	"internal/chat/chattest":   {"internal/chat"},
 	"cuda":                     {"internal/device", "cuda/kernelfile"},
 	"calib":                    {"calib/internal/..."},
 	"calib/internal/...":       {"calib/internal/..."},

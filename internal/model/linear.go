@@ -57,31 +57,3 @@ func (l *Linear) free(d device.Device) {
 	}
 	l.W, l.Bias = nil, tensor.Tensor{}
 }
-
-// Norm is a norm and its weights; without them, there is no norm.
-type Norm struct {
-	device.Norm
-	W, Bias tensor.Tensor
-}
-
-// none reports whether there is no norm.
-func (n Norm) none() bool { return n.W.Nil() }
-
-func (n Norm) apply(s *State, y, x Slot) { s.Dev.Norm(s.At(y), s.At(x), n.W, n.Bias, n.Norm) }
-
-// back adds the gradient of slot x, which had the given value, given that of
-// slot y = norm(x).
-func (n Norm) back(g *State, y, x Slot, value tensor.Tensor) {
-	backward(g).NormBack(g.At(x), g.At(y), value, n.W, n.Norm)
-}
-
-// backInPlace replaces the gradient of the norm of a slot by that of the slot,
-// whose rows are cut into heads.
-func (n Norm) backInPlace(g *State, slot Slot, value tensor.Tensor, heads int) {
-	d, dy := backward(g), g.At(slot)
-	rows := dy.Rows * heads
-	copied := clone(g.Dev, dy)
-	defer g.Dev.Free(copied)
-	d.Clear(dy)
-	d.NormBack(dy.Reshape(rows, dy.Cols/heads), copied.Reshape(rows, dy.Cols/heads), value.Reshape(rows, dy.Cols/heads), n.W, n.Norm)
-}

@@ -20,7 +20,8 @@ type Module struct {
 // A Step computes what some linears read, and those linears are run on it.
 // Calibration stops between Run and the products.
 type Step struct {
-	// Run computes from what steps before have left in the state.
+	// Run computes from the stream and from what the products of the step before
+	// have written: a conversion holds no more than that.
 	Run   func(s *State)
 	Sites []Site // what is multiplied then; none in many steps
 
