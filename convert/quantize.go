@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/job"
@@ -44,6 +45,8 @@ type quantizing struct {
 	x, r   *stream.Store
 	dx, dr tensor.Tensor // scratch for differences
 	holds  bool          // a sweep holds activations on the device
+
+	writing chan error // gives what became of the module that is being written; nil if none is
 }
 
 // newQuantizing allocates the hidden states.
@@ -66,6 +69,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 }
 
 func (q *quantizing) close() {
+	q.settle()
 	q.pass.Free()
 	q.passR.Free()
 	q.run.dev.Free(q.dx)
@@ -100,20 +104,45 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 		return "", err
 	}
 	defer source.Free()
+	q.run.src.ahead(slices.IndexFunc(q.run.src.loader.Layout, func(m model.ModuleSpec) bool { return m.Name == spec.Name }) + 1)
 	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.write(work.Name, packed); err != nil {
-		return "", err
-	}
 	e := moduleError{Key: work.Name}
 	if e.Error, err = q.distance(); err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	return fmt.Sprintf("error %.4f", e.Error), q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
+	if err := q.settle(); err != nil {
+		return "", err
+	}
+	q.start(e, packed)
+	return fmt.Sprintf("error %.4f", e.Error), nil
+}
+
+// start writes a module while the next one is worked on.
+func (q *quantizing) start(e moduleError, packed []packedMatrix) {
+	written := make(chan error, 1)
+	q.writing = written
+	go func() {
+		err := q.write(e.Key, packed)
+		if err == nil {
+			err = q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
+		}
+		written <- err
+	}()
+}
+
+// settle waits until the module that is being written is written.
+func (q *quantizing) settle() error {
+	if q.writing == nil {
+		return nil
+	}
+	err := <-q.writing
+	q.writing = nil
+	return err
 }
 
 func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
