@@ -48,6 +48,7 @@ type Device struct {
 	scratches [scratchUses]tensor.Tensor
 	oneRow    tensor.Tensor // see ones
 	blas      cublas
+	workLimit int // bytes that quantizing may take at a time; 0: what is free
 }
 
 var (

@@ -32,10 +32,17 @@ func BenchmarkDevice(b *testing.B) { devtest.Bench(b, open) }
 // product for little memory.
 func TestDeviceOfAnotherKind(t *testing.T) {
 	devtest.Run(t, func(t testing.TB) device.Device {
-		d := openGPU(t)
-		d.target, d.shared = "compute_80", 48<<10
-		return d
+		return another(openGPU(t))
 	})
+}
+
+func TestQuantizeOfAnotherKind(t *testing.T) {
+	devtest.RunQuantize(t, func(t testing.TB) device.Quantize { return another(openGPU(t)) })
+}
+
+func another(d *Device) *Device {
+	d.target, d.shared = "compute_80", 48<<10
+	return d
 }
 
 // As on a GPU of two multiprocessors, where a small matrix has many tiles.

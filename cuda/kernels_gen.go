@@ -649,9 +649,15 @@ func (d *Device) cap_f32(l launch, x tensor.Tensor, rows int32, n int64, ldx int
 	d.launch(a, l)
 }
 
-func (d *Device) coding_values(l launch, list pointer) {
+func (d *Device) coding_values(l launch, w tensor.Tensor, codes tensor.Tensor, scales tensor.Tensor, largest tensor.Tensor, bits int32, rows int32, n int32) {
 	a := d.begin(kernel_coding_values)
-	a.pointer(list)
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(codes, tensor.U8, "codes")
+	a.tensor(scales, tensor.U8, "scales")
+	a.tensor(largest, tensor.F16, "largest")
+	a.int32(bits)
+	a.int32(rows)
+	a.int32(n)
 	d.launch(a, l)
 }
 
@@ -837,12 +843,15 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, n int64) {
+func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(y, tensor.F32, "y")
-	a.int64(n)
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(xStride)
+	a.int32(yStride)
 	d.launch(a, l)
 }
 

@@ -2,47 +2,45 @@ package cuda
 
 import (
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
 
 // Values stores the weights of codes in w.
 func (d *Device) Values(w tensor.Tensor, c device.Coding) {
 	want(w.Rows == c.Codes.Rows && w.Cols == c.Codes.Cols && w.Type == tensor.F32, "Values", w, c.Codes)
-	s := steps{d: d}
-	var list []stepItem
-	x := coded{Coding: c, k: c.Codes.Rows, n: c.Codes.Cols}
-	for i, g := range c.Groups {
-		item := x.step(d, i, g.Row)
+	largest := c.Largest.Reshape(len(c.Groups), 1)
+	alike := func(a, b exl2.Group) bool { return a.Bits == b.Bits && a.Rows == b.Rows }
+	for _, r := range runsOf(c.Groups, alike) {
+		g := c.Groups[r.first]
 		row := g.Row - c.Groups[0].Row
-		item.panel = d.at(w.Slice(row, row+g.Rows))
-		list = append(list, item)
-	}
-	runs := s.add(list)
-	s.upload()
-	defer s.free()
-	for _, r := range runs {
-		d.coding_values(r.over(128), s.at(r))
+		end, last := row+r.count*g.Rows, r.first+r.count
+		d.coding_values(grid2(w.Cols, r.count), w.Slice(row, end), c.Codes.Slice(row, end), c.Scales.Slice(r.first, last), largest.Slice(r.first, last),
+			int32(g.Bits), int32(g.Rows), int32(w.Cols))
 	}
 }
 
-// regionsOf returns the runs of groups of one width.
-func regionsOf(c device.Coding) (regions [][2]int) {
-	for i, g := range c.Groups {
-		if i > 0 && c.Groups[i-1].Bits == g.Bits {
-			regions[len(regions)-1][1] = i + 1
+// A span is groups that are alike: count of them from first on.
+type span struct{ first, count int }
+
+// runsOf cuts groups into runs of which neighbours are alike.
+func runsOf(groups []exl2.Group, alike func(a, b exl2.Group) bool) (runs []span) {
+	for i, g := range groups {
+		if i > 0 && alike(groups[i-1], g) {
+			runs[len(runs)-1].count++
 		} else {
-			regions = append(regions, [2]int{i, i + 1})
+			runs = append(runs, span{i, 1})
 		}
 	}
-	return regions
+	return runs
 }
 
 // Pack stores codes as files have them.
 func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
 	n, first := c.Codes.Cols, c.Groups[0]
 	want(words.Cols == n && scales.Rows == len(c.Groups) && scales.Cols == n/8, "Pack", words, scales, c.Codes)
-	for _, r := range regionsOf(c) {
-		from, last := c.Groups[r[0]], c.Groups[r[1]-1]
+	for _, r := range runsOf(c.Groups, func(a, b exl2.Group) bool { return a.Bits == b.Bits }) {
+		from, last := c.Groups[r.first], c.Groups[r.first+r.count-1]
 		row, blocks := from.Row-first.Row, (last.Row+last.Rows-from.Row)/planes_tile_rows
 		word := from.Word - first.Word
 		d.coding_words(grid2(n, blocks), words.Slice(word, word+blocks*from.Bits), c.Codes.Slice(row, row+planes_tile_rows*blocks), int32(from.Bits), int32(n))

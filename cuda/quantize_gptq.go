@@ -109,7 +109,11 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
 	}
 	shared := planesBytes(2, k, k) + padded(4*k) + padded(4*len(list))
-	free, _ := d.MemInfo()
+	free := d.workLimit
+	if free == 0 {
+		free, _ = d.MemInfo()
+		free -= free / 16 // for what steps and products are listed in
+	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
 		for end < len(list) && (end == first || bytes+codedBytes(list[end]) <= free) {
@@ -222,9 +226,14 @@ func (w *workshop) each(step func(r run)) {
 	}
 }
 
-// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend take.
+// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend take, and
+// that no other operation on moments of k inputs takes more of.
 func (d *Device) QuantizeWorkspace(k, n, count int) int {
-	const table = 1 << 20
-	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*n) + searchBytes(n)
-	return planesBytes(2, k, k) + padded(4*k) + count*(one+table)
+	if count == 0 {
+		return 0
+	}
+	const tables = 1 << 20 // steps and products of a matrix
+	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*n) + searchBytes(n) + tables
+	gram := 2 * planesBytes(2, gramRows, k)
+	return max(planesBytes(2, k, k)+padded(4*k)+max(count*one, 2*planesBytes(2, k, n)), inverseBytes(k), gram)
 }

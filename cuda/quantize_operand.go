@@ -173,7 +173,7 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 	r := d.newRoom(padded(8 * blocks))
 	defer r.free()
 	parts := r.take(tensor.F64, 1, blocks)
-	d.dot_parts(launch{blocks: dim{x: blocks}, threads: dim{x: 256}}, parts, x, y, int64(x.Rows*x.Cols))
+	d.dot_parts(launch{blocks: dim{x: blocks}, threads: dim{x: 256}}, parts, x, y, int32(x.Rows), int32(x.Cols), int32(x.Stride), int32(y.Stride))
 	d.sumParts(sum, parts, 1)
 }
 

@@ -111,7 +111,7 @@ func (d *Device) runProducts(list pointer, count, blocks, aPlanes, bPlanes int) 
 		productHopper[aPlanes-1][bPlanes-1](d, l, list)
 		return
 	}
-	stages := min(3, d.shared/productStage)
+	stages := max(2, min(3, d.shared/productStage))
 	l.threads, l.shared = dim{x: 256}, stages*productStage
 	productAny[aPlanes-1][bPlanes-1](d, l, list, int32(stages))
 }

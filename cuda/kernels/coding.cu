@@ -1,21 +1,28 @@
 // What becomes of codes: weights, errors, and the file's words.
 //
-// A thread a column; blocks by blockIdx.y of a list of groups (coding.cuh).
+// A thread a column.
 #include "coding.cuh"
 #include "order.cuh"
 #include "scaled.cuh"
 
-// coding_values stores the weights of codes in panel, the group's rows of a matrix.
-extern "C" __global__ void coding_values(const void* list) {
+// coding_values stores the weights of the codes of groups of as many rows, one for
+// each blockIdx.y.
+extern "C" __global__ void coding_values(
+	float* w,                     // [groups·rows, n]
+	const unsigned char* codes,   // [groups·rows, n]
+	const unsigned char* scales,  // [groups, n]
+	const half* largest,          // [groups]
+	int bits, int rows, int n) {
 	after_previous();
-	const Step s = ((const Step*)list)[blockIdx.y];
-	int column = blockIdx.x * blockDim.x + threadIdx.x;
-	if (column >= s.n) return;
-	Grid grid(scale_of(s.scales[column], *s.largest), s.bits);
-	for (int64 i = column; i < (int64)s.rows * s.n; i += s.n) s.panel[i] = grid.value(s.codes[i] - grid.zero);
+	int group = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+	if (column >= n) return;
+	Grid grid(scale_of(scales[(int64)group * n + column], largest[group]), bits);
+	int64 from = (int64)group * rows * n + column;
+	for (int64 i = from; i < from + (int64)rows * n; i += n) w[i] = grid.value(codes[i] - grid.zero);
 }
 
-// coding_errors stores the weights less those of their codes as operands, rows times
+// coding_errors stores, for the groups of a list (coding.cuh), one for each
+// blockIdx.y, the weights less those of their codes as operands, rows times
 // the powers of two near the roots of h's diagonal.
 extern "C" __global__ void coding_errors(
 	const void* list,

@@ -16,12 +16,13 @@ __device__ inline double block_sum(double v) {
 
 extern "C" __global__ void dot_parts(
 	double* parts,   // [blocks]
-	const float* x,  // [n]
-	const float* y,  // [n]
-	long long n) {
+	const float* x,  // [rows, cols]
+	const float* y,  // [rows, cols]
+	int rows, int cols, int x_stride, int y_stride) {
 	after_previous();
 	double sum = 0;
-	for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64)gridDim.x * blockDim.x) sum += (double)x[i] * y[i];
+	for (int r = blockIdx.x; r < rows; r += gridDim.x)
+		for (int c = threadIdx.x; c < cols; c += blockDim.x) sum += (double)x[(int64)r * x_stride + c] * y[(int64)r * y_stride + c];
 	sum = block_sum(sum);
 	if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }

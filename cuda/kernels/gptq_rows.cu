@@ -58,18 +58,17 @@ struct Column {
 	const float* w;
 	half *high, *low;  // row 0 of its eight columns' chunk 0
 	int n, chunk;
-	float loss;
+	double loss;
 
 	__device__ Column(const Step& s, int column)
-		: grid(scale_of(s.scales[column], *s.largest), s.bits), lift(lift_of(s.most)), n(s.n), chunk(column / 8 % 8) {}
+		: grid(scale_of(s.scales[column], *s.largest), s.bits), lift(lift_of(s.most)), n(s.n), chunk(column / 8 % 8), loss(0) {}
 
-	// begin turns to the rows from the given one on, and to a loss of 0.
+	// begin turns to the rows from the given one on.
 	__device__ void begin(const Step& s, int column, int from) {
 		code = s.codes + (int64)from * n + column;
 		w = s.w + (int64)from * n + column;
 		high = s.planes + ((int64)((s.row + from) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
 		low = high + s.plane;
-		loss = 0;
 	}
 
 	// row quantizes row i, of which x is left, and returns what takes its place.
@@ -78,7 +77,7 @@ struct Column {
 		if (algorithm == rounding) {
 			q = grid.nearest(x);
 			left = out = __fmul_rn(__fsub_rn(x, grid.value(q)), shared.reciprocal[i]);
-			loss += out * out;
+			loss += (double)out * out;
 		} else {
 			float old = grid.value(*code - grid.zero);
 			q = grid.nearest(__fadd_rn(old, __fmul_rn(x, shared.reciprocal[i])));
@@ -123,7 +122,6 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 	int column = blockIdx.x * blockDim.x + threadIdx.x;
 	bool mine = column < s.n;
 	Column<algorithm> c(s, mine ? column : 0);
-	double loss = 0;
 	float* panel = s.panel + (int64)s.before * s.n + (mine ? column : 0);
 	for (int from = 0; from < s.rows; from += part) {
 		__syncthreads();
@@ -148,7 +146,6 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 					if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(shared.at(i, j), x[i]));
 				panel[(int64)(from + i) * s.n] = x[i];
 			}
-			loss += c.loss;
 		}
 		for (int to = from + part; to < s.rows; to += part) {
 			__syncthreads();
@@ -161,7 +158,7 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 	}
 	if (algorithm != rounding) return;
 	__shared__ double parts[32];
-	double sum = loss;
+	double sum = mine ? c.loss : 0;
 	for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
 	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
 	__syncthreads();

@@ -31,10 +31,11 @@ struct Table {
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// largest_of returns candidate i of the largest scale: 0.40 to 1.15 of top.
-__device__ inline half largest_of(int i, float top) {
+// largest_of returns candidate i of the largest scale: 0.40 to 1.15 of top, and no
+// more than makes codes that fp16 cannot hold.
+__device__ inline half largest_of(int i, float top, float zero) {
 	float share = __double2float_rn(__dadd_rn(0.40, __ddiv_rn(__dmul_rn(0.75, (double)i), 25.0)));
-	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f));
+	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f / zero));
 }
 
 // Staged is a column's weights and their importance in shared memory, by four rows;
@@ -173,9 +174,9 @@ __device__ void look(Table& t, const Rows& rows, int count, float zero, const Pe
 }
 
 // prepare makes the table of scales.
-__device__ void prepare(Table& t, float top) {
+__device__ void prepare(Table& t, float top, float zero) {
 	for (int i = threadIdx.x; i < candidates * 16; i += blockDim.x) {
-		half largest = largest_of(i / 16, top);
+		half largest = largest_of(i / 16, top, zero);
 		float scale = scale_of(i % 16, largest);
 		t.scales[i / 16][i % 16] = scale;
 		t.inverses[i / 16][i % 16] = scale != 0 ? __frcp_rn(scale) : 0;
@@ -238,7 +239,7 @@ __device__ void search(const void* list, const float* importance) {
 	if (column >= s.n) return;
 	const float *w = s.panel + (int64)s.before * s.n + column, *m = importance + s.row;
 	float zero = 1 << (s.bits - 1);
-	prepare(t, __fdiv_rn(__uint_as_float(__ldcg(s.top)), zero - 0.5f));
+	prepare(t, __fdiv_rn(__uint_as_float(__ldcg(s.top)), zero - 0.5f), zero);
 	if (staged) {
 		float* to = (float*)memory;
 		for (int i = threadIdx.x; i < s.rows * columns; i += blockDim.x) {

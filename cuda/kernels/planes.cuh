@@ -36,7 +36,7 @@ struct Pair {
 	half high, low;
 	__device__ Pair(float x) {
 		constexpr float most = 65504;  // of fp16: infinities would become NaN
-		x = fminf(fmaxf(x, -most), most);
+		if (x == x) x = fminf(fmaxf(x, -most), most);
 		high = __float2half_rn(x);
 		low = __float2half_rn(x - __half2float(high));
 	}

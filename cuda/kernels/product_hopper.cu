@@ -2,8 +2,12 @@
 // of planes of a and of b.
 //
 // Two warp groups compute 64 rows of a tile each. A warp of its own copies tiles of
-// both operands, which are contiguous, several steps ahead. Four barriers' worth of
-// sums of the tensor cores are kept apart from those that they are added to.
+// both operands, which are contiguous, several steps ahead. The sums of a few steps
+// are kept apart from those that they are added to.
+//
+// H200, 2026-11-21, of the 790 TFLOP/s that fp16 products of random numbers reach:
+// two planes each, 11008 x 11008 by 11008 x 4096, 73 %; one plane of two, 8192 rows of
+// 11008, 74 %; one plane each, 32768 rows of 11008, 59 %, operands made included.
 #include "barrier.cuh"
 #include "product.cuh"
 #include "wgmma.cuh"
