@@ -244,7 +244,7 @@ func TestNextCommand(t *testing.T) {
 			if exists(o.Work) {
 				t.Error("something was written")
 			}
-			mustRun(t, o)
+			stopped(t, o, 1)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"strings"
@@ -59,12 +58,7 @@ func TestExtremeWeights(t *testing.T) {
 			source := sourceModel(t, "llama")
 			rewrite(t, source, change)
 			o := options(t, source, "4.0")
-			w := &watcher{}
-			report, err := Run(context.Background(), openCPU(t), o, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%+v %q", report, w.warnings)
+			report, _ := mustRun(t, o)
 			if _, err := json.Marshal(report); err != nil {
 				t.Error(err)
 			}
