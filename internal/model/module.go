@@ -12,9 +12,12 @@ import (
 type Module struct {
 	ModuleSpec
 	Steps []Step // in the order they run
+	Waits bool   // it waits for the device, and cannot be recorded
 
-	dev   device.Device
-	owned []tensor.Tensor // freed with the module; linears free their own
+	dev    device.Device
+	owned  []tensor.Tensor // freed with the module; linears free their own
+	fixed  []*Linear       // that no site has
+	active float64         // share of the experts that a row sees
 }
 
 // A Step computes what some linears read, and those linears are run on it.
@@ -39,6 +42,25 @@ type Site struct {
 	Linears []*Linear
 	Writes  []Slot // where the product of each linear goes
 	Adds    bool   // what they compute is added to the stream as it is
+
+	// Routed says that the slots hold rows sorted by expert, and that the linears
+	// are those of Expert and see its rows only. All computes what they would read
+	// if every row of the pass came to that expert; it may be called after Run.
+	Routed bool
+	Expert int
+	All    func(s *State) tensor.Tensor
+}
+
+// In returns what the site's linears read in the pass.
+func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
+
+// rows returns the site's rows of a slot.
+func (t *Site) rows(s *State, slot Slot) tensor.Tensor {
+	x := s.At(slot)
+	if t.Routed {
+		return x.Slice(s.Route.First[t.Expert], s.Route.First[t.Expert+1])
+	}
+	return x
 }
 
 // Forward runs the module.
@@ -53,9 +75,12 @@ func (m *Module) Forward(s *State) {
 func (t *Step) Multiply(s *State) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		x := s.At(site.Reads)
+		x := site.In(s)
+		if x.Rows == 0 {
+			continue
+		}
 		for k, l := range site.Linears {
-			l.W.mul(s.Dev, s.At(site.Writes[k]), x, l.Bias)
+			l.W.mul(s.Dev, site.rows(s, site.Writes[k]), x, l.Bias)
 		}
 	}
 }
@@ -71,13 +96,27 @@ func (m *Module) AllLinears() []*Linear {
 	return list
 }
 
-// Bytes is what the products of a pass over one row read.
+// Bytes is what the products of a pass over one row read: of experts, those that a
+// row sees.
 func (m *Module) Bytes() int {
-	sum := 0
-	for _, l := range m.AllLinears() {
-		sum += l.W.Bytes() + l.Bias.Bytes()
+	sum, experts := 0, 0
+	for _, t := range m.Steps {
+		for _, s := range t.Sites {
+			n := 0
+			for _, l := range s.Linears {
+				n += l.bytes()
+			}
+			if s.Routed {
+				experts += n
+			} else {
+				sum += n
+			}
+		}
 	}
-	return sum
+	for _, l := range m.fixed {
+		sum += l.bytes()
+	}
+	return sum + int(m.active*float64(experts))
 }
 
 // Free frees the weights.
@@ -86,7 +125,7 @@ func (m *Module) Free() {
 		m.dev.Free(t)
 	}
 	m.owned = nil
-	for _, l := range m.AllLinears() {
+	for _, l := range append(m.AllLinears(), m.fixed...) {
 		l.free(m.dev)
 	}
 }

@@ -70,6 +70,8 @@ func groups() []group {
 		{"ActMul alone", withGaps(actAloneCases())},
 		{"ClampMul", withGaps(clampMulCases())},
 		{"Clip", withGaps(clipCases())},
+		{"Gather", gatherCases()},
+		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},
 	}
 }
