@@ -89,7 +89,7 @@ type CacheShape struct {
 	Layers   int // numbered from 0
 	Pages    int // that all layers have
 	PageRows int // positions of a page
-	K, V     int // columns: kv heads · head dim
+	K, V     int // columns: kv heads · head dim, or no values (Attend.Latent)
 }
 
 // A Cache is the keys and values of some layers, in pages, in whatever format
@@ -145,8 +145,7 @@ type Forward interface {
 	Store(c Cache, layer int, k, v tensor.Tensor, b Batch)
 
 	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions of a layer of
-	// c up to and including each row's own. In place, where values are as wide as
-	// keys.
+	// c up to and including each row's own. In place, if a.Latent is 0.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
 	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
@@ -229,6 +228,10 @@ type Attend struct {
 	// 1 + Temperature·ln(1 + ⌊p/TemperatureSpan⌋); 0 means by 1.
 	Temperature     float32
 	TemperatureSpan int
+
+	// Latent > 0: the last Latent columns of a head of keys are the head of values,
+	// and the cache has none of its own; results have Latent columns a head.
+	Latent int
 }
 
 // Clamp describes gpt-oss's gated unit.

@@ -8,6 +8,11 @@ import (
 // attention makes the first half of a block: the norm, which q, k and v read,
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
+	if b.Spec.Latent.KVRank > 0 {
+		steps, add := b.latentSteps(m)
+		m.Steps = append(steps, add)
+		return
+	}
 	read, mix, add := b.attentionSteps(m)
 	m.Steps = []Step{read, mix, add}
 }

@@ -17,7 +17,8 @@ type Module struct {
 	dev    device.Device
 	owned  []tensor.Tensor // freed with the module; linears free their own
 	fixed  []*Linear       // that no site has
-	active float64         // share of the experts that a row sees
+	onFree []func()
+	active float64 // share of the experts that a row sees
 }
 
 // A Step computes what some linears read, and those linears are run on it.
@@ -40,7 +41,7 @@ type Step struct {
 type Site struct {
 	Reads   Slot
 	Linears []*Linear
-	Writes  []Slot // where the product of each linear goes
+	Writes  []Slot // where the product of each linear goes; nil if a later step multiplies
 	Adds    bool   // what they compute is added to the stream as it is
 
 	// Routed says that the slots hold rows sorted by expert, and that the linears
@@ -79,8 +80,9 @@ func (t *Step) Multiply(s *State) {
 		if x.Rows == 0 {
 			continue
 		}
-		for k, l := range site.Linears {
-			l.W.mul(s.Dev, site.rows(s, site.Writes[k]), x, l.Bias)
+		for k, slot := range site.Writes {
+			l := site.Linears[k]
+			l.W.mul(s.Dev, site.rows(s, slot), x, l.Bias)
 		}
 	}
 }
@@ -121,6 +123,10 @@ func (m *Module) Bytes() int {
 
 // Free frees the weights.
 func (m *Module) Free() {
+	for _, f := range m.onFree {
+		f()
+	}
+	m.onFree = nil
 	for _, t := range m.owned {
 		m.dev.Free(t)
 	}

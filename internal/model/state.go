@@ -26,6 +26,12 @@ const (
 	Out       // what a half-block adds to the stream, [rows, hidden]
 	Positions // learned, F32 [rows, hidden]
 
+	LatentQuery // [rows, query rank]
+	RawQuery    // [rows, heads·(dimensions without and with positions)]
+	LatentKV    // [rows, rank + dimensions with positions]
+	Latent      // of keys and values, normalized, [rows, rank]
+	Context     // what latent attention gives, [rows, heads·rank]
+
 	Scores        // logits of the router, F32 [rows, experts]
 	Order         // I32 [chosen, 1]: rows of the pass
 	Places        // I32 [rows, experts a row]: in Order
@@ -87,6 +93,12 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	}
 	if spec.Learned > 0 {
 		list[Positions] = of(tensor.F32, spec.Hidden)
+	}
+	if l := spec.Latent; l.KVRank > 0 {
+		dim := l.Rope + l.KVRank
+		list[LatentQuery], list[RawQuery], list[LatentKV], list[Latent] = of(activation, l.QRank), wide, of(activation, dim), of(activation, l.KVRank)
+		list[Query], list[Key], list[Value] = of(activation, a.Heads*dim), of(activation, dim), tensor.Tensor{}
+		list[Context], list[Mixed] = of(activation, a.Heads*l.KVRank), of(activation, a.Heads*l.Value)
 	}
 	expertActivations(&list, spec, z.Rows, activation)
 	if spec.MLP.Ungated {

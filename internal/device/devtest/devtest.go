@@ -73,6 +73,7 @@ func groups() []group {
 		{"Gather", gatherCases()},
 		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},
+		{"Attend to latents", withGaps(attendLatentCases())},
 	}
 }
 

@@ -83,3 +83,35 @@ func attendMoreCases() (cases []testCase) {
 	}
 	return cases
 }
+
+// attendLatentCases are attention whose values are a part of the keys.
+func attendLatentCases() (cases []testCase) {
+	for _, c := range []struct {
+		heads, dim, latent int
+		l                  layout
+	}{
+		{4, 48, 32, layout{runs: []run{{0, 0}}, span: 1}},
+		{16, 576, 512, layout{runs: []run{{0, 200}, {1, 31}}, span: 1}},
+		{4, 48, 48, layout{runs: []run{{1, 17}, {0, 3}}, span: 30}},
+		{2, 40, 32, layout{runs: []run{{0, 0}}, span: 150}},
+	} {
+		l := c.l
+		l.pageRows, l.sequences, l.seqPages, l.dim, l.kvHeads = 32, 2, 9, c.dim, 1
+		name := fmt.Sprintf("heads=%d dim=%d latent=%d runs=%v span=%d", c.heads, c.dim, c.latent, l.runs, l.span)
+		cases = append(cases, testCase{name: name, limit: attendLimit, build: func(f *fixture) func(device.Device) {
+			shape := l.shape()
+			shape.V = 0
+			cache, table, all := f.cache(shape), l.table(f), l.whole()
+			before, keys := all.batch(f, table), f.in("all keys", activation, all.rows(), c.dim, noise(1))
+			f.prepare(func() { f.dev.Store(cache, 1, keys, keys.Columns(0, 0), before) })
+			k, q := f.in("k", activation, l.rows(), c.dim, noise(2)), f.in("q", activation, l.rows(), c.heads*c.dim, noise(3))
+			y, b := f.out("y", activation, l.rows(), c.heads*c.latent), l.batch(f, table)
+			a := device.Attend{Heads: c.heads, KVHeads: 1, HeadDim: c.dim, Latent: c.latent, Scale: 0.2}
+			return func(d device.Device) {
+				d.Store(cache, 1, k, k.Columns(0, 0), b)
+				d.Attend(y, q, cache, 1, a, b)
+			}
+		}})
+	}
+	return cases
+}
