@@ -9,12 +9,11 @@ import (
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
 	if b.Spec.Latent.KVRank > 0 {
-		steps, add := b.latentSteps(m)
-		m.Steps = append(steps, add)
+		b.latent(m)
 		return
 	}
 	read, mix, add := b.attentionSteps(m)
-	m.Steps = []Step{read, mix, add}
+	m.Steps, m.Chained = []Step{read, mix, add}, true
 }
 
 // attentionSteps returns the three steps of attention.

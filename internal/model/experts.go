@@ -15,28 +15,79 @@ func (b *builder) experts(m *Module) {
 	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), router: b.router(m)}
 	x.scores = b.linear(m, n.Router)
 	m.fixed = append(m.fixed, x.scores)
-	read, act := Step{Run: x.read}, Step{Run: x.act}
 	for i := range e.Experts {
-		first, last := x.expert(b, m, i)
-		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
+		x.each = append(x.each, b.expert(m, i, n.ExpertGate, n.ExpertUp, n.ExpertDown))
 	}
 	if e.Shared > 0 {
-		first, last := x.sharedExpert(b, m)
-		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
+		shared := b.expert(m, 0, n.SharedGate, n.SharedUp, n.SharedDown)
+		x.shared = &shared
 	}
-	m.Steps = []Step{read, act, {Run: x.add}}
-	m.Waits, m.active = true, float64(e.TopK)/float64(e.Experts)
+	if e.SharedGated {
+		x.gate = b.linear(m, n.SharedRouter)
+		m.fixed = append(m.fixed, x.gate)
+	}
+	m.Waits, m.active, m.assemble = true, float64(e.TopK)/float64(e.Experts), x.steps
+	m.Steps = x.steps(m, same)
 }
 
-// mixture is what a mixture of experts has beside its linears.
+// mixture is what a mixture of experts has beside its sites.
 type mixture struct {
 	*input
 	router
 	unit
 	out    *output
 	scores *Linear // the router
-	shared bool
+	each   []expert
+	shared *expert
 	gate   *Linear // of the shared expert, or nil
+}
+
+// An expert is the matrices of an MLP; gate is nil where it has none.
+type expert struct{ gate, up, down *Linear }
+
+func (b *builder) expert(m *Module, i int, gate, up, down string) expert {
+	e := expert{up: b.expertLinear(m, up, i), down: b.expertLinear(m, down, i)}
+	if !b.Spec.MLP.Ungated {
+		e.gate = b.expertLinear(m, gate, i)
+	}
+	return e
+}
+
+// sites returns what an expert reads first, and last, with its outputs in slots.
+func (e expert) sites(in, gate, up, acted, out Slot) (first, last Site) {
+	first = Site{Reads: in, Linears: []*Linear{e.up}, Writes: []Slot{up}}
+	if e.gate != nil {
+		first.Linears, first.Writes = []*Linear{e.gate, e.up}, []Slot{gate, up}
+	}
+	return first, Site{Reads: acted, Linears: []*Linear{e.down}, Writes: []Slot{out}}
+}
+
+// steps makes the steps of a module.
+func (x *mixture) steps(_ *Module, get func(*Linear) *Linear) []Step {
+	read, act := Step{Run: x.read}, Step{Run: x.act}
+	add := func(first, last Site) {
+		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
+	}
+	for i, e := range x.each {
+		e := e.of(get)
+		first, last := e.sites(ExpertIn, ExpertGate, ExpertUp, ExpertActed, ExpertOut)
+		first.Routed, first.Expert, first.All = true, i, func(s *State) tensor.Tensor { return s.At(Normed) }
+		last.Routed, last.Expert, last.All = true, i, func(s *State) tensor.Tensor { return x.everyRow(s, e) }
+		add(first, last)
+	}
+	if x.shared != nil {
+		add(x.shared.of(get).sites(Normed, SharedGate, SharedUp, SharedActed, Out))
+	}
+	return []Step{read, act, {Run: x.add}}
+}
+
+// of returns the expert made of what get makes of its linears.
+func (e expert) of(get func(*Linear) *Linear) expert {
+	out := expert{up: get(e.up), down: get(e.down)}
+	if e.gate != nil {
+		out.gate = get(e.gate)
+	}
+	return out
 }
 
 func (b *builder) router(m *Module) router {
@@ -47,55 +98,20 @@ func (b *builder) router(m *Module) router {
 	return r
 }
 
-// expert returns what expert i reads first, and last.
-func (x *mixture) expert(b *builder, m *Module, i int) (first, last Site) {
-	n := b.Spec.Names
-	up, down := b.expertLinear(m, n.ExpertUp, i), b.expertLinear(m, n.ExpertDown, i)
-	first = Site{Reads: ExpertIn, Linears: []*Linear{up}, Writes: []Slot{ExpertUp}}
-	if !x.ungated {
-		first.Linears, first.Writes = []*Linear{b.expertLinear(m, n.ExpertGate, i), up}, []Slot{ExpertGate, ExpertUp}
-	}
-	last = Site{Reads: ExpertActed, Linears: []*Linear{down}, Writes: []Slot{ExpertOut}}
-	for _, s := range []*Site{&first, &last} {
-		s.Routed, s.Expert = true, i
-	}
-	linears := first.Linears
-	first.All = func(s *State) tensor.Tensor { return s.At(Normed) }
-	last.All = func(s *State) tensor.Tensor { return x.everyRow(s, linears) }
-	return first, last
-}
-
 // everyRow computes what an expert's last matrix would read if every row of the
 // pass came to it, in memory that is free once the experts' units are computed.
-func (x *mixture) everyRow(s *State, linears []*Linear) tensor.Tensor {
+func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
 	in := s.At(Normed)
-	up := s.At(ExpertUp).Slice(0, in.Rows)
-	outs, y := []tensor.Tensor{up}, up
-	if !x.ungated {
-		y = s.At(ExpertGate).Slice(0, in.Rows)
-		outs = []tensor.Tensor{y, up}
+	up, gate := s.At(ExpertUp).Slice(0, in.Rows), tensor.Tensor{}
+	y := up
+	e.up.W.mul(s.Dev, up, in, e.up.Bias)
+	if e.gate != nil {
+		gate = s.At(ExpertGate).Slice(0, in.Rows)
+		e.gate.W.mul(s.Dev, gate, in, e.gate.Bias)
+		y = gate
 	}
-	for i, l := range linears {
-		l.W.mul(s.Dev, outs[i], in, l.Bias)
-	}
-	x.apply(s.Dev, y, outs[0], up)
+	x.apply(s.Dev, y, gate, up)
 	return y
-}
-
-// sharedExpert returns what the expert that all rows see reads first, and last.
-func (x *mixture) sharedExpert(b *builder, m *Module) (first, last Site) {
-	n := b.Spec.Names
-	x.shared = true
-	if b.Spec.MoE.SharedGated {
-		x.gate = b.linear(m, n.SharedRouter)
-		m.fixed = append(m.fixed, x.gate)
-	}
-	up, down := b.linear(m, n.SharedUp), b.linear(m, n.SharedDown)
-	first = Site{Reads: Normed, Linears: []*Linear{up}, Writes: []Slot{SharedUp}}
-	if !x.ungated {
-		first.Linears, first.Writes = []*Linear{b.linear(m, n.SharedGate), up}, []Slot{SharedGate, SharedUp}
-	}
-	return first, Site{Reads: SharedActed, Linears: []*Linear{down}, Writes: []Slot{Out}}
 }
 
 // read norms the stream, chooses experts, on the host, and sorts rows by them.
@@ -135,7 +151,7 @@ func (x *mixture) open(s *State) {
 // act is the units of all experts.
 func (x *mixture) act(s *State) {
 	x.apply(s.Dev, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
-	if x.shared {
+	if x.shared != nil {
 		x.apply(s.Dev, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
 	}
 }
@@ -148,7 +164,7 @@ func (x *mixture) add(s *State) {
 	switch {
 	case x.gate != nil:
 		d.Combine(sum, s.At(Out), s.At(SharedPlaces), s.At(SharedWeights))
-	case x.shared:
+	case x.shared != nil:
 		d.AddScaled(sum, s.At(Out), 1)
 	}
 	if x.out.norm.none() {

@@ -5,34 +5,44 @@ import (
 	"exl2/internal/tensor"
 )
 
-// latentSteps returns the steps of latent attention, in its absorbed form
+// latent makes latent attention, in its absorbed form
 // (DeepSeek-V2, arXiv 2405.04434, section 2.1.2): the cache has one head of keys,
 // RoPE(kr) and norm(c), and the second part is what values are, too. Queries go
 // through the part of KV2 that would make keys, what comes out of attention through
 // the one that would make values.
-func (b *builder) latentSteps(m *Module) (steps []Step, add Step) {
+func (b *builder) latent(m *Module) {
 	n, l := b.Spec.Names, b.Spec.Latent
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
-	a := &latent{
+	a := latent{
 		attention: attention{layer: m.Layer, attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
 		heads: b.Spec.Attn.Heads, nope: l.Nope, rope: l.Rope, rank: l.KVRank, value: l.Value,
 	}
 	a.loadRope(b, m)
 	a.attend.KVHeads, a.attend.HeadDim, a.attend.Latent = 1, l.Rope+l.KVRank, l.KVRank
-	a.kv = &absorbed{linear: b.linear(m, n.KV2), latent: a}
-	m.onFree = append(m.onFree, a.kv.free)
-	if b.err == nil {
-		a.kv.refresh(b.dev)
-	}
-	q, to := n.Q, RawQuery
-	second := []Site{{Reads: Latent, Linears: []*Linear{a.kv.linear}}}
+	var q1, q2 *Linear
 	if l.QRank > 0 {
-		q, to = n.Q1, LatentQuery
-		second = append([]Site{{Reads: LatentQuery, Linears: []*Linear{b.linear(m, n.Q2)}, Writes: []Slot{RawQuery}}}, second...)
+		q1, q2 = b.linear(m, n.Q1), b.linear(m, n.Q2)
+	} else {
+		q1 = b.linear(m, n.Q)
 	}
-	first := Site{Reads: Normed, Linears: []*Linear{b.linear(m, q), b.linear(m, n.KV1)}, Writes: []Slot{to, LatentKV}}
-	mix := Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{b.linear(m, n.O)}, Writes: []Slot{Out}, Adds: out.plain()}}}
-	return []Step{{Run: in.run, Sites: []Site{first}}, {Run: a.norms, Sites: second}, mix}, out.step()
+	kv1, kv2, o := b.linear(m, n.KV1), b.linear(m, n.KV2), b.linear(m, n.O)
+	m.assemble = func(m *Module, get func(*Linear) *Linear) []Step {
+		a := a
+		a.kv = &absorbed{linear: get(kv2), latent: &a}
+		m.onFree = append(m.onFree, a.kv.free)
+		if a.kv.linear.W != nil { // or it could not be loaded
+			a.kv.refresh(m.dev) // not while a pass is recorded
+		}
+		first := Site{Reads: Normed, Linears: []*Linear{get(q1), get(kv1)}, Writes: []Slot{RawQuery, LatentKV}}
+		second := []Site{{Reads: Latent, Linears: []*Linear{a.kv.linear}}}
+		if q2 != nil {
+			first.Writes[0] = LatentQuery
+			second = append([]Site{{Reads: LatentQuery, Linears: []*Linear{get(q2)}, Writes: []Slot{RawQuery}}}, second...)
+		}
+		mixed := Site{Reads: Mixed, Linears: []*Linear{get(o)}, Writes: []Slot{Out}, Adds: out.plain()}
+		return []Step{{Run: in.run, Sites: []Site{first}}, {Run: a.norms, Sites: second}, {Run: a.mix, Sites: []Site{mixed}}, out.step()}
+	}
+	m.Steps = m.assemble(m, same)
 }
 
 // latent is what latent attention has beside its linears.

@@ -14,11 +14,19 @@ type Module struct {
 	Steps []Step // in the order they run
 	Waits bool   // it waits for the device, and cannot be recorded
 
+	// Chained says that a step needs nothing but the stream in front of the module
+	// and what the linears of the step before compute.
+	Chained bool
+
 	dev    device.Device
 	owned  []tensor.Tensor // freed with the module; linears free their own
 	fixed  []*Linear       // that no site has
 	onFree []func()
-	active float64 // share of the experts that a row sees
+
+	// assemble makes the steps of m, or of its twin, out of what get makes of each
+	// linear, where steps know linears beside their sites'.
+	assemble func(m *Module, get func(*Linear) *Linear) []Step
+	active   float64 // share of the experts that a row sees
 }
 
 // A Step computes what some linears read, and those linears are run on it.
@@ -139,15 +147,18 @@ func (m *Module) Free() {
 // Twin returns a module that shares the weights of m, and whose linears can be
 // replaced by themselves. It must be freed before m.
 func (m *Module) Twin() *Module {
-	t := &Module{ModuleSpec: m.ModuleSpec, dev: m.dev}
+	t := &Module{ModuleSpec: m.ModuleSpec, Waits: m.Waits, Chained: m.Chained, dev: m.dev, active: m.active}
+	if m.assemble != nil {
+		t.Steps = m.assemble(t, twins())
+		return t
+	}
+	twin := twins()
 	for _, step := range m.Steps {
 		sites := make([]Site, len(step.Sites))
 		for i, site := range step.Sites {
 			linears := make([]*Linear, len(site.Linears))
 			for k, l := range site.Linears {
-				twin := *l
-				twin.sharedW, twin.sharedBias = true, true
-				linears[k] = &twin
+				linears[k] = twin(l)
 			}
 			site.Linears = linears
 			sites[i] = site
@@ -157,3 +168,18 @@ func (m *Module) Twin() *Module {
 	}
 	return t
 }
+
+// twins returns a function that makes one twin of every linear.
+func twins() func(*Linear) *Linear {
+	made := map[*Linear]*Linear{}
+	return func(l *Linear) *Linear {
+		if made[l] == nil {
+			twin := *l
+			twin.sharedW, twin.sharedBias = true, true
+			made[l] = &twin
+		}
+		return made[l]
+	}
+}
+
+func same(l *Linear) *Linear { return l }
