@@ -12,6 +12,7 @@ import (
 // EncodeOptions says how a text is encoded. The zero value is the text alone.
 type EncodeOptions struct {
 	Template bool // put the special tokens around it that the files ask for, such as BOS
+	BOS      bool // begin it with BOS, if there is one and it does not begin so
 }
 
 // Encode returns the ids of text. Special tokens that occur in it become their
@@ -30,6 +31,9 @@ func (t *Tokenizer) Encode(ctx context.Context, text string, o EncodeOptions) ([
 	}
 	if o.Template {
 		ids = append(ids, t.template.after...)
+	}
+	if bos, ok := t.BOS(); o.BOS && ok && (len(ids) == 0 || ids[0] != bos) {
+		ids = append([]int32{bos}, ids...)
 	}
 	return ids, nil
 }
