@@ -95,7 +95,7 @@ func TestEverythingIsFreed(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := Run(ctx, d, o, w)
+		_, err := runOn(ctx, d, o, w)
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestEverythingIsFreedOnErrors(t *testing.T) {
 						spoil(t, o, w)
 					}
 				}
-				if _, err := Run(context.Background(), d, o, w); err == nil {
+				if _, err := runOn(context.Background(), d, o, w); err == nil {
 					t.Fatal("it ended well")
 				}
 				if len(d.live) > 0 || openFiles(t) != files {

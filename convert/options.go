@@ -36,6 +36,7 @@ type Options struct {
 
 	HeadBits int
 	Data     Data
+	Device   string // "cpu"; "" is the CPU, too, so far
 
 	Measurement     string // file to use instead of measuring
 	SaveMeasurement string // where to copy the measurement, too

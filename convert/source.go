@@ -9,7 +9,6 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
-	"exl2/internal/term"
 )
 
 // configName is the file that makes a folder a model.
@@ -92,7 +91,7 @@ const readingStage = "read the source"
 // inspect loads every module and reads what no module has, so that what is
 // missing, cannot be converted, or is not what it was stops the job before any
 // work.
-func (s *source) inspect(ctx context.Context, d device.Device, p term.Progress) error {
+func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error {
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	for _, spec := range s.loader.Layout {
 		m, err := s.loader.Load(d, spec)
