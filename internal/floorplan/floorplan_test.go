@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"internal/tensor", "internal/exl2", "internal/tokenizer"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/synth", "internal/job"},
+	{"internal/stream", "internal/synth", "internal/job", "internal/devices"},
 	{"quant", "calib", "calib/internal/...", "infer"},
 	{"measure"},
 	{"convert"},
@@ -48,7 +48,8 @@ var rules = []struct {
 	from, to      func(pkg string) bool
 	exceptInTests bool
 }{
-	{"devices are named by cmd/exl2 alone", not(is("cmd/exl2", "internal/device/devtest")), is("cuda", "internal/device/cpu"), true},
+	{"devices are opened by internal/devices alone", not(is("internal/devices", "internal/device/devtest")), is("cuda", "internal/device/cpu"), true},
+	{"devices are opened for users of public packages", not(is("convert", "infer", "quant", "cmd/exl2")), is("internal/devices"), false},
 	{"inference knows nothing of making models", is("infer"), is("convert", "measure", "quant", "calib"), false},
 	{"making models knows nothing of inference", is("convert", "measure", "quant", "calib"), is("infer"), false},
 	{"the format's package stands on its own", is("internal/exl2"), not(is("internal/tensor", "internal/half", "internal/exl2")), true},
