@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/internal/tokenizer"
+	"exl2/tokenizer"
 )
 
 type inferOptions struct {

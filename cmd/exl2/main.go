@@ -18,7 +18,7 @@ import (
 	"exl2/convert"
 	"exl2/internal/arch"
 	"exl2/internal/devices"
-	"exl2/internal/tokenizer"
+	"exl2/tokenizer"
 )
 
 func main() {
