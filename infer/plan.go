@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/machine"
@@ -87,7 +88,7 @@ func plan(l *model.Loader, tensors []safetensors.Info, list devices.List, o Opti
 		}
 		z, c := o.size(s.layers(), last)
 		p := Part{
-			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, tensors, d),
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, spec, tensors, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
 		if r, ok := d.(device.MemoryInfo); ok {
@@ -110,13 +111,14 @@ func infos(files *safetensors.Set) []safetensors.Info {
 	return list
 }
 
-// weights adds up the tensors of modules.
-func weights(modules []model.ModuleSpec, tensors []safetensors.Info, d device.Device) int {
+// weights adds up what modules hold.
+func weights(modules []model.ModuleSpec, spec arch.Spec, tensors []safetensors.Info, d device.Device) int {
 	sizes := map[string]int{} // by the name of a linear, norm or table
 	for _, t := range tensors {
 		sizes[t.Name[:max(0, strings.LastIndexByte(t.Name, '.'))]] += held(t, d)
 	}
 	sum, tables := 0, map[string]bool{}
+	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
 		for _, l := range m.Linears {
 			sum += sizes[l.Name]
@@ -124,21 +126,27 @@ func weights(modules []model.ModuleSpec, tensors []safetensors.Info, d device.De
 		for _, n := range m.Norms {
 			sum += sizes[n.Name]
 		}
-		if m.Table != "" && !(tables[m.Table] && d.Activation() == tensor.F32) { // which is not copied
+		if m.Table != "" && !(tables[m.Table] && borrows) { // a tied head is a copy, or the same bytes
 			sum += sizes[m.Table]
 			tables[m.Table] = true
+		}
+		if m.Kind == model.Attention && spec.Rope != nil {
+			sum += spec.Rope(m.Layer).Dims / 2 * 4 // frequencies
 		}
 	}
 	return sum
 }
 
-// held returns the bytes that a tensor takes on d, which narrows F32 matrices.
+// held returns the bytes that a tensor takes on d: norms and biases are F32
+// there, and F32 matrices F16 on a device that computes so.
 func held(t safetensors.Info, d device.Device) int {
 	n, err := t.Bytes()
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0
-	}
-	if t.DType == "F32" && len(t.Shape) == 2 && d.Activation() != tensor.F32 {
+	case len(t.Shape) == 1 && (strings.HasSuffix(t.Name, ".weight") || strings.HasSuffix(t.Name, ".bias")):
+		return 4 * t.Shape[0]
+	case t.DType == "F32" && len(t.Shape) == 2 && d.Activation() != tensor.F32:
 		n /= 2
 	}
 	return int(n)
