@@ -84,7 +84,9 @@ func (b *build) finish() (*finished, error) {
 		return nil, err
 	}
 	w := &writer{build: b, dir: r.opts.folder(b.target)}
+	end := r.profile.Off("output")
 	err := w.write()
+	end()
 	w.close() // Windows deletes no open file
 	if err != nil {
 		return nil, err

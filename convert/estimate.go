@@ -2,11 +2,15 @@ package convert
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"exl2/internal/arch"
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
 	"exl2/measure"
@@ -165,7 +169,7 @@ func (r *run) workspace(o *Options) int {
 
 // bytesOf returns the bytes of a tensor of the source.
 func (s *source) bytesOf(name string) int {
-	info, _ := s.files.Info(name)
+	info, _ := s.loader.Files.Info(name)
 	n, _ := info.Bytes()
 	return int(n)
 }
@@ -177,8 +181,8 @@ func (s *source) moduleBytes(m model.ModuleSpec) int {
 	if m.Table != "" {
 		n = s.bytesOf(m.Table + ".weight")
 	}
-	for _, l := range m.Linears {
-		if s.files.Has(l.Name + ".weight") {
+	for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+		if s.loader.Files.Has(l.Name + ".weight") {
 			n += s.bytesOf(l.Name + ".weight")
 		}
 	}
@@ -244,16 +248,29 @@ func (r *run) quantizeOperations() float64 {
 // speed measures how many operations a second the device does in a product of
 // some size.
 func (r *run) speed() float64 {
-	const n = 512
+	n := 512
+	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+		n = 8192
+	}
 	d := r.dev
-	x, w, y := d.Alloc(d.Activation(), n, n), d.Alloc(tensor.F32, n, n), d.Alloc(d.Activation(), n, n)
+	x, w, y := d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n)
 	defer func() { d.Free(x); d.Free(w); d.Free(y) }()
 	best := time.Duration(1 << 62)
 	for range 3 {
+		d.Sync()
 		start := time.Now()
 		d.MatMul(y, x, w, tensor.Tensor{})
 		d.Sync()
 		best = min(best, time.Since(start))
 	}
-	return 2 * n * n * n / max(best.Seconds(), 1e-9)
+	return 2 * math.Pow(float64(n), 3) / max(best.Seconds(), 1e-9)
+}
+
+// rates are what the device can do: products, and bytes of its memory.
+func (r *run) rates() profile.Rates {
+	rates := profile.Rates{Flops: r.speed(), Bytes: math.Inf(1)}
+	if m, ok := r.dev.(device.Meter); ok {
+		rates.Bytes = m.Bandwidth()
+	}
+	return rates
 }

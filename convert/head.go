@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/score"
 	"exl2/internal/stream"
 )
@@ -19,11 +20,12 @@ type headReport struct {
 // head quantizes the head matrix, writes it, and computes the perplexity of
 // the calibration rows in both streams.
 func (q *quantizing) head() error {
-	source, work, err := q.loadTwice(q.run.src.loader.Head())
+	source, err := q.run.src.loader.Load(q.run.dev, q.run.src.loader.Head())
 	if err != nil {
 		return err
 	}
 	defer source.Free()
+	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.run.opts.HeadBits], nil })
 	if err != nil {
@@ -43,6 +45,7 @@ func (q *quantizing) head() error {
 // perplexities scores the first rows of both streams; like ExLlamaV2, as many
 // as were asked for measuring.
 func (q *quantizing) perplexities(source, work *model.Module) (*headReport, error) {
+	defer q.run.profile.On("perplexity", profile.Work{})()
 	var quantized, reference score.Likelihood
 	for row := range min(q.run.opts.Data.MeasureRows, q.x.Rows) {
 		if err := likelihood(&quantized, q.pass, q.x, work, row, q.run.tokens.quantize[row]); err != nil {

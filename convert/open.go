@@ -11,6 +11,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/job"
+	"exl2/internal/profile"
 	"exl2/measure"
 )
 
@@ -25,6 +26,9 @@ func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run,
 		return nil, err
 	}
 	r := &run{ctx: ctx, dev: d, opts: o, progress: p, src: src, done: map[Target]*finished{}}
+	if o.Profile {
+		r.profile = profile.New(d)
+	}
 	if err := r.begin(); err != nil {
 		r.close()
 		return nil, err

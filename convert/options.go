@@ -36,7 +36,7 @@ type Options struct {
 
 	HeadBits int
 	Data     Data
-	Device   string // "cpu"; "" is the CPU, too, so far
+	Device   string // "cpu" or the number of a GPU; "" is the first GPU, or the CPU where there is none
 
 	Measurement     string // file to use instead of measuring
 	SaveMeasurement string // where to copy the measurement, too
@@ -45,6 +45,7 @@ type Options struct {
 	RopeScale, RopeAlpha float64 // 1 leaves the model's own positions
 	Restart              bool    // delete an earlier job first
 	Overwrite            bool    // replace files that the job did not write
+	Profile              bool    // report where the time goes
 
 	conditions *conditions // nil: usual
 }

@@ -191,10 +191,11 @@ func (f fileSet) Has(name string) bool { _, ok := f.Info(name); return ok }
 // kept returns a tensor of the source as the finished model holds it: floating
 // point as F16, a quantized matrix's bias padded like the matrix.
 func (w *writer) kept(name string) outTensor {
-	info, _ := w.build.run.src.files.Info(name)
+	src := w.build.run.src
+	info, _ := src.loader.Files.Info(name)
 	convert := info.DType == safetensors.BF16 || info.DType == safetensors.F32
 	pad := 0
-	if key, ok := strings.CutSuffix(name, ".bias"); ok && w.build.plan.Recipes[key] != "" && len(info.Shape) == 1 {
+	if key, ok := strings.CutSuffix(name, ".bias"); ok && src.quantized[key] && len(info.Shape) == 1 {
 		pad = exl2.Pad(info.Shape[0]) - info.Shape[0]
 		info.Shape = []int{info.Shape[0] + pad}
 	}
@@ -202,9 +203,12 @@ func (w *writer) kept(name string) outTensor {
 		info.DType = safetensors.F16
 	}
 	return outTensor{info, func() ([]byte, error) {
-		t, err := w.build.run.src.witness.Get(name)
+		t, err := src.loader.Files.Get(name)
 		if err != nil {
 			return nil, err
+		}
+		if src.loader.Fused(name) {
+			t.Data = slices.Clone(t.Data) // others have parts of the same memory
 		}
 		if convert {
 			t.Data = toF16(t)

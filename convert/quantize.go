@@ -7,6 +7,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/safetensors"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -42,19 +43,20 @@ type quantizing struct {
 	passR  *stream.Pass // of the reference
 	x, r   *stream.Store
 	dx, dr tensor.Tensor // scratch for differences
+	holds  bool          // a sweep holds activations on the device
 }
 
 // newQuantizing allocates the hidden states.
 func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
-	wide := max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim)
-	q.dx = r.dev.Alloc(tensor.F32, length, wide)
+	q.dx = r.dev.Alloc(tensor.F32, length, r.src.loader.Width())
 	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
-	spill, rows, floats := r.spill(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
-	if q.x, err = stream.NewStore(rows, floats, spill); err == nil {
-		q.r, err = stream.NewStore(rows, floats, spill)
+	if q.x, err = place.Store(rows, floats); err == nil {
+		q.r, err = place.Store(rows, floats)
 	}
 	if err != nil {
 		q.close()
@@ -91,11 +93,14 @@ func (q *quantizing) resume(model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
-	source, work, err := q.loadTwice(spec)
+	end := q.run.profile.On("load", profile.Work{})
+	source, err := q.run.src.loader.Load(q.run.dev, spec)
+	end()
 	if err != nil {
 		return "", err
 	}
 	defer source.Free()
+	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
@@ -104,30 +109,11 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 	if err := q.write(work.Name, packed); err != nil {
 		return "", err
 	}
-	if err := q.passR.Forward(q.run.ctx, source, q.r, q.r); err != nil {
-		return "", err
-	}
-	if err := q.pass.Forward(q.run.ctx, work, q.x, q.x); err != nil {
-		return "", err
-	}
 	e := moduleError{Key: work.Name}
 	if e.Error, err = q.distance(); err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
 	return fmt.Sprintf("error %.4f", e.Error), q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
-}
-
-// loadTwice loads a module as it stays and as it will be quantized.
-func (q *quantizing) loadTwice(spec model.ModuleSpec) (source, work *model.Module, err error) {
-	l := q.run.src.loader
-	if source, err = l.Load(q.run.dev, spec); err != nil {
-		return nil, nil, err
-	}
-	if work, err = l.Load(q.run.dev, spec); err != nil {
-		source.Free()
-		return nil, nil, err
-	}
-	return source, work, nil
 }
 
 func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
@@ -144,8 +130,13 @@ type packedMatrix struct {
 // come from the quantized linears before it, and puts them in their places.
 func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	var list []packedMatrix
+	s := &sweep{quantizing: q, source: source, work: work}
+	defer s.close()
 	for n := range work.Steps {
-		hessians, err := q.hessians(source.Steps[:n+1], work.Steps[:n+1])
+		if work.Kind == model.Head && len(work.Steps[n].Sites) == 0 {
+			break // logits are computed in parts, by others
+		}
+		hessians, err := s.to(n)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +160,10 @@ func freeAll(list []*quant.Hessian) {
 
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+	k := float64(site.Linears[0].In)
+	end := q.run.profile.On("factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
 	f, err := h.Factor()
+	end()
 	if err != nil {
 		return nil, err
 	}
@@ -189,44 +183,6 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 		list = append(list, packedMatrix{l.Name, m})
 	}
 	return list, nil
-}
-
-// hessians gathers the moments of what the last of the steps computes, in both
-// streams.
-func (q *quantizing) hessians(source, work []model.Step) ([]*quant.Hessian, error) {
-	last := len(work) - 1
-	var list []*quant.Hessian
-	for _, site := range work[last].Sites {
-		list = append(list, quant.NewHessian(q.run.dev, site.Linears[0].In))
-	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	err := q.pass.Each(q.run.ctx, q.x, func(s *model.State, row int) error {
-		return q.passR.At(q.r, row, func(ref *model.State) error {
-			runTo(work, s)
-			runTo(source, ref)
-			for i, site := range work[last].Sites {
-				q.gather(list[i], site, s, ref)
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		freeAll(list)
-		return nil, err
-	}
-	return list, nil
-}
-
-// runTo runs steps up to where the linears of the last one read.
-func runTo(steps []model.Step, s *model.State) {
-	for i := range steps {
-		steps[i].Run(s)
-		if i+1 < len(steps) {
-			steps[i].Multiply(s)
-		}
-	}
 }
 
 // gather adds what a site reads in both streams.
@@ -250,46 +206,72 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 	if err != nil {
 		return nil, err
 	}
+	p, k, n := q.run.profile, float64(l.In), float64(l.Out)
+	end := p.On("target", profile.Work{Flops: 4 * k * k * n})
 	t := f.Target(l.W.(model.Dense).Tensor)
 	defer t.Free()
+	end()
 	loss := q.run.dev.Alloc(tensor.F64, 1, 1)
 	defer q.run.dev.Free(loss)
+	end = p.On("gptq", profile.Work{Flops: k * k * n})
 	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
 	defer list[0].Free()
+	end()
+	end = p.On("descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
 	quant.Descend(list, descents)
+	end()
+	end = p.On("pack", profile.Work{Bytes: 2 * k * n})
 	packed := list[0].Matrix()
 	l.Replace(q.run.dev, model.Quantized{Matrix: packed})
-	return list[0].Download(packed)
+	m, err := list[0].Download(packed)
+	end()
+	return m, err
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
 func (q *quantizing) distance() (float64, error) {
-	x, r := make([]float32, q.x.Floats), make([]float32, q.r.Floats)
-	diff, square := 0.0, 0.0
-	for row := range q.x.Rows {
-		if err := q.x.Read(x, row); err != nil {
-			return 0, err
+	defer q.run.profile.On("distance", profile.Work{Bytes: 8 * float64(q.x.Rows*q.x.Floats)})()
+	d, rows := q.run.dev, q.x.Rows
+	s := quant.NewScalars(d, 2*rows)
+	defer s.Free()
+	diffs, squares := s.Take(rows), s.Take(rows)
+	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
+		x := st.At(model.Stream)
+		if err := q.r.Load(d, q.dr, row); err != nil {
+			return err
 		}
-		if err := q.r.Read(r, row); err != nil {
-			return 0, err
-		}
-		for i, v := range x {
-			d := float64(v) - float64(r[i])
-			diff += d * d
-			square += float64(r[i]) * float64(r[i])
-		}
+		d.Dot(squares.Columns(row, row+1), q.dr, q.dr)
+		d.AddScaled(q.dr, x, -1)
+		d.Dot(diffs.Columns(row, row+1), q.dr, q.dr)
+		return nil
+	})
+	if err == nil {
+		err = s.Fetch()
 	}
-	if math.IsNaN(diff) || math.IsInf(diff, 0) {
+	if err != nil {
+		return 0, err
+	}
+	diff, square := sum(s.Values(diffs)), sum(s.Values(squares))
+	switch {
+	case math.IsNaN(diff) || math.IsInf(diff, 0):
 		return 0, fmt.Errorf("hidden states are NaN or infinite behind this module")
-	}
-	if square == 0 {
+	case square == 0:
 		return 0, nil
 	}
 	return math.Sqrt(diff / square), nil
 }
 
+func sum(values []float64) float64 {
+	s := 0.0
+	for _, v := range values {
+		s += v
+	}
+	return s
+}
+
 // write writes the quantized matrices of a module to the job.
 func (q *quantizing) write(key string, list []packedMatrix) error {
+	defer q.run.profile.Off("write")()
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {

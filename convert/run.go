@@ -8,6 +8,8 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/job"
+	"exl2/internal/profile"
+	"exl2/internal/stream"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -32,6 +34,19 @@ type Report struct {
 	Rows      int      `json:"rows"`
 	Length    int      `json:"length"`
 	Seconds   Seconds  `json:"seconds"`
+	Devices   []string `json:"devices"` // that computed
+
+	Profile []Stage `json:"profile,omitempty"`
+}
+
+// A Stage is one kind of work, all of its occurrences together.
+type Stage struct {
+	Name       string  `json:"stage"`
+	Seconds    float64 `json:"seconds"`               // wall time
+	GPUSeconds float64 `json:"gpu_seconds,omitempty"` // of the device's stream between the stage's first operation and its last
+	Bytes      float64 `json:"bytes,omitempty"`       // read and written, as far as they are counted
+	Flops      float64 `json:"flops,omitempty"`       // floating-point operations, as far as they are counted
+	BoundShare float64 `json:"bound_share,omitempty"` // least possible time, by Bytes and Flops, over Seconds
 }
 
 // An Output is one finished model.
@@ -64,6 +79,7 @@ type run struct {
 	src       *source
 	job       *job.Job
 	tokens    tokens
+	profile   *profile.Profile // nil unless it is asked for
 
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
@@ -91,7 +107,7 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length}
+	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
 	classes, err := r.classes(report)
 	if err != nil {
 		return nil, err
@@ -104,6 +120,11 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 		report.Outputs, report.Reference = append(report.Outputs, out.Output), out.Reference
 	}
 	report.Seconds.Total = time.Since(start).Seconds()
+	if r.profile != nil {
+		for _, s := range r.profile.Stages(r.rates()) {
+			report.Profile = append(report.Profile, Stage(s))
+		}
+	}
 	return report, nil
 }
 
@@ -148,10 +169,22 @@ func (r *run) classes(report *Report) ([]class, error) {
 	return r.readClasses(r.job.Path(measurementName))
 }
 
-// spill returns where hidden states of that many bytes are to be kept.
+// spill returns the folder where hidden states of that many bytes are to be kept,
+// or none for the host's memory.
 func (r *run) spill(bytes int) string {
 	if bytes > r.opts.on().inMemory {
 		return r.job.Dir()
 	}
 	return ""
+}
+
+// place returns where hidden states of that many bytes are to be kept: on a device
+// with memory of its own, if that leaves room for the work on a module.
+func (r *run) place(bytes int) stream.Place {
+	if d, own := r.dev.(device.MemoryInfo); own {
+		if free, _ := d.MemInfo(); bytes+r.workspace(r.opts) < free {
+			return stream.Place{Device: r.dev}
+		}
+	}
+	return stream.Place{Folder: r.spill(bytes)}
 }

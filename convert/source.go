@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"exl2/internal/device"
@@ -21,9 +22,11 @@ type source struct {
 	files   *safetensors.Set
 	witness *witness           // through which all tensors are read
 	shapes  []model.LinearSpec // of the decoder
-	others  []other            // to be copied
-	record  record             // of the source as it is now
-	read    bool               // all of it, in this run
+
+	quantized map[string]bool // linears by name
+	others    []other         // to be copied
+	record    record          // of the source as it is now
+	read      bool            // all of it, in this run
 }
 
 // openSource opens a model and refuses what cannot be converted.
@@ -33,9 +36,14 @@ func openSource(o *Options) (*source, error) {
 		return nil, err
 	}
 	s := &source{dir: o.Source, files: files, loader: l, witness: &witness{files, map[string]string{}}}
-	l.Files = s.witness
+	l.Use(s.witness)
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
-	if err := s.check(); err != nil {
+	longest := max(o.Data.Length, o.Data.MeasureLength)
+	l.Spec.SetContext(longest)
+	if err = l.CheckLength(longest); err == nil {
+		err = s.check()
+	}
+	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("%s: %w", o.Source, err)
 	}
@@ -46,8 +54,10 @@ func (s *source) check() error {
 	if s.loader.Quantized() {
 		return fmt.Errorf("%w: the model is EXL2 already; convert its fp16 original", ErrRefused)
 	}
+	s.quantized = map[string]bool{}
 	for _, m := range s.loader.Layout {
 		for _, l := range m.Linears {
+			s.quantized[l.Name] = true
 			if l.In%exl2.Align != 0 || l.In > 1<<16 {
 				return fmt.Errorf("%w: %s has %d inputs; EXL2 needs a multiple of %d up to %d", ErrRefused, l.Name, l.In, exl2.Align, 1<<16)
 			}
@@ -74,15 +84,9 @@ func (s *source) close() { s.files.Close() }
 // follow from the configuration.
 func unused(name string) bool { return strings.HasSuffix(name, ".rotary_emb.inv_freq") }
 
-// used lists the source's tensors but for those that nothing reads.
-func (s *source) used() []string {
-	var list []string
-	for _, name := range s.files.Names() {
-		if !unused(name) {
-			list = append(list, name)
-		}
-	}
-	return list
+// used leaves out tensors that nothing reads.
+func used(names []string) []string {
+	return slices.DeleteFunc(names, unused)
 }
 
 // readingStage is what progress calls inspect.
@@ -104,7 +108,7 @@ func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error
 			return err
 		}
 	}
-	for _, name := range s.used() {
+	for _, name := range used(s.files.Names()) {
 		if s.witness.sums[name] == "" {
 			if _, err := s.witness.Get(name); err != nil {
 				return err
@@ -115,17 +119,12 @@ func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error
 	return nil
 }
 
-// kept lists the tensors that the finished model has as they are.
+// kept lists the tensors that the finished model has as they are, or as parts of
+// what the source has.
 func (s *source) kept() []string {
-	replaced := map[string]bool{}
-	for _, m := range s.loader.Layout {
-		for _, l := range m.Linears {
-			replaced[l.Name+".weight"] = true
-		}
-	}
 	var list []string
-	for _, name := range s.used() {
-		if !replaced[name] {
+	for _, name := range used(s.loader.Files.Names()) {
+		if key, ok := strings.CutSuffix(name, ".weight"); !ok || !s.quantized[key] {
 			list = append(list, name)
 		}
 	}

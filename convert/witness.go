@@ -24,6 +24,12 @@ type witness struct {
 // Has reports whether the source has a tensor.
 func (w *witness) Has(name string) bool { return w.files.Has(name) }
 
+// Info returns what a tensor's header says.
+func (w *witness) Info(name string) (safetensors.Info, bool) { return w.files.Info(name) }
+
+// Names returns the names of the source's tensors.
+func (w *witness) Names() []string { return w.files.Names() }
+
 // Get reads a tensor.
 func (w *witness) Get(name string) (safetensors.Tensor, error) {
 	info, ok := w.files.Info(name)

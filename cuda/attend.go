@@ -33,6 +33,10 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 	width := a.Heads * a.HeadDim
 	want(y.Rows == q.Rows && q.Rows == b.Pos.Cols && q.Rows == b.Seq.Cols && y.Cols == width && q.Cols == width &&
 		c.shape.K == a.KVHeads*a.HeadDim && c.shape.V == c.shape.K && a.Heads%a.KVHeads == 0, "Attend", y, q, c.k[layer], c.v[layer], b.Pos)
+	if !a.Sinks.Nil() || a.Temperature != 0 {
+		d.lacks("attention with sinks or a temperature")
+		return
+	}
 	if a.HeadDim > MaxHeadDim || a.HeadDim%2 != 0 {
 		d.failWith("Attend: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, MaxHeadDim)
 		return

@@ -36,20 +36,40 @@ func (d *Device) readAll(sum, src tensor.Tensor) {
 	d.read(launch{blocks: dim{x: d.sms * blocksAnSM}, threads: dim{x: threads}}, pointer(d.address("Bandwidth", sum)), at, int64(src.Bytes()/16))
 }
 
-// seconds returns how long the GPU takes for the operations that f issues,
-// infinity if something has failed.
+// seconds returns how long the GPU takes for the operations that f issues, the
+// second time, infinity if something has failed.
 func (d *Device) seconds(f func()) float64 {
-	start := d.mark
-	end := d.event()
 	f()
 	d.Sync()
-	d.do("timing", cuEventRecord, start, d.stream)
+	stop := d.Stopwatch()
 	f()
-	d.do("timing", cuEventRecord, end, d.stream)
-	d.do("timing", cuEventSynchronize, end)
-	var ms float32
-	if !d.do("timing", cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), start, end) || ms <= 0 {
-		return math.Inf(1)
+	if s := stop(); d.err == nil && s > 0 {
+		return s
 	}
-	return float64(ms) / 1e3
+	return math.Inf(1)
+}
+
+// Stopwatch times the operations that are issued until it is stopped.
+func (d *Device) Stopwatch() (stop func() float64) {
+	start, end := d.takeEvent(), d.takeEvent()
+	d.do("timing", cuEventRecord, start, d.stream)
+	return func() float64 {
+		var ms float32
+		d.do("timing", cuEventRecord, end, d.stream)
+		d.do("timing", cuEventSynchronize, end)
+		d.do("timing", cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), start, end)
+		d.events = append(d.events, start, end)
+		return float64(ms) / 1e3
+	}
+}
+
+// takeEvent returns an event that nobody uses.
+func (d *Device) takeEvent() uintptr {
+	n := len(d.events)
+	if n == 0 {
+		return d.event()
+	}
+	e := d.events[n-1]
+	d.events = d.events[:n-1]
+	return e
 }

@@ -26,10 +26,11 @@ type Device struct {
 	stream  uintptr
 	mark    uintptr // event for timing and for other devices to wait on
 	name    string
-	target  string // the images that fit
-	major   int    // of the compute capability
-	sms     int    // streaming multiprocessors
-	shared  int    // bytes of shared memory that a block may have
+	target  string    // the images that fit
+	major   int       // of the compute capability
+	sms     int       // streaming multiprocessors
+	shared  int       // bytes of shared memory that a block may have
+	events  []uintptr // for timing, that nobody uses
 	closing []func()
 
 	err       error
@@ -45,11 +46,13 @@ type Device struct {
 	argv      [11]uintptr
 	config    launchConfig
 	scratches [scratchUses]tensor.Tensor
+	oneRow    tensor.Tensor // see ones
 	blas      cublas
 }
 
 var (
 	_ device.Device     = (*Device)(nil)
+	_ device.Timer      = (*Device)(nil)
 	_ device.Meter      = (*Device)(nil)
 	_ device.MemoryInfo = (*Device)(nil)
 	_ device.Peer       = (*Device)(nil)

@@ -99,8 +99,12 @@ var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor
 	device.GELUTanh: (*Device).act_mul_gelu_tanh_f16, device.ReLU: (*Device).act_mul_relu_f16,
 }
 
-// ActMul is y = act(gate)·up.
+// ActMul is y = act(gate)·up, or act(gate).
 func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
+	if up.Nil() {
+		d.actAlone(y, gate, a)
+		return
+	}
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
 	p := planeOf(y, gate, up)
 	actMuls[a](d, p.launch(), y, gate, up, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), int64(up.Stride))

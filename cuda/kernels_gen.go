@@ -82,10 +82,10 @@ const (
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
 	kernel_gptq_feed
+	kernel_gptq_feed_top
 	kernel_gptq_rows_round
 	kernel_gptq_rows_descend
-	kernel_gptq_search_32
-	kernel_gptq_search_64
+	kernel_gptq_search_staged
 	kernel_gptq_search_direct
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
@@ -211,10 +211,10 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16", true},
 	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32", true},
 	kernel_gptq_feed:             {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:         {"gptq_feed", "gptq_feed_top", true},
 	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round", true},
 	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_32:        {"gptq_search", "gptq_search_32", true},
-	kernel_gptq_search_64:        {"gptq_search", "gptq_search_64", true},
+	kernel_gptq_search_staged:    {"gptq_search", "gptq_search_staged", true},
 	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct", true},
 	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
@@ -1363,6 +1363,12 @@ func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32
 	d.launch(a, l)
 }
 
+func (d *Device) gptq_feed_top(l launch, list pointer) {
+	a := d.begin(kernel_gptq_feed_top)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) gptq_rows_round(l launch, list pointer, factor tensor.Tensor, k int32) {
 	a := d.begin(kernel_gptq_rows_round)
 	a.pointer(list)
@@ -1379,15 +1385,8 @@ func (d *Device) gptq_rows_descend(l launch, list pointer, factor tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) gptq_search_32(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_32)
-	a.pointer(list)
-	a.tensor(importance, tensor.F32, "importance")
-	d.launch(a, l)
-}
-
-func (d *Device) gptq_search_64(l launch, list pointer, importance tensor.Tensor) {
-	a := d.begin(kernel_gptq_search_64)
+func (d *Device) gptq_search_staged(l launch, list pointer, importance tensor.Tensor) {
+	a := d.begin(kernel_gptq_search_staged)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
 	d.launch(a, l)

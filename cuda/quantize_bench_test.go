@@ -182,6 +182,7 @@ func TestQuantizeNumbers(t *testing.T) {
 		ok := d.Alloc(tensor.I32, 1, 1)
 		u := d.Alloc(tensor.F32, s.k, s.k)
 		line(fmt.Sprintf("InverseFactor %d", s.k), 1e3*d.seconds(func() { d.InverseFactor(u, f.H, 0, ok) }), 1e3*3*2.0/3*kk*float64(s.k)/matrixRate)
+		timeStrips(t, d, u, f.H, ok)
 		if download(d, ok)[0] != 1 {
 			t.Error("not positive definite")
 		}
@@ -227,6 +228,24 @@ func TestQuantizeNumbers(t *testing.T) {
 	}
 }
 
+// A GPTQ for profilers: set EXL2_PROFILE.
+func TestQuantizeProfile(t *testing.T) {
+	if os.Getenv("EXL2_PROFILE") == "" {
+		t.Skip("EXL2_PROFILE is not set")
+	}
+	d := closing(t, openGPU(t))
+	const k, n = 2048, 4096
+	f, w := someFactor(d, k), someWeights(d, k, n)
+	var list []device.Coding
+	for _, r := range measure.Recipes(arch.Q) {
+		list = append(list, newCoding(d, w, r))
+	}
+	d.GPTQ(list, f, d.Alloc(tensor.F64, 1, len(list)))
+	if err := d.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
 // measured times GPTQ as a whole and by its kernels.
 func measured(t *testing.T, d *Device, name string, list []device.Coding, f device.Factor, line func(name string, ms, floor float64)) {
 	loss := d.Alloc(tensor.F64, 1, len(list))
@@ -244,33 +263,43 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 	d.byParts("GPTQ", list, f.U, byDiagonal, func(w *workshop) {
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: -1.0 / diagonalLift}
+		}, func(x *coded, block, row, end int) productItem {
+			rows := d.at(x.panel.Slice(row-block, end-block))
+			return productItem{from: rows, to: rows, k0: int32(block), k1: int32(row), alpha: -1.0 / diagonalLift}
 		})
 		l.mark("")
 		for _, b := range w.blocks {
-			d.runProducts(pointer(d.at(w.products))+pointer(b.first*productBytes), b.count, b.tiles, 2, 2)
+			w.multiply(b.products)
 			l.mark("products")
-			for _, runs := range b.groups {
-				for _, r := range runs {
-					w.feed(r, f.U)
-					l.mark("feed")
+			for _, g := range b.groups {
+				w.multiply(g.products)
+				l.mark("products within blocks")
+				for _, r := range g.steps {
+					w.measureTop(r)
+					l.mark("top")
 					w.search(r, f.Importance)
 					l.mark(fmt.Sprintf("search, groups of %d", r.rows))
 					d.gptq_rows_round(w.overRows(r), w.at(r), f.U, int32(f.U.Cols))
-					l.mark("rows")
+					l.mark(fmt.Sprintf("rows, groups of %d", r.rows))
 				}
 			}
 		}
 		t.Logf("  %d matrices at a time, issued in %v", len(w.list), issued)
 	})
 	sums := l.sums()
-	for _, part := range []string{"products", "feed", "rows"} {
-		floor := map[string]float64{"products": products, "feed": 1e3 * 8 * k * n * all / memoryRate, "rows": 1e3 * 13 * k * n * all / memoryRate}[part]
-		line("  "+part, sums[part], floor)
-		delete(sums, part)
-	}
+	line("  products", sums["products"], products)
 	for _, part := range slices.Sorted(maps.Keys(sums)) {
 		if sums[part] > 0 {
 			t.Logf("  %-42s %9.3f ms", part, sums[part])
 		}
+	}
+}
+
+// timeStrips times InverseFactor by its kernels.
+func timeStrips(t *testing.T, d *Device, u, h, ok tensor.Tensor) {
+	l := &laps{d: d}
+	d.inverse(u, h, 0, ok, func(name string) { l.mark(name) })
+	for name, ms := range l.sums() {
+		t.Logf("  %-42s %9.3f ms", name, ms)
 	}
 }

@@ -8,17 +8,20 @@ import (
 
 // GPTQ quantizes matrices that share a factor, as many at a time as there is
 // memory for. What the errors of earlier rows have made of a block's comes of one
-// product, so that no copies of W are kept; within a block errors reach later
-// groups one by one.
+// product, so that no copies of W are kept; within a block the errors of earlier
+// groups reach a group by another.
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
 	d.byParts("GPTQ", list, f.U, byDiagonal, func(w *workshop) {
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
+		}, func(x *coded, block, row, end int) productItem {
+			rows := d.at(x.panel.Slice(row-block, end-block))
+			return productItem{from: rows, to: rows, k0: int32(block), k1: int32(row), alpha: alpha}
 		})
 		w.each(func(r run) {
-			w.feed(r, f.U)
+			w.measureTop(r)
 			w.search(r, f.Importance)
 			d.gptq_rows_round(w.overRows(r), w.at(r), f.U, int32(f.U.Cols))
 		})
@@ -56,7 +59,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 		runs := w.add(groups)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{rows: d.at(roots.Slice(row, end)), k1: int32(k), alpha: 1.0 / diagonalLift}
-		})
+		}, nil)
 		for _, r := range runs {
 			d.coding_errors(r.over(128), w.at(r), f.H, int32(k))
 		}
@@ -83,9 +86,20 @@ type workshop struct {
 // A block is what happens to one block of every matrix: products, then group after
 // group.
 type block struct {
-	first, count, tiles int // of the products
-	groups              [][]run
+	products productRun
+	groups   []groupRun
 }
+
+// A groupRun is what happens to one group of every matrix: products, unless it is a
+// block's first group, then steps.
+type groupRun struct {
+	products productRun
+	steps    []run
+}
+
+// A productRun is products that are launched together: items from first on in the
+// table, of as many tiles at most.
+type productRun struct{ first, count, tiles int }
 
 // byParts calls f for parts of a list that there is memory for, with planes of the
 // factor that they share.
@@ -120,50 +134,58 @@ func (w *workshop) close() {
 	w.room.free()
 }
 
-// plan lists and uploads the work on all blocks; base returns what is the
-// algorithm's own of the product for rows row to end.
-func (w *workshop) plan(base func(x *coded, row, end int) productItem) {
-	var items []productItem
-	for b := 0; ; b++ {
-		now := block{first: len(items)}
-		for i := range w.list {
-			x := &w.list[i]
-			if b >= len(x.blocks) {
-				continue
-			}
-			row, end := rowsOf(x.blocks[b])
-			p := base(x, row, end)
-			p.to, p.m0, p.m1, p.n1, p.ld = w.d.at(x.panel), int32(row), int32(end), int32(x.n), int32(x.n)
-			p = p.of(w.d, w.factor, x.errors)
-			items = append(items, p)
-			now.count, now.tiles = now.count+1, max(now.tiles, p.blocks())
+// plan lists and uploads the work on all blocks. base returns what is the
+// algorithm's own of the product for rows row to end, inner the same for a group of
+// a block that begins before it; an algorithm may do without the latter.
+func (w *workshop) plan(base func(x *coded, row, end int) productItem, inner func(x *coded, block, row, end int) productItem) {
+	var products []productItem
+	add := func(r *productRun, x *coded, p productItem, row, end int) {
+		if p.to == 0 {
+			p.to = w.d.at(x.panel)
 		}
-		if now.count == 0 {
+		p.m0, p.m1, p.n1, p.ld = int32(row), int32(end), int32(x.n), int32(x.n)
+		p = p.of(w.d, w.factor, x.errors)
+		if r.count == 0 {
+			r.first = len(products)
+		}
+		products = append(products, p)
+		r.count, r.tiles = r.count+1, max(r.tiles, p.blocks())
+	}
+	for b := 0; ; b++ {
+		var now block
+		for i := range w.list {
+			if x := &w.list[i]; b < len(x.blocks) {
+				row, end := rowsOf(x.blocks[b])
+				add(&now.products, x, base(x, row, end), row, end)
+			}
+		}
+		if now.products.count == 0 {
 			break
 		}
-		now.groups = w.planGroups(b)
+		for g := 0; ; g++ {
+			group := groupRun{}
+			var list []stepItem
+			for i := range w.list {
+				x := &w.list[i]
+				if b >= len(x.blocks) || g >= len(x.blocks[b]) {
+					continue
+				}
+				first, at := x.blocks[b][0].Row, x.blocks[b][g]
+				list = append(list, x.step(w.d, w.index(x, b)+g, first))
+				if inner != nil && g > 0 {
+					add(&group.products, x, inner(x, first, at.Row, at.Row+at.Rows), at.Row, at.Row+at.Rows)
+				}
+			}
+			if len(list) == 0 {
+				break
+			}
+			group.steps = w.add(list)
+			now.groups = append(now.groups, group)
+		}
 		w.blocks = append(w.blocks, now)
 	}
-	w.products = table(w.d, items)
+	w.products = table(w.d, products)
 	w.upload()
-}
-
-// planGroups lists the steps of block b of every matrix.
-func (w *workshop) planGroups(b int) (groups [][]run) {
-	for g := 0; ; g++ {
-		var list []stepItem
-		for i := range w.list {
-			x := &w.list[i]
-			if b < len(x.blocks) && g < len(x.blocks[b]) {
-				first := x.blocks[b][0].Row
-				list = append(list, x.step(w.d, w.index(x, b)+g, first))
-			}
-		}
-		if len(list) == 0 {
-			return groups
-		}
-		groups = append(groups, w.add(list))
-	}
 }
 
 // index returns the number of the first group of block b.
@@ -179,14 +201,21 @@ func rowsOf(groups []exl2.Group) (row, end int) {
 	return groups[0].Row, last.Row + last.Rows
 }
 
+// multiply computes the products of a run.
+func (w *workshop) multiply(r productRun) {
+	if r.count > 0 {
+		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, 2, 2)
+	}
+}
+
 // each computes what is left at the rows of a block, and has step work on its
 // groups, block after block.
 func (w *workshop) each(step func(r run)) {
 	for _, b := range w.blocks {
-		list := pointer(w.d.at(w.products)) + pointer(b.first*productBytes)
-		w.d.runProducts(list, b.count, b.tiles, 2, 2)
-		for _, runs := range b.groups {
-			for _, r := range runs {
+		w.multiply(b.products)
+		for _, g := range b.groups {
+			w.multiply(g.products)
+			for _, r := range g.steps {
 				step(r)
 			}
 		}

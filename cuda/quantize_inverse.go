@@ -21,6 +21,11 @@ type inverse struct {
 // InverseFactor stores the upper triangular U with UᵀU = (h + damp·I)⁻¹ in u, and
 // whether there is one in ok.
 func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tensor) {
+	d.inverse(u, h, damp, ok, func(string) {})
+}
+
+// inverse is InverseFactor, which tells what it has issued.
+func (d *Device) inverse(u, h tensor.Tensor, damp float32, ok tensor.Tensor, issued func(name string)) {
 	k := h.Rows
 	want(h.Cols == k && u.Rows == k && u.Cols == k && ok.Rows*ok.Cols == 1, "InverseFactor", u, h, ok)
 	if k == 0 {
@@ -38,7 +43,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	v.products = table(d, v.listProducts())
 	defer d.Free(v.products)
 	for row := 0; row < v.width; row += inverse_strip {
-		v.strip(row)
+		v.strip(row, issued)
 	}
 }
 
@@ -62,20 +67,25 @@ func (v *inverse) listProducts() (list []productItem) {
 }
 
 // strip computes the rows of R, Y and U that a strip makes.
-func (v *inverse) strip(row int) {
+func (v *inverse) strip(row int, issued func(name string)) {
 	d, columns := v.d, v.width/inverse_strip
 	list := func(i int) pointer { return pointer(d.at(v.products)) + pointer((2*row/inverse_strip+i)*productBytes) }
 	d.inverse_strip(grid2(v.width, inverse_strip), v.s, v.ok, v.h, v.damp, int32(row), int32(v.k), int32(v.width))
+	issued("strip")
 	if row > 0 {
 		d.runProducts(list(0), 1, columns, 2, 2)
 	}
+	issued("product of strips before")
 	diagonal := launch{blocks: dim{x: 1}, threads: dim{x: 256}}
 	if v.scratch.Nil() {
 		diagonal.shared = inverse_strip * inverse_pitch * 4
 	}
 	d.inverse_diagonal(diagonal, v.x, v.xs.mem, v.ok, from(v.s, row), v.scratch, int32(v.width))
+	issued("diagonal")
 	d.split(v.ss, v.s, byEight)
 	d.runProducts(list(1), 1, columns, 2, 2)
+	issued("product by the diagonal")
 	d.inverse_store(grid2(v.width, inverse_strip), v.z.mem, v.u, v.ok, v.t, v.x, v.h, v.damp,
 		int32(row), int32(v.k), int32(v.width), int32(v.z.tiles), int64(v.z.next))
+	issued("store")
 }

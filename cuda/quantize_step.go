@@ -156,25 +156,18 @@ func (s *steps) search(r run, importance tensor.Tensor) {
 		warps = 13 // two largest scales for each
 	}
 	l.threads.x = 32 * warps
-	part := 32
-	if r.rows%64 == 0 {
-		part = 64
-	}
-	if r.rows <= stagedRows {
-		l.shared = 4 * (r.rows*gptq_search_columns + r.rows/part*(part+4))
-	}
-	switch {
-	case r.rows > stagedRows:
+	if r.rows > stagedRows {
 		s.d.gptq_search_direct(l, s.at(r), importance)
-	case part == 32:
-		s.d.gptq_search_32(l, s.at(r), importance)
-	default:
-		s.d.gptq_search_64(l, s.at(r), importance)
+		return
 	}
+	l.shared = 4 * r.rows * (gptq_search_columns + 1)
+	s.d.gptq_search_staged(l, s.at(r), importance)
 }
 
-// feed passes the errors of the rows of a block before the groups of a run on to
-// them, and measures them.
+// measureTop finds the largest magnitudes of the groups of a run.
+func (s *steps) measureTop(r run) { s.d.gptq_feed_top(r.over(128), s.at(r)) }
+
+// feed passes what the rows of a block before the groups of a run hold on to them.
 func (s *steps) feed(r run, factor tensor.Tensor) {
 	s.d.gptq_feed(r.over(128), s.at(r), factor, int32(factor.Cols))
 }
@@ -212,7 +205,7 @@ func (d *Device) SearchScale(list []device.Coding, g int, importance tensor.Tens
 	s.upload()
 	defer s.free()
 	for _, run := range runs {
-		s.feed(run, importance)
+		s.measureTop(run)
 		s.search(run, importance)
 	}
 }

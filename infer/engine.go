@@ -2,7 +2,8 @@
 // generates text and measures perplexity.
 //
 // The nouns: an [Engine] is a loaded model with room for sequences. A [Sampler]
-// turns logits into a token. A [Generation] is one prompt being continued.
+// turns logits into a token. A [Generation] is one prompt being continued, a
+// [Session] one after another.
 package infer
 
 import (
@@ -13,7 +14,6 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/model"
-	"exl2/internal/safetensors"
 	"exl2/internal/synth"
 	"exl2/internal/tensor"
 )
@@ -83,7 +83,7 @@ func Random(name string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	return o.with(func(list devices.List) (*Engine, error) {
-		return fit(model.NewLoader(m.Spec, m), m.Infos(), false, list, o)
+		return fit(model.NewLoader(m.Spec, m), false, list, o)
 	})
 }
 
@@ -111,7 +111,7 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := fit(l, infos(files), true, list, o)
+	e, err := fit(l, true, list, o)
 	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("model %s: %w", dir, err)
@@ -122,12 +122,16 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 
 // fit loads a model if there is room for it. Mapped says that its tensors are in
 // files, which the CPU uses as they are.
-func fit(l *model.Loader, tensors []safetensors.Info, mapped bool, list devices.List, o Options) (*Engine, error) {
-	if err := checkRoom(plan(l, tensors, list, o), mapped); err != nil {
+func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, error) {
+	if err := checkRoom(plan(l, list, o), mapped); err != nil {
 		return nil, err
 	}
 	o = o.defaults(list[0])
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.SetContext(o.Positions)
+	if err := l.CheckLength(o.Positions); err != nil {
+		return nil, err
+	}
 	e := &Engine{Options: o, spec: l.Spec, replays: map[int]func(){}}
 	if err := e.load(l, list); err != nil {
 		e.Close()

@@ -47,10 +47,18 @@ type Result struct {
 	FirstToken   time.Duration // until the first token was chosen
 	PerSecond    float64       // tokens after the first; 0 if there are none
 	PromptTokens int
+	Cached       int // of the prompt, that the cache held already
 }
 
-// Generate continues a prompt.
+// Generate continues a prompt. When ctx ends meanwhile, the error is its error,
+// and the result what has been generated until then.
 func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
+	return (&Session{Engine: e}).Generate(ctx, g)
+}
+
+// Generate continues a prompt, as Engine.Generate does. What the prompt has in
+// common with the one before and its text is not computed again.
+func (s *Session) Generate(ctx context.Context, g *Generation) (*Result, error) {
 	if len(g.Prompt) == 0 {
 		return nil, errors.New("the prompt has no tokens; give a text, or a model with a token that begins texts")
 	}
@@ -58,17 +66,19 @@ func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
 		return nil, err
 	}
 	start := time.Now()
-	logits, err := e.next(0, 0, g.Prompt)
-	if err != nil {
-		return nil, err
-	}
 	r := &Result{PromptTokens: len(g.Prompt), Reason: Length}
+	r.Cached = s.keep(g.Prompt)
+	logits, err := s.read(ctx, g.Prompt[r.Cached:])
+	if err != nil {
+		return r, err
+	}
 	out := &emitter{stops: g.Stops, emit: g.Emit}
 	random := rand.New(rand.NewPCG(g.Seed, 0))
 	seen := slices.Clone(g.Prompt)
 	for len(r.Tokens) < g.Limit {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			r.Text = out.finish()
+			return r, err
 		}
 		id := g.Sampler.Sample(logits, seen, random)
 		if len(r.Tokens) == 0 {
@@ -86,8 +96,9 @@ func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
 		if len(r.Tokens) == g.Limit {
 			break
 		}
-		if logits, err = e.next(0, len(seen)-1, seen[len(seen)-1:]); err != nil {
-			return nil, err
+		if logits, err = s.read(ctx, seen[len(seen)-1:]); err != nil {
+			r.Text = out.finish()
+			return r, err
 		}
 	}
 	if r.Reason != StopText && out.add(g.Text.Flush()) {

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"exl2/internal/arch"
@@ -72,11 +73,11 @@ func Plan(dir string, o Options) ([]Part, error) {
 		return nil, err
 	}
 	defer list.Close()
-	return plan(l, infos(files), list, o), nil
+	return plan(l, list, o), nil
 }
 
-// plan is Plan of a model with the given tensors.
-func plan(l *model.Loader, tensors []safetensors.Info, list devices.List, o Options) []Part {
+// plan is Plan of a model that is open.
+func plan(l *model.Loader, list devices.List, o Options) []Part {
 	o = o.defaults(list[0])
 	spec := l.Spec
 	var parts []Part
@@ -88,11 +89,11 @@ func plan(l *model.Loader, tensors []safetensors.Info, list devices.List, o Opti
 		}
 		z, c := o.size(s.layers(), last)
 		p := Part{
-			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, spec, tensors, d),
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, spec, l.Files, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
 		if r, ok := d.(device.MemoryInfo); ok {
-			p.Workspace = r.Workspace(z.Rows, max(spec.Hidden, spec.MLP.Width, spec.Attn.Heads*spec.Attn.HeadDim))
+			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()
 			p.host = false
 		}
@@ -101,51 +102,56 @@ func plan(l *model.Loader, tensors []safetensors.Info, list devices.List, o Opti
 	return parts
 }
 
-// infos lists the tensors of files.
-func infos(files *safetensors.Set) []safetensors.Info {
-	var list []safetensors.Info
-	for _, name := range files.Names() {
-		info, _ := files.Info(name)
-		list = append(list, info)
-	}
-	return list
-}
-
 // weights adds up what modules hold.
-func weights(modules []model.ModuleSpec, spec arch.Spec, tensors []safetensors.Info, d device.Device) int {
-	sizes := map[string]int{} // by the name of a linear, norm or table
-	for _, t := range tensors {
-		sizes[t.Name[:max(0, strings.LastIndexByte(t.Name, '.'))]] += held(t, d)
+func weights(modules []model.ModuleSpec, spec arch.Spec, files model.Files, d device.Device) int {
+	sizes := map[string]int{} // by the name of a linear or table
+	for _, name := range files.Names() {
+		if info, ok := files.Info(name); ok {
+			sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(info, d)
+		}
 	}
 	sum, tables := 0, map[string]bool{}
 	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
-		for _, l := range m.Linears {
+		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
 			sum += sizes[l.Name]
 		}
-		for _, n := range m.Norms {
-			sum += sizes[n.Name]
+		if m.Positions != "" {
+			sum += sizes[m.Positions]
 		}
 		if m.Table != "" && !(tables[m.Table] && borrows) { // a tied head is a copy, or the same bytes
 			sum += sizes[m.Table]
 			tables[m.Table] = true
 		}
-		if m.Kind == model.Attention && spec.Rope != nil {
-			sum += spec.Rope(m.Layer).Dims / 2 * 4 // frequencies
-		}
+		sum += 4 * vectors(m, spec)
 	}
 	return sum
 }
 
-// held returns the bytes that a tensor takes on d: norms and biases are F32
-// there, and F32 matrices F16 on a device that computes so.
+// vectors counts the elements of a module's norms, other vectors, and frequencies.
+func vectors(m model.ModuleSpec, spec arch.Spec) int {
+	n := 0
+	for _, x := range m.Norms {
+		n += x.Elements()
+	}
+	for _, v := range m.Vectors {
+		n += v.Cols
+	}
+	if attends := m.Kind == model.Attention || m.Kind == model.Parallel; attends && spec.Rope != nil {
+		n += spec.Rope(m.Layer).Dims / 2
+	}
+	return n
+}
+
+// held returns the bytes that a tensor of a linear or a table takes on d: biases
+// are F32 there, and F32 matrices F16 on a device that computes so.
 func held(t safetensors.Info, d device.Device) int {
 	n, err := t.Bytes()
 	switch {
 	case err != nil:
 		return 0
-	case len(t.Shape) == 1 && (strings.HasSuffix(t.Name, ".weight") || strings.HasSuffix(t.Name, ".bias")):
-		return 4 * t.Shape[0]
+	case strings.HasSuffix(t.Name, ".bias"):
+		return 4 * slices.Max(t.Shape)
 	case t.DType == "F32" && len(t.Shape) == 2 && d.Activation() != tensor.F32:
 		n /= 2
 	}

@@ -34,13 +34,16 @@ func comparePlan(t *testing.T, dir string, n int, o Options) {
 		t.Fatal(err)
 	}
 	defer files.Close()
+	if l.Spec.Learned > 0 {
+		o.Positions = min(o.Positions, l.Spec.Learned)
+	}
 	var counters []*devtest.Counter
 	var list devices.List
 	for range n {
 		c := devtest.Counting(devtest.CPU(t))
 		counters, list = append(counters, c), append(list, c)
 	}
-	parts := plan(l, infos(files), list, o)
+	parts := plan(l, list, o)
 	e, err := open(dir, list, o)
 	if err != nil {
 		t.Fatal(err)

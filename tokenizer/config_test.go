@@ -191,3 +191,12 @@ func TestSettings(t *testing.T) {
 		})
 	}
 }
+
+// TestFilesOfAnotherTime: what the tokenizers library reads without a word.
+func TestFilesOfAnotherTime(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "tokenizer.json", `{"model": {"unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.5], ["b", -2.5]]}, "added_tokens": [],
+		"post_processor": {"add_bos_token": true, "add_eos_token": false, "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "b", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+		"pair": [], "special_tokens": {"b": {"id": "b", "ids": [2], "tokens": ["b"]}}}}`)
+	checkIDs(t, "Unigram without a type, Cohere's template", around(t, load(t, dir), "ab"), []int32{2, 1, 2})
+}

@@ -80,3 +80,28 @@ func FuzzLoadModel(f *testing.F) {
 		}
 	})
 }
+
+// FuzzSettings: no files beside a tokenizer make loading, encoding or decoding panic.
+func FuzzSettings(f *testing.F) {
+	model, err := os.ReadFile(filepath.Join(golden(f, "sp_bpe_gemma"), "tokenizer.model"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"tokenizer_class": "LlamaTokenizer", "legacy": false, "bos_token": {"content": "<s>", "lstrip": true}, "add_eos_token": true}`), []byte(`{"x": 3000}`), "a<s> x")
+	f.Add([]byte(`{"added_tokens_decoder": {"7": {"content": "ab", "single_word": true, "normalized": true}}, "extra_special_tokens": {"q": "<q>"}}`), []byte(`{}`), "ab <q>")
+	f.Fuzz(func(t *testing.T, config, later []byte, text string) {
+		dir := t.TempDir()
+		write(t, dir, "tokenizer_config.json", string(config))
+		write(t, dir, "added_tokens.json", string(later))
+		s, err := readSettings(dir)
+		if err != nil {
+			return
+		}
+		for name, data := range map[string][]byte{"tokenizer.json": []byte(bpeFile("")), "tokenizer.model": model} {
+			if tok, err := parse(name, data, s); err == nil {
+				tok.configure(s)
+				exercise(t, tok, text)
+			}
+		}
+	})
+}

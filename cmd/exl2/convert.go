@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"exl2/convert"
+	"exl2/internal/profile"
 )
 
 // convertOptions are the flags of convert, and of measure.
@@ -50,7 +51,8 @@ cannot work on one job.
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.
 Perplexities that are printed are on calibration data; exl2 ppl on other text
-says what the conversion has cost. Conversion runs on the CPU.`,
+says what the conversion has cost. A GPU converts if there is one; --devices cpu
+takes the CPU.`,
 		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
   exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
   exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
@@ -76,6 +78,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	ropeFlags(f, &o.RopeScale, &o.RopeAlpha)
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
+	f.BoolVar(&o.Profile, "profile", false, "print where the time goes, stage by stage (it takes a little longer)")
 	f.BoolVar(&o.Overwrite, "overwrite", false, "replace files in the way that this job did not write, and delete other weights there")
 	idleBools(f, "status-output", "fast-safetensors")
 	idleInts(f, "hidden-state-offload-layers", "gpu-rows", "param-cache-size", "snapshot-interval")
@@ -167,7 +170,18 @@ func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
 		return err
 	}
 	p.Close()
+	if !a.json && r.Profile != nil {
+		printProfile(a.err, r.Profile)
+	}
 	return a.print(r, func(w io.Writer) { printReport(w, r) })
+}
+
+func printProfile(w io.Writer, stages []convert.Stage) {
+	list := make([]profile.Stage, len(stages))
+	for i, s := range stages {
+		list[i] = profile.Stage(s)
+	}
+	profile.Print(w, list)
 }
 
 func printReport(w io.Writer, r *convert.Report) {

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/tokenizer"
 )
 
 type inferOptions struct {
@@ -23,6 +22,7 @@ type inferOptions struct {
 	stops                     []string
 	noBOS                     bool
 	ropeScale, ropeAlpha      float64
+	chat                      chatOptions
 }
 
 func newInferCommand(a *app) *cobra.Command {
@@ -42,10 +42,17 @@ min-p, typical, each on what the one before has left. The same seed gives the sa
 text.
 
 Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
--pnb leaves it out.`,
+-pnb leaves it out.
+
+--chat takes the prompt for a message and writes it as the model's own chat template
+says; the answer also ends where the template ends one. On a terminal and without a
+prompt it is a conversation: Ctrl-C stops an answer, Ctrl-D ends it, a line that ends
+in \ goes on in the next.`,
 		Example: `  exl2 infer -m llama-4.0bpw -p "Once upon a time" -t 200
   exl2 infer -m llama-4.0bpw -p "1, 2, 3," -temp 0.8 -topp 0.9 --seed 7
-  cat story.txt | exl2 infer -m llama-4.0bpw --stop "The End" --json`,
+  cat story.txt | exl2 infer -m llama-4.0bpw --stop "The End" --json
+  exl2 infer -m llama-4.0bpw --chat --system "Answer in one sentence."
+  exl2 infer -m llama-4.0bpw --chat -p "Why is the sky blue?" --show-prompt`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runInfer(c, a, o) },
 	}
@@ -67,6 +74,7 @@ Like ExLlamaV2 it begins the prompt with the model's BOS token, if it has one;
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampler")
 	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
+	o.chat.flags(f)
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)
 	a.runFlags(f)
 	return c
@@ -80,6 +88,7 @@ type inferResult struct {
 	Reason       infer.StopReason `json:"stop_reason"`
 	FirstToken   float64          `json:"seconds_to_first_token"`
 	PerSecond    float64          `json:"tokens_per_second"`
+	*shownPrompt
 }
 
 func (o *inferOptions) check(c *cobra.Command) error {
@@ -88,6 +97,9 @@ func (o *inferOptions) check(c *cobra.Command) error {
 		return usage("--model-dir (-m) is missing; see exl2 infer --help")
 	case c.Flags().Changed("prompt") && o.promptFile != "":
 		return usage("--prompt and --prompt-file are both given")
+	}
+	if err := o.chat.check(); err != nil {
+		return err
 	}
 	if err := cmp.Or(within("tokens", o.tokens, 0, infer.MaxPositions), within("length", o.length, 0, infer.MaxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
 		return err
@@ -111,18 +123,61 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 	if err != nil {
 		return err
 	}
-	g, err := o.generation(c, dir)
+	p, err := o.prompter(c, dir)
 	if err != nil {
 		return err
+	}
+	if files := a.terminal(); o.chat.on && !o.hasPrompt(c) && files != nil {
+		return o.converse(c, a, dir, p, files)
+	}
+	text, err := o.readPrompt(c, os.Stdin)
+	if err != nil {
+		return err
+	}
+	prompt, err := p.prompt(c.Context(), text)
+	if err != nil {
+		return err
+	}
+	if o.chat.show && !a.json {
+		prompt.print(a.out)
+	}
+	p.endAnswers(c.Context())
+	r, err := o.answer(c, a, dir, p.generation(o, prompt.IDs, o.tokens))
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if !o.chat.show {
+			prompt = nil
+		}
+		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond, prompt}, nil)
+	}
+	fmt.Fprintln(a.out)
+	fmt.Fprintf(a.err, "\n%d prompt tokens, first token after %v; %d tokens generated, %.1f a second; ended by %s\n",
+		r.PromptTokens, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, r.Reason)
+	return nil
+}
+
+// answer loads the model and generates a text. Without any tokens to generate
+// the prompt was all that was wanted, if it was shown.
+func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, g *infer.Generation) (*infer.Result, error) {
+	if o.chat.show && g.Limit == 0 {
+		return &infer.Result{PromptTokens: len(g.Prompt), Reason: infer.Length}, nil
 	}
 	e, err := a.openModel(dir, infer.Options{
 		Positions: max(o.length, len(g.Prompt)+o.tokens, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer e.Close()
-	ctx, stop := context.WithCancelCause(c.Context())
+	return a.generate(c.Context(), dir, &infer.Session{Engine: e}, g)
+}
+
+// generate continues a prompt and writes the text to stdout as it comes, unless
+// the result will be JSON. A write that fails ends it.
+func (a *app) generate(ctx context.Context, dir string, s *infer.Session, g *infer.Generation) (*infer.Result, error) {
+	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g.Emit = func(text string) {
 		if a.json {
@@ -132,48 +187,19 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 			stop(err)
 		}
 	}
-	r, err := e.Generate(ctx, g)
+	r, err := s.Generate(inner, g)
 	switch {
-	case c.Context().Err() == nil && ctx.Err() != nil:
-		return context.Cause(ctx)
+	case ctx.Err() == nil && inner.Err() != nil:
+		return r, context.Cause(inner)
 	case err != nil:
-		return fmt.Errorf("model %s: %w", dir, err)
+		return r, fmt.Errorf("model %s: %w", dir, err)
 	}
-	if a.json {
-		return a.print(inferResult{r.Text, r.PromptTokens, len(r.Tokens), r.Reason, r.FirstToken.Seconds(), r.PerSecond}, nil)
-	}
-	fmt.Fprintln(a.out)
-	fmt.Fprintf(a.err, "\n%d prompt tokens, first token after %v; %d tokens generated, %.1f a second; ended by %s\n",
-		r.PromptTokens, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, r.Reason)
-	return nil
+	return r, nil
 }
 
-// generation reads what the model's folder and the flags say of the text to
-// generate.
-func (o *inferOptions) generation(c *cobra.Command, dir string) (*infer.Generation, error) {
-	end, err := readGeneration(dir, c.Flags(), o)
-	if err != nil {
-		return nil, err
-	}
-	text, err := o.readPrompt(c, os.Stdin)
-	if err != nil {
-		return nil, err
-	}
-	t, err := tokenizer.Load(dir)
-	if err != nil {
-		return nil, err
-	}
-	if eos, ok := t.EOS(); ok {
-		end = append(end, eos)
-	}
-	prompt, err := t.Encode(c.Context(), text, tokenizer.EncodeOptions{BOS: !o.noBOS})
-	if err != nil {
-		return nil, err
-	}
-	return &infer.Generation{
-		Prompt: prompt, Limit: o.tokens, Sampler: o.sampler, Seed: o.seed, End: end, Stops: o.stops,
-		Text: t.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
-	}, nil
+// hasPrompt reports whether flags say where the prompt is.
+func (o *inferOptions) hasPrompt(c *cobra.Command) bool {
+	return c.Flags().Changed("prompt") || o.promptFile != ""
 }
 
 // readPrompt returns the text to continue.

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"exl2/convert"
@@ -31,11 +29,10 @@ func main() {
 
 // run runs one command line and returns its exit code.
 func run(args []string, stdout io.Writer, stderr *os.File) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	out := &writer{to: stdout}
 	a := &app{out: out, err: stderr}
+	ctx, stop := a.interrupts.context(context.Background())
+	defer stop()
 	err := guarded(stderr, func() error { return a.execute(ctx, args) })
 	a.close()
 	if err == nil {

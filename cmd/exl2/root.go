@@ -28,6 +28,8 @@ type app struct {
 
 	hint   string // added to the message when interrupted
 	closes []func()
+
+	interrupts interrupts
 }
 
 func newRootCommand(a *app) *cobra.Command {

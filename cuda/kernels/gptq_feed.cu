@@ -3,11 +3,20 @@
 // the group's rows.
 //
 // A thread a column, 32 rows at a time.
+//
+// gptq_feed_top only finds the largest magnitude; products (product.cuh) then do
+// the rest.
 #include "coding.cuh"
 #include "order.cuh"
 
 constexpr int part = 32, most_before = 256;
 constexpr int ahead = 8;  // rows that are read at a time
+
+// raise raises *top to the largest of a block's numbers.
+__device__ inline void raise(unsigned* top, float most) {
+	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+	if (threadIdx.x % 32 == 0) atomicMax(top, __float_as_uint(most));
+}
 
 extern "C" __global__ void __launch_bounds__(128) gptq_feed(
 	const void* list,     // Step, one for each blockIdx.y
@@ -50,6 +59,18 @@ extern "C" __global__ void __launch_bounds__(128) gptq_feed(
 			most = fmaxf(most, fabsf(v[i]));
 		}
 	}
-	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-	if (threadIdx.x % 32 == 0) atomicMax(s.top, __float_as_uint(most));
+	raise(s.top, most);
+}
+
+extern "C" __global__ void __launch_bounds__(128) gptq_feed_top(const void* list) {
+	after_previous();
+	const Step s = ((const Step*)list)[blockIdx.y];
+	int column = blockIdx.x * blockDim.x + threadIdx.x;
+	if (blockIdx.x * (int)blockDim.x >= s.n) return;
+	float most = 0;
+	const float* x = s.panel + (int64)s.before * s.n + column;
+	if (column < s.n)
+#pragma unroll 16
+		for (int i = 0; i < s.rows; i++) most = fmaxf(most, fabsf(x[(int64)i * s.n]));
+	raise(s.top, most);
 }

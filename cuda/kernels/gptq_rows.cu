@@ -26,15 +26,25 @@ struct Shared {
 
 	__device__ float& at(int i, int j) { return ((float*)&f[i])[j]; }
 
-	// load reads f[row+i, column+j] for i, j under 32.
+	// load reads f[row+i, column+j] for i, j under 32, by blocks of 32 or 64 threads.
 	__device__ void load(const float* factor, int k, int row, int column, bool turned) {
-		for (int t = threadIdx.x; t < part * part; t += blockDim.x) {
-			int i = t / part, j = t % part;
-			float v = factor[(int64)(row + i) * k + column + j];
-			if (turned)
-				at(j, i) = v;
-			else
-				at(i, j) = v;
+		constexpr int fours = part * part / 4, batch = 4;
+#pragma unroll 1
+		for (int first = threadIdx.x; first < fours; first += batch * blockDim.x) {
+			float4 v[batch];
+#pragma unroll
+			for (int e = 0; e < batch; e++) {
+				int t = first + e * blockDim.x;
+				v[e] = *(const float4*)(factor + (int64)(row + t / (part / 4)) * k + column + t % (part / 4) * 4);
+			}
+#pragma unroll
+			for (int e = 0; e < batch; e++) {
+				int t = first + e * blockDim.x, i = t / (part / 4), j = t % (part / 4);
+				if (turned)
+					at(4 * j, i) = v[e].x, at(4 * j + 1, i) = v[e].y, at(4 * j + 2, i) = v[e].z, at(4 * j + 3, i) = v[e].w;
+				else
+					f[i][j] = v[e];
+			}
 		}
 	}
 };

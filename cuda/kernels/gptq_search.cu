@@ -6,12 +6,10 @@
 //
 // A block has 32 columns, a lane each, which it keeps in shared memory; its warps
 // share the candidates. A lane tries the codes of a candidate from the largest scale
-// down, some rows at a time, and gives a code up once its error is over the smallest
-// so far: errors only grow. It gives up a candidate once the largest weight alone,
-// out of reach of the scales that are left, costs more. Lanes go on to their next
-// code by themselves; how weights and importance lie in shared memory keeps lanes at
-// different rows from getting in each other's way. The last block of a group adds
-// the sums of all, in order.
+// down, and gives the candidate up once the largest weight alone, out of reach of the
+// scales that are left, costs more than the best so far. It goes on to its next code
+// by itself, two candidates at a time. The last block of a group adds the sums of all,
+// in order.
 #include "coding.cuh"
 #include "order.cuh"
 
@@ -39,19 +37,15 @@ __device__ inline half largest_of(int i, float top) {
 	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f));
 }
 
-// Staged is a column's weights and their importance in shared memory: by four rows of
-// 32 columns, and by parts of some rows with four numbers between. Direct is the same
-// where they are. Both begin with the first row; part is one past those read.
-template <int part>
+// Staged is a column's weights and their importance in shared memory, by four rows;
+// Direct is the same where they are. Both begin with the first row.
 struct Staged {
 	const float4 *w, *m;
 
 	__device__ void four(int r, float4& weight, float4& importance) const { weight = w[r * columns], importance = m[r]; }
 	__device__ void skip(int rows) { w += rows / 4 * columns, m += rows / 4; }
-	__device__ void end_part() { m++; }
 };
 
-template <int part>
 struct Direct {
 	const float *w, *m;
 	int n;
@@ -62,7 +56,6 @@ struct Direct {
 		importance = make_float4(m[4 * r], m[4 * r + 1], m[4 * r + 2], m[4 * r + 3]);
 	}
 	__device__ void skip(int rows) { w += (int64)rows * n, m += rows; }
-	__device__ void end_part() {}
 };
 
 constexpr int unrolled = 16;  // rows
@@ -74,13 +67,15 @@ struct Peak {
 	float reach;  // times a scale: what the codes reach
 
 	template <class Rows>
-	__device__ Peak(Rows rows, int count, int part, float zero) : magnitude(0), importance(0), reach(zero - 1) {
-		for (int r = 4; r <= count; r += 4) {
-			float4 w, m;
-			rows.four(0, w, m);
-			take(w.x, m.x, zero), take(w.y, m.y, zero), take(w.z, m.z, zero), take(w.w, m.w, zero);
-			rows.skip(4);
-			if (r % part == 0) rows.end_part();
+	__device__ Peak(Rows rows, int count, float zero) : magnitude(0), importance(0), reach(zero - 1) {
+		for (int r = 0; r < count; r += unrolled) {
+#pragma unroll
+			for (int i = 0; i < unrolled / 4; i++) {
+				float4 w, m;
+				rows.four(i, w, m);
+				take(w.x, m.x, zero), take(w.y, m.y, zero), take(w.z, m.z, zero), take(w.w, m.w, zero);
+			}
+			rows.skip(unrolled);
 		}
 	}
 	__device__ void take(float w, float m, float zero) {
@@ -94,82 +89,52 @@ struct Peak {
 	}
 };
 
-// bounds_of returns the first and the last code whose scales are within bounds.
+// bounds_of returns the first and the last code whose scales are within bounds; it
+// looks around where they would be without rounding.
 __device__ inline unsigned char bounds_of(const float (&scales)[16], float base) {
-	float lower = __fmul_rn(below, base), upper = __fmul_rn(above, base);
-	int first = 15, last = 15;
+	float lower = __fmul_rn(below, base), upper = __fmul_rn(above, base), unit = 256 / scales[15];
+	int first = min(max((int)sqrtf(lower * unit), 0), 15), last = min(max((int)sqrtf(upper * unit), 0), 15);
+	while (first < 15 && !(scales[first] >= lower)) first++;
 	while (first > 0 && scales[first - 1] >= lower) first--;
+	while (last < 15 && !(scales[last + 1] > upper)) last++;
 	while (last > first && scales[last] > upper) last--;
-	return first | last << 4;
+	return first | max(last, first) << 4;
 }
 
-// Search is a lane's way through candidates warp, warp+warps, ... of its column.
-template <int part, class Rows>
-struct Search {
-	Table& t;
-	const Rows rows;
-	const Peak peak;
-	int lane, warps, candidate, first, code, best;
+// Way is one of a lane's ways through the candidates of its column: every step'th
+// from the first on.
+struct Way {
+	int candidate, step, first, code, best;
 	float least, scale, inverse, error;
 	bool done;
 
-	__device__ Search(Table& t, const Rows& rows, int count, float zero, int lane, int warp, int warps)
-		: t(t), rows(rows), peak(rows, count, part, zero), lane(lane), warps(warps), candidate(warp), first(0), code(0), best(0), done(false) {
-		if (warp < candidates)
-			enter();
-		else
-			done = true;
+	__device__ void begin(const Table& t, int lane, int from, int by) {
+		candidate = from, step = by, done = from >= candidates;
+		scale = inverse = error = least = 0;
+		if (!done) enter(t, lane);
 	}
 
 	// enter begins with a candidate.
-	__device__ void enter() {
+	__device__ void enter(const Table& t, int lane) {
 		int b = t.bounds[candidate][lane];
 		best = first = b & 15, code = b >> 4, least = infinity();
-		aim();
+		aim(t);
 	}
-	__device__ void aim() { scale = t.scales[candidate][code], inverse = t.inverses[candidate][code], error = 0; }
+	__device__ void aim(const Table& t) { scale = t.scales[candidate][code], inverse = t.inverses[candidate][code], error = 0; }
 
 	// next turns to the next code that may be better.
-	__device__ void next() {
+	__device__ void next(Table& t, const Peak& peak, int lane) {
+		if (done) return;
+		if (error <= least) least = error, best = code;
 		if (code > first) {
 			code--;
-			aim();
+			aim(t);
 			if (!(peak.cost(scale) > least)) return;
 		}
 		t.least[candidate][lane] = least, t.codes[candidate][lane] = best;
-		candidate += warps;
-		if (candidate < candidates)
-			enter();
-		else
-			done = true;
-	}
-
-	__device__ void run(int count, float zero) {
-		float low = rounder - zero, high = rounder + zero - 1;
-		Rows at = rows;
-		int left = count;
-		while (__any_sync(~0u, !done)) {
-			if (!done) {
-#pragma unroll 1
-				for (int i = 0; i < part / unrolled; i++) {
-#pragma unroll
-					for (int r = 0; r < unrolled / 4; r++) {
-						float4 w, m;
-						at.four(r, w, m);
-						add(w.x, m.x, low, high), add(w.y, m.y, low, high), add(w.z, m.z, low, high), add(w.w, m.w, low, high);
-					}
-					at.skip(unrolled);
-				}
-				at.end_part();
-				left -= part;
-				bool over = error > least;
-				if (over || left == 0) {
-					if (!over && error <= least) least = error, best = code;
-					at = rows, left = count;
-					next();
-				}
-			}
-		}
+		candidate += step;
+		done = candidate >= candidates;
+		if (!done) enter(t, lane);
 	}
 
 	// add adds the error of a weight. A code times a scale is exact, so that the
@@ -181,6 +146,31 @@ struct Search {
 		error = __fadd_rn(error, __fmul_rn(__fmul_rn(m, e), e));
 	}
 };
+
+// look goes both ways of a lane until they end: what it reads of the rows serves
+// both.
+template <class Rows>
+__device__ void look(Table& t, const Rows& rows, int count, float zero, const Peak& peak, int lane, Way& a, Way& b) {
+	float low = rounder - zero, high = rounder + zero - 1;
+	while (__any_sync(~0u, !a.done || !b.done)) {
+		Rows at = rows;
+#pragma unroll 1
+		for (int i = 0; i < count; i += unrolled) {
+#pragma unroll
+			for (int r = 0; r < unrolled / 4; r++) {
+				float4 w, m;
+				at.four(r, w, m);
+				a.add(w.x, m.x, low, high), b.add(w.x, m.x, low, high);
+				a.add(w.y, m.y, low, high), b.add(w.y, m.y, low, high);
+				a.add(w.z, m.z, low, high), b.add(w.z, m.z, low, high);
+				a.add(w.w, m.w, low, high), b.add(w.w, m.w, low, high);
+			}
+			at.skip(unrolled);
+		}
+		a.next(t, peak, lane);
+		b.next(t, peak, lane);
+	}
+}
 
 // prepare makes the table of scales.
 __device__ void prepare(Table& t, float top) {
@@ -224,20 +214,21 @@ __device__ void finish(const Step& s, Table& t) {
 	if (threadIdx.x == 0) *s.largest = t.largest[best], *s.count = 0;
 }
 
-template <int part, class Rows>
+template <class Rows>
 __device__ void search(const Step& s, Table& t, const Rows& rows) {
 	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 	float zero = 1 << (s.bits - 1);
-	Search<part, Rows> look(t, rows, s.rows, zero, lane, candidates, warps);
-	float base = __fdiv_rn(look.peak.magnitude, zero - 0.5f);
+	Peak peak(rows, s.rows, zero);
+	float base = __fdiv_rn(peak.magnitude, zero - 0.5f);
 	for (int c = warp; c < candidates; c += warps) t.bounds[c][lane] = bounds_of(t.scales[c], base);
 	__syncwarp();
-	look.candidate = warp, look.done = warp >= candidates;
-	if (!look.done) look.enter();
-	look.run(s.rows, zero);
+	Way a, b;
+	a.begin(t, lane, warp, 2 * warps);
+	b.begin(t, lane, warp + warps, 2 * warps);
+	look(t, rows, s.rows, zero, peak, lane, a, b);
 }
 
-template <int part, bool staged>
+template <bool staged>
 __device__ void search(const void* list, const float* importance) {
 	extern __shared__ float4 memory[];
 	__shared__ Table t;
@@ -255,21 +246,19 @@ __device__ void search(const void* list, const float* importance) {
 			to[(r / 4 * columns + c) * 4 + r % 4] = w[(int64)r * s.n + c];
 		}
 		to += s.rows * columns;
-		for (int r = threadIdx.x; r < s.rows; r += blockDim.x) to[r + r / part * 4] = m[r];
+		for (int r = threadIdx.x; r < s.rows; r += blockDim.x) to[r] = m[r];
 		__syncthreads();
-		search<part>(s, t, Staged<part>{memory + threadIdx.x % 32, memory + s.rows * columns / 4});
+		search(s, t, Staged{memory + threadIdx.x % 32, memory + s.rows * columns / 4});
 	} else {
 		__syncthreads();
-		search<part>(s, t, Direct<part>{w + threadIdx.x % 32, m, s.n});
+		search(s, t, Direct{w + threadIdx.x % 32, m, s.n});
 	}
 	__syncthreads();
 	finish(s, t);
 }
 
-#define SEARCH(name, part, staged) \
-	extern "C" __global__ void name(const void* list, const float* importance) { search<part, staged>(list, importance); }
+#define SEARCH(name, staged) \
+	extern "C" __global__ void name(const void* list, const float* importance) { search<staged>(list, importance); }
 
-// Names are of the rows of a part, which divide those of the groups.
-SEARCH(gptq_search_32, 32, true)
-SEARCH(gptq_search_64, 64, true)
-SEARCH(gptq_search_direct, 32, false)
+SEARCH(gptq_search_staged, true)
+SEARCH(gptq_search_direct, false)

@@ -63,7 +63,8 @@ __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
 		if (right && in == q) {
 			bool good = c[q] > least_pivot && c[q] < 1e30f;
 			if (!good) *ok = 0;
-			x.reciprocal[j] = x.pivot[q] = 1 / sqrtf(good ? c[q] : 1);
+			float v = good ? c[q] : 1, r = rsqrtf(v);
+			x.reciprocal[j] = x.pivot[q] = r * (1.5f - 0.5f * v * r * r);
 		}
 		__syncthreads();
 		c[q] *= x.pivot[q];
@@ -120,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
 	__shared__ Exchange exchange;
 	after_previous();
 	float* a = scratch ? scratch : memory;
+#pragma unroll 16
 	for (int t = threadIdx.x; t < strip * strip; t += threads) {
 		int i = t / strip, j = t % strip;
 		a[i * pitch + j] = i <= j ? s[(int64)i * width + j] : 0;

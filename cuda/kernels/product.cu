@@ -98,12 +98,14 @@ __device__ void product(const Product* list, int stages) {
 	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	int row = part.m + warp / 4 * warp_m + lane / 4, column = part.n + warp % 4 * warp_n + lane % 4 * 2;
 	float factor = multiplier(p);
+	float2 old[32];
 #pragma unroll
-	for (int r = 0; r < 4; r++)
+	for (int i = 0; i < 32; i++) old[i] = Place(p, factor, row + i / 8 * 16 + i % 2 * 8, column + i / 2 % 4 * 8).read(p);
 #pragma unroll
-		for (int c = 0; c < 4; c++)
-#pragma unroll
-			for (int h = 0; h < 2; h++) put2(p, factor, row + 16 * r + 8 * h, column + 8 * c, all[r][c][2 * h], all[r][c][2 * h + 1]);
+	for (int i = 0; i < 32; i++) {
+		float(&v)[4] = all[i / 8][i / 2 % 4];
+		Place(p, factor, row + i / 8 * 16 + i % 2 * 8, column + i / 2 % 4 * 8).write(p, old[i], v[i % 2 * 2], v[i % 2 * 2 + 1]);
+	}
 }
 
 #define PRODUCT(name, pa, pb)                                                                   \

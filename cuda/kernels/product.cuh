@@ -61,18 +61,32 @@ struct Part {
 // multiplier returns the factor of sums that makes up for lifts.
 __device__ inline float multiplier(const Product& p) { return p.alpha / lift_of(p.a_most) / lift_of(p.b_most); }
 
-// put2 stores two neighbouring elements of a row of the result.
-__device__ inline void put2(const Product& p, float factor, int row, int column, float v0, float v1) {
-	if (row < p.m0 || row >= p.m1) return;
-	if (p.rows) factor *= p.rows[row - p.m0];
-	int64 at = (int64)(row - p.m0) * p.ld + column - p.n0;
-	v0 *= factor, v1 *= factor;
-	bool first = column >= p.n0 && column < p.n1, second = column + 1 >= p.n0 && column + 1 < p.n1;
-	if (first && second && ((size_t)(p.to + at) | (size_t)(p.from + at)) % 8 == 0) {
-		float2 old = p.from ? *(const float2*)(p.from + at) : make_float2(0, 0);
-		*(float2*)(p.to + at) = make_float2(old.x + v0, old.y + v1);
-		return;
+// Place is two neighbouring elements of a row of the result. All that is added to is
+// read before anything is stored, so that nothing waits in turn.
+struct Place {
+	int64 at;
+	bool first, second, both;
+	float factor;
+
+	__device__ Place(const Product& p, float multiplier, int row, int column) {
+		bool inside = row >= p.m0 && row < p.m1;
+		first = inside && column >= p.n0 && column < p.n1, second = inside && column + 1 >= p.n0 && column + 1 < p.n1;
+		at = (int64)(row - p.m0) * p.ld + column - p.n0;
+		both = first && second && ((size_t)(p.to + at) | (size_t)(p.from + at)) % 8 == 0;
+		factor = inside && p.rows ? multiplier * p.rows[row - p.m0] : multiplier;
 	}
-	if (first) p.to[at] = (p.from ? p.from[at] : 0) + v0;
-	if (second) p.to[at + 1] = (p.from ? p.from[at + 1] : 0) + v1;
-}
+	__device__ float2 read(const Product& p) const {
+		if (!p.from) return make_float2(0, 0);
+		if (both) return *(const float2*)(p.from + at);
+		return make_float2(first ? p.from[at] : 0, second ? p.from[at + 1] : 0);
+	}
+	__device__ void write(const Product& p, float2 old, float v0, float v1) const {
+		v0 = old.x + v0 * factor, v1 = old.y + v1 * factor;
+		if (both) {
+			*(float2*)(p.to + at) = make_float2(v0, v1);
+			return;
+		}
+		if (first) p.to[at] = v0;
+		if (second) p.to[at + 1] = v1;
+	}
+};

@@ -100,10 +100,11 @@ __device__ void product(const Product* list) {
 	}
 	float factor = multiplier(p);
 	int row = part.m + warp * 16 + lane / 4, column = part.n + lane % 4 * 2;
+	float2 old[32];
 #pragma unroll
-	for (int j = 0; j < 16; j++)
+	for (int i = 0; i < 32; i++) old[i] = Place(p, factor, row + i % 2 * 8, column + i / 2 * 8).read(p);
 #pragma unroll
-		for (int h = 0; h < 2; h++) put2(p, factor, row + 8 * h, column + 8 * j, all[4 * j + 2 * h], all[4 * j + 2 * h + 1]);
+	for (int i = 0; i < 32; i++) Place(p, factor, row + i % 2 * 8, column + i / 2 * 8).write(p, old[i], all[2 * i], all[2 * i + 1]);
 }
 
 #define BODY(...) product<__VA_ARGS__>((const Product*)list);

@@ -126,13 +126,11 @@ type MLP struct {
 	Squared bool // act's result is squared: relu2
 	Bias    bool
 	Ungated bool
-	Clamp   Clamp
-}
 
-// Clamp is gpt-oss's gated unit (models/gpt_oss/modeling_gpt_oss.py): with
-// g = min(gate, Limit) and u = up limited to ±Limit, (u + 1)·g·σ(Alpha·g)
-// takes the place of act(gate)·up. Limit 0 means none of it.
-type Clamp struct{ Limit, Alpha float32 }
+	// Clamp is gpt-oss's gated unit (models/gpt_oss/modeling_gpt_oss.py), which
+	// takes the place of act(gate)·up; Limit 0 means none of it.
+	Clamp device.Clamp
+}
 
 // MoE describes a mixture of experts in the place of an MLP:
 //

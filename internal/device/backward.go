@@ -25,7 +25,8 @@ type Backward interface {
 	RopeBack(dq, dk, freqs tensor.Tensor, headDim int, r Rope, b Batch)
 
 	// AttendBack is the gradient of Attend over rows that are whole sequences, in
-	// runs of b.Span from position 0 on: q, k and v are what was attended with.
+	// runs of b.Span from position 0 on: q, k and v are what was attended with. a
+	// has neither sinks nor a temperature.
 	AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a Attend, b Batch)
 
 	// CapBack replaces dx, the gradient of Cap's result, by that of its argument,

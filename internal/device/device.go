@@ -5,6 +5,8 @@
 package device
 
 import (
+	"errors"
+
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
@@ -143,11 +145,19 @@ type Forward interface {
 	Store(c Cache, layer int, k, v tensor.Tensor, b Batch)
 
 	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions of a layer of
-	// c up to and including each row's own. In place.
+	// c up to and including each row's own. In place, where values are as wide as
+	// keys.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
-	// ActMul is y = act(gate)·up. In place.
+	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
 	ActMul(y, gate, up tensor.Tensor, a Act)
+
+	// ClampMul is y = (u + 1)·g·σ(c.Alpha·g), with g = min(gate, c.Limit) and u = up
+	// limited to ±c.Limit. In place.
+	ClampMul(y, gate, up tensor.Tensor, c Clamp)
+
+	// Clip limits the elements of x to ±limit, in place.
+	Clip(x tensor.Tensor, limit float32)
 
 	// AddScaled is y += scale·x with y F32; x is F32 or of the activation type.
 	AddScaled(y, x tensor.Tensor, scale float32)
@@ -203,13 +213,36 @@ type Attend struct {
 	Scale                   float32
 	Softcap                 float32 // scores become cap·tanh(score/cap); 0 means none
 	Window                  int     // positions seen, the row's own included; 0 means all
+
+	// Sinks, F32 [1, heads], has every head's softmax see one more score, whose
+	// share is thrown away; absent means none.
+	Sinks tensor.Tensor
+
+	// Temperature multiplies scores of the row at position p, before the cap, by
+	// 1 + Temperature·ln(1 + ⌊p/TemperatureSpan⌋); 0 means by 1.
+	Temperature     float32
+	TemperatureSpan int
 }
+
+// Clamp describes gpt-oss's gated unit.
+type Clamp struct{ Limit, Alpha float32 }
+
+// ErrUnsupported is in the chain of a device's failure that says that it lacks an
+// operation, or a variant of one.
+var ErrUnsupported = errors.New("not on this device")
 
 // A Meter can measure its memory.
 type Meter interface {
 	// Bandwidth returns the bytes a second that the device's memory moves: the
 	// better of a copy (read and written) and a read, over 1 GB or more.
 	Bandwidth() float64
+}
+
+// A Timer can say how long its operations take.
+type Timer interface {
+	// Stopwatch returns a function that waits for the operations issued so far and
+	// returns the seconds since those that were issued before Stopwatch were done.
+	Stopwatch() (stop func() float64)
 }
 
 // MemoryInfo is a device whose memory is its own, and can be used up.

@@ -60,19 +60,18 @@ func Open(names string, note func(text string)) (List, error) {
 	return list, err
 }
 
-// OpenQuantizer opens a device that can quantize: the CPU, so far.
+// OpenQuantizer opens the one device that converts models.
 func OpenQuantizer(names string, note func(text string)) (device.Quantize, error) {
-	if names != "" && names != "cpu" {
-		return nil, &NamesError{names, "models are converted on the CPU; leave it out, or give cpu"}
-	}
-	if _, err := cuda.Count(); err == nil && names == "" && note != nil {
-		note("computing on the CPU: GPUs do not convert yet")
-	}
-	d, err := cpu.New()
+	list, err := Open(names, note)
 	if err != nil {
 		return nil, err
 	}
-	return d, nil
+	q, ok := list[0].(device.Quantize)
+	if len(list) > 1 || !ok {
+		list.Close()
+		return nil, &NamesError{names, "one device converts; give one that quantizes"}
+	}
+	return q, nil
 }
 
 // CPU opens the CPU.

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -9,32 +8,58 @@ import (
 // attention makes the first half of a block: the norm, which q, k and v read,
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
-	a := &attention{in: b.norm(m, NormIn), query: b.norm(m, NormQuery), key: b.norm(m, NormKey), attend: b.attend(m.Layer), layer: m.Layer}
-	a.loadRope(b, m)
-	q, k, v, o := b.linear(m, arch.Q), b.linear(m, arch.K), b.linear(m, arch.V), b.linear(m, arch.O)
-	out := b.output(m)
-	m.Steps = []Step{
-		{Run: a.norm, Back: a.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}}}},
-		{Run: a.mix, Back: a.mixBack, Keep: a.keeps(), Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}},
-		{Run: out.add, Back: out.addBack, Keep: out.keeps()},
-	}
+	read, mix, add := b.attentionSteps(m)
+	m.Steps = []Step{read, mix, add}
 }
+
+// attentionSteps returns the three steps of attention.
+func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
+	n := b.Spec.Names
+	in, out := b.input(m, NormIn), b.output(m, NormOut)
+	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), late: b.Spec.Attn.QKNorm.AfterRope, clip: b.Spec.Attn.Clip, attend: b.attend(m), layer: m.Layer}
+	a.loadRope(b, m)
+	q, k, v, o := b.linear(m, n.Q), b.linear(m, n.K), b.linear(m, n.V), b.linear(m, n.O)
+	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
+	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
+	if a.simple() {
+		mix.Back, mix.Keep = a.mixBack, a.keeps()
+	}
+	return read, mix, out.step()
+}
+
+// input is the first step of a half-block: the norm of the stream, or, without
+// one, the stream itself.
+type input struct{ norm Norm }
+
+func (b *builder) input(m *Module, p Place) *input { return &input{b.norm(m, p)} }
+
+func (i *input) step(sites ...Site) Step {
+	return Step{Run: i.run, Back: i.back, Keep: []Slot{Stream}, Sites: sites}
+}
+
+func (i *input) run(s *State) { i.norm.apply(s, Normed, Stream) }
+
+func (i *input) back(s, g *State, kept []tensor.Tensor) { i.norm.back(g, Normed, Stream, kept[0]) }
 
 // attention is what an attention module has beside its linears.
 type attention struct {
-	in         Norm
 	query, key Norm // of heads, or none
+	late       bool // norms of heads follow RoPE
+	clip       float32
 	layer      int
 	freqs      tensor.Tensor
 	rope       device.Rope
 	attend     device.Attend
 }
 
-func (b *builder) attend(layer int) device.Attend {
+func (b *builder) attend(m *Module) device.Attend {
 	s, a := b.Spec, b.Spec.Attn
-	out := device.Attend{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Scale: a.Scale, Softcap: a.Softcap}
+	out := device.Attend{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Scale: a.Scale, Softcap: a.Softcap, Temperature: a.Temperature, TemperatureSpan: a.TemperatureSpan}
 	if s.Window != nil {
-		out.Window = s.Window(layer)
+		out.Window = s.Window(m.Layer)
+	}
+	if a.Sinks {
+		out.Sinks = b.own(m, b.vector(s.Names.Layer(m.Layer, s.Names.Sinks), a.Heads))
 	}
 	return out
 }
@@ -44,28 +69,43 @@ func (a *attention) loadRope(b *builder, m *Module) {
 		return
 	}
 	r := b.Spec.Rope(m.Layer)
+	if r.Dims == 0 {
+		return
+	}
 	freqs, scale := r.Frequencies()
 	a.rope = device.Rope{Dims: r.Dims, Interleaved: r.Interleaved, Scale: scale}
 	a.freqs = b.own(m, b.upload(tensor.F32, 1, len(freqs), tensor.BytesOf(freqs)))
 }
 
-func (a *attention) norm(s *State) { a.in.apply(s, Normed, Stream) }
-
-func (a *attention) normBack(s, g *State, kept []tensor.Tensor) {
-	a.in.back(g, Normed, Stream, kept[0])
-}
-
 func (a *attention) mix(s *State) {
 	d, layer := s.Dev, s.layer(a.layer)
-	if !a.query.none() {
-		d.HeadNorm(s.At(Query), a.query.W, a.attend.Heads, a.query.Norm)
-		d.HeadNorm(s.At(Key), a.key.W, a.attend.KVHeads, a.key.Norm)
+	if a.clip > 0 {
+		for _, slot := range []Slot{Query, Key, Value} {
+			d.Clip(s.At(slot), a.clip)
+		}
+	}
+	if !a.late {
+		a.norms(s)
 	}
 	if a.rope.Dims > 0 {
 		d.Rope(s.At(Query), s.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
+	if a.late {
+		a.norms(s)
+	}
 	d.Store(s.Cache, layer, s.At(Key), s.At(Value), s.Batch)
 	d.Attend(s.At(Mixed), s.At(Query), s.Cache, layer, a.attend, s.Batch)
+}
+
+func (a *attention) norms(s *State) {
+	a.query.heads(s, Query, a.attend.Heads)
+	a.key.heads(s, Key, a.attend.KVHeads)
+}
+
+// simple reports whether mixBack knows all of what mix does.
+func (a *attention) simple() bool {
+	plain := a.query.none() || a.query.shared() && a.query.W.Cols == a.attend.HeadDim && !a.late
+	return plain && a.clip == 0 && a.attend.Sinks.Nil() && a.attend.Temperature == 0
 }
 
 // keeps lists what mixBack needs that mix overwrites.

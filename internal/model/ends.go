@@ -1,20 +1,28 @@
 package model
 
 import (
-	"exl2/internal/arch"
 	"exl2/internal/tensor"
 )
 
-// embedding makes the first module: ids to residual stream.
+// embedding makes the first module: ids, and positions where the model has learned
+// them, to residual stream.
 func (b *builder) embedding(m *Module) {
 	table, scale := b.own(m, b.dense(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
 	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Stream), table, s.IDs, scale) }}}
+	if b.Spec.Learned == 0 {
+		return
+	}
+	positions := b.own(m, b.dense(m.Positions, b.Spec.Learned, b.Spec.Hidden))
+	m.Steps = append(m.Steps, Step{Run: func(s *State) {
+		s.Dev.Embed(s.At(Positions), positions, s.Batch.Pos, 1)
+		s.Dev.AddScaled(s.At(Stream), s.At(Positions), 1)
+	}})
 }
 
 // head makes the last module: norm and logits.
 func (b *builder) head(m *Module) {
 	h := &head{in: b.norm(m, NormIn), scale: orOne(b.Spec.LogitScale), softcap: b.Spec.LogitCap}
-	out := b.linear(m, arch.Head)
+	out := b.linear(m, b.Spec.Names.Head)
 	m.Steps = []Step{
 		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}},
 		{Run: h.cap, Back: h.capBack},

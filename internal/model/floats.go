@@ -27,6 +27,20 @@ func widen(t tensor.Type, data []byte) []float32 {
 	return out
 }
 
+// toUnit divides a vector by its Euclidean norm, but for zero.
+func toUnit(v []float32) {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	if sum == 0 {
+		return
+	}
+	for i := range v {
+		v[i] = float32(float64(v[i]) / math.Sqrt(sum))
+	}
+}
+
 // narrow returns F32 or BF16 elements as F16 and refuses what does not fit.
 func narrow(t tensor.Type, data []byte) ([]byte, error) {
 	out := make([]byte, len(data)/t.Size()*2)

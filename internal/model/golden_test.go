@@ -62,6 +62,7 @@ func floats(t testing.TB, f *safetensors.File, name string) (v []float32, shape 
 func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []float32 {
 	t.Helper()
 	d := devtest.CPU(t)
+	l.Spec.SetContext(len(ids) / sequences)
 	modules, err := l.LoadAll(d)
 	if err != nil {
 		t.Fatal(err)

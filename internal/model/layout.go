@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"exl2/internal/arch"
+	"exl2/internal/device"
 )
 
 // A Kind says what a module does.
@@ -14,12 +15,16 @@ const (
 	Embedding Kind = iota
 	Attention
 	MLP
+	Experts  // a mixture of experts
+	Parallel // attention and MLP of the same stream
 	Head
 )
 
 // A LinearSpec is what is known of a linear before it is loaded.
 type LinearSpec struct {
 	Role    arch.Role
+	Part    string // its name in arch.Names
+	Expert  int    // whose it is; 0 also of what is no expert's
 	Name    string // in the file, without ".weight"
 	In, Out int
 	Biased  bool
@@ -33,91 +38,86 @@ const (
 	NormIn    Place = iota // the stream, in front of everything
 	NormQuery              // the heads of queries
 	NormKey
-	NormOut // what is added to the stream
+	NormOut    // what attention adds to the stream
+	NormMLPIn  // the stream in front of the MLP
+	NormMLPOut // what the MLP adds to the stream
+	NormQLatent
+	NormKVLatent
 )
 
 // A NormSpec is what is known of a norm's weights before they are loaded.
 type NormSpec struct {
 	Place Place
-	Name  string // in the file, without ".weight"
+	Name  string // in the file, without ".weight"; with an asterisk, a tensor a row
+	Norm  device.Norm
+	Rows  int // by heads, each with its own
 	Cols  int
+	Bias  bool // beside the weights
+	Plain bool // there are no weights
+}
+
+// Tensors lists the norm's tensors in the file.
+func (n NormSpec) Tensors() []string {
+	if n.Plain {
+		return nil
+	}
+	names := []string{n.Name + ".weight"}
+	if n.Bias {
+		names = append(names, n.Name+".bias")
+	}
+	if !strings.Contains(n.Name, "*") {
+		return names
+	}
+	var list []string
+	for row := range n.Rows {
+		for _, name := range names {
+			list = append(list, arch.Expert(name, row))
+		}
+	}
+	return list
+}
+
+// Elements counts the norm's weights and biases.
+func (n NormSpec) Elements() int {
+	switch {
+	case n.Plain:
+		return 0
+	case n.Bias:
+		return 2 * max(n.Rows, 1) * n.Cols
+	}
+	return max(n.Rows, 1) * n.Cols
 }
 
 // A ModuleSpec is what is known of a module before it is loaded.
 type ModuleSpec struct {
-	Name    string // the prefix of its linears' names, as "model.layers.0.self_attn"
-	Kind    Kind
-	Layer   int // of attention and MLP
-	Linears []LinearSpec
-	Norms   []NormSpec
-	Table   string // the embedding's tensor, or the one that a tied head shares, without ".weight"
+	Name      string // what it is called in measurements, as "model.layers.0.self_attn"
+	Kind      Kind
+	Layer     int // of what is between embedding and head
+	Linears   []LinearSpec
+	Fixed     []LinearSpec // that are never quantized: routers
+	Vectors   []VectorSpec
+	Norms     []NormSpec
+	Table     string // the embedding's tensor, or the one that a tied head shares, without ".weight"
+	Positions string // the embedding's table of learned positions, or empty, without ".weight"
 }
 
-// Linear returns the spec of the linear with a role.
-func (m ModuleSpec) Linear(r arch.Role) (LinearSpec, bool) {
-	for _, l := range m.Linears {
-		if l.Role == r {
-			return l, true
+// A VectorSpec is what is known of a vector that belongs to no linear or norm.
+type VectorSpec struct {
+	Name string // whole
+	Cols int
+}
+
+// Linear returns the spec of the linear that Names calls part, of an expert if it
+// is an expert's.
+func (m ModuleSpec) Linear(part string, expert int) (LinearSpec, bool) {
+	for _, list := range [][]LinearSpec{m.Linears, m.Fixed} {
+		for _, l := range list {
+			if l.Part == part && l.Expert == expert {
+				return l, true
+			}
 		}
 	}
 	return LinearSpec{}, false
-}
-
-// Layout lists the modules of a model in the order they run.
-func Layout(s arch.Spec) []ModuleSpec {
-	n := s.Names
-	list := []ModuleSpec{{Name: n.Embed, Kind: Embedding, Table: n.Embed}}
-	for layer := range s.Layers {
-		list = append(list, attentionSpec(s, layer), mlpSpec(s, layer))
-	}
-	head := ModuleSpec{
-		Name: n.Head, Kind: Head, Norms: []NormSpec{{NormIn, n.Final, s.Hidden}},
-		Linears: []LinearSpec{{Role: arch.Head, Name: n.Head, In: s.Hidden, Out: s.Vocab}},
-	}
-	if s.Tied {
-		head.Table = n.Embed
-	}
-	return append(list, head)
-}
-
-func attentionSpec(s arch.Spec, layer int) ModuleSpec {
-	n, a := s.Names, s.Attn
-	name := func(part string) string { return n.Layer(layer, part) }
-	wide, narrow := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-	m := ModuleSpec{
-		Name: name(parent(n.O)), Kind: Attention, Layer: layer,
-		Linears: []LinearSpec{
-			{arch.Q, name(n.Q), s.Hidden, wide, a.BiasQKV}, {arch.K, name(n.K), s.Hidden, narrow, a.BiasQKV},
-			{arch.V, name(n.V), s.Hidden, narrow, a.BiasQKV}, {arch.O, name(n.O), wide, s.Hidden, a.BiasO},
-		},
-	}
-	m.addNorm(NormIn, layer, n, n.NormIn, s.Hidden)
-	m.addNorm(NormQuery, layer, n, n.QNorm, a.HeadDim)
-	m.addNorm(NormKey, layer, n, n.KNorm, a.HeadDim)
-	m.addNorm(NormOut, layer, n, n.NormAttnOut, s.Hidden)
-	return m
-}
-
-func mlpSpec(s arch.Spec, layer int) ModuleSpec {
-	n, p := s.Names, s.MLP
-	name := func(part string) string { return n.Layer(layer, part) }
-	m := ModuleSpec{
-		Name: name(parent(n.Down)), Kind: MLP, Layer: layer,
-		Linears: []LinearSpec{
-			{arch.Gate, name(n.Gate), s.Hidden, p.Width, p.Bias}, {arch.Up, name(n.Up), s.Hidden, p.Width, p.Bias},
-			{arch.Down, name(n.Down), p.Width, s.Hidden, p.Bias},
-		},
-	}
-	m.addNorm(NormIn, layer, n, n.NormMLPIn, s.Hidden)
-	m.addNorm(NormOut, layer, n, n.NormMLPOut, s.Hidden)
-	return m
-}
-
-// addNorm adds a norm if the architecture has it.
-func (m *ModuleSpec) addNorm(p Place, layer int, n arch.Names, part string, cols int) {
-	if part != "" {
-		m.Norms = append(m.Norms, NormSpec{p, n.Layer(layer, part), cols})
-	}
 }
 
 // Norm returns the spec of the norm at a place.
@@ -128,6 +128,168 @@ func (m ModuleSpec) Norm(p Place) (NormSpec, bool) {
 		}
 	}
 	return NormSpec{}, false
+}
+
+// Layout lists the modules of a model in the order they run.
+func Layout(s arch.Spec) []ModuleSpec {
+	n := s.Names
+	list := []ModuleSpec{{Name: n.Embed, Kind: Embedding, Table: n.Embed, Positions: n.Positions}}
+	for layer := range s.Layers {
+		list = append(list, layerSpecs(s, layer)...)
+	}
+	head := moduleLayout{Spec: s, m: ModuleSpec{Name: n.Head, Kind: Head}}
+	head.m.Linears = []LinearSpec{{Role: arch.Head, Part: n.Head, Name: n.Head, In: s.Hidden, Out: s.Vocab, Biased: s.HeadBias}}
+	head.streamNorm(NormIn, n.Final)
+	if s.Tied {
+		head.m.Table = n.Embed
+	}
+	return append(list, head.m)
+}
+
+// layerSpecs lists the modules of a layer: two half-blocks, or both in one.
+func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
+	n := s.Names
+	a := moduleLayout{s, ModuleSpec{Name: n.Layer(layer, parent(n.O)), Kind: Attention, Layer: layer}}
+	f := moduleLayout{s, ModuleSpec{Name: n.Layer(layer, parent(n.Down)), Kind: MLP, Layer: layer}}
+	if s.Sparse(layer) { // ExLlamaV2's name, whatever the tensors are called
+		f.m.Name, f.m.Kind = n.Layer(layer, "block_sparse_moe"), Experts
+	}
+	both := &f
+	if s.Parallel {
+		a.m.Name, a.m.Kind, both = n.Layer(layer, "parallel_decoder"), Parallel, &a
+	}
+	a.attention()
+	both.feedForward()
+	if s.Parallel {
+		return []ModuleSpec{a.m}
+	}
+	return []ModuleSpec{a.m, f.m}
+}
+
+// A moduleLayout is a module's spec in the making.
+type moduleLayout struct {
+	arch.Spec
+	m ModuleSpec
+}
+
+func (y *moduleLayout) attention() {
+	n, a := y.Names, y.Attn
+	y.layerNorm(NormIn, n.NormIn)
+	if y.Latent.KVRank > 0 {
+		y.latent()
+	} else {
+		wide, narrow := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		y.linear(arch.Q, n.Q, y.Hidden, wide, a.BiasQKV)
+		y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
+		y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
+		y.linear(arch.O, n.O, wide, y.Hidden, a.BiasO)
+	}
+	y.headNorm(NormQuery, n.QNorm, a.Heads)
+	y.headNorm(NormKey, n.KNorm, a.KVHeads)
+	y.layerNorm(NormOut, n.NormAttnOut)
+	if a.Sinks {
+		y.m.Vectors = append(y.m.Vectors, VectorSpec{n.Layer(y.m.Layer, n.Sinks), a.Heads})
+	}
+}
+
+// latent adds the matrices and norms of latent attention. Their roles are those
+// of the matrices whose place they take.
+func (y *moduleLayout) latent() {
+	n, a, l := y.Names, y.Attn, y.Latent
+	wide := a.Heads * a.HeadDim
+	norm := device.Norm{Eps: l.NormEps}
+	if l.QRank > 0 {
+		y.linear(arch.Q, n.Q1, y.Hidden, l.QRank, a.BiasQKV)
+		y.norm(NormSpec{Place: NormQLatent, Name: n.QLatentNorm, Norm: norm, Rows: 1, Cols: l.QRank})
+		y.linear(arch.Q, n.Q2, l.QRank, wide, false)
+	} else {
+		y.linear(arch.Q, n.Q, y.Hidden, wide, false)
+	}
+	y.linear(arch.K, n.KV1, y.Hidden, l.KVRank+l.Rope, a.BiasQKV)
+	y.norm(NormSpec{Place: NormKVLatent, Name: n.KVLatentNorm, Norm: norm, Rows: 1, Cols: l.KVRank})
+	y.linear(arch.V, n.KV2, l.KVRank, a.Heads*(l.Nope+l.Value), false)
+	y.linear(arch.O, n.O, a.Heads*l.Value, y.Hidden, a.BiasO)
+}
+
+func (y *moduleLayout) feedForward() {
+	n := y.Names
+	y.layerNorm(NormMLPIn, n.NormMLPIn)
+	if y.Sparse(y.m.Layer) {
+		y.experts()
+	} else {
+		y.mlp(0, n.Gate, n.Up, n.Down, y.MLP.Width)
+	}
+	y.layerNorm(NormMLPOut, n.NormMLPOut)
+}
+
+// mlp adds the matrices of one MLP, of an expert or not.
+func (y *moduleLayout) mlp(expert int, gate, up, down string, width int) {
+	add := func(r arch.Role, part string, in, out int) {
+		y.add(&y.m.Linears, LinearSpec{Role: r, Part: part, Expert: expert, In: in, Out: out, Biased: y.MLP.Bias})
+	}
+	if !y.MLP.Ungated {
+		add(arch.Gate, gate, y.Hidden, width)
+	}
+	add(arch.Up, up, y.Hidden, width)
+	add(arch.Down, down, width, y.Hidden)
+}
+
+func (y *moduleLayout) experts() {
+	n, m := y.Names, y.MoE
+	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.Router, In: y.Hidden, Out: m.Experts, Biased: m.Routing.Bias})
+	if m.Routing.Correction {
+		y.m.Vectors = append(y.m.Vectors, VectorSpec{n.Layer(y.m.Layer, n.Correction), m.Experts})
+	}
+	for e := range m.Experts {
+		y.mlp(e, n.ExpertGate, n.ExpertUp, n.ExpertDown, m.Width)
+	}
+	if m.Shared > 0 {
+		y.mlp(0, n.SharedGate, n.SharedUp, n.SharedDown, m.Shared)
+	}
+	if m.SharedGated {
+		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.SharedRouter, In: y.Hidden, Out: 1})
+	}
+}
+
+func (y *moduleLayout) linear(r arch.Role, part string, in, out int, biased bool) {
+	y.add(&y.m.Linears, LinearSpec{Role: r, Part: part, In: in, Out: out, Biased: biased})
+}
+
+// add names a linear and adds it to a list.
+func (y *moduleLayout) add(list *[]LinearSpec, l LinearSpec) {
+	l.Name = y.Names.Layer(y.m.Layer, arch.Expert(l.Part, l.Expert))
+	*list = append(*list, l)
+}
+
+// layerNorm adds a norm of the stream in a layer, if the architecture has it.
+func (y *moduleLayout) layerNorm(p Place, part string) {
+	if part != "" {
+		y.streamNorm(p, y.Names.Layer(y.m.Layer, part))
+	}
+}
+
+func (y *moduleLayout) streamNorm(p Place, name string) {
+	y.m.Norms = append(y.m.Norms, NormSpec{Place: p, Name: name, Norm: y.Spec.Norm, Rows: 1, Cols: y.Hidden, Bias: y.NormBias, Plain: y.NormPlain})
+}
+
+// headNorm adds a norm of heads, if the architecture has it.
+func (y *moduleLayout) headNorm(p Place, part string, heads int) {
+	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.Attn.HeadDim, Bias: y.Attn.QKNorm.Bias}
+	switch y.Attn.QKNorm.Over {
+	case arch.NoNorm:
+		return
+	case arch.EachHeadsOwn:
+		s.Rows = heads
+	case arch.AllHeads:
+		s.Cols *= heads
+	}
+	y.norm(s)
+}
+
+// norm adds a norm whose name is inside the layer.
+func (y *moduleLayout) norm(s NormSpec) {
+	s.Name = y.Names.Layer(y.m.Layer, s.Name)
+	y.m.Norms = append(y.m.Norms, s)
 }
 
 // parent returns name without its last part.

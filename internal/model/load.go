@@ -15,13 +15,15 @@ import (
 type Files interface {
 	Get(name string) (safetensors.Tensor, error)
 	Has(name string) bool
+	Info(name string) (safetensors.Info, bool)
+	Names() []string
 }
 
 // A Loader makes the modules of a model from its files, one at a time.
 type Loader struct {
 	Spec   arch.Spec
 	Layout []ModuleSpec // of Spec
-	Files  Files
+	Files  Files        // with a tensor for every matrix, however the source keeps them
 
 	// Strict refuses weights that are NaN or infinite. It reads them all.
 	Strict bool
@@ -29,7 +31,20 @@ type Loader struct {
 
 // NewLoader returns a Loader of the model that spec describes.
 func NewLoader(spec arch.Spec, f Files) *Loader {
-	return &Loader{Spec: spec, Layout: Layout(spec), Files: f}
+	spec.Resolve(f.Has)
+	l := &Loader{Spec: spec, Layout: Layout(spec)}
+	l.Use(f)
+	return l
+}
+
+// Use has the loader find tensors in f.
+func (l *Loader) Use(f Files) { l.Files = newUnfused(l.Spec, l.Layout, f) }
+
+// Fused reports whether a tensor is part of one of the source, whose memory it
+// shares.
+func (l *Loader) Fused(name string) bool {
+	_, ok := l.Files.(*unfused).parts[name]
+	return ok
 }
 
 // Embedding and Head return the first and the last module of the layout.
@@ -41,9 +56,30 @@ func (l *Loader) Head() ModuleSpec { return l.Layout[len(l.Layout)-1] }
 // Decoder lists the modules between the two: half-blocks.
 func (l *Loader) Decoder() []ModuleSpec { return l.Layout[1 : len(l.Layout)-1] }
 
+// Width returns the most inputs that a linear has.
+func (l *Loader) Width() int {
+	most := 0
+	for _, m := range l.Layout {
+		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+			most = max(most, x.In)
+		}
+	}
+	return most
+}
+
+// CheckLength refuses sequences that are longer than the model's table of learned
+// positions.
+func (l *Loader) CheckLength(positions int) error {
+	if most := l.Spec.Learned; most > 0 && positions > most {
+		return fmt.Errorf("%d positions, and the model has learned %d; give a smaller --length", positions, most)
+	}
+	return nil
+}
+
 // Load makes a module of the layout on d.
 func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
 	b := builder{Loader: l, dev: d}
+	defer l.Files.(*unfused).forget()
 	m := &Module{ModuleSpec: spec, dev: d}
 	builders[spec.Kind](&b, m)
 	if b.err == nil {
@@ -58,7 +94,8 @@ func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
 
 // builders make the steps of a module by its kind.
 var builders = map[Kind]func(b *builder, m *Module){
-	Embedding: (*builder).embedding, Attention: (*builder).attention, MLP: (*builder).mlp, Head: (*builder).head,
+	Embedding: (*builder).embedding, Attention: (*builder).attention, MLP: (*builder).mlp,
+	Parallel: (*builder).parallel, Head: (*builder).head,
 }
 
 // LoadAll makes every module on d.
@@ -89,9 +126,12 @@ type builder struct {
 	err error
 }
 
-// linear loads the linear with a role, in whichever format the file has it.
-func (b *builder) linear(m *Module, r arch.Role) *Linear {
-	spec, _ := m.Linear(r)
+// linear loads a linear that is not an expert's, by its name in arch.Names.
+func (b *builder) linear(m *Module, part string) *Linear { return b.expertLinear(m, part, 0) }
+
+// expertLinear loads a linear in whichever format the file has it.
+func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
+	spec, _ := m.Linear(part, expert)
 	l := &Linear{LinearSpec: spec}
 	packed, err := b.Matrix(spec)
 	if err != nil {
@@ -101,15 +141,23 @@ func (b *builder) linear(m *Module, r arch.Role) *Linear {
 	case b.err != nil:
 	case packed != nil:
 		l.W = Quantized{b.dev.LoadEXL2(packed, l.Out)}
-	case m.Table != "":
-		l.W = Dense{b.dense(m.Table, l.Out, l.In)}
+	case spec.Role == arch.Head && b.Spec.HeadUnit:
+		l.W = Dense{b.unitRows(m, l)}
 	default:
-		l.W = Dense{b.dense(l.Name, l.Out, l.In)}
+		l.W = Dense{b.dense(m.table(l), l.Out, l.In)}
 	}
 	if l.Biased {
 		l.Bias = b.vector(l.Name+".bias", l.Out)
 	}
 	return l
+}
+
+// table returns the name of the tensor that holds a linear's weights.
+func (m *Module) table(l *Linear) string {
+	if m.Table != "" {
+		return m.Table
+	}
+	return l.Name
 }
 
 // Matrix reads a linear's EXL2 matrix, or returns nil if the linear is not
@@ -135,15 +183,6 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return m, nil
-}
-
-// norm loads the norm at a place; without weights, it is none.
-func (b *builder) norm(m *Module, p Place) Norm {
-	n, ok := m.Norm(p)
-	if !ok {
-		return Norm{}
-	}
-	return Norm{Norm: b.Spec.Norm, W: b.own(m, b.vector(n.Name+".weight", n.Cols))}
 }
 
 // own has the module free t.
@@ -177,15 +216,44 @@ func (b *builder) dense(name string, rows, cols int) tensor.Tensor {
 	return b.upload(kind, rows, cols, t.Data)
 }
 
-// vector loads the first n elements of a one-dimensional tensor as F32; EXL2
-// files hold biases padded like their matrices.
-func (b *builder) vector(name string, n int) tensor.Tensor {
-	shapes := [][]int{{n}, {exl2.Pad(n)}}
-	t, kind, ok := b.get(name, shapes...)
+// unitRows loads the head with its rows divided by their norms.
+func (b *builder) unitRows(m *Module, l *Linear) tensor.Tensor {
+	t, kind, ok := b.get(m.table(l)+".weight", []int{l.Out, l.In})
 	if !ok {
 		return tensor.Tensor{}
 	}
-	return b.upload(tensor.F32, 1, n, tensor.BytesOf(widen(kind, t.Data)[:n]))
+	w := widen(kind, t.Data)
+	for r := range l.Out {
+		toUnit(w[r*l.In : (r+1)*l.In])
+	}
+	if b.dev.Activation() == tensor.F16 {
+		data, _ := narrow(tensor.F32, tensor.BytesOf(w)) // none is above one
+		return b.upload(tensor.F16, l.Out, l.In, data)
+	}
+	return b.upload(tensor.F32, l.Out, l.In, tensor.BytesOf(w))
+}
+
+// vector loads n numbers as F32.
+func (b *builder) vector(name string, n int) tensor.Tensor {
+	v := b.floats(name, 1, n)
+	if v == nil {
+		return tensor.Tensor{}
+	}
+	return b.upload(tensor.F32, 1, n, tensor.BytesOf(v))
+}
+
+// floats loads the rows of a tensor, of one dimension or two. EXL2 files hold
+// biases padded like their matrices: the first cols elements of one row count.
+func (b *builder) floats(name string, rows, cols int) []float32 {
+	shapes := [][]int{{rows * cols}, {rows, cols}}
+	if rows == 1 {
+		shapes = [][]int{{cols}, {exl2.Pad(cols)}}
+	}
+	t, kind, ok := b.get(name, shapes...)
+	if !ok {
+		return nil
+	}
+	return widen(kind, t.Data)[:rows*cols]
 }
 
 // get finds a floating-point tensor of one of the given shapes.
@@ -238,7 +306,12 @@ func orOne(f float32) float32 {
 }
 
 // known are the features that this package interprets.
-var known = []arch.Feature{arch.PostNorms, arch.HeadNorms}
+var known = []arch.Feature{
+	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
+	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate,
+	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
+	arch.AttentionSinks, arch.AttentionTemp, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
+}
 
 // Open opens the model in a folder; the files are the caller's to close.
 func Open(dir string) (*Loader, *safetensors.Set, error) {

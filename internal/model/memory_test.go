@@ -60,7 +60,10 @@ func TestModulesAreFreed(t *testing.T) {
 			mustBeFree(t, d)
 			files := l.Files
 			for _, missing := range l.Decoder()[1].Linears {
-				l.Files = without{files, missing.Name}
+				if l.Fused(missing.Name + ".weight") {
+					continue
+				}
+				l.Use(without{files, missing.Name})
 				if _, err := l.LoadAll(d); err == nil {
 					t.Errorf("%s is missing: no error", missing.Name)
 				}

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -9,30 +8,64 @@ import (
 // mlp makes the second half of a block: the norm, which gate and up read, the
 // product of the two, which down reads, and the sum.
 func (b *builder) mlp(m *Module) {
-	p := &mlp{in: b.norm(m, NormIn), act: b.Spec.MLP.Act}
-	gate, up, down := b.linear(m, arch.Gate), b.linear(m, arch.Up), b.linear(m, arch.Down)
-	out := b.output(m)
-	m.Steps = []Step{
-		{Run: p.norm, Back: p.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{gate, up}, Writes: []Slot{Gate, Up}}}},
-		{Run: p.activate, Back: p.activateBack, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}},
-		{Run: out.add, Back: out.addBack, Keep: out.keeps()},
+	read, act, add := b.mlpSteps(m)
+	m.Steps = []Step{read, act, add}
+}
+
+// mlpSteps returns the three steps of an MLP.
+func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
+	n := b.Spec.Names
+	in, out, u := b.input(m, NormMLPIn), b.output(m, NormMLPOut), b.unit()
+	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Up)}, Writes: []Slot{Up}}
+	if !u.ungated {
+		site = Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Gate), site.Linears[0]}, Writes: []Slot{Gate, Up}}
+	}
+	down := b.linear(m, n.Down)
+	act = Step{Run: u.run, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}}
+	if u.simple() {
+		act.Back = u.back
+	}
+	return in.step(site), act, out.step()
+}
+
+// A unit is what stands between the first products of an MLP and the last.
+type unit struct {
+	act              device.Act
+	squared, ungated bool
+	clamp            device.Clamp // or none
+}
+
+func (b *builder) unit() unit {
+	p := b.Spec.MLP
+	return unit{act: p.Act, squared: p.Squared, ungated: p.Ungated, clamp: p.Clamp}
+}
+
+func (u unit) run(s *State) { u.apply(s.Dev, s.At(Acted), s.At(Gate), s.At(Up)) }
+
+// apply stores the unit of gate and up in y; gate may change, and is absent where
+// the unit has none.
+func (u unit) apply(d device.Device, y, gate, up tensor.Tensor) {
+	none := tensor.Tensor{}
+	switch {
+	case u.clamp.Limit > 0:
+		d.ClampMul(y, gate, up, u.clamp)
+	case u.ungated && u.squared: // of ReLU: max(x, 0)·x
+		d.ActMul(y, up, up, u.act)
+	case u.ungated:
+		d.ActMul(y, up, none, u.act)
+	case u.squared:
+		d.ActMul(gate, gate, gate, u.act)
+		d.ActMul(y, gate, up, u.act)
+	default:
+		d.ActMul(y, gate, up, u.act)
 	}
 }
 
-// mlp is what an MLP has beside its linears.
-type mlp struct {
-	in  Norm
-	act device.Act
-}
+// simple reports whether back knows all of what apply does.
+func (u unit) simple() bool { return !u.squared && !u.ungated && u.clamp.Limit == 0 }
 
-func (p *mlp) norm(s *State) { p.in.apply(s, Normed, Stream) }
-
-func (p *mlp) normBack(s, g *State, kept []tensor.Tensor) { p.in.back(g, Normed, Stream, kept[0]) }
-
-func (p *mlp) activate(s *State) { s.Dev.ActMul(s.At(Acted), s.At(Gate), s.At(Up), p.act) }
-
-func (p *mlp) activateBack(s, g *State, _ []tensor.Tensor) {
-	backward(g).ActMulBack(g.At(Gate), g.At(Up), g.At(Acted), s.At(Gate), s.At(Up), p.act)
+func (u unit) back(s, g *State, _ []tensor.Tensor) {
+	backward(g).ActMulBack(g.At(Gate), g.At(Up), g.At(Acted), s.At(Gate), s.At(Up), u.act)
 }
 
 // output is the last step of a half-block: its output, normalized or not, joins
@@ -42,9 +75,11 @@ type output struct {
 	residual float32
 }
 
-func (b *builder) output(m *Module) *output {
-	return &output{norm: b.norm(m, NormOut), residual: orOne(b.Spec.Residual)}
+func (b *builder) output(m *Module, p Place) *output {
+	return &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual)}
 }
+
+func (o *output) step() Step { return Step{Run: o.add, Back: o.addBack, Keep: o.keeps()} }
 
 // plain reports whether the product is added as it is.
 func (o *output) plain() bool { return o.residual == 1 && o.norm.none() }

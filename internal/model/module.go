@@ -20,7 +20,8 @@ type Module struct {
 // A Step computes what some linears read, and those linears are run on it.
 // Calibration stops between Run and the products.
 type Step struct {
-	// Run computes from what steps before have left in the state.
+	// Run computes from the stream and from what the products of the step before
+	// have written: a conversion holds no more than that.
 	Run   func(s *State)
 	Sites []Site // what is multiplied then; none in many steps
 
@@ -88,4 +89,26 @@ func (m *Module) Free() {
 	for _, l := range m.AllLinears() {
 		l.free(m.dev)
 	}
+}
+
+// Twin returns a module that shares the weights of m, and whose linears can be
+// replaced by themselves. It must be freed before m.
+func (m *Module) Twin() *Module {
+	t := &Module{ModuleSpec: m.ModuleSpec, dev: m.dev}
+	for _, step := range m.Steps {
+		sites := make([]Site, len(step.Sites))
+		for i, site := range step.Sites {
+			linears := make([]*Linear, len(site.Linears))
+			for k, l := range site.Linears {
+				twin := *l
+				twin.sharedW, twin.sharedBias = true, true
+				linears[k] = &twin
+			}
+			site.Linears = linears
+			sites[i] = site
+		}
+		step.Sites = sites
+		t.Steps = append(t.Steps, step)
+	}
+	return t
 }

@@ -21,9 +21,10 @@ const (
 	Mixed // what attention gives, [rows, heads·head dim]
 	Gate  // [rows, MLP width]
 	Up
-	Acted  // act(gate)·up
-	Out    // what a half-block adds to the stream, [rows, hidden]
-	Logits // F32 [logit rows, vocabulary]
+	Acted     // act(gate)·up
+	Out       // what a half-block adds to the stream, [rows, hidden]
+	Positions // learned, F32 [rows, hidden]
+	Logits    // F32 [logit rows, vocabulary]
 	slots
 )
 
@@ -58,10 +59,17 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, z.Rows, cols, nil) }
 	wide, narrow, width := of(activation, a.Heads*a.HeadDim), of(activation, a.KVHeads*a.HeadDim), of(activation, spec.MLP.Width)
 	hidden := of(activation, spec.Hidden)
-	return [slots]tensor.Tensor{
+	list := [slots]tensor.Tensor{
 		Stream: of(tensor.F32, spec.Hidden), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
-		Gate: width, Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
+		Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
 	}
+	if !spec.MLP.Ungated {
+		list[Gate] = width
+	}
+	if spec.Learned > 0 {
+		list[Positions] = of(tensor.F32, spec.Hidden)
+	}
+	return list
 }
 
 // NewState allocates a State on d whose sequences have their keys and values in

@@ -11,41 +11,72 @@ import (
 	"exl2/internal/tensor"
 )
 
+// A Place is where stores keep their rows: in a device's memory, in a file, or,
+// if it is zero, in the host's memory.
+type Place struct {
+	Device device.Device
+	Folder string // of an unlinked file that vanishes with the process (on Windows, with Close)
+}
+
 // A Store holds rows of float32, each of the same length.
 type Store struct {
 	Rows, Floats int // rows, and floats in each
 
+	dev    device.Device // that has the rows, or nil
+	rows   tensor.Tensor // F32 [rows, floats], of dev
 	memory []float32
 	file   *os.File
 	left   string // path of the file, if it could not be unlinked
 }
 
 // NewStore returns a store of zeros: in memory, or, if spill names a folder, in
-// an unlinked file there that vanishes with the process (on Windows, with
-// Close).
+// a file there.
 func NewStore(rows, floats int, spill string) (*Store, error) {
+	return Place{Folder: spill}.Store(rows, floats)
+}
+
+// Store returns a store of zeros.
+func (p Place) Store(rows, floats int) (*Store, error) {
 	s := &Store{Rows: rows, Floats: floats}
-	if spill == "" {
+	switch {
+	case p.Device != nil:
+		s.dev, s.rows = p.Device, p.Device.Alloc(tensor.F32, rows, floats)
+		return s, p.Device.Sync()
+	case p.Folder == "":
 		s.memory = make([]float32, rows*floats)
 		return s, nil
 	}
-	f, err := os.CreateTemp(spill, "hidden-*.tmp")
+	return s, s.create(p.Folder)
+}
+
+// create makes the file of a store.
+func (s *Store) create(folder string) error {
+	f, err := os.CreateTemp(folder, "hidden-*.tmp")
 	if err != nil {
-		return nil, fmt.Errorf("spill hidden states: %w", err)
+		return fmt.Errorf("spill hidden states: %w", err)
 	}
 	if os.Remove(f.Name()) != nil { // Windows deletes no open file
 		s.left = f.Name()
 	}
-	if err := f.Truncate(int64(rows) * int64(floats) * 4); err != nil {
+	if err := f.Truncate(int64(s.Rows) * int64(s.Floats) * 4); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("spill hidden states: %w", err)
+		return fmt.Errorf("spill hidden states: %w", err)
 	}
 	s.file = f
-	return s, nil
+	return nil
+}
+
+// on returns the place of n floats from a row on, in the device's memory.
+func (s *Store) on(row, n int) tensor.Tensor {
+	return s.rows.Slice(row, row+(n+s.Floats-1)/s.Floats).Reshape(1, n)
 }
 
 // Read fills dst with rows from row on.
 func (s *Store) Read(dst []float32, row int) error {
+	if s.dev != nil {
+		s.dev.Download(tensor.BytesOf(dst), s.on(row, len(dst)))
+		return s.dev.Sync()
+	}
 	if s.file == nil {
 		copy(dst, s.memory[row*s.Floats:])
 		return nil
@@ -58,6 +89,10 @@ func (s *Store) Read(dst []float32, row int) error {
 
 // Write stores src in the rows from row on.
 func (s *Store) Write(src []float32, row int) error {
+	if s.dev != nil {
+		s.dev.Upload(s.on(row, len(src)), tensor.BytesOf(src))
+		return nil
+	}
 	if s.file == nil {
 		copy(s.memory[row*s.Floats:], src)
 		return nil
@@ -68,8 +103,13 @@ func (s *Store) Write(src []float32, row int) error {
 	return nil
 }
 
-// Load uploads rows from row on to t, which holds whole rows.
+// Load brings rows from row on to t, which holds whole rows, on the store's device
+// or another.
 func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
+	if s.dev == d {
+		d.Copy(t, s.on(row, t.Rows*t.Cols))
+		return nil
+	}
 	if s.file == nil {
 		n := t.Rows * t.Cols
 		d.Upload(t, tensor.BytesOf(s.memory[row*s.Floats:][:n]))
@@ -81,8 +121,12 @@ func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
 	return err
 }
 
-// save downloads t, which holds whole rows, to the rows from row on.
+// save brings t, which holds whole rows, to the rows from row on.
 func (s *Store) save(d device.Device, t tensor.Tensor, row int) error {
+	if s.dev == d {
+		d.Copy(s.on(row, t.Rows*t.Cols), t)
+		return nil
+	}
 	if s.file == nil {
 		n := t.Rows * t.Cols
 		d.Download(tensor.BytesOf(s.memory[row*s.Floats:][:n]), t)
@@ -101,5 +145,8 @@ func (s *Store) Close() {
 	if s.left != "" {
 		os.Remove(s.left)
 	}
-	s.memory = nil
+	if s.dev != nil {
+		s.dev.Free(s.rows)
+	}
+	s.memory, s.dev = nil, nil
 }

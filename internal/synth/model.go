@@ -3,6 +3,7 @@ package synth
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"exl2/internal/arch"
@@ -87,26 +88,39 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 	switch spec.Kind {
 	case model.Embedding:
 		m.add(spec.Table+".weight", safetensors.F16, []int{m.Spec.Vocab, m.Spec.Hidden}, m.normal)
+		if m.Spec.Learned > 0 {
+			m.add(spec.Positions+".weight", safetensors.F16, []int{m.Spec.Learned, m.Spec.Hidden}, m.normal)
+		}
 	case model.Head:
 		recipe = orNil(recipe, headRecipe)
 	}
 	for _, n := range spec.Norms {
 		m.norm(n)
 	}
+	for _, v := range spec.Vectors {
+		m.add(v.Name, safetensors.F16, []int{v.Cols}, m.normal)
+	}
 	for _, l := range spec.Linears {
-		switch {
-		case recipe != nil:
-			m.matrix(l, recipe)
-		case spec.Table == "":
-			m.add(l.Name+".weight", safetensors.F16, []int{l.Out, l.In}, m.normal)
-		}
-		if l.Biased {
-			out := l.Out
-			if recipe != nil {
-				out = exl2.Pad(out)
-			}
-			m.add(l.Name+".bias", safetensors.F16, []int{out}, m.normal)
-		}
+		m.linear(l, recipe, spec.Table == "")
+	}
+	for _, l := range spec.Fixed {
+		m.linear(l, nil, true)
+	}
+}
+
+// linear adds a linear; one that is tied to the embedding has no weights of its
+// own unless they are quantized.
+func (m *Model) linear(l model.LinearSpec, recipe exl2.Recipe, own bool) {
+	out := l.Out
+	switch {
+	case recipe != nil:
+		m.matrix(l, recipe)
+		out = exl2.Pad(out)
+	case own:
+		m.add(l.Name+".weight", safetensors.F16, []int{l.Out, l.In}, m.normal)
+	}
+	if l.Biased {
+		m.add(l.Name+".bias", safetensors.F16, []int{out}, m.normal)
 	}
 }
 
@@ -117,14 +131,25 @@ func orNil(r, other exl2.Recipe) exl2.Recipe {
 	return other
 }
 
+// norm adds a norm's weights, so that it multiplies by one, and biases.
 func (m *Model) norm(spec model.NormSpec) {
-	m.add(spec.Name+".weight", safetensors.F16, []int{spec.Cols}, func(_ string, n int) []byte {
-		ones := make([]half.F16, n)
-		for i := range ones {
-			ones[i] = 0x3c00
+	shape := []int{spec.Cols}
+	if spec.Rows > 1 && !strings.Contains(spec.Name, "*") {
+		shape = []int{spec.Rows, spec.Cols}
+	}
+	for _, name := range spec.Tensors() {
+		if strings.HasSuffix(name, ".bias") {
+			m.add(name, safetensors.F16, shape, m.normal)
+			continue
 		}
-		return tensor.BytesOf(ones)
-	})
+		m.add(name, safetensors.F16, shape, func(_ string, n int) []byte {
+			all := make([]half.F16, n)
+			for i := range all {
+				all[i] = half.ToF16(1 - spec.Norm.Offset)
+			}
+			return tensor.BytesOf(all)
+		})
+	}
 }
 
 func (m *Model) add(name, dtype string, shape []int, data func(name string, elements int) []byte) {
@@ -162,6 +187,15 @@ func (m *Model) matrix(x model.LinearSpec, recipe exl2.Recipe) {
 
 // Has reports whether the model has a tensor.
 func (m *Model) Has(name string) bool { _, ok := m.tensors[name]; return ok }
+
+// Info returns what a tensor's header would say.
+func (m *Model) Info(name string) (safetensors.Info, bool) {
+	t, ok := m.tensors[name]
+	return t.info, ok
+}
+
+// Names returns the names of the tensors.
+func (m *Model) Names() []string { return slices.Clone(m.names) }
 
 // Get makes a tensor.
 func (m *Model) Get(name string) (safetensors.Tensor, error) {

@@ -8,12 +8,31 @@ import (
 	"exl2/internal/tensor"
 )
 
-// ActMul is y = act(gate)·up.
+// ActMul is y = act(gate)·up, or act(gate).
 func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
+	if up.Nil() {
+		d.actAlone(y, gate, a)
+		return
+	}
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
 	flatten(&y, &gate, &up)
 	out, g, u := rowsOf("ActMul", y), rowsOf("ActMul", gate), rowsOf("ActMul", up)
 	pieces(y.Rows, y.Cols, func(r, lo, hi int) { actMul(out.row(r)[lo:hi], g.row(r)[lo:hi], u.row(r)[lo:hi], a) })
+}
+
+// actAlone is y = act(gate), times ones.
+func (d *Device) actAlone(y, gate tensor.Tensor, a device.Act) {
+	want(y.Rows == gate.Rows && y.Cols == gate.Cols, "ActMul", y, gate)
+	flatten(&y, &gate)
+	out, g := rowsOf("ActMul", y), rowsOf("ActMul", gate)
+	pieces(y.Rows, y.Cols, func(r, lo, hi int) {
+		ones, release := d.borrowed(hi - lo)
+		defer release()
+		for i := range ones {
+			ones[i] = 1
+		}
+		actMul(out.row(r)[lo:hi], g.row(r)[lo:hi], ones, a)
+	})
 }
 
 func actMul(y, gate, up []float32, a device.Act) {

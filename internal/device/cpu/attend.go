@@ -23,6 +23,10 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 	want(y.Rows == q.Rows && y.Cols == q.Cols && q.Cols == a.Heads*a.HeadDim && p.kCols == a.KVHeads*a.HeadDim && p.vCols == p.kCols &&
 		q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, "Attend", y, q, b.Pos)
 	j := attention{Attend: a, pages: p, y: rowsOf("Attend", y), q: rowsOf("Attend", q)}
+	if !a.Sinks.Nil() {
+		want(a.Sinks.Cols == a.Heads, "Attend", a.Sinks)
+		j.sinks = floats("Attend", a.Sinks)
+	}
 	pos, seq := ints("Attend", b.Pos), ints("Attend", b.Seq)
 	cuts := (b.Span + attendTile - 1) / attendTile
 	parallel.For(q.Rows/b.Span*cuts*a.Heads, func(i int) {
@@ -38,7 +42,8 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 type attention struct {
 	device.Attend
 	pages
-	y, q strided
+	y, q  strided
+	sinks []float32 // by head, or nil
 }
 
 // attendRows computes one head of rows lo to hi, which stand at consecutive
@@ -68,7 +73,9 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 		if j.Window > 0 {
 			start = max(0, last-j.Window+1)
 		}
-		sums[r] = j.weigh(scores[r*padded:(r+1)*padded], start, last+1)
+		row := scores[r*padded : (r+1)*padded]
+		j.heat(row[start:last+1], first+r)
+		sums[r] = j.weigh(row, start, last+1, head)
 	}
 	sgemm(blas.NoTrans, blas.NoTrans, rows, dim, n, 1, scores, padded, values, valueStride, 0, out, j.y.stride)
 	for r, sum := range sums[:rows] {
@@ -80,9 +87,16 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 // many at a time.
 const scoreUnit = 32
 
-// weigh turns scores from start to end into weights, the others into zeros, and
-// returns the sum of the weights.
-func (j attention) weigh(s []float32, start, end int) (sum float32) {
+// heat multiplies the scores of the row at a position by their temperature.
+func (j attention) heat(s []float32, pos int) {
+	if j.Temperature != 0 {
+		scaleRow(s, float32(1+float64(j.Temperature)*math.Log(float64(1+pos/j.TemperatureSpan))))
+	}
+}
+
+// weigh turns a head's scores from start to end into weights, the others into
+// zeros, and returns the sum of the weights, with that of the head's sink.
+func (j attention) weigh(s []float32, start, end, head int) (sum float32) {
 	if j.Softcap != 0 {
 		for i, v := range s[start:end] {
 			s[start+i] = capped(v, j.Softcap)
@@ -99,5 +113,10 @@ func (j attention) weigh(s []float32, start, end int) (sum float32) {
 		s[i] = unseen
 	}
 	seen := s[lo:hi]
-	return simd.ExpSum(seen, seen, simd.Max(seen))
+	if j.sinks == nil {
+		return simd.ExpSum(seen, seen, simd.Max(seen))
+	}
+	sink := j.sinks[head]
+	most := max(simd.Max(seen), sink)
+	return simd.ExpSum(seen, seen, most) + float32(math.Exp(float64(sink-most)))
 }

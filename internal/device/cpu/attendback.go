@@ -21,7 +21,7 @@ func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Atte
 	for _, t := range []tensor.Tensor{dk, dv, v} {
 		want(t.Rows == q.Rows && t.Cols == k.Cols, op, t, k)
 	}
-	want(k.Rows == q.Rows && q.Cols == a.Heads*a.HeadDim && k.Cols == a.KVHeads*a.HeadDim && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, op, q, k, b.Pos)
+	want(k.Rows == q.Rows && q.Cols == a.Heads*a.HeadDim && k.Cols == a.KVHeads*a.HeadDim && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0 && a.Sinks.Nil() && a.Temperature == 0, op, q, k, b.Pos)
 	j := attentionBack{
 		attention: attention{Attend: a, q: rowsOf(op, q)}, k: rowsOf(op, k), v: rowsOf(op, v),
 		dq: rowsOf(op, dq), dk: rowsOf(op, dk), dv: rowsOf(op, dv), dy: rowsOf(op, dy), span: b.Span,
@@ -72,7 +72,7 @@ func (d *Device) attendBackRows(j attentionBack, head, first, lo, hi int) {
 			start = max(0, lo+r-from-j.Window+1)
 		}
 		row := weights[r*padded : (r+1)*padded]
-		scaleRow(row, 1/j.weigh(row, start, lo+r-from+1))
+		scaleRow(row, 1/j.weigh(row, start, lo+r-from+1, head))
 	}
 	sgemm(blas.Trans, blas.NoTrans, n, dim, rows, 1, weights, padded, dy, j.dy.stride, 1, dv, j.dv.stride)
 	sgemm(blas.NoTrans, blas.Trans, rows, n, dim, 1, dy, j.dy.stride, v, j.v.stride, 0, grads, padded)

@@ -118,12 +118,15 @@ func addDiagonalCases() (cases []testCase) {
 // eigenvalue is at least least.
 func moments(k int, least float32) []float32 {
 	v, h, n := noise(11), make([]float32, k*k), 2*k
+	x := make([]float64, k*n) // a row for every input
+	for i := range x {
+		x[i] = float64(v(i)) + float64(v(i%n*7919))
+	}
 	for i := range k {
 		for j := range i + 1 {
 			sum := 0.0
-			for r := range n {
-				common := float64(v(r * 7919))
-				sum += (float64(v(r*k+i)) + common) * (float64(v(r*k+j)) + common)
+			for r, a := range x[i*n : (i+1)*n] {
+				sum += a * x[j*n+r]
 			}
 			h[i*k+j] = float32(sum / float64(n))
 			h[j*k+i] = h[i*k+j]

@@ -77,7 +77,7 @@ func (p *reader) atom(depth int) (part, error) {
 		return setPart(newline.Not()), nil
 	case '^', '$':
 		text, _ := anchor(c)
-		return part{text: text}, nil
+		return part{text: text, reach: look(part{})}, nil
 	case '*', '+', '?':
 		return part{}, p.errorf("nothing to repeat before %c", c)
 	case '\\':
@@ -87,7 +87,7 @@ func (p *reader) atom(depth int) (part, error) {
 }
 
 // setPart is the part that matches one character of s.
-func setPart(s chars.Set) part { return part{text: setText(s), set: s} }
+func setPart(s chars.Set) part { return part{text: setText(s), set: s, reach: character(s)} }
 
 // literal is the part that matches the character c.
 func (p *reader) literal(c rune) (part, error) {
@@ -108,7 +108,7 @@ func (p *reader) escape() (part, error) {
 	c := p.peek()
 	if text, ok := anchor(c); ok && c != '^' && c != '$' {
 		p.pos++
-		return part{text: text}, nil
+		return part{text: text, reach: look(part{})}, nil
 	}
 	s, isChar, err := p.escaped()
 	if err != nil {
@@ -264,7 +264,7 @@ func (p *reader) group(depth int) (part, error) {
 	var out part
 	if rest { // (?i) holds up to the end of the group that it stands in, alternatives included
 		out, err = p.alternatives(depth + 1)
-		out = part{text: "(?:" + out.text + ")", cost: out.cost}
+		out = part{text: "(?:" + out.text + ")", cost: out.cost, reach: out.reach}
 	} else {
 		out, err = p.body(depth, plainGroup)
 	}
@@ -283,9 +283,11 @@ func (p *reader) body(depth int, open string) (part, error) {
 	if !p.accept(")") {
 		return part{}, p.errorf("( without )")
 	}
-	out := part{text: open + in.text + ")", cost: in.cost}
-	if open != plainGroup {
-		out.cost = cost{}
+	out := part{text: open + in.text + ")", cost: in.cost, reach: in.reach}
+	if open == "(?>" {
+		out.cost, out.reach = cost{}, in.reach.once()
+	} else if open != plainGroup {
+		out.cost, out.reach = cost{}, look(in)
 	} else if in.set != nil {
 		out.text, out.set = in.text, in.set
 	} else {

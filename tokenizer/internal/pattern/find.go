@@ -101,7 +101,7 @@ type Regex struct {
 }
 
 // maxMatch is how long the search for one match may take: a context that ends
-// is noticed no later. Real patterns take microseconds.
+// is noticed no later. Prompt expressions need no such limit, which costs time.
 const maxMatch = 5 * time.Second
 
 // maxKept is the largest buffer, in characters, that is kept for later.
@@ -118,7 +118,9 @@ func Compile(expr string) (*Regex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("regex %.200q: %w", expr, err)
 	}
-	re.MatchTimeout = maxMatch
+	if !out.reach.prompt() {
+		re.MatchTimeout = maxMatch
+	}
 	return &Regex{expr: expr, re: re, cost: out.cost}, nil
 }
 
@@ -132,6 +134,9 @@ func (r *Regex) Find(t *limit.Time, s string, yield func(start, end int)) {
 		buf = new([]rune)
 	}
 	runes := (*buf)[:0]
+	if cap(runes) < len(s) {
+		runes = make([]rune, 0, utf8.RuneCountInString(s))
+	}
 	for _, c := range s {
 		runes = append(runes, c)
 	}
@@ -163,9 +168,19 @@ func byteOffsets(runes []rune, n int) func(int) int {
 	}
 	at, bytes := 0, 0
 	return func(to int) int {
-		for ; at < to; at++ {
-			bytes += utf8.RuneLen(runes[at])
+		for _, r := range runes[at:to] {
+			bytes++
+			if r >= utf8.RuneSelf {
+				bytes++
+			}
+			if r >= 1<<11 {
+				bytes++
+			}
+			if r >= 1<<16 {
+				bytes++
+			}
 		}
+		at = to
 		return bytes
 	}
 }

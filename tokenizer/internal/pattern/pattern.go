@@ -41,6 +41,7 @@ type part struct {
 	set    chars.Set // what it matches, if that is always one character
 	letter rune      // the literal letter that it is where case does not count, else 0
 	cost   cost
+	reach  reach
 	loop   *loop // what it is, if that is a greedy repeat of one set
 }
 
@@ -104,10 +105,11 @@ func (p *reader) alternatives(depth int) (part, error) {
 		}
 		texts = append(texts, next.text)
 		if out.set == nil || next.set == nil {
-			out = part{cost: out.cost.or(next.cost)}
+			out = part{cost: out.cost.or(next.cost), reach: out.reach.or(next.reach)}
 			continue
 		}
 		out.set = out.set.Union(next.set)
+		out.reach = character(out.set)
 	}
 	if len(texts) > 1 {
 		out.letter, out.loop, out.text = 0, nil, "(?:"+strings.Join(texts, "|")+")"
@@ -120,7 +122,7 @@ func (p *reader) alternatives(depth int) (part, error) {
 
 // sequence reads repeated atoms up to "|", ")" or the end.
 func (p *reader) sequence(depth int) (part, error) {
-	var out part
+	out := part{reach: reach{empty: true, always: true, skips: true}}
 	before := rune(0) // the literal letter just before
 	for n := 0; ; n++ {
 		p.skipSpace()
@@ -139,7 +141,7 @@ func (p *reader) sequence(depth int) (part, error) {
 			out = a
 			continue
 		}
-		out = part{text: out.text + a.text, cost: out.cost.then(a.cost)}
+		out = part{text: out.text + a.text, cost: out.cost.then(a.cost), reach: out.before(a)}
 		if !out.cost.ok() {
 			return part{}, p.refuse("too many alternatives or repeats in a row (matching may take exponential time)")
 		}
@@ -288,6 +290,7 @@ func (p *reader) repeat(a part, least, most int, mode string) (part, error) {
 		text += fmt.Sprintf("{%d,%d}", least, most)
 	}
 	out := part{cost: a.cost.times(least, most)}
+	out.reach = a.repeated(least, out.cost, mode == "+")
 	if a.set != nil && least < 2 && mode == "" {
 		out.loop = &loop{a.set, least}
 	}

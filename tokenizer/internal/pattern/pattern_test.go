@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"exl2/tokenizer/internal/limit"
+
+	"pgregory.net/rapid"
 )
 
 // TestSets: sizes of character types as Oniguruma 6.9.10 has them.
@@ -136,4 +138,59 @@ func TestManySlowMatchesGiveUp(t *testing.T) {
 	if err := clock.Stop(); matches != 3 || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `regex "a"`) {
 		t.Errorf("%d matches, error %v", matches, err)
 	}
+}
+
+// TestPrompt: which expressions go without a limit for each match.
+func TestPrompt(t *testing.T) {
+	const llama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	cases := []struct {
+		expr string
+		want bool
+	}{
+		{llama3, true}, {`\p{N}{1,3}`, true}, {`[^\r\n\p{L}]?+\p{L}++|.`, true}, {`a?b|a`, true}, {`a*`, true}, {`x|y+`, true}, {`a(?:b|c)?`, true},
+		{`\p{N}{2,3}`, false}, // where one digit stands alone nothing matches
+		{`a+b`, false}, {`a*a*b|.`, false}, {`a?b`, false}, {`(?=a+b)a|a`, false}, {`(?>a*b)|.`, false}, {`(?=a)`, false}, {`(?:a|aa){12}b|(?m:.)`, false}, {`a?+a`, false},
+	}
+	for _, c := range cases {
+		out, err := translate(c.expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.reach.prompt(); got != c.want {
+			t.Errorf("%s: prompt is %t", c.expr, got)
+		}
+	}
+}
+
+// TestSureIsSure: where a part is sure to match it does.
+func TestSureIsSure(t *testing.T) {
+	piece := rapid.SampledFrom([]string{"a", "b", "[ab]", "[^a]", "a?", "b*", "[ab]+", "a++", "b?+", "(?:a|bc)", "(?:ab|a?)", "(?=a)", "(?!b)", "(?>a*b?)", "a{2}", "c{0,2}"})
+	rapid.Check(t, func(t *rapid.T) {
+		expr := strings.Join(rapid.SliceOfN(piece, 1, 4).Draw(t, "parts"), "")
+		if rapid.Bool().Draw(t, "or") {
+			expr += "|" + strings.Join(rapid.SliceOfN(piece, 1, 3).Draw(t, "more"), "")
+		}
+		out, err := translate(expr)
+		if err != nil {
+			return
+		}
+		re, err := Compile(`\A(?:` + expr + `)`)
+		if err != nil {
+			return
+		}
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("abcx")), 1, 6, -1).Draw(t, "text")
+		length := -1
+		re.Find(nil, text, func(start, end int) {
+			if start == 0 {
+				length = end
+			}
+		})
+		first := rune(text[0])
+		if out.reach.sure.Has(first) && length < 0 || out.reach.always && length < 0 {
+			t.Fatalf("%s is sure to match %q but does not", expr, text)
+		}
+		if length > 0 && !out.reach.first.Has(first) || length == 0 && !out.reach.empty {
+			t.Fatalf("%s matches %d characters of %q but cannot begin so", expr, length, text)
+		}
+	})
 }

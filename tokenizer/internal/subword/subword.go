@@ -2,11 +2,7 @@
 // encoding and Unigram.
 package subword
 
-import (
-	"strings"
-
-	"exl2/tokenizer/internal/limit"
-)
+import "exl2/tokenizer/internal/limit"
 
 // A Model turns words into ids. It is safe for concurrent use.
 type Model interface {
@@ -35,39 +31,4 @@ func (w *Work) Idle() {
 	if cap(w.syms) > MaxKept || cap(w.path) > MaxKept || cap(w.heap) > MaxKept {
 		w.heap, w.syms, w.path = nil, nil, nil
 	}
-}
-
-// Limits of a wordCache: words longer than maxCachedWord bytes are seldom met
-// twice; at maxCachedWords the cache starts anew, so that it follows the text.
-const (
-	maxCachedWord  = 64
-	maxCachedWords = 1 << 16
-)
-
-// A wordCache remembers the ids of words.
-type wordCache struct {
-	at  map[string]span
-	ids []int32
-}
-
-// A span is a range of wordCache.ids.
-type span struct{ start, end int32 }
-
-// get returns the ids of a word.
-func (c *wordCache) get(word string) ([]int32, bool) {
-	s, ok := c.at[word]
-	return c.ids[s.start:s.end], ok
-}
-
-// put remembers the ids of a word.
-func (c *wordCache) put(word string, ids []int32) {
-	if len(word) > maxCachedWord {
-		return
-	}
-	if c.at == nil || len(c.at) >= maxCachedWords {
-		c.at, c.ids = make(map[string]span), c.ids[:0]
-	}
-	start := int32(len(c.ids))
-	c.ids = append(c.ids, ids...)
-	c.at[strings.Clone(word)] = span{start, int32(len(c.ids))}
 }

@@ -1,8 +1,10 @@
 package subword
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -85,6 +87,35 @@ func TestCutsChangeNothing(t *testing.T) {
 			t.Fatalf("%q with merges %q: cut %v, whole %v", word, merges, got, want)
 		}
 	})
+}
+
+// TestCacheIsAMap: the cache has what was put last since it started anew.
+func TestCacheIsAMap(t *testing.T) {
+	c, want := new(wordCache), map[string][]int32{}
+	for i := range maxCachedWords + 5000 {
+		if c.used == maxCachedWords {
+			clear(want)
+		}
+		word, ids := fmt.Sprint(i%70000, "é"), []int32{int32(i), 7, 8}[:i%4]
+		if _, ok := want[word]; !ok {
+			want[word] = ids
+		}
+		c.put(word, ids)
+	}
+	if len(want) != c.used || c.used > 5000 {
+		t.Fatalf("%d words, want %d", c.used, len(want))
+	}
+	for word, ids := range want {
+		if got, ok := c.get(word); !ok || !slices.Equal(got, ids) {
+			t.Fatalf("%q: %v, %t; want %v", word, got, ok, ids)
+		}
+	}
+	for _, word := range []string{"", "none", strings.Repeat("a", 100)} {
+		c.put(strings.Repeat("a", 100), []int32{1})
+		if ids, ok := c.get(word); ok {
+			t.Errorf("%q: %v", word, ids)
+		}
+	}
 }
 
 // bestScore tries every way to cut word into pieces.

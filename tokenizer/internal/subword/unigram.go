@@ -67,18 +67,18 @@ func (u *Unigram) fresh(w *Work, dst []int32, word string) []int32 {
 	for range len(word) + 1 {
 		w.path = append(w.path, step{start: -1})
 	}
-	for at := 0; at < len(word); {
-		if at > maxCachedWord && !w.Time.Check() { // never in a word that is remembered
+	for at, n := 0, 0; at < len(word); n++ {
+		if n&0xFF == 0xFF && !w.Time.Check() { // never in a word that is remembered
 			return dst
 		}
 		if u.Single && math.Abs(w.path[at].score) > maxSum {
 			rebase(w.path[at:min(at+u.longest+1, len(w.path))])
 		}
-		_, n := utf8.DecodeRuneInString(word[at:])
-		if !u.reach(w.path, word, at, n) {
-			w.path[at+n].offer(step{u.round(w.path[at].score + u.UnkScore), int32(at), u.Unk})
+		_, size := utf8.DecodeRuneInString(word[at:])
+		if !u.reach(w.path, word, at, size) {
+			w.path[at+size].offer(step{u.round(w.path[at].score + u.UnkScore), int32(at), u.Unk})
 		}
-		at += n
+		at += size
 	}
 	return u.follow(w, dst, word)
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exl2/infer"
+	"exl2/internal/arch"
+	"exl2/internal/chat"
+	"exl2/internal/jinja"
+)
+
+// conversationLength is the context of a conversation without --length, for
+// models that have as much.
+const conversationLength = 8192
+
+// A conversation is messages, and what the cache holds of them.
+type conversation struct {
+	app      *app
+	options  *inferOptions
+	dir      string
+	prompter *prompter
+	session  *infer.Session
+	messages *jinja.List
+	limited  bool // by --tokens
+}
+
+// converse answers messages from a terminal until it ends.
+func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompter, t *terminal) error {
+	if a.json {
+		return usage("--json is for one answer; give a --prompt")
+	}
+	spec, err := arch.ReadSpec(dir)
+	if err != nil {
+		return err
+	}
+	e, err := a.openModel(dir, infer.Options{
+		Positions: cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))),
+		RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	p.endAnswers(c.Context())
+	talk := &conversation{a, o, dir, p, &infer.Session{Engine: e}, p.chat.begin(), c.Flags().Changed("tokens")}
+	fmt.Fprintf(a.err, "%d tokens of context. Ctrl-C stops an answer, Ctrl-D ends, /new begins anew.\n", e.Options.Positions)
+	return talk.run(c.Context(), t)
+}
+
+// run reads messages and answers them.
+func (t *conversation) run(ctx context.Context, from *terminal) error {
+	for {
+		text, err := from.read(ctx)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case strings.TrimSpace(text) == "":
+			continue
+		case strings.TrimSpace(text) == "/new":
+			t.messages = t.prompter.chat.begin()
+			continue
+		}
+		if err := t.answer(ctx, text); err != nil {
+			if ctx.Err() != nil || t.app.out.(*writer).err != nil {
+				return err
+			}
+			fmt.Fprintln(t.app.err, "exl2:", oneLine(err.Error()))
+		}
+	}
+}
+
+// answer answers one message. A message of which no answer has begun is
+// forgotten.
+func (t *conversation) answer(ctx context.Context, text string) error {
+	messages := t.messages.Append(userMessage(text))
+	prompt, err := t.prompter.turn(ctx, messages)
+	if err != nil {
+		return err
+	}
+	room := t.session.Engine.Options.Positions - len(prompt.IDs)
+	if room < 1 {
+		return fmt.Errorf("the conversation has %d tokens, the context %d; /new begins another, a larger --length has more room",
+			len(prompt.IDs), t.session.Engine.Options.Positions)
+	}
+	if t.limited {
+		room = min(room, t.options.tokens)
+	}
+	if t.options.chat.show {
+		prompt.print(t.app.out)
+	}
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	defer t.app.interrupts.take(stop)()
+	r, err := t.app.generate(inner, t.dir, t.session, t.prompter.generation(t.options, prompt.IDs, room))
+	stopped := errors.Is(err, context.Canceled) && ctx.Err() == nil && t.app.out.(*writer).err == nil
+	if err != nil && !stopped {
+		return err
+	}
+	if len(r.Tokens) > 0 {
+		t.messages = messages.Append(chat.Message("assistant", r.Text))
+	}
+	reason := "ended by " + string(r.Reason)
+	if stopped {
+		reason = "stopped"
+	}
+	fmt.Fprintln(t.app.out)
+	fmt.Fprintf(t.app.err, "(%d prompt tokens, %d of them cached, first token after %v; %d tokens, %.1f a second; %s)\n",
+		r.PromptTokens, r.Cached, r.FirstToken.Round(time.Millisecond), len(r.Tokens), r.PerSecond, reason)
+	return nil
+}
+
+// terminal returns the terminal that stdin and stdout are, or nil.
+func (a *app) terminal() *terminal {
+	w, ok := a.out.(*writer)
+	if !ok {
+		return nil
+	}
+	out, ok := w.to.(*os.File)
+	if !ok {
+		return nil
+	}
+	return newTerminal(os.Stdin, out)
+}

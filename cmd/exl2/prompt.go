@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"exl2/infer"
+	"exl2/tokenizer"
+)
+
+// A prompter makes a model's prompts of what the user types.
+type prompter struct {
+	tokenizer *tokenizer.Tokenizer
+	end       []int32 // tokens that end a text
+	noBOS     bool
+	chat      *renderer // nil without --chat
+}
+
+// prompter reads what the model's folder and the flags say of prompts.
+func (o *inferOptions) prompter(c *cobra.Command, dir string) (*prompter, error) {
+	end, err := readGeneration(dir, c.Flags(), o)
+	if err != nil {
+		return nil, err
+	}
+	p := &prompter{end: end, noBOS: o.noBOS}
+	if o.chat.on {
+		if p.chat, err = o.chat.renderer(dir); err != nil {
+			return nil, err
+		}
+	}
+	if p.tokenizer, err = tokenizer.Load(dir); err != nil {
+		return nil, err
+	}
+	if eos, ok := p.tokenizer.EOS(); ok {
+		p.end = append(p.end, eos)
+	}
+	return p, nil
+}
+
+// A shownPrompt is a prompt as a text and as tokens.
+type shownPrompt struct {
+	Text string  `json:"prompt"`
+	IDs  []int32 `json:"prompt_ids"`
+}
+
+// print writes the prompt and its ids.
+func (p *shownPrompt) print(w io.Writer) {
+	ids := strings.ReplaceAll(strings.Trim(fmt.Sprint(p.IDs), "[]"), " ", ", ")
+	fmt.Fprintf(w, "%s\n[%s]\n", p.Text, ids)
+}
+
+// prompt makes the prompt of a text, or with --chat of a message.
+func (p *prompter) prompt(ctx context.Context, text string) (*shownPrompt, error) {
+	if p.chat != nil {
+		return p.turn(ctx, p.chat.begin().Append(userMessage(text)))
+	}
+	ids, err := p.tokenizer.Encode(ctx, text, tokenizer.EncodeOptions{BOS: !p.noBOS})
+	if err != nil {
+		return nil, err
+	}
+	return &shownPrompt{text, ids}, nil
+}
+
+// generation returns what the flags say of the text to generate.
+func (p *prompter) generation(o *inferOptions, prompt []int32, limit int) *infer.Generation {
+	return &infer.Generation{
+		Prompt: prompt, Limit: limit, Sampler: o.sampler, Seed: o.seed, End: p.end, Stops: o.stops,
+		Text: p.tokenizer.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
+	}
+}

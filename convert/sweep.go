@@ -1,0 +1,148 @@
+package convert
+
+import (
+	"exl2/internal/model"
+	"exl2/internal/profile"
+	"exl2/internal/tensor"
+	"exl2/quant"
+)
+
+// A sweep brings both streams through a module step by step: up to what the
+// linears of a step read, whose moments it gathers, and, once those linears are
+// quantized, on from there. Where activations can be held on the device, every
+// product is computed once a row; otherwise each step begins at the module's
+// beginning, and the streams go through it once more at the end.
+type sweep struct {
+	*quantizing
+	source, work *model.Module
+	held, heldR  map[model.Slot]tensor.Tensor // [rows·length, columns], of the step before
+}
+
+// to runs the streams to step n and returns the moments of its sites, by site.
+func (s *sweep) to(n int) ([]*quant.Hessian, error) {
+	sites := s.work.Steps[n].Sites
+	hessians := make([]*quant.Hessian, len(sites))
+	for i, site := range sites {
+		hessians[i] = quant.NewHessian(s.run.dev, site.Linears[0].In)
+	}
+	last := n+1 == len(s.work.Steps) // which moves the streams behind the module
+	hold, holdR := s.hold(n), s.hold(n)
+	end := s.run.profile.On("forward and moments", s.cost(n))
+	err := s.each(func(x, r *model.State, row int) error {
+		s.advance(s.work, s.held, n, x, row)
+		s.advance(s.source, s.heldR, n, r, row)
+		for i, site := range sites {
+			s.gather(hessians[i], site, x, r)
+		}
+		s.keep(hold, x, row)
+		s.keep(holdR, r, row)
+		if !last {
+			return nil
+		}
+		if err := s.pass.Keep(s.x, row); err != nil {
+			return err
+		}
+		return s.passR.Keep(s.r, row)
+	})
+	end()
+	s.drop()
+	s.held, s.heldR = hold, holdR
+	if err != nil {
+		freeAll(hessians)
+		return nil, err
+	}
+	return hessians, nil
+}
+
+// each calls f with every row of both streams in front of the module.
+func (s *sweep) each(f func(x, r *model.State, row int) error) error {
+	return s.pass.Each(s.run.ctx, s.x, func(x *model.State, row int) error {
+		return s.passR.At(s.r, row, func(r *model.State) error { return f(x, r, row) })
+	})
+}
+
+// advance runs a module to where the linears of step n read: from the step before,
+// if what its linears read is held.
+func (s *sweep) advance(m *model.Module, held map[model.Slot]tensor.Tensor, n int, st *model.State, row int) {
+	first := 0
+	if held != nil {
+		first = n
+		for slot, rows := range held {
+			t := st.At(slot)
+			s.run.dev.Copy(t, rows.Slice(row*t.Rows, (row+1)*t.Rows))
+		}
+		m.Steps[n-1].Multiply(st)
+	}
+	for i := first; i <= n; i++ {
+		m.Steps[i].Run(st)
+		if i < n {
+			m.Steps[i].Multiply(st)
+		}
+	}
+}
+
+// hold makes room for what the linears of step n read, if the streams are on the
+// device and it has room for that, too.
+func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
+	d := s.run.dev
+	step := s.work.Steps[n]
+	if len(step.Sites) == 0 || n+1 == len(s.work.Steps) || !s.holds {
+		return nil
+	}
+	held := map[model.Slot]tensor.Tensor{}
+	for _, site := range step.Sites {
+		if t := s.pass.State.At(site.Reads); held[site.Reads].Nil() {
+			held[site.Reads] = d.Alloc(t.Type, s.x.Rows*s.pass.Length, t.Cols)
+		}
+	}
+	return held
+}
+
+func (s *sweep) keep(held map[model.Slot]tensor.Tensor, st *model.State, row int) {
+	for slot, rows := range held {
+		t := st.At(slot)
+		s.run.dev.Copy(rows.Slice(row*t.Rows, (row+1)*t.Rows), t)
+	}
+}
+
+// drop frees what is held.
+func (s *sweep) drop() {
+	for _, held := range []map[model.Slot]tensor.Tensor{s.held, s.heldR} {
+		for _, t := range held {
+			s.run.dev.Free(t)
+		}
+	}
+	s.held, s.heldR = nil, nil
+}
+
+func (s *sweep) close() { s.drop() }
+
+// cost counts the operations of to(n): products of the step before, as far as
+// nothing is computed twice, and moments, of which half of a symmetric one.
+func (s *sweep) cost(n int) profile.Work {
+	tokens, flops := float64(s.x.Rows*s.pass.Length), 0.0
+	if n > 0 {
+		for _, site := range s.work.Steps[n-1].Sites {
+			for _, l := range site.Linears {
+				flops += 2 * 2 * tokens * float64(l.In) * float64(l.Out)
+			}
+		}
+	}
+	for _, site := range s.work.Steps[n].Sites {
+		k := float64(site.Linears[0].In)
+		flops += 3 * tokens * k * k
+		if site.Adds {
+			flops += 2 * tokens * k * float64(s.dr.Cols)
+		}
+	}
+	return profile.Work{Flops: flops}
+}
+
+// heldBytes is what holding takes at most, of one module.
+func (r *run) heldBytes() int {
+	spec, most := r.src.loader.Spec, 0
+	for _, cols := range []int{spec.Hidden, spec.Attn.Heads * spec.Attn.HeadDim, spec.MLP.Width} {
+		most = max(most, cols)
+	}
+	return 2 * 2 * len(r.tokens.quantize) * r.opts.Data.Length * most * r.dev.Activation().Size() // two streams, two steps
+}

@@ -1,0 +1,78 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// A session computes what a prompt does not have in common with what the cache
+// holds, and what it says is what a fresh engine says.
+func TestSession(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1)
+	s := &Session{Engine: e}
+	ask := func(prompt []int32) *Result {
+		t.Helper()
+		g := &Generation{Prompt: prompt, Limit: 6, Text: spelled{[]string{"a"}}, Emit: func(string) {}}
+		r, err := s.Generate(context.Background(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1).Generate(context.Background(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Tokens, fresh.Tokens) || fresh.Cached != 0 {
+			t.Fatalf("tokens %v, a fresh engine has %v (%d cached)", r.Tokens, fresh.Tokens, fresh.Cached)
+		}
+		return r
+	}
+	first := someIDs(20, 100)
+	one := ask(first)
+	second := slices.Concat(first, one.Tokens, []int32{9, 8, 7})
+	for _, c := range []struct {
+		name   string
+		prompt []int32
+		cached int
+	}{
+		{"what was said and more", second, 25}, // the last token of an answer has not been processed
+		{"the same again", second, len(second) - 1},
+		{"its beginning", first[:10], 9},
+		{"another end", slices.Concat(first[:5], []int32{1, 2, 3}), 5},
+		{"another beginning", []int32{99, 98}, 0},
+	} {
+		if r := ask(c.prompt); r.Cached != c.cached {
+			t.Errorf("%s: %d of %d tokens were cached, want %d", c.name, r.Cached, len(c.prompt), c.cached)
+		}
+	}
+}
+
+// A generation that is stopped returns what there is, and the session goes on.
+func TestSessionStopped(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1)
+	s := &Session{Engine: e}
+	ctx, stop := context.WithCancel(context.Background())
+	count := 0
+	g := &Generation{Prompt: someIDs(20, 100), Limit: 30, Text: spelled{[]string{"a"}}, Emit: func(string) {
+		if count++; count == 4 {
+			stop()
+		}
+	}}
+	r, err := s.Generate(ctx, g)
+	if !errors.Is(err, context.Canceled) || r.Text != "aaaa" {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if r, err := s.Generate(ctx, g); !errors.Is(err, context.Canceled) || r.Text != "" {
+		t.Fatalf("a context that has ended: %v, %+v", err, r)
+	}
+	g.Emit = func(string) {}
+	again, err := s.Generate(context.Background(), g)
+	if err != nil || again.Cached != 19 {
+		t.Fatalf("%v, %+v", err, again)
+	}
+	fresh, err := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1).Generate(context.Background(), g)
+	if err != nil || !slices.Equal(fresh.Tokens, again.Tokens) {
+		t.Fatalf("%v: %v after a stop, %v without", err, again.Tokens, fresh.Tokens)
+	}
+}

@@ -1,0 +1,224 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"exl2/internal/arch"
+	"exl2/internal/exl2"
+	"exl2/internal/safetensors"
+)
+
+// unfused shows files in which a tensor may hold several matrices (arch.Stored)
+// as if each had its own, by the names of arch.Names. A file that has them apart
+// is shown as it is.
+type unfused struct {
+	files Files
+	parts map[string]part // by the name that is shown
+	names []string
+
+	mu   sync.Mutex
+	held map[string]safetensors.Tensor // of files, that parts were taken from
+}
+
+// A part is a matrix, or a bias, in a tensor that holds several.
+type part struct {
+	arch.Stored
+	whole   string // the tensor
+	index   int    // in Holds
+	first   int    // output of the tensor, in blocks
+	out, in int    // in 0: a bias
+	all     int    // outputs that the tensor holds, of one expert
+	expert  int
+	experts int
+
+	headDim, group int // heads of queries that share keys
+}
+
+func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
+	u := &unfused{files: f, parts: map[string]part{}, held: map[string]safetensors.Tensor{}}
+	for _, m := range layout {
+		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+			for _, t := range s.Stored {
+				if i := slices.Index(t.Holds, l.Part); i >= 0 {
+					u.add(s, m, l, t, i)
+				}
+			}
+		}
+	}
+	hidden := map[string]bool{}
+	for _, p := range u.parts {
+		hidden[p.whole] = true
+	}
+	for _, name := range f.Names() {
+		if !hidden[name] {
+			u.names = append(u.names, name)
+		}
+	}
+	u.names = append(u.names, slices.Collect(maps.Keys(u.parts))...)
+	slices.Sort(u.names)
+	return u
+}
+
+// add shows a linear that is the ith of a tensor, if the files have that.
+func (u *unfused) add(s arch.Spec, m ModuleSpec, l LinearSpec, t arch.Stored, i int) {
+	p := part{Stored: t, index: i, out: l.Out, in: l.In, expert: l.Expert, experts: s.MoE.Experts, headDim: s.Attn.HeadDim, group: s.Attn.Heads / s.Attn.KVHeads}
+	for k, other := range t.Holds {
+		o, _ := m.Linear(other, l.Expert)
+		if k < i {
+			p.first += o.Out
+		}
+		p.all += o.Out
+	}
+	show := func(name, tensor string) {
+		p.whole = s.Names.Layer(m.Layer, arch.Expert(tensor, l.Expert))
+		if u.files.Has(p.whole) && !(name == p.whole && p.plain()) {
+			u.parts[name] = p
+		}
+	}
+	show(l.Name+".weight", t.Weight)
+	if t.Bias != "" {
+		p.in = 0
+		show(l.Name+".bias", t.Bias)
+	}
+}
+
+// plain reports whether the tensor is the matrix, or the bias, as it should be.
+func (p part) plain() bool {
+	return len(p.Holds) == 1 && !p.Stacked && !p.Flat && (p.in == 0 || !p.Transposed)
+}
+
+// shape is what the whole tensor should have.
+func (p part) shape() []int {
+	shape := []int{p.all}
+	switch {
+	case p.in > 0 && p.Transposed:
+		shape = []int{p.in, p.all}
+	case p.in > 0:
+		shape = []int{p.all, p.in}
+	}
+	switch {
+	case p.Stacked:
+		return append([]int{p.experts}, shape...)
+	case p.Flat:
+		shape[0] *= p.experts
+	}
+	return shape
+}
+
+// Info returns what a tensor's header says, or would.
+func (u *unfused) Info(name string) (safetensors.Info, bool) {
+	p, ok := u.parts[name]
+	if !ok {
+		return u.files.Info(name)
+	}
+	info, ok := u.files.Info(p.whole)
+	info.Name, info.Shape = name, []int{p.out, p.in}
+	if p.in == 0 {
+		info.Shape = []int{p.out}
+	}
+	return info, ok
+}
+
+// Names returns the names of the tensors, sorted.
+func (u *unfused) Names() []string { return slices.Clone(u.names) }
+
+// Has reports whether there is a tensor.
+func (u *unfused) Has(name string) bool {
+	_, ok := u.parts[name]
+	return ok || u.files.Has(name)
+}
+
+// Get returns a tensor.
+func (u *unfused) Get(name string) (safetensors.Tensor, error) {
+	p, ok := u.parts[name]
+	if !ok {
+		return u.files.Get(name)
+	}
+	whole, err := u.hold(p.whole)
+	if err != nil {
+		return safetensors.Tensor{}, err
+	}
+	info, _ := u.Info(name)
+	data, err := p.take(whole)
+	return safetensors.Tensor{Info: info, Data: data}, err
+}
+
+// hold reads a tensor of the files, and keeps it for other parts of it.
+func (u *unfused) hold(name string) (safetensors.Tensor, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t, ok := u.held[name]
+	if ok {
+		return t, nil
+	}
+	t, err := u.files.Get(name)
+	if err == nil {
+		u.held[name] = t
+	}
+	return t, err
+}
+
+// forget drops what hold has kept: all parts of a tensor are of one module.
+func (u *unfused) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.held)
+}
+
+// take returns the part's elements.
+func (p part) take(t safetensors.Tensor) ([]byte, error) {
+	if want := p.shape(); !slices.Equal(t.Shape, want) && !(p.in == 0 && p.plain() && slices.Equal(t.Shape, []int{exl2.Pad(p.all)})) {
+		return nil, fmt.Errorf("%s: shape %v, want %v", t.Name, t.Shape, want)
+	}
+	width, data := max(p.in, 1), t.Data
+	elements := p.all * width // of the expert
+	if p.Stacked || p.Flat {
+		size := len(data) / p.experts
+		data = data[p.expert*size : (p.expert+1)*size]
+	}
+	size := len(data) / elements
+	if p.Transposed && p.in > 0 {
+		return p.transposed(data, size), nil
+	}
+	row := width * size
+	if p.Order == arch.Blocks || len(p.Holds) == 1 {
+		return data[p.first*row : (p.first+p.out)*row], nil
+	}
+	out := make([]byte, 0, p.out*row)
+	for i := range p.out {
+		at := p.output(i)
+		out = append(out, data[at*row:(at+1)*row]...)
+	}
+	return out, nil
+}
+
+// transposed returns the part's columns of data, [in, all], as rows; elements
+// have the given size.
+func (p part) transposed(data []byte, size int) []byte {
+	out := make([]byte, p.out*p.in*size)
+	for o := range p.out {
+		at := p.output(o)
+		for i := range p.in {
+			copy(out[(o*p.in+i)*size:(o*p.in+i+1)*size], data[(i*p.all+at)*size:])
+		}
+	}
+	return out
+}
+
+// output returns which of the tensor's outputs is the part's ith.
+func (p part) output(i int) int {
+	switch p.Order {
+	case arch.Alternating:
+		return i*len(p.Holds) + p.index
+	case arch.ByHead:
+		head, at := i/p.headDim, i%p.headDim
+		if p.index == 0 { // queries
+			return (head/p.group*(p.group+2)+head%p.group)*p.headDim + at
+		}
+		return (head*(p.group+2)+p.group+p.index-1)*p.headDim + at
+	}
+	return p.first + i
+}
