@@ -46,3 +46,7 @@ func TestDeviceOfTwoUnits(t *testing.T) {
 		return d
 	})
 }
+
+func openQuantizer(t testing.TB) device.Quantize { return openGPU(t) }
+
+func TestDeviceQuantize(t *testing.T) { devtest.RunQuantize(t, openQuantizer) }

@@ -222,6 +222,9 @@ func calculateFloats(op string, x, y float64) Value {
 
 func power(x, y float64) Value {
 	z := math.Pow(x, y)
+	if y == math.Trunc(y) && math.Abs(y) <= 1024 && z != 0 && !math.IsInf(z, 0) && !math.IsNaN(z) {
+		z = wholePower(x, int(y))
+	}
 	switch {
 	case x == 0 && y < 0:
 		raise(DivisionError, "0.0 cannot be raised to a negative power")
@@ -231,6 +234,23 @@ func power(x, y float64) Value {
 		raise(Unsupported, "a negative number to a power that is not whole, a complex number in Python")
 	}
 	return z
+}
+
+// wholePower returns x to the power n, rounded once; math.Pow is off by some units
+// in the last place.
+func wholePower(x float64, n int) float64 {
+	z, factor := big.NewFloat(1).SetPrec(256), big.NewFloat(x).SetPrec(256)
+	for k := max(n, -n); k > 0; k >>= 1 {
+		if k&1 == 1 {
+			z.Mul(z, factor)
+		}
+		factor.Mul(factor, factor)
+	}
+	if n < 0 {
+		z.Quo(big.NewFloat(1).SetPrec(256), z)
+	}
+	f, _ := z.Float64()
+	return f
 }
 
 // floatOf returns a number as a float.
