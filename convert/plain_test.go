@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 	"exl2/measure"
 )
@@ -39,7 +40,7 @@ func mustFall(t *testing.T, table measure.Table) {
 	t.Helper()
 	last := math.Inf(1)
 	for _, c := range table.Candidates {
-		if len(c.Recipe) != 1 || c.Recipe[0].Group != 64 {
+		if r := exl2.MustRecipe(c.Recipe); len(r) != 1 || r[0].Group != 64 {
 			continue
 		}
 		if !(c.Error > 0 && c.Error < 0.5*last && c.Error < 0.5) {

@@ -1,18 +1,10 @@
-// Package measure finds what quantizing each part of a model costs, and
-// chooses how to spend a budget of bits.
-//
-// The nouns: a matrix has a [Table] of [Candidate]s, each a recipe with its
-// size and its error; the table's sensitivity turns errors into divergence of
-// the model's output. A half-block has ExLlamaV2's [Option]s, one recipe for
-// each of its matrices. A [File] holds both. [Allocate] solves for the best
-// choice within a budget.
-package measure
+package sensitivity
 
 import (
-	"exl2/internal/arch"
 	"slices"
 	"strings"
 
+	"exl2/internal/arch"
 	"exl2/internal/exl2"
 )
 

@@ -1,19 +1,25 @@
-package measure
+// Package sensitivity finds what quantizing each part of a model costs.
+//
+// A [Measurer] works through the half-blocks and makes what package measure
+// holds: tables of candidates with their errors, ExLlamaV2's options, and the
+// sensitivities that turn errors into divergence of the model's output.
+package sensitivity
 
 import (
 	"context"
-	"exl2/internal/arch"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/quant"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
-	"exl2/quant"
+	"exl2/measure"
 )
 
 // A Measurer works through the half-blocks of a model in order.
@@ -64,13 +70,13 @@ type siteWork struct {
 type matrixWork struct {
 	linear *model.Linear
 	dense  model.Dense
-	table  Table
+	table  measure.Table
 	packed map[string]model.Weight // by recipe: what options need
 }
 
 // HalfBlock measures the module that is specified, which is a half-block, and
 // moves all hidden states behind it.
-func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*HalfBlock, error) {
+func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*measure.HalfBlock, error) {
 	module, err := m.Loader.Load(m.Dev, spec)
 	if err != nil {
 		return nil, err
@@ -94,7 +100,7 @@ func (h *half) prepare() {
 			for _, l := range s.Linears {
 				w.work = append(w.work, &matrixWork{
 					linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
-					table: Table{Key: l.Name, In: l.In, Out: l.Out},
+					table: measure.Table{Key: l.Name, In: l.In, Out: l.Out},
 				})
 			}
 			h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
@@ -102,7 +108,7 @@ func (h *half) prepare() {
 	}
 }
 
-func (h *half) run() (*HalfBlock, error) {
+func (h *half) run() (*measure.HalfBlock, error) {
 	if err := h.moments(); err != nil {
 		return nil, err
 	}
@@ -114,7 +120,7 @@ func (h *half) run() (*HalfBlock, error) {
 	if err := h.vary(); err != nil {
 		return nil, err
 	}
-	out := &HalfBlock{Key: h.module.Name}
+	out := &measure.HalfBlock{Key: h.module.Name}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
@@ -217,7 +223,7 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 	}
 	l := w.linear
 	for i, r := range recipes {
-		w.table.Candidates = append(w.table.Candidates, Candidate{r, r.Size(l.In, l.Out), relative(s.Values(losses)[i], -s.Values(square)[0])})
+		w.table.Candidates = append(w.table.Candidates, measure.Candidate{Recipe: r.String(), Bits: r.Size(l.In, l.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0])})
 	}
 	return nil
 }
@@ -260,7 +266,7 @@ func (h *half) vary() error {
 		}
 	}
 	for _, w := range h.work {
-		e, err := w.table.ProbeError()
+		e, err := ProbeError(w.table)
 		if err != nil {
 			return err
 		}
@@ -279,9 +285,9 @@ func (h *half) vary() error {
 
 // ProbeError returns the error of the recipe that sensitivities are found with,
 // which a table that was read from a file may lack.
-func (t Table) ProbeError() (float64, error) {
+func ProbeError(t measure.Table) (float64, error) {
 	for _, c := range t.Candidates {
-		if c.Recipe.String() == probe.String() {
+		if c.Recipe == probe.String() {
 			return c.Error, nil
 		}
 	}
@@ -303,10 +309,10 @@ func (h *half) forward() (*stream.Store, error) {
 }
 
 // options scores ExLlamaV2's options on the reference rows.
-func (h *half) options() ([]Option, error) {
-	var list []Option
+func (h *half) options() ([]measure.Option, error) {
+	var list []measure.Option
 	for i := range optionsFor(h.work[0].linear.Role) {
-		var o Option
+		var o measure.Option
 		for _, w := range h.work {
 			l, r := w.linear, optionsFor(w.linear.Role)[i]
 			l.W = w.packed[r.String()]
@@ -314,7 +320,7 @@ func (h *half) options() ([]Option, error) {
 			if l.Biased {
 				o.Bits += 16 * exl2.Pad(l.Out)
 			}
-			o.Recipes = append(o.Recipes, NamedRecipe{l.Name[strings.LastIndexByte(l.Name, '.')+1:], r})
+			o.Recipes = append(o.Recipes, measure.NamedRecipe{Name: l.Name[strings.LastIndexByte(l.Name, '.')+1:], Recipe: r.String()})
 		}
 		loss, err := h.loss()
 		if err != nil {

@@ -1,4 +1,4 @@
-package measure
+package sensitivity
 
 import (
 	"context"
