@@ -104,8 +104,8 @@ func TestDamagedFiles(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"nothing":          {``, "unexpected end"},
 		"no measurement":   {`{}`, `no object "measurement"`},
-		"a list":           {`{"measurement":[]}`, "want an object"},
-		"repeated":         {`{"measurement":{"a":null,"a":null}}`, `"a" stands there twice`},
+		"a list":           {`{"measurement":[]}`, "not a JSON object"},
+		"repeated":         {`{"measurement":{"a":null,"a":null}}`, `"a": stands there twice`},
 		"options no list":  {`{"measurement":{"a":3}}`, "a: "},
 		"no matrices":      {file(`{"accuracy":1,"total_bits":3}`), "a: option 0: no matrices"},
 		"accuracy":         {file(strings.Replace(option, "0.5", "1.5", 1)), "accuracy 1.5"},
