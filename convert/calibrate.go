@@ -6,7 +6,7 @@ import (
 	"exl2/calib"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
-	"exl2/internal/tokenizer"
+	"exl2/tokenizer"
 )
 
 // tokens are the calibration rows of a job; none for a phase that it lacks.

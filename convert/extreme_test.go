@@ -58,7 +58,12 @@ func TestExtremeWeights(t *testing.T) {
 			source := sourceModel(t, "llama")
 			rewrite(t, source, change)
 			o := options(t, source, "4.0")
-			report, _ := mustRun(t, o)
+			w := &watcher{}
+			report, err := runOn(context.Background(), openCPU(t), o, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v %q", report, w.warnings)
 			if _, err := json.Marshal(report); err != nil {
 				t.Error(err)
 			}

@@ -9,11 +9,11 @@ import (
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/quant"
 	"exl2/internal/safetensors"
+	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
-	"exl2/measure"
-	"exl2/quant"
 )
 
 // descents is how many passes of coordinate descent follow GPTQ: the second
@@ -198,7 +198,7 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	}
 	defer f.Free()
 	if f.Plain {
-		q.run.progress.Warn(measure.PlainWarning(site.Linears))
+		q.run.progress.Warn(sensitivity.PlainWarning(site.Linears))
 	}
 	var list []packedMatrix
 	for _, l := range site.Linears {

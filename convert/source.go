@@ -10,7 +10,6 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
-	"exl2/internal/term"
 )
 
 // configName is the file that makes a folder a model.
@@ -96,7 +95,7 @@ const readingStage = "read the source"
 // inspect loads every module and reads what no module has, so that what is
 // missing, cannot be converted, or is not what it was stops the job before any
 // work.
-func (s *source) inspect(ctx context.Context, d device.Device, p term.Progress) error {
+func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error {
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	for i, spec := range s.loader.Layout {
 		s.ahead(i + 1)

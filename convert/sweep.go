@@ -3,8 +3,8 @@ package convert
 import (
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/quant"
 	"exl2/internal/tensor"
-	"exl2/quant"
 )
 
 // A sweep brings both streams through a module step by step: up to what the

@@ -10,7 +10,7 @@ import (
 	"exl2/internal/chat"
 	"exl2/internal/jinja"
 	"exl2/internal/regular"
-	"exl2/internal/tokenizer"
+	"exl2/tokenizer"
 )
 
 // chatOptions are what flags say of conversations.

@@ -9,7 +9,7 @@ import (
 
 	"exl2/calib"
 	"exl2/internal/arch"
-	"exl2/internal/tokenizer"
+	"exl2/tokenizer"
 )
 
 // textRows cuts the text into rows of tokens, which must be the same for all
