@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"exl2/infer"
-	"exl2/tokenizer"
+	"exl2/infer/tokenizer"
 )
 
 var (

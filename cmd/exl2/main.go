@@ -14,9 +14,9 @@ import (
 	"unicode"
 
 	"exl2/convert"
+	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
 	"exl2/internal/devices"
-	"exl2/tokenizer"
 )
 
 func main() {

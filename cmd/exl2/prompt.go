@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/tokenizer"
+	"exl2/infer/tokenizer"
 )
 
 // A prompter makes a model's prompts of what the user types.

@@ -16,8 +16,8 @@ import (
 // floors lists the packages from the ground up. A package may import packages
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
-	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "tokenizer/internal/..."},
-	{"internal/tensor", "internal/exl2", "tokenizer", "internal/chat", "internal/chat/chattest"},
+	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
+	{"internal/tensor", "internal/exl2", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
 	{"internal/stream", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
@@ -30,18 +30,18 @@ var floors = [][]string{
 
 // allowed lists imports between packages of one floor.
 var allowed = map[string][]string{
-	"internal/safetensors":     {"internal/atomicfile", "internal/mapped", "internal/regular"},
-	"internal/score":           {"internal/parallel"},
-	"tokenizer/internal/...":   {"tokenizer/internal/..."},
-	"internal/job":             {"internal/stream"},
-	"internal/arch":            {"internal/device"},
-	"internal/device/cpu":      {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
-	"internal/device/cpu/blas": {"internal/device/cpu/simd"},
-	"internal/device/devtest":  {"internal/device", "internal/device/cpu"},
-	"internal/chat/chattest":   {"internal/chat"},
-	"cuda":                     {"internal/device", "cuda/kernelfile"},
-	"calib":                    {"calib/internal/..."},
-	"calib/internal/...":       {"calib/internal/..."},
+	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/regular"},
+	"internal/score":               {"internal/parallel"},
+	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
+	"internal/job":                 {"internal/stream"},
+	"internal/arch":                {"internal/device"},
+	"internal/device/cpu":          {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
+	"internal/device/cpu/blas":     {"internal/device/cpu/simd"},
+	"internal/device/devtest":      {"internal/device", "internal/device/cpu"},
+	"internal/chat/chattest":       {"internal/chat"},
+	"cuda":                         {"internal/device", "cuda/kernelfile"},
+	"calib":                        {"calib/internal/..."},
+	"calib/internal/...":           {"calib/internal/..."},
 }
 
 // rules are what the floors do not say.

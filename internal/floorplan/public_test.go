@@ -17,7 +17,7 @@ import (
 )
 
 // public lists the packages that other programs may import.
-var public = []string{"convert", "measure", "calib", "quant", "infer", "tokenizer"}
+var public = []string{"convert", "measure", "calib", "quant", "infer", "infer/tokenizer"}
 
 // TestPublic wants packages that can be used from outside: nothing exported
 // mentions a type of an internal package, which nobody there could name.
