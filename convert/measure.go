@@ -10,6 +10,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/measure"
 )
@@ -66,14 +67,14 @@ func (r *run) measureModules(hidden, gradients *job.Checkpoint) error {
 // measuring is the phase that measures.
 type measuring struct {
 	run      *run
-	measurer *measure.Measurer
+	measurer *sensitivity.Measurer
 }
 
 // newMeasuring allocates the hidden states.
 func (r *run) newMeasuring() (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
-	m := &measuring{run: r, measurer: &measure.Measurer{
-		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length), Warn: r.progress.Warn,
+	m := &measuring{run: r, measurer: &sensitivity.Measurer{
+		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
 		Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
 	}}
 	var err error
@@ -133,6 +134,9 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
 	return fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy), m.write(h)
 }
+
+// settle has nothing to do: what a step finds is written at once.
+func (m *measuring) settle() error { return nil }
 
 func (m *measuring) stores() []job.Store {
 	return []job.Store{{Name: "base", Hidden: m.measurer.Base}}

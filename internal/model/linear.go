@@ -48,6 +48,9 @@ func (l *Linear) Product(d device.Device, y, x tensor.Tensor, w Weight) {
 	w.mul(d, y, x, tensor.Tensor{})
 }
 
+// bytes is what a product reads.
+func (l *Linear) bytes() int { return l.W.Bytes() + l.Bias.Bytes() }
+
 func (l *Linear) free(d device.Device) {
 	if l.W != nil && !l.sharedW {
 		l.W.free(d)
