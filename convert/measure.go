@@ -58,7 +58,7 @@ func (r *run) newMeasuring() (*measuring, error) {
 	length, spec := r.opts.Data.MeasureLength, r.src.loader.Spec
 	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
-		Spill: r.spill(r.measureStreams()), Reference: &sensitivity.Variant{},
+		Spill: r.spill(r.measureStreams()), AllExperts: r.opts.AllExperts, Reference: &sensitivity.Variant{},
 	}}
 	var err error
 	if m.measurer.Base, err = m.store(len(r.tokens.measure)); err == nil {
@@ -102,15 +102,15 @@ func (m *measuring) embed(e *model.Module) error {
 
 // resume makes room for the variants of a half-block that is measured.
 func (m *measuring) resume(spec model.ModuleSpec) error {
-	h, err := m.read(spec.Name)
+	h, err := m.read(spec)
 	if err != nil {
 		return err
 	}
-	for _, t := range h.Tables {
-		v := &sensitivity.Variant{Key: t.Key}
-		if v.Error, err = sensitivity.ProbeError(t); err != nil {
-			return m.run.job.Damaged(halfBlockFile(h.Key), err)
-		}
+	list, err := sensitivity.Variants(h)
+	if err != nil {
+		return m.run.job.Damaged(halfBlockFile(h.Key), err)
+	}
+	for _, v := range list {
 		if v.X, err = m.store(len(m.probe)); err != nil {
 			return err
 		}
@@ -124,8 +124,9 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
-	note = fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
+	if n := len(h.Options); n > 0 {
+		note = fmt.Sprintf("accuracy %.4f to %.4f", h.Options[0].Accuracy, h.Options[n-1].Accuracy)
+	}
 	return note, m.run.job.Write(halfBlockFile(h.Key), (&measure.File{HalfBlocks: []measure.HalfBlock{*h}}).Write)
 }
 
@@ -150,7 +151,8 @@ func (m *measuring) stores() []job.Store {
 func halfBlockFile(key string) string { return "measure/" + key + ".json" }
 
 // read returns the measurement of a half-block, which must be there.
-func (m *measuring) read(key string) (*measure.HalfBlock, error) {
+func (m *measuring) read(spec model.ModuleSpec) (*measure.HalfBlock, error) {
+	key := spec.Name
 	name, j := halfBlockFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
@@ -162,7 +164,7 @@ func (m *measuring) read(key string) (*measure.HalfBlock, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || len(f.HalfBlocks[0].Options) == 0 {
+	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || (len(f.HalfBlocks[0].Options) == 0) != (len(spec.Packable()) == 0) {
 		return nil, j.Damaged(name, errors.New("it does not hold that half-block's measurement"))
 	}
 	return &f.HalfBlocks[0], nil
@@ -179,12 +181,12 @@ func (m *measuring) finish() error {
 	}
 	f := &measure.File{LastModule: len(l.Layout)}
 	for _, spec := range l.Decoder() {
-		h, err := m.read(spec.Name)
+		h, err := m.read(spec)
 		if err != nil {
 			return err
 		}
 		for k := range h.Tables {
-			h.Tables[k].Sensitivity = sensitivities[h.Tables[k].Key]
+			h.Tables[k].SetSensitivity(sensitivities[h.Tables[k].VariantKey()])
 		}
 		f.HalfBlocks = append(f.HalfBlocks, *h)
 	}

@@ -37,32 +37,38 @@ type Measurer struct {
 	Spill  string            // folder for hidden states, "" for memory
 	Warn   func(text string) // called when something is done less well
 
+	// AllExperts gives every expert all tokens for its moments, not only those that
+	// see too few.
+	AllExperts bool
+
 	Reference *Variant
 	Variants  []*Variant
 }
 
 // A Variant is the hidden states of the probe rows in a model with one
-// quantized matrix.
+// quantized matrix, or with those that experts have in the same place.
 type Variant struct {
-	Key   string  // of the matrix
-	Error float64 // of the matrix, as in Candidate
+	Key   string  // of the matrix, or Table.Group
+	Error float64 // of the matrix, as in Candidate; of a group, summed by Table.Share
 	X     *stream.Store
 }
 
 // half is the work on one half-block.
 type half struct {
 	*Measurer
-	ctx    context.Context
-	module *model.Module
-	sites  []*siteWork
-	work   []*matrixWork // by matrix, in the order they run
-	after  *stream.Store // the reference behind the half-block
+	ctx      context.Context
+	module   *model.Module
+	sites    []*siteWork
+	work     []*matrixWork // by matrix, in the order they run
+	after    *stream.Store // the reference behind the half-block
+	coverage []int         // of experts
 }
 
 // siteWork is what is gathered at one site.
 type siteWork struct {
 	model.Site
-	hessian *quant.Hessian
+	hessian *quant.Hessian // while moments are gathered
+	all     bool           // every token is gathered, whatever expert sees it
 	work    []*matrixWork
 }
 
@@ -71,6 +77,7 @@ type matrixWork struct {
 	linear *model.Linear
 	dense  model.Dense
 	table  measure.Table
+	square float64                 // of the outputs, as in Table.Share
 	packed map[string]model.Weight // by recipe: what options need
 }
 
@@ -96,36 +103,57 @@ func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*measu
 func (h *half) prepare() {
 	for _, t := range h.module.Steps {
 		for _, s := range t.Sites {
-			w := &siteWork{Site: s, hessian: quant.NewHessian(h.Dev, s.Linears[0].In)}
+			w := &siteWork{Site: s}
+			h.sites = append(h.sites, w)
+			if !s.Packable() {
+				continue
+			}
 			for _, l := range s.Linears {
 				w.work = append(w.work, &matrixWork{
 					linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
-					table: measure.Table{Key: l.Name, In: l.In, Out: l.Out},
+					table: measure.Table{Key: l.Name, Module: h.module.Name, Group: h.group(s, l), In: l.In, Out: l.Out},
 				})
 			}
-			h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
+			h.work = append(h.work, w.work...)
 		}
 	}
 }
 
+// group returns the name that matrices of experts share with those in the same
+// place, "" for any other.
+func (h *half) group(s model.Site, l *model.Linear) string {
+	if !s.Routed {
+		return ""
+	}
+	return h.Loader.Spec.Names.Layer(h.module.Layer, l.Part)
+}
+
 func (h *half) run() (*measure.HalfBlock, error) {
-	if err := h.moments(); err != nil {
+	if err := h.cover(); err != nil {
 		return nil, err
 	}
-	for _, s := range h.sites {
-		if err := h.tabulate(s); err != nil {
+	for lo := 0; lo < len(h.sites); {
+		hi := Together(len(h.sites), lo, func(i int) int { return h.sites[i].Linears[0].In })
+		if err := h.moments(h.sites[lo:hi], hi == len(h.sites)); err != nil {
 			return nil, err
 		}
+		for _, s := range h.sites[lo:hi] {
+			if err := h.tabulate(s); err != nil {
+				return nil, err
+			}
+		}
+		lo = hi
 	}
+	h.share()
 	if err := h.vary(); err != nil {
 		return nil, err
 	}
-	out := &measure.HalfBlock{Key: h.module.Name}
+	out := &measure.HalfBlock{Key: h.module.Name, Coverage: h.coverage}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
 	var err error
-	if out.Options, err = h.options(); err != nil {
+	if out.Options, out.MLP, err = h.options(); err != nil {
 		return nil, err
 	}
 	h.Reference.X.Close()
@@ -133,9 +161,50 @@ func (h *half) run() (*measure.HalfBlock, error) {
 	return out, nil
 }
 
-// moments runs the base rows through the source's half-block, gathers the
-// moments of each site, and leaves the base rows behind it.
-func (h *half) moments() error {
+// MomentBytes is how much memory the moments of sites that are gathered together
+// may take.
+const MomentBytes = 4 << 30
+
+// Together returns the end of the sites, from lo on, whose moments are gathered in
+// one pass; inputs says how wide site i of n is.
+func Together(n, lo int, inputs func(i int) int) int {
+	bytes, hi := 0, lo
+	for hi < n {
+		bytes += 4 * inputs(hi) * inputs(hi)
+		if hi > lo && bytes > MomentBytes {
+			break
+		}
+		hi++
+	}
+	return hi
+}
+
+// cover counts what experts see, and says which are given more.
+func (h *half) cover() (err error) {
+	if h.coverage, err = h.Pass.Coverage(h.ctx, h.module, h.Base); err != nil {
+		return err
+	}
+	for _, s := range h.sites {
+		s.all = s.Routed && (h.AllExperts || TooFew(h.coverage[s.Expert], s.Linears[0].In))
+	}
+	return nil
+}
+
+// TooFew reports whether so many tokens are too few for the moments of inputs: a
+// sum of fewer squares than inputs has no full rank, and what it does not know of,
+// quantizing is free to get wrong.
+func TooFew(tokens, inputs int) bool { return tokens < inputs }
+
+// moments runs the base rows through the source's half-block and gathers the
+// moments of some sites. The last of such passes leaves the base rows behind the
+// half-block.
+func (h *half) moments(sites []*siteWork, last bool) error {
+	for _, s := range sites {
+		if len(s.work) == 0 {
+			continue
+		}
+		s.hessian = quant.NewHessian(h.Dev, s.Linears[0].In)
+	}
 	squares := quant.NewScalars(h.Dev, h.Base.Rows)
 	defer squares.Free()
 	err := h.Pass.Each(h.ctx, h.Base, func(s *model.State, row int) error {
@@ -144,19 +213,35 @@ func (h *half) moments() error {
 			t := &h.module.Steps[i]
 			t.Run(s)
 			for range t.Sites {
-				h.sites[site].hessian.Add(s.At(h.sites[site].Reads))
+				h.sites[site].gather(s)
 				site++
 			}
 			t.Multiply(s)
 		}
 		x := s.At(model.Stream)
 		h.Dev.Dot(squares.Take(1), x, x)
+		if !last {
+			return nil
+		}
 		return h.Pass.Keep(h.Base, row)
 	})
 	if err != nil {
 		return err
 	}
 	return finite(squares)
+}
+
+// gather adds what the site reads to its moments, if they are being gathered.
+func (s *siteWork) gather(st *model.State) {
+	switch {
+	case s.hessian == nil:
+	case s.all:
+		s.hessian.Add(s.All(st))
+	default:
+		if x := s.In(st); x.Rows > 0 {
+			s.hessian.Add(x)
+		}
+	}
 }
 
 // finite refuses hidden states whose squares are NaN or infinite.
@@ -174,7 +259,11 @@ func finite(squares *quant.Scalars) error {
 
 // tabulate measures every candidate of the linears of one site.
 func (h *half) tabulate(s *siteWork) error {
+	if s.hessian == nil {
+		return nil
+	}
 	f, err := s.hessian.Factor()
+	s.hessian = nil
 	if err != nil {
 		return err
 	}
@@ -222,8 +311,9 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 		return err
 	}
 	l := w.linear
+	w.square = -s.Values(square)[0]
 	for i, r := range recipes {
-		w.table.Candidates = append(w.table.Candidates, measure.Candidate{Recipe: r.String(), Bits: r.Size(l.In, l.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0])})
+		w.table.Candidates = append(w.table.Candidates, measure.Candidate{Recipe: r.String(), Bits: r.Size(l.In, l.Out), Error: relative(s.Values(losses)[i], w.square)})
 	}
 	return nil
 }
@@ -265,22 +355,100 @@ func (h *half) vary() error {
 			return err
 		}
 	}
-	for _, w := range h.work {
-		e, err := ProbeError(w.table)
-		if err != nil {
-			return err
+	for _, group := range h.groups() {
+		v := &Variant{Key: group[0].table.VariantKey()}
+		for _, w := range group {
+			e, err := ProbeError(w.table)
+			if err != nil {
+				return err
+			}
+			v.Error += w.table.VariantShare() * e
+			w.linear.W = w.packed[probe.String()]
 		}
-		v := &Variant{Key: w.linear.Name, Error: e}
-		w.linear.W = w.packed[probe.String()]
+		var err error
 		if v.X, err = h.forward(); err != nil {
 			return err
 		}
-		w.linear.W = w.dense
+		for _, w := range group {
+			w.linear.W = w.dense
+		}
 		h.Variants = append(h.Variants, v)
 	}
 	var err error
 	h.after, err = h.forward()
 	return err
+}
+
+// groups lists the matrices that are varied together: each alone, but those that
+// experts have in the same place.
+func (h *half) groups() [][]*matrixWork {
+	var list [][]*matrixWork
+	at := map[string]int{}
+	for _, w := range h.work {
+		key := w.table.VariantKey()
+		if i, ok := at[key]; ok {
+			list[i] = append(list[i], w)
+			continue
+		}
+		at[key] = len(list)
+		list = append(list, []*matrixWork{w})
+	}
+	return list
+}
+
+// rareShare is the part of the mean number of tokens that an expert is taken to
+// see at least: measurement rows are few, and one that is seldom chosen in them is
+// needed elsewhere.
+const rareShare = 0.25
+
+// share finds what each matrix of a group contributes to the group's outputs: their
+// squares, for as many tokens as its expert sees.
+func (h *half) share() {
+	tokens := 0
+	for _, n := range h.coverage {
+		tokens += n
+	}
+	for _, group := range h.groups() {
+		if group[0].table.Group == "" {
+			continue
+		}
+		sum := 0.0
+		for _, w := range group {
+			seen := float64(h.coverage[w.linear.Expert])
+			counted := max(seen, rareShare*float64(tokens)/float64(len(h.coverage)))
+			if h.gatheredAll(w) {
+				seen = float64(h.Base.Rows * h.Pass.Length)
+			}
+			w.table.Share = w.square * relative(counted, seen)
+			sum += w.table.Share
+		}
+		for _, w := range group {
+			w.table.Share = relative(w.table.Share, sum)
+		}
+	}
+}
+
+// gatheredAll reports whether a matrix's moments are those of all tokens.
+func (h *half) gatheredAll(w *matrixWork) bool {
+	return slices.ContainsFunc(h.sites, func(s *siteWork) bool { return s.all && slices.Contains(s.work, w) })
+}
+
+// Variants lists the variants that a half-block's matrices were measured with,
+// without their hidden states.
+func Variants(h *measure.HalfBlock) ([]*Variant, error) {
+	var list []*Variant
+	for _, t := range h.Tables {
+		i := slices.IndexFunc(list, func(v *Variant) bool { return v.Key == t.VariantKey() })
+		if i < 0 {
+			i, list = len(list), append(list, &Variant{Key: t.VariantKey()})
+		}
+		e, err := ProbeError(t)
+		if err != nil {
+			return nil, err
+		}
+		list[i].Error += t.VariantShare() * e
+	}
+	return list, nil
 }
 
 // ProbeError returns the error of the recipe that sensitivities are found with,
@@ -306,30 +474,6 @@ func (h *half) forward() (*stream.Store, error) {
 		return nil, err
 	}
 	return x, nil
-}
-
-// options scores ExLlamaV2's options on the reference rows.
-func (h *half) options() ([]measure.Option, error) {
-	var list []measure.Option
-	for i := range optionsFor(h.work[0].linear.Role) {
-		var o measure.Option
-		for _, w := range h.work {
-			l, r := w.linear, optionsFor(w.linear.Role)[i]
-			l.W = w.packed[r.String()]
-			o.Bits += r.Size(l.In, l.Out)
-			if l.Biased {
-				o.Bits += 16 * exl2.Pad(l.Out)
-			}
-			o.Recipes = append(o.Recipes, measure.NamedRecipe{Name: l.Name[strings.LastIndexByte(l.Name, '.')+1:], Recipe: r.String()})
-		}
-		loss, err := h.loss()
-		if err != nil {
-			return nil, err
-		}
-		o.Accuracy = 1 - loss
-		list = append(list, o)
-	}
-	return list, nil
 }
 
 // loss returns the relative error of the half-block's output as it is now,
@@ -368,7 +512,9 @@ func (h *half) loss() (float64, error) {
 // free frees what is packed and puts the source's weights back.
 func (h *half) free() {
 	for _, s := range h.sites {
-		s.hessian.Free()
+		if s.hessian != nil {
+			s.hessian.Free()
+		}
 	}
 	for _, w := range h.work {
 		w.linear.W = w.dense
