@@ -43,7 +43,7 @@ func (m *measuring) turn(saved *job.Saved) (done int, err error) {
 	if saved == nil {
 		return len(layout), nil
 	}
-	if err := m.resume(layout[1:max(1, saved.Next-1)]); err != nil {
+	if err := m.resume(layout[1:saved.Next]); err != nil {
 		return 0, err
 	}
 	if err := m.measurer.Turn(); err != nil {
@@ -61,18 +61,19 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if spec.Kind == model.Head {
 		return "", m.measurer.Head(m.run.ctx)
 	}
-	sensitivities, err := m.measurer.SensitivitiesOf(m.run.ctx, spec)
+	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
 	if err != nil {
 		return "", err
 	}
-	h, err := m.read(spec.Name)
+	h, err := m.read(spec)
 	if err != nil {
 		return "", err
 	}
 	most := 0.0
-	for i, t := range h.Tables {
-		h.Tables[i].Sensitivity = sensitivities[t.Key]
-		most = max(most, sensitivities[t.Key])
+	for i := range h.Tables {
+		t := &h.Tables[i]
+		t.SetSensitivity(sensitivities[t.VariantKey()])
+		most = max(most, t.Sensitivity)
 	}
 	return fmt.Sprintf("up to %.3g", most), m.write(h)
 }

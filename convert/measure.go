@@ -75,7 +75,7 @@ func (r *run) newMeasuring() (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
 	m := &measuring{run: r, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
-		Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
+		AllExperts: r.opts.AllExperts, Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
 	}}
 	var err error
 	if m.measurer.Base, err = m.measurer.Place.Store(rows, length*spec.Hidden); err != nil {
@@ -116,7 +116,7 @@ func (m *measuring) resume(passed []model.ModuleSpec) error {
 		return err
 	}
 	for _, spec := range passed {
-		if _, err := m.read(spec.Name); err != nil {
+		if _, err := m.read(spec); err != nil {
 			return err
 		}
 		if err := m.measurer.Advance(m.run.ctx, spec); err != nil {
@@ -131,8 +131,10 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
-	return fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy), m.write(h)
+	if n := len(h.Options); n > 0 {
+		note = fmt.Sprintf("accuracy %.4f to %.4f", h.Options[0].Accuracy, h.Options[n-1].Accuracy)
+	}
+	return note, m.write(h)
 }
 
 // settle has nothing to do: what a step finds is written at once.
@@ -149,7 +151,8 @@ func (m *measuring) write(h *measure.HalfBlock) error {
 }
 
 // read returns the measurement of a half-block, which must be there.
-func (m *measuring) read(key string) (*measure.HalfBlock, error) {
+func (m *measuring) read(spec model.ModuleSpec) (*measure.HalfBlock, error) {
+	key := spec.Name
 	name, j := halfBlockFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
@@ -161,7 +164,7 @@ func (m *measuring) read(key string) (*measure.HalfBlock, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || len(f.HalfBlocks[0].Options) == 0 {
+	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || (len(f.HalfBlocks[0].Options) == 0) != (len(spec.Packable()) == 0) {
 		return nil, j.Damaged(name, errors.New("it does not hold that half-block's measurement"))
 	}
 	return &f.HalfBlocks[0], nil
@@ -172,7 +175,7 @@ func (m *measuring) finish() error {
 	l := m.run.src.loader
 	f := &measure.File{LastModule: len(l.Layout)}
 	for _, spec := range l.Decoder() {
-		h, err := m.read(spec.Name)
+		h, err := m.read(spec)
 		if err != nil {
 			return err
 		}

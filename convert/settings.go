@@ -23,6 +23,7 @@ func settings(o *Options, device string) job.Settings {
 		{Flag: "--measurement-length", Value: fmt.Sprint(o.Data.MeasureLength)},
 		{Flag: "--rope-scale", Value: fmt.Sprint(o.RopeScale)},
 		{Flag: "--rope-alpha", Value: fmt.Sprint(o.RopeAlpha)},
+		{Flag: "--calibrate-all-experts", Value: fmt.Sprint(o.AllExperts)},
 		{Flag: "the processor and its BLAS", Value: device},
 	}}
 	if len(o.Targets) == 0 {

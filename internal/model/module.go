@@ -60,6 +60,10 @@ type Site struct {
 	All    func(s *State) tensor.Tensor
 }
 
+// Packable reports whether EXL2 can hold the site's matrices, which have as many
+// inputs as each other.
+func (t *Site) Packable() bool { return t.Linears[0].Packable() }
+
 // In returns what the site's linears read in the pass.
 func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
 
