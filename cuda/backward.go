@@ -60,12 +60,16 @@ var actMulBacks = map[device.Act]func(d *Device, l launch, dgate, dup, dy, gate,
 	device.GELUTanh: (*Device).act_mul_back_gelu_tanh, device.ReLU: (*Device).act_mul_back_relu,
 }
 
-// ActMulBack is the gradient of y = act(gate)·up.
+// ActMulBack is the gradient of y = act(gate)·up, or act(gate).
 func (d *Device) ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a device.Act) {
-	for _, t := range []tensor.Tensor{dgate, dup, dy, up} {
+	list := []tensor.Tensor{gate, dgate, dy, dup, up}
+	if up.Nil() {
+		list = list[:3]
+	}
+	for _, t := range list {
 		want(t.Rows == gate.Rows && t.Cols == gate.Cols, "ActMulBack", t, gate)
 	}
-	p := planeOf(dgate, dup, dy, gate, up)
+	p := planeOf(list...)
 	actMulBacks[a](d, p.launch(), dgate, dup, dy, gate, up, int32(p.rows), int64(p.cols),
 		int64(dgate.Stride), int64(dup.Stride), int64(dy.Stride), int64(gate.Stride), int64(up.Stride))
 }

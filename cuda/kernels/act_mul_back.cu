@@ -1,4 +1,5 @@
 // The gradient of y = act(gate) · up: dgate += dy·up·act'(gate), dup += dy·act(gate).
+// Without up it is that of act(gate).
 //
 // Eight elements a thread.
 #include "half.cuh"
@@ -42,10 +43,10 @@ struct ReLU {
 template <class Act>
 __device__ void act_mul_back(
 	float* dgate,      // [rows, n], rows lddg elements apart
-	float* dup,        // [rows, n], lddu
+	float* dup,        // [rows, n], lddu, or null
 	const float* dy,   // [rows, n], ldy
 	const half* gate,  // [rows, n], ldg
-	const half* up,    // [rows, n], ldu
+	const half* up,    // [rows, n], ldu, or null
 	int rows, int64 n, int64 lddg, int64 lddu, int64 ldy, int64 ldg, int64 ldu) {
 	after_previous();
 	int64 i = first8();
@@ -53,17 +54,19 @@ __device__ void act_mul_back(
 	for (int64 r = blockIdx.y; r < rows; r += gridDim.y) {
 		float dg[8], du[8], d[8], g[8], u[8];
 		load8(dg, dgate + r * lddg, i, n);
-		load8(du, dup + r * lddu, i, n);
 		load8(d, dy + r * ldy, i, n);
 		load8(g, gate + r * ldg, i, n);
-		load8(u, up + r * ldu, i, n);
+		if (up) {
+			load8(u, up + r * ldu, i, n);
+			load8(du, dup + r * lddu, i, n);
+		}
 		for (int j = 0; j < 8; j++) {
 			Slope s = Act::at(g[j]);
-			dg[j] += d[j] * u[j] * s.slope;
-			du[j] += d[j] * s.value;
+			dg[j] += d[j] * (up ? u[j] : 1) * s.slope;
+			if (up) du[j] += d[j] * s.value;
 		}
 		store8(dgate + r * lddg, dg, i, n);
-		store8(dup + r * lddu, du, i, n);
+		if (up) store8(dup + r * lddu, du, i, n);
 	}
 }
 

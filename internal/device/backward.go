@@ -17,7 +17,8 @@ type Backward interface {
 	// or of the activation type. The gradients of w and bias are not computed.
 	NormBack(dx, dy, x, w tensor.Tensor, n Norm)
 
-	// ActMulBack is the gradient of y = act(gate)·up.
+	// ActMulBack is the gradient of y = act(gate)·up, or, where up and dup are
+	// absent, of act(gate).
 	ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a Act)
 
 	// RopeBack replaces dq and dk, gradients of what Rope gives, by those of what

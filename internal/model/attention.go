@@ -108,8 +108,7 @@ func (a *attention) norms(s *State) {
 
 // simple reports whether mixBack knows all of what mix does.
 func (a *attention) simple() bool {
-	plain := a.query.none() || a.query.shared() && a.query.W.Cols == a.attend.HeadDim && !a.late
-	return plain && a.clip == 0 && a.attend.Sinks.Nil() && a.attend.Temperature == 0
+	return a.clip == 0 && a.attend.Sinks.Nil() && a.attend.Temperature == 0
 }
 
 // keeps lists what mixBack needs that mix overwrites.
@@ -124,11 +123,20 @@ func (a *attention) keeps() []Slot {
 func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	d := backward(g)
 	d.AttendBack(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
-	if a.rope.Dims > 0 {
+	turns := a.rope.Dims > 0
+	if a.late && turns && !a.query.none() {
+		d.Rope(kept[0], kept[1], a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
+		a.normsBack(g, kept)
+	}
+	if turns {
 		d.RopeBack(g.At(Query), g.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
-	if !a.query.none() {
-		a.query.backInPlace(g, Query, kept[0], a.attend.Heads)
-		a.key.backInPlace(g, Key, kept[1], a.attend.KVHeads)
+	if !(a.late && turns) && !a.query.none() {
+		a.normsBack(g, kept)
 	}
+}
+
+func (a *attention) normsBack(g *State, kept []tensor.Tensor) {
+	a.query.headsBack(g, Query, kept[0], a.attend.Heads)
+	a.key.headsBack(g, Key, kept[1], a.attend.KVHeads)
 }

@@ -18,17 +18,16 @@ func (m *Module) CanRunBack() bool {
 	return ok
 }
 
-// A Watch sees a linear with the input and the output's gradient of a pass.
-type Watch func(l *Linear, x, dy tensor.Tensor)
-
 // Backward runs the module on s, as Forward does, and then back: g's stream, the
 // gradient of the stream behind the module (none behind the head), becomes that
 // of the stream in front of it. loss, if not nil, is called in between, and may
-// set gradients, the head's of the logits, from what s holds. watch, which may be nil, sees every linear,
-// the last first. Weights must be dense.
-func (m *Module) Backward(s, g *State, loss func(), watch Watch) {
+// set gradients, the head's of the logits, from what s holds. Weights must be dense.
+// The choice of experts, and their weights, are taken as given.
+func (m *Module) Backward(s, g *State, loss func()) {
 	for slot := Stream + 1; slot < slots; slot++ {
-		g.Dev.Clear(g.At(slot))
+		if t := g.At(slot); !t.Nil() {
+			g.Dev.Clear(t)
+		}
 	}
 	kept := make([][]tensor.Tensor, len(m.Steps))
 	for i := range m.Steps {
@@ -44,23 +43,31 @@ func (m *Module) Backward(s, g *State, loss func(), watch Watch) {
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
-		t.multiplyBack(s, g, watch)
+		t.multiplyBack(s, g)
 		t.Back(s, g, kept[i])
+		for _, site := range t.Sites {
+			g.Dev.Clear(g.At(site.Reads))
+		}
 		for _, k := range kept[i] {
 			s.Dev.Free(k)
 		}
 	}
 }
 
-// multiplyBack adds the gradients of what the step's linears read.
-func (t *Step) multiplyBack(s, g *State, watch Watch) {
-	for _, site := range t.Sites {
+// multiplyBack turns the gradients of what the step's linears write into those of
+// what they read, which it adds there: what the slots held before the products has
+// none.
+func (t *Step) multiplyBack(s, g *State) {
+	for i := range t.Sites {
+		site := &t.Sites[i]
+		dx := site.of(g.At(site.Reads), s.Route)
 		for k, l := range site.Linears {
-			dy := g.At(site.Writes[k])
-			if watch != nil {
-				watch(l, s.At(site.Reads), dy)
-			}
-			backward(g).MatMulBack(g.At(site.Reads), dy, l.W.(Dense).Tensor)
+			backward(g).MatMulBack(dx, site.of(g.At(site.Writes[k]), s.Route), l.W.(Dense).Tensor)
+		}
+	}
+	for _, site := range t.Sites {
+		for _, slot := range site.Writes {
+			g.Dev.Clear(g.At(slot))
 		}
 	}
 }

@@ -78,7 +78,10 @@ func (x *mixture) steps(_ *Module, get func(*Linear) *Linear) []Step {
 	if x.shared != nil {
 		add(x.shared.of(get).sites(Normed, SharedGate, SharedUp, SharedActed, Out))
 	}
-	return []Step{read, act, {Run: x.add}}
+	if x.simple() {
+		read.Back, read.Keep, act.Back = x.readBack, []Slot{Stream}, x.actBack
+	}
+	return []Step{read, act, {Run: x.add, Back: x.addBack}}
 }
 
 // of returns the expert made of what get makes of its linears.
@@ -173,6 +176,66 @@ func (x *mixture) add(s *State) {
 	}
 	d.Copy(s.At(Out), sum)
 	x.out.add(s)
+}
+
+// addBack spreads the gradient of the sum over the experts' outputs. Where it is
+// normalized, Mixture is what was.
+func (x *mixture) addBack(s, g *State, _ []tensor.Tensor) {
+	d, sum := g.Dev, g.At(Mixture)
+	x.out.addBack(s, g, []tensor.Tensor{s.At(Mixture)})
+	d.Copy(sum, g.At(Out))
+	d.Clear(g.At(Out))
+	order, weights := s.At(Order), make([]float32, len(s.Route.Rows))
+	for i, at := range s.Route.Places {
+		weights[at] = s.Route.Weights[i]
+	}
+	each := d.Alloc(tensor.F32, order.Rows, sum.Cols)
+	defer d.Free(each)
+	d.Gather(each, sum, order.Reshape(1, order.Rows))
+	weighted(g, g.At(ExpertOut), each, weights)
+	switch {
+	case x.gate != nil:
+		d.Combine(g.At(Out), sum, s.At(SharedPlaces), s.At(SharedWeights))
+	case x.shared != nil:
+		d.AddScaled(g.At(Out), sum, 1)
+	}
+}
+
+// weighted adds rows times their weights.
+func weighted(g *State, y, x tensor.Tensor, weights []float32) {
+	d := g.Dev
+	places, list := d.Alloc(tensor.I32, x.Rows, 1), d.Alloc(tensor.F32, x.Rows, 1)
+	defer d.Free(places)
+	defer d.Free(list)
+	same := make([]int32, x.Rows)
+	for i := range same {
+		same[i] = int32(i)
+	}
+	upload(d, places, same)
+	d.Upload(list, tensor.BytesOf(weights))
+	d.Combine(y, x, places, list)
+}
+
+func (x *mixture) actBack(s, g *State, _ []tensor.Tensor) {
+	x.unit.back(s, g, ExpertActed, ExpertGate, ExpertUp)
+	if x.shared != nil {
+		x.unit.back(s, g, SharedActed, SharedGate, SharedUp)
+	}
+}
+
+// readBack adds up what the experts of each row have read.
+func (x *mixture) readBack(s, g *State, kept []tensor.Tensor) {
+	ones := make([]float32, len(s.Route.Places))
+	for i := range ones {
+		ones[i] = 1
+	}
+	d, places := g.Dev, s.At(Places)
+	weights := d.Alloc(tensor.F32, places.Rows, places.Cols)
+	defer d.Free(weights)
+	d.Upload(weights, tensor.BytesOf(ones))
+	d.Combine(g.At(Normed), g.At(ExpertIn), places, weights)
+	x.input.back(s, g, kept)
+	d.Clear(g.At(Normed))
 }
 
 // download brings a slot of F32 to the host.

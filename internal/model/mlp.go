@@ -23,7 +23,7 @@ func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 	down := b.linear(m, n.Down)
 	act = Step{Run: u.run, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	if u.simple() {
-		act.Back = u.back
+		act.Back = func(s, g *State, _ []tensor.Tensor) { u.back(s, g, Acted, Gate, Up) }
 	}
 	return in.step(site), act, out.step()
 }
@@ -62,10 +62,22 @@ func (u unit) apply(d device.Device, y, gate, up tensor.Tensor) {
 }
 
 // simple reports whether back knows all of what apply does.
-func (u unit) simple() bool { return !u.squared && !u.ungated && u.clamp.Limit == 0 }
+func (u unit) simple() bool { return (u.ungated || !u.squared) && u.clamp.Limit == 0 }
 
-func (u unit) back(s, g *State, _ []tensor.Tensor) {
-	backward(g).ActMulBack(g.At(Gate), g.At(Up), g.At(Acted), s.At(Gate), s.At(Up), u.act)
+// back adds the gradients of gate and up, given that of what apply made of them.
+func (u unit) back(s, g *State, acted, gate, up Slot) {
+	d, dy, none := backward(g), g.At(acted), tensor.Tensor{}
+	switch {
+	case u.ungated && u.squared:
+		twice := d.Alloc(tensor.F32, dy.Rows, dy.Cols)
+		defer d.Free(twice)
+		d.ActMulBack(g.At(up), twice, dy, s.At(up), s.At(up), u.act)
+		d.AddScaled(g.At(up), twice, 1)
+	case u.ungated:
+		d.ActMulBack(g.At(up), none, dy, s.At(up), none, u.act)
+	default:
+		d.ActMulBack(g.At(gate), g.At(up), dy, s.At(gate), s.At(up), u.act)
+	}
 }
 
 // output is the last step of a half-block: its output, normalized or not, joins

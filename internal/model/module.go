@@ -68,10 +68,12 @@ func (t *Site) Packable() bool { return t.Linears[0].Packable() }
 func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
 
 // rows returns the site's rows of a slot.
-func (t *Site) rows(s *State, slot Slot) tensor.Tensor {
-	x := s.At(slot)
+func (t *Site) rows(s *State, slot Slot) tensor.Tensor { return t.of(s.At(slot), s.Route) }
+
+// of returns the site's rows of a slot's.
+func (t *Site) of(x tensor.Tensor, r *Route) tensor.Tensor {
 	if t.Routed {
-		return x.Slice(s.Route.First[t.Expert], s.Route.First[t.Expert+1])
+		return x.Slice(r.First[t.Expert], r.First[t.Expert+1])
 	}
 	return x
 }

@@ -71,6 +71,27 @@ func (n Norm) backInPlace(g *State, slot Slot, value tensor.Tensor, heads int) {
 	d.NormBack(dy.Reshape(rows, dy.Cols/heads), copied.Reshape(rows, dy.Cols/heads), value.Reshape(rows, dy.Cols/heads), n.W, n.Norm)
 }
 
+// headsBack replaces the gradient of what heads has made of a slot by that of the
+// slot.
+func (n Norm) headsBack(g *State, slot Slot, value tensor.Tensor, heads int) {
+	d, dy := backward(g), g.At(slot)
+	switch {
+	case n.W.Cols == dy.Cols:
+		n.backInPlace(g, slot, value, 1)
+	case n.W.Rows == 1:
+		n.backInPlace(g, slot, value, heads)
+	default:
+		copied := clone(g.Dev, dy)
+		defer d.Free(copied)
+		d.Clear(dy)
+		dim := dy.Cols / heads
+		for h := range heads {
+			lo, hi, row := h*dim, (h+1)*dim, min(h, n.W.Rows-1)
+			d.NormBack(dy.Columns(lo, hi), copied.Columns(lo, hi), value.Columns(lo, hi), n.W.Slice(row, row+1), n.Norm)
+		}
+	}
+}
+
 // norm loads the norm at a place; where there is no such norm, it is none.
 func (b *builder) norm(m *Module, p Place) Norm {
 	spec, ok := m.Norm(p)

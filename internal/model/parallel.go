@@ -11,7 +11,4 @@ func (b *builder) parallel(m *Module) {
 		read.Sites[0].Writes = append(read.Sites[0].Writes, feed.Sites[0].Writes...)
 		m.Steps = []Step{read, mix, sum, act, add}
 	}
-	for i := range m.Steps { // both halves leave gradients in Out, which Backward does not know
-		m.Steps[i].Back = nil
-	}
 }

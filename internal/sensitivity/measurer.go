@@ -41,6 +41,8 @@ type Measurer struct {
 	// Gradient is that of the loss at the probe rows behind the next module on the
 	// way back.
 	Gradient *stream.Store
+
+	warned bool // that a module's backward pass is not known
 }
 
 // Close frees the hidden states.

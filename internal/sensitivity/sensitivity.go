@@ -46,7 +46,7 @@ func (m *Measurer) Head(ctx context.Context) error {
 			head.Backward(part, gradients, func() {
 				m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
 				m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
-			}, nil)
+			})
 		}
 		return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
 	})
@@ -180,6 +180,10 @@ func (h *half) sensitivity(group []*matrixWork, changes []float64) (float64, err
 // known, what passes it by is all: the stream is what it was and what is added.
 func (h *half) back() error {
 	if !h.module.CanRunBack() {
+		if !h.warned {
+			h.Warn(h.module.Name + " and modules like it: gradients pass by, as how they go through is not known; sensitivities in front of it are too small")
+		}
+		h.warned = true
 		return nil
 	}
 	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
@@ -188,7 +192,7 @@ func (h *half) back() error {
 		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
 			return err
 		}
-		h.module.Backward(s, g, nil, nil)
+		h.module.Backward(s, g, nil)
 		return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
 	})
 }

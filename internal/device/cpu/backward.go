@@ -64,8 +64,12 @@ func normBack(dx, dy, x, w []float32, n device.Norm) {
 	}
 }
 
-// ActMulBack is the gradient of y = act(gate)·up.
+// ActMulBack is the gradient of y = act(gate)·up, or act(gate).
 func (d *Device) ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a device.Act) {
+	if up.Nil() {
+		d.actAloneBack(dgate, dy, gate, a)
+		return
+	}
 	for _, t := range []tensor.Tensor{dgate, dup, dy, up} {
 		want(t.Rows == gate.Rows && t.Cols == gate.Cols, "ActMulBack", t, gate)
 	}
@@ -78,6 +82,20 @@ func (d *Device) ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a device.Act
 			value, slope := f(float64(g))
 			dg[i] += grad[i] * us[i] * float32(slope)
 			du[i] += grad[i] * float32(value)
+		}
+	})
+}
+
+// actAloneBack is the gradient of y = act(gate).
+func (d *Device) actAloneBack(dgate, dy, gate tensor.Tensor, a device.Act) {
+	want(dgate.Rows == gate.Rows && dgate.Cols == gate.Cols && dy.Rows == gate.Rows && dy.Cols == gate.Cols, "ActMulBack", dgate, dy, gate)
+	flatten(&dgate, &dy, &gate)
+	dg, grad, gs, f := rowsOf("ActMulBack", dgate), rowsOf("ActMulBack", dy), rowsOf("ActMulBack", gate), slopes[a]
+	pieces(gate.Rows, gate.Cols, func(r, lo, hi int) {
+		dg, grad := dg.row(r)[lo:hi], grad.row(r)[lo:hi]
+		for i, g := range gs.row(r)[lo:hi] {
+			_, slope := f(float64(g))
+			dg[i] += grad[i] * float32(slope)
 		}
 	})
 }

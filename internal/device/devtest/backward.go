@@ -109,7 +109,10 @@ func actMulBackCases() (cases []testCase) {
 			}))
 		}
 	}
-	return cases
+	return append(cases, backwards("gelu without up", l, func(f *fixture) func(device.Backward) {
+		dgate, dy, gate := f.inOut("dgate", residual, 9, 1003, small(6)), f.in("dy", residual, 9, 1003, small(8)), f.in("gate", activation, 9, 1003, scaled(noise(3), 8, 0))
+		return func(d device.Backward) { d.ActMulBack(dgate, tensor.Tensor{}, dy, gate, tensor.Tensor{}, device.GELU) }
+	}))
 }
 
 func ropeBackCases() (cases []testCase) {
