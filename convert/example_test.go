@@ -54,7 +54,7 @@ func Example() {
 	// Output:
 	// read the source in 7 steps
 	// measure in 4 steps
-	// sensitivities in 56 steps
+	// sensitivities in 5 steps
 	// quantize 4.0 in 5 steps
 	// 4.0 bits
 	// 128 tokens
