@@ -115,7 +115,7 @@ func (b *build) tidy() error {
 const alarm = 1.5
 
 // judge warns of a result that is much worse than its source, and names the
-// half-blocks with the largest errors.
+// sublayers with the largest errors.
 func (b *build) judge(h headReport) error {
 	if h.Perplexity <= alarm*h.Reference {
 		return nil

@@ -269,8 +269,8 @@ func TestMeasurementReuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range f.HalfBlocks {
-		f.HalfBlocks[i].Tables = nil
+	for i := range f.Sublayers {
+		f.Sublayers[i].Tables = nil
 	}
 	theirs := options(t, source, "5.0")
 	theirs.Measurement = filepath.Join(t.TempDir(), "theirs.json")

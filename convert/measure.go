@@ -25,7 +25,7 @@ const (
 	measuredHidden  = "hidden.safetensors"
 )
 
-// measureAll measures every half-block, from where an earlier run left off, and
+// measureAll measures every sublayer, from where an earlier run left off, and
 // writes measurement.json.
 func (r *run) measureAll() error {
 	checkpoint := r.job.Checkpoint(measuredHidden, r.opts.on().every)
@@ -100,7 +100,7 @@ func (m *measuring) embed(e *model.Module) error {
 	return m.measurer.Pass.Embed(m.run.ctx, e, m.probe, m.measurer.Reference.X)
 }
 
-// resume makes room for the variants of a half-block that is measured.
+// resume makes room for the variants of a sublayer that is measured.
 func (m *measuring) resume(spec model.ModuleSpec) error {
 	h, err := m.read(spec.Name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *measuring) resume(spec model.ModuleSpec) error {
 	for _, t := range h.Tables {
 		v := &sensitivity.Variant{Key: t.Key}
 		if v.Error, err = sensitivity.ProbeError(t); err != nil {
-			return m.run.job.Damaged(halfBlockFile(h.Key), err)
+			return m.run.job.Damaged(sublayerFile(h.Key), err)
 		}
 		if v.X, err = m.store(len(m.probe)); err != nil {
 			return err
@@ -120,13 +120,13 @@ func (m *measuring) resume(spec model.ModuleSpec) error {
 }
 
 func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
-	h, err := m.measurer.HalfBlock(m.run.ctx, spec)
+	h, err := m.measurer.Sublayer(m.run.ctx, spec)
 	if err != nil {
 		return "", err
 	}
 	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
 	note = fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
-	return note, m.run.job.Write(halfBlockFile(h.Key), (&measure.File{HalfBlocks: []measure.HalfBlock{*h}}).Write)
+	return note, m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
 }
 
 // settle has nothing to do: what a step finds is written at once.
@@ -147,11 +147,11 @@ func (m *measuring) stores() []job.Store {
 	return list
 }
 
-func halfBlockFile(key string) string { return "measure/" + key + ".json" }
+func sublayerFile(key string) string { return "measure/" + key + ".json" }
 
-// read returns the measurement of a half-block, which must be there.
-func (m *measuring) read(key string) (*measure.HalfBlock, error) {
-	name, j := halfBlockFile(key), m.run.job
+// read returns the measurement of a sublayer, which must be there.
+func (m *measuring) read(key string) (*measure.Sublayer, error) {
+	name, j := sublayerFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
 			err = j.Damaged(name, fs.ErrNotExist)
@@ -162,13 +162,13 @@ func (m *measuring) read(key string) (*measure.HalfBlock, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || len(f.HalfBlocks[0].Options) == 0 {
-		return nil, j.Damaged(name, errors.New("it does not hold that half-block's measurement"))
+	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || len(f.Sublayers[0].Options) == 0 {
+		return nil, j.Damaged(name, errors.New("it does not hold that sublayer's measurement"))
 	}
-	return &f.HalfBlocks[0], nil
+	return &f.Sublayers[0], nil
 }
 
-// finish finds the sensitivities and joins the half-blocks' files to
+// finish finds the sensitivities and joins the sublayers' files to
 // measurement.json.
 func (m *measuring) finish() error {
 	r, l := m.run, m.run.src.loader
@@ -186,10 +186,10 @@ func (m *measuring) finish() error {
 		for k := range h.Tables {
 			h.Tables[k].Sensitivity = sensitivities[h.Tables[k].Key]
 		}
-		f.HalfBlocks = append(f.HalfBlocks, *h)
+		f.Sublayers = append(f.Sublayers, *h)
 	}
 	// ExLlamaV2 lists norm and head, too, under these names.
-	f.HalfBlocks = append(f.HalfBlocks, measure.HalfBlock{Key: l.Spec.Names.Final + ".norm"}, measure.HalfBlock{Key: l.Spec.Names.Head + ".linear"})
+	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
 	return r.job.Write(measurementName, f.Write)
 }
 

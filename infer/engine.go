@@ -127,7 +127,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 		return nil, err
 	}
 	o = o.defaults(list[0])
-	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.ScaleRope(o.RopeScale, o.RopeAlpha)
 	l.Spec.SetContext(o.Positions)
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err

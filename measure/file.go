@@ -3,7 +3,7 @@
 //
 // The nouns: a matrix has a [Table] of [Candidate]s, each a recipe with its
 // size and its error; the table's sensitivity turns errors into divergence of
-// the model's output. A half-block has ExLlamaV2's [Option]s, one recipe for
+// the model's output. A sublayer has ExLlamaV2's [Option]s, one recipe for
 // each of its matrices. A [File] holds both; convert.Measure makes it. [Allocate]
 // solves for the best choice within a budget.
 //
@@ -24,12 +24,12 @@ import (
 	"exl2/internal/ordered"
 )
 
-// An Option is one way to store a half-block, as ExLlamaV2 measures it.
+// An Option is one way to store a sublayer, as ExLlamaV2 measures it.
 type Option struct {
-	// Accuracy is 1 minus the relative error of the half-block's output,
+	// Accuracy is 1 minus the relative error of the sublayer's output,
 	// residual included, averaged over calibration rows.
 	Accuracy float64
-	Bits     int // of all matrices of the half-block
+	Bits     int // of all matrices of the sublayer
 	Recipes  []NamedRecipe
 }
 
@@ -57,9 +57,9 @@ type Table struct {
 	Candidates  []Candidate
 }
 
-// A HalfBlock is what was measured of one half-block; a module that is not
+// A Sublayer is what was measured of one sublayer; a module that is not
 // measured has neither options nor tables.
-type HalfBlock struct {
+type Sublayer struct {
 	Key     string
 	Options []Option
 	Tables  []Table
@@ -69,8 +69,8 @@ type HalfBlock struct {
 // ExLlamaV2's, to the byte of their meaning; "exl2" holds the tables beside
 // them, which ExLlamaV2 does not look at and its files do not have.
 type File struct {
-	HalfBlocks []HalfBlock
-	LastModule int // index of the head among embedding, half-blocks, norm, head
+	Sublayers  []Sublayer
+	LastModule int // index of the head among embedding, sublayers, norm, head
 }
 
 // fileJSON is the file's layout.
@@ -113,7 +113,7 @@ const tableVersion = 1
 func (f *File) Write(w io.Writer) error {
 	out := fileJSON{LastModule: f.LastModule}
 	ours := &oursFmt{Version: tableVersion}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		var options any
 		if h.Options != nil {
 			list, err := optionsJSON(h.Options)
@@ -212,12 +212,12 @@ func Parse(data []byte) (*File, error) {
 	}
 	f := &File{LastModule: in.LastModule}
 	for _, m := range in.Measurement {
-		h := HalfBlock{Key: m.Name}
+		h := Sublayer{Key: m.Name}
 		var err error
 		if h.Options, err = parseOptionList(m.Value.(json.RawMessage)); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
 		}
-		f.HalfBlocks = append(f.HalfBlocks, h)
+		f.Sublayers = append(f.Sublayers, h)
 	}
 	if in.Ours == nil {
 		return f, nil
@@ -290,7 +290,7 @@ func parseParams(data json.RawMessage) (exl2.Recipe, error) {
 	return r, r.Check()
 }
 
-// addTables attaches our tables to the half-blocks whose keys they extend.
+// addTables attaches our tables to the sublayers whose keys they extend.
 func (f *File) addTables(o *oursFmt) error {
 	if o.Version != tableVersion {
 		return fmt.Errorf("exl2: version %d, want %d", o.Version, tableVersion)
@@ -300,11 +300,11 @@ func (f *File) addTables(o *oursFmt) error {
 		if err != nil {
 			return fmt.Errorf("exl2: %s: %w", j.Key, err)
 		}
-		i := slices.IndexFunc(f.HalfBlocks, func(h HalfBlock) bool { return len(t.Key) > len(h.Key) && t.Key[:len(h.Key)+1] == h.Key+"." })
+		i := slices.IndexFunc(f.Sublayers, func(h Sublayer) bool { return len(t.Key) > len(h.Key) && t.Key[:len(h.Key)+1] == h.Key+"." })
 		if i < 0 {
-			return fmt.Errorf("exl2: %s: belongs to no half-block", t.Key)
+			return fmt.Errorf("exl2: %s: belongs to no sublayer", t.Key)
 		}
-		f.HalfBlocks[i].Tables = append(f.HalfBlocks[i].Tables, t)
+		f.Sublayers[i].Tables = append(f.Sublayers[i].Tables, t)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ func TestExLlamaV2File(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.HalfBlocks) != 18 || f.LastModule != 18 {
-		t.Fatalf("%d half-blocks, last module %d", len(f.HalfBlocks), f.LastModule)
+	if len(f.Sublayers) != 18 || f.LastModule != 18 {
+		t.Fatalf("%d sublayers, last module %d", len(f.Sublayers), f.LastModule)
 	}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		for i, o := range h.Options {
 			bits := 0
 			for _, r := range o.Recipes {
@@ -68,7 +68,7 @@ func TestExLlamaV2File(t *testing.T) {
 // The tables beside ExLlamaV2's part come back as they were.
 func TestTables(t *testing.T) {
 	r := exl2.MustRecipe("0.125:4b_64g/0.875:3b_64g")
-	f := &File{LastModule: 4, HalfBlocks: []HalfBlock{
+	f := &File{LastModule: 4, Sublayers: []Sublayer{
 		{
 			Key:     "model.layers.0.mlp",
 			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"up_proj", r.String()}}}},
@@ -117,7 +117,7 @@ func TestDamagedFiles(t *testing.T) {
 		"table of nothing": {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[]}`), "no candidates"},
 		"table's shape":    {ours(`{"key":"a.q_proj","in":63,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "shape 63 x 64"},
 		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
-		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no half-block"},
+		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no sublayer"},
 		"version":          {`{"measurement":{},"exl2":{"version":9}}`, "version 9"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,7 +108,7 @@ const (
 //	k, v    = split by heads(norm(c)·KV2, Nope, Value)
 //	K[head] = k[head] and RoPE(kr), which all heads share
 //
-// RoPE turns the last Rope dimensions of a query. The norms are RMS with
+// RoPE rotates the last Rope dimensions of a query. The norms are RMS with
 // weights Names.QLatentNorm and Names.KVLatentNorm, and NormEps. The cache may
 // hold norm(c) and RoPE(kr), KVRank+Rope numbers a position. Attn.HeadDim is
 // Nope+Rope, Attn.KVHeads is Attn.Heads; o reads heads·Value columns.
@@ -194,10 +194,10 @@ const (
 	SparseMixer
 )
 
-// StretchRope puts the user's own scaling on the positions of every layer, as
-// Rope.Stretch says.
-func (s *Spec) StretchRope(linear, alpha float64) {
-	s.eachRope(func(r Rope) Rope { return r.Stretch(linear, alpha) })
+// ScaleRope puts the user's own scaling on the positions of every layer, as
+// Rope.Scaled says.
+func (s *Spec) ScaleRope(linear, alpha float64) {
+	s.eachRope(func(r Rope) Rope { return r.Scaled(linear, alpha) })
 }
 
 // eachRope changes the RoPE of every layer.

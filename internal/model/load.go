@@ -53,7 +53,7 @@ func (l *Loader) Embedding() ModuleSpec { return l.Layout[0] }
 // Head is documented with Embedding.
 func (l *Loader) Head() ModuleSpec { return l.Layout[len(l.Layout)-1] }
 
-// Decoder lists the modules between the two: half-blocks.
+// Decoder lists the modules between the two: sublayers.
 func (l *Loader) Decoder() []ModuleSpec { return l.Layout[1 : len(l.Layout)-1] }
 
 // Width returns the most inputs that a linear has.

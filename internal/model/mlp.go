@@ -68,7 +68,7 @@ func (u unit) back(s, g *State, _ []tensor.Tensor) {
 	backward(g).ActMulBack(g.At(Gate), g.At(Up), g.At(Acted), s.At(Gate), s.At(Up), u.act)
 }
 
-// output is the last step of a half-block: its output, normalized or not, joins
+// output is the last step of a sublayer: its output, normalized or not, joins
 // the stream.
 type output struct {
 	norm     Norm // or none

@@ -1,6 +1,6 @@
 // Package sensitivity finds what quantizing each part of a model costs.
 //
-// A [Measurer] works through the half-blocks and makes what package measure
+// A [Measurer] works through the sublayers and makes what package measure
 // holds: tables of candidates with their errors, ExLlamaV2's options, and the
 // sensitivities that turn errors into divergence of the model's output.
 package sensitivity
@@ -22,7 +22,7 @@ import (
 	"exl2/measure"
 )
 
-// A Measurer works through the half-blocks of a model in order.
+// A Measurer works through the sublayers of a model in order.
 //
 // It carries three kinds of hidden states from module to module: Base, the
 // rows whose moments make the Hessians; the reference, a few probe rows of the
@@ -49,14 +49,14 @@ type Variant struct {
 	X     *stream.Store
 }
 
-// half is the work on one half-block.
+// half is the work on one sublayer.
 type half struct {
 	*Measurer
 	ctx    context.Context
 	module *model.Module
 	sites  []*siteWork
 	work   []*matrixWork // by matrix, in the order they run
-	after  *stream.Store // the reference behind the half-block
+	after  *stream.Store // the reference behind the sublayer
 }
 
 // siteWork is what is gathered at one site.
@@ -74,9 +74,9 @@ type matrixWork struct {
 	packed map[string]model.Weight // by recipe: what options need
 }
 
-// HalfBlock measures the module that is specified, which is a half-block, and
+// Sublayer measures the module that is specified, which is a sublayer, and
 // moves all hidden states behind it.
-func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*measure.HalfBlock, error) {
+func (m *Measurer) Sublayer(ctx context.Context, spec model.ModuleSpec) (*measure.Sublayer, error) {
 	module, err := m.Loader.Load(m.Dev, spec)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (h *half) prepare() {
 	}
 }
 
-func (h *half) run() (*measure.HalfBlock, error) {
+func (h *half) run() (*measure.Sublayer, error) {
 	if err := h.moments(); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (h *half) run() (*measure.HalfBlock, error) {
 	if err := h.vary(); err != nil {
 		return nil, err
 	}
-	out := &measure.HalfBlock{Key: h.module.Name}
+	out := &measure.Sublayer{Key: h.module.Name}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
@@ -133,7 +133,7 @@ func (h *half) run() (*measure.HalfBlock, error) {
 	return out, nil
 }
 
-// moments runs the base rows through the source's half-block, gathers the
+// moments runs the base rows through the source's sublayer, gathers the
 // moments of each site, and leaves the base rows behind it.
 func (h *half) moments() error {
 	squares := quant.NewScalars(h.Dev, h.Base.Rows)
@@ -179,8 +179,8 @@ func (h *half) tabulate(s *siteWork) error {
 		return err
 	}
 	defer f.Free()
-	if f.Plain {
-		h.Warn(PlainWarning(s.Linears))
+	if f.Nearest {
+		h.Warn(NearestWarning(s.Linears))
 	}
 	for _, w := range s.work {
 		if err := h.measure(f, w); err != nil {
@@ -190,13 +190,13 @@ func (h *half) tabulate(s *siteWork) error {
 	return nil
 }
 
-// PlainWarning names linears whose common Hessian made a [quant.Factor] Plain.
-func PlainWarning(ls []*model.Linear) string {
+// NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.
+func NearestWarning(ls []*model.Linear) string {
 	var list []string
 	for _, l := range ls {
 		list = append(list, l.Name)
 	}
-	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
+	return strings.Join(list, ", ") + ": rounded to nearest, as no damping makes the Hessian positive definite, or it overflows"
 }
 
 // Batch is how many candidates of a matrix are quantized at once.
@@ -257,7 +257,7 @@ func needed(role arch.Role, r exl2.Recipe) bool {
 	return name == probe.String() || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
 }
 
-// vary moves the variants behind the half-block, and starts one for each of
+// vary moves the variants behind the sublayer, and starts one for each of
 // its matrices.
 func (h *half) vary() error {
 	for _, v := range h.Variants {
@@ -294,7 +294,7 @@ func ProbeError(t measure.Table) (float64, error) {
 	return 0, fmt.Errorf("table of %s: no candidate %v", t.Key, probe)
 }
 
-// forward brings the reference rows through the half-block as it is now, into
+// forward brings the reference rows through the sublayer as it is now, into
 // a new store.
 func (h *half) forward() (*stream.Store, error) {
 	x, err := stream.NewStore(h.Reference.X.Rows, h.Reference.X.Floats, h.Spill)
@@ -332,7 +332,7 @@ func (h *half) options() ([]measure.Option, error) {
 	return list, nil
 }
 
-// loss returns the relative error of the half-block's output as it is now,
+// loss returns the relative error of the sublayer's output as it is now,
 // averaged over the reference rows.
 func (h *half) loss() (float64, error) {
 	rows := h.Reference.X.Rows

@@ -52,8 +52,8 @@ func drawGrid(t *rapid.T) gridCase {
 // sameFloats reports whether two slices are equal to the bit, but for NaN.
 func sameFloats(a, b []float32) bool { return slices.EqualFunc(a, b, sameFloat) }
 
-// The quantizer's routines are equal to their twins, to the bit.
-func TestGridMatchesTwin(t *testing.T) {
+// The quantizer's routines are equal to their fallbacks, to the bit.
+func TestGridMatchesFallback(t *testing.T) {
 	atLevels(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			g := drawGrid(t)
