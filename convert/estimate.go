@@ -162,7 +162,7 @@ func (r *run) workspace(o *Options) int {
 		}
 		most = max(most, 7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
 	}
-	z, c := stream.Size(length)
+	z, c := stream.Size(length, r.together(length))
 	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
 	return most + 2*state + 100<<20
 }

@@ -57,7 +57,7 @@ type measuring struct {
 func (r *run) newMeasuring() (*measuring, error) {
 	length, spec := r.opts.Data.MeasureLength, r.src.loader.Spec
 	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &sensitivity.Measurer{
-		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length), Warn: r.progress.Warn,
+		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
 		Spill: r.spill(r.measureStreams()), Reference: &sensitivity.Variant{},
 	}}
 	var err error

@@ -52,9 +52,10 @@ type quantizing struct {
 // newQuantizing allocates the hidden states.
 func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
-	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
-	q.dx = r.dev.Alloc(tensor.F32, length, r.src.loader.Width())
-	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
+	most := r.together(length)
+	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
+	q.dx = r.dev.Alloc(tensor.F32, most*length, r.src.loader.Width())
+	q.dr = r.dev.Alloc(tensor.F32, most*length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
@@ -223,9 +224,11 @@ func (q *quantizing) gather(h *quant.Hessian, site model.Site, s, ref *model.Sta
 	q.run.dev.AddScaled(dx, ref.At(site.Reads), -1)
 	h.AddDrift(dx, x)
 	if site.Adds {
-		q.run.dev.Copy(q.dr, ref.At(model.Stream))
-		q.run.dev.AddScaled(q.dr, s.At(model.Stream), -1)
-		h.AddResidual(x, q.dr)
+		r := s.At(model.Stream)
+		dr := q.dr.Slice(0, r.Rows)
+		q.run.dev.Copy(dr, ref.At(model.Stream))
+		q.run.dev.AddScaled(dr, r, -1)
+		h.AddResidual(x, dr)
 	}
 }
 
@@ -266,12 +269,13 @@ func (q *quantizing) distance() (float64, error) {
 	diffs, squares := s.Take(rows), s.Take(rows)
 	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
 		x := st.At(model.Stream)
-		if err := q.r.Load(d, q.dr, row); err != nil {
+		r := q.dr.Slice(0, x.Rows)
+		if err := q.r.Load(d, r, row); err != nil {
 			return err
 		}
-		d.Dot(squares.Columns(row, row+1), q.dr, q.dr)
-		d.AddScaled(q.dr, x, -1)
-		d.Dot(diffs.Columns(row, row+1), q.dr, q.dr)
+		d.Dot(squares.Columns(row, row+1), r, r)
+		d.AddScaled(r, x, -1)
+		d.Dot(diffs.Columns(row, row+1), r, r)
 		return nil
 	})
 	if err == nil {

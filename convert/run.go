@@ -178,6 +178,19 @@ func (r *run) spill(bytes int) string {
 	return ""
 }
 
+// positionsAtATime is how many positions a GPU brings through a module at a time:
+// enough for its products, and to decode a matrix for, once.
+const positionsAtATime = 8192
+
+// together returns how many rows of the given length are brought through a module
+// at a time.
+func (r *run) together(length int) int {
+	if _, own := r.dev.(device.MemoryInfo); own {
+		return max(1, positionsAtATime/length)
+	}
+	return 1
+}
+
 // place returns where hidden states of that many bytes are to be kept: on a device
 // with memory of its own, if that leaves room for the work on a module.
 func (r *run) place(bytes int) stream.Place {

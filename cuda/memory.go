@@ -76,9 +76,14 @@ func (d *Device) Free(t tensor.Tensor) {
 
 // Clear sets all elements to zero.
 func (d *Device) Clear(t tensor.Tensor) {
-	want(t.Dense(), "Clear", t)
-	if n := t.Bytes(); n > 0 {
-		d.do("Clear", cuMemsetD8Async, d.address("Clear", t), 0, uintptr(n), d.stream)
+	if t.Dense() {
+		t = t.Reshape(min(t.Rows, 1), t.Rows*t.Cols)
+	}
+	for r := range t.Rows {
+		row := t.Slice(r, r+1)
+		if n := row.Bytes(); n > 0 {
+			d.do("Clear", cuMemsetD8Async, d.address("Clear", row), 0, uintptr(n), d.stream)
+		}
 	}
 }
 

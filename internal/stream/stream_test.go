@@ -77,7 +77,7 @@ func TestPass(t *testing.T) {
 	want := wholePasses(t, d, l, modules, tokens)
 	for name, spill := range places(t) {
 		t.Run(name, func(t *testing.T) {
-			p := stream.NewPass(d, l.Spec, length)
+			p := stream.NewPass(d, l.Spec, length, 1)
 			defer p.Free()
 			x, y := newStore(t, rows, length*l.Spec.Hidden, spill), newStore(t, rows, length*l.Spec.Hidden, spill)
 			if err := p.Embed(ctx, modules[0], tokens, x); err != nil {
