@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"exl2/calib"
+	"exl2/infer/tokenizer"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
-	"exl2/internal/tokenizer"
 )
 
 // tokens are the calibration rows of a job; none for a phase that it lacks.

@@ -11,9 +11,9 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
-	"exl2/measure"
 )
 
 // An Estimate says what a job will take, with what it has taken already.
@@ -141,7 +141,7 @@ func (r *run) quantizeStreams() int {
 // target, the source's in stored order, and the codes of a batch of candidates.
 const (
 	packedBytes = 9
-	matrixBytes = 4 + 4 + measure.Batch
+	matrixBytes = 4 + 4 + sensitivity.Batch
 )
 
 // workspace returns the bytes that working on the widest module takes: Hessians
@@ -155,14 +155,14 @@ func (r *run) workspace(o *Options) int {
 		for _, l := range m.Linears {
 			n := exl2.Pad(l.Out)
 			inputs, matrix, all = max(inputs, l.In), max(matrix, l.In*n), all+l.In*n
-			device = max(device, r.dev.QuantizeWorkspace(l.In, n, measure.Batch))
+			device = max(device, r.dev.QuantizeWorkspace(l.In, n, sensitivity.Batch))
 		}
 		if m.Kind == model.Head {
 			all = 0 // has one recipe
 		}
 		most = max(most, 7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
 	}
-	z, c := stream.Size(length)
+	z, c := stream.Size(length, r.together(length))
 	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
 	return most + 2*state + 100<<20
 }
@@ -224,7 +224,7 @@ func (r *run) measureOperations() float64 {
 	tokens := float64(len(r.tokens.measure) * d.MeasureLength)
 	probes := float64(min(probeRows, len(r.tokens.measure)) * d.MeasureLength)
 	n := 2*weights*tokens + 2*weights*probes*(float64(len(r.src.shapes))/2+20)
-	candidates := float64(len(measure.Recipes(arch.Q)))
+	candidates := float64(len(sensitivity.Recipes(arch.Q)))
 	for _, m := range r.src.shapes {
 		in, out := float64(m.In), float64(m.Out)
 		n += 2*in*in*tokens/2 + candidates*(in*in*out+200*in*out)

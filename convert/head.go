@@ -68,10 +68,11 @@ func (q *quantizing) perplexities(source, work *model.Module) (*headReport, erro
 func likelihood(sum *score.Likelihood, p *stream.Pass, x *stream.Store, head *model.Module, row int, ids []int32) error {
 	return p.At(x, row, func(*model.State) error {
 		return p.Logits(head, func(first int, logits [][]float32) {
-			for i, l := range logits {
-				if at := first + i + 1; at < len(ids) {
-					sum.Add(score.NewRow(l).LogLikelihood(ids[at]))
-				}
+			known := min(len(logits), len(ids)-1-first) // the last position predicts nothing that is known
+			logProb := make([]float64, known)
+			score.Each(known, func(i int) { logProb[i] = score.NewRow(logits[i]).LogLikelihood(ids[first+i+1]) })
+			for _, l := range logProb {
+				sum.Add(l)
 			}
 		})
 	})

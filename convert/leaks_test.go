@@ -3,72 +3,12 @@ package convert
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 
-	"exl2/internal/device"
-	"exl2/internal/exl2"
-	"exl2/internal/tensor"
+	"exl2/internal/device/devtest"
 )
-
-// counting is a device that counts what is allocated and not freed, and that lets
-// nothing be borrowed.
-type counting struct {
-	device.Quantize
-	live map[any]string
-}
-
-func (c *counting) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
-	x := c.Quantize.Alloc(t, rows, cols)
-	if k := key(x); k != nil {
-		c.live[k] = fmt.Sprintf("%v [%d, %d]", t, rows, cols)
-	}
-	return x
-}
-
-// key identifies the memory of a tensor, which is a slice.
-func key(x tensor.Tensor) any {
-	if x.Nil() || x.Mem.Len() == 0 {
-		return nil
-	}
-	return reflect.ValueOf(x.Mem).Pointer()
-}
-
-func (c *counting) Free(x tensor.Tensor) {
-	delete(c.live, key(x))
-	c.Quantize.Free(x)
-}
-
-func (c *counting) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
-	x := c.Quantize.LoadEXL2(m, out)
-	c.live[x] = "a matrix"
-	return x
-}
-
-func (c *counting) Assemble(q device.Coding, words, scales, perm tensor.Tensor, out int) device.Matrix {
-	x := c.Quantize.Assemble(q, words, scales, perm, out)
-	c.live[x] = "an assembled matrix"
-	return x
-}
-
-func (c *counting) FreeEXL2(m device.Matrix) {
-	delete(c.live, m)
-	c.Quantize.FreeEXL2(m)
-}
-
-func (c *counting) NewCache(s device.CacheShape) device.Cache {
-	x := c.Quantize.NewCache(s)
-	c.live[x] = "a cache"
-	return x
-}
-
-func (c *counting) FreeCache(x device.Cache) {
-	delete(c.live, x)
-	c.Quantize.FreeCache(x)
-}
 
 // openFiles counts the files that this process has open.
 func openFiles(t *testing.T) int {
@@ -87,7 +27,7 @@ func TestEverythingIsFreed(t *testing.T) {
 	for stop := 0; ; {
 		o := options(t, source, "4.0")
 		o.Data.File, o.conditions.inMemory = data, 0 // hidden states are files
-		d := &counting{openCPU(t), map[any]string{}}
+		d := devtest.Counting(openCPU(t))
 		ctx, cancel := context.WithCancel(context.Background())
 		files, w := openFiles(t), &watcher{}
 		w.step = func() {
@@ -95,13 +35,13 @@ func TestEverythingIsFreed(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := Run(ctx, d, o, w)
+		_, err := runOn(ctx, d, o, w)
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if len(d.live) > 0 || openFiles(t) != files {
-			t.Fatalf("after %d steps (%v): %d are not freed: %v; %d files are open, %d were", len(w.steps), err, len(d.live), d.live, openFiles(t), files)
+		if live := d.Live(); len(live) > 0 || d.Faults() != nil || openFiles(t) != files {
+			t.Fatalf("after %d steps (%v): not freed: %q; %v; %d files are open, %d were", len(w.steps), err, live, d.Faults(), openFiles(t), files)
 		}
 		if err == nil {
 			return
@@ -128,18 +68,18 @@ func TestEverythingIsFreedOnErrors(t *testing.T) {
 			t.Run(name+", "+strings.Fields(stage)[0], func(t *testing.T) {
 				o := options(t, sourceModel(t, "llama"), "4.0")
 				o.conditions.inMemory = 0
-				d := &counting{openCPU(t), map[any]string{}}
+				d := devtest.Counting(openCPU(t))
 				files, w := openFiles(t), &watcher{}
 				w.step = func() {
 					if w.stage == stage && w.done == 2 {
 						spoil(t, o, w)
 					}
 				}
-				if _, err := Run(context.Background(), d, o, w); err == nil {
+				if _, err := runOn(context.Background(), d, o, w); err == nil {
 					t.Fatal("it ended well")
 				}
-				if len(d.live) > 0 || openFiles(t) != files {
-					t.Errorf("%d are not freed: %v; %d files are open, %d were", len(d.live), d.live, openFiles(t), files)
+				if live := d.Live(); len(live) > 0 || d.Faults() != nil || openFiles(t) != files {
+					t.Errorf("not freed: %q; %v; %d files are open, %d were", live, d.Faults(), openFiles(t), files)
 				}
 			})
 		}

@@ -10,6 +10,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/measure"
 )
@@ -48,16 +49,16 @@ func (r *run) measureAll() error {
 // measuring is the phase that measures.
 type measuring struct {
 	run      *run
-	measurer *measure.Measurer
+	measurer *sensitivity.Measurer
 	probe    [][]int32 // the rows that carry variants
 }
 
 // newMeasuring allocates the hidden states.
 func (r *run) newMeasuring() (*measuring, error) {
 	length, spec := r.opts.Data.MeasureLength, r.src.loader.Spec
-	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &measure.Measurer{
-		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length), Warn: r.progress.Warn,
-		Spill: r.spill(r.measureStreams()), Reference: &measure.Variant{},
+	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &sensitivity.Measurer{
+		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
+		Spill: r.spill(r.measureStreams()), Reference: &sensitivity.Variant{},
 	}}
 	var err error
 	if m.measurer.Base, err = m.store(len(r.tokens.measure)); err == nil {
@@ -106,8 +107,8 @@ func (m *measuring) resume(spec model.ModuleSpec) error {
 		return err
 	}
 	for _, t := range h.Tables {
-		v := &measure.Variant{Key: t.Key}
-		if v.Error, err = t.ProbeError(); err != nil {
+		v := &sensitivity.Variant{Key: t.Key}
+		if v.Error, err = sensitivity.ProbeError(t); err != nil {
 			return m.run.job.Damaged(halfBlockFile(h.Key), err)
 		}
 		if v.X, err = m.store(len(m.probe)); err != nil {
@@ -127,6 +128,9 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	note = fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
 	return note, m.run.job.Write(halfBlockFile(h.Key), (&measure.File{HalfBlocks: []measure.HalfBlock{*h}}).Write)
 }
+
+// settle has nothing to do: what a step finds is written at once.
+func (m *measuring) settle() error { return nil }
 
 func (m *measuring) stores() []job.Store {
 	var list []job.Store

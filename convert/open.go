@@ -12,13 +12,12 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/job"
 	"exl2/internal/profile"
-	"exl2/internal/term"
 	"exl2/measure"
 )
 
 // open checks what is asked and starts or continues the job. Until all is
 // checked nothing is written down, so that what was wrong can be given anew.
-func open(ctx context.Context, d device.Quantize, o *Options, p term.Progress) (*run, error) {
+func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type Options struct {
 
 	HeadBits int
 	Data     Data
+	Device   string // "cpu" or the number of a GPU; "" is the first GPU, or the CPU where there is none
 
 	Measurement     string // file to use instead of measuring
 	SaveMeasurement string // where to copy the measurement, too

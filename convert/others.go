@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"exl2/internal/term"
 )
 
 // largestOther is the most bytes that a file beside the weights may have to be
@@ -33,7 +31,7 @@ type other struct {
 // listOthers finds the files to be copied, and warns of those that are too large
 // for that. A link that leads out of the source is refused: what it leads to is
 // not the model's.
-func (s *source) listOthers(p term.Progress) error {
+func (s *source) listOthers(p Progress) error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err

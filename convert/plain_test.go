@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 	"exl2/measure"
 )
@@ -23,7 +24,7 @@ func measured(t *testing.T, d device.Quantize, source string) (*measure.File, *w
 	o := options(t, source)
 	o.SaveMeasurement = filepath.Join(t.TempDir(), "m.json")
 	w := &watcher{}
-	if err := Measure(context.Background(), d, o, w); err != nil {
+	if err := measureOn(context.Background(), d, o, w); err != nil {
 		t.Fatal(err)
 	}
 	f, err := measure.ReadFile(o.SaveMeasurement)
@@ -39,7 +40,7 @@ func mustFall(t *testing.T, table measure.Table) {
 	t.Helper()
 	last := math.Inf(1)
 	for _, c := range table.Candidates {
-		if len(c.Recipe) != 1 || c.Recipe[0].Group != 64 {
+		if r := exl2.MustRecipe(c.Recipe); len(r) != 1 || r[0].Group != 64 {
 			continue
 		}
 		if !(c.Error > 0 && c.Error < 0.5*last && c.Error < 0.5) {
@@ -102,7 +103,7 @@ func TestInfiniteMeasurement(t *testing.T) {
 // A conversion names all matrices that it rounds plainly.
 func TestPlainConversion(t *testing.T) {
 	o, w := options(t, sourceModel(t, "llama"), "6.0"), &watcher{}
-	if _, err := Run(context.Background(), stubborn{openCPU(t)}, o, w); err != nil {
+	if _, err := runOn(context.Background(), stubborn{openCPU(t)}, o, w); err != nil {
 		t.Fatal(err)
 	}
 	quantizing := w.warnings[8:]

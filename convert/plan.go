@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/sensitivity"
 	"exl2/measure"
 )
 
@@ -31,7 +32,7 @@ func (p *plan) recipe(key string) (exl2.Recipe, error) {
 type class struct {
 	keys    []string
 	choices []measure.Choice
-	recipes [][]exl2.Recipe // by choice, one for each key
+	recipes [][]string // by choice, one for each key
 }
 
 // optionPower is the power of an option's relative error that is minimized: a
@@ -88,7 +89,7 @@ func tableClasses(shapes []model.LinearSpec, tables map[string]measure.Table) ([
 		c := class{keys: []string{m.Name}}
 		for _, o := range t.Candidates {
 			c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: t.Sensitivity * o.Error})
-			c.recipes = append(c.recipes, []exl2.Recipe{o.Recipe})
+			c.recipes = append(c.recipes, []string{o.Recipe})
 		}
 		list = append(list, c)
 	}
@@ -106,14 +107,18 @@ func optionClass(shapes []model.LinearSpec, options []measure.Option) ([]class, 
 	}
 	for _, o := range options {
 		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
-		var recipes []exl2.Recipe
+		var recipes []string
 		for _, m := range shapes {
-			r, ok := o.Recipe(m.Name)
+			text, ok := o.Recipe(m.Name)
 			if !ok {
 				return nil, fmt.Errorf("options lack %s: it is another model's", m.Name)
 			}
+			r, err := exl2.ParseRecipe(text)
+			if err != nil {
+				return nil, err
+			}
 			choice.Bits += r.Size(m.In, m.Out)
-			recipes = append(recipes, r)
+			recipes = append(recipes, text)
 		}
 		c.choices = append(c.choices, choice)
 		c.recipes = append(c.recipes, recipes)
@@ -135,7 +140,7 @@ func (s *source) solve(classes []class, t Target) (*plan, error) {
 	for i, c := range classes {
 		p.Bits += c.choices[pick[i]].Bits
 		for k, key := range c.keys {
-			p.Recipes[key] = c.recipes[pick[i]][k].String()
+			p.Recipes[key] = c.recipes[pick[i]][k]
 		}
 	}
 	return p, nil
@@ -209,7 +214,7 @@ func (s *source) unmeasured() []class {
 	var list []class
 	for _, m := range s.shapes {
 		c := class{keys: []string{m.Name}}
-		for _, r := range measure.Recipes(m.Role) {
+		for _, r := range sensitivity.Recipes(m.Role) {
 			c.choices = append(c.choices, measure.Choice{Bits: r.Size(m.In, m.Out)})
 		}
 		list = append(list, c)

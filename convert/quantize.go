@@ -3,16 +3,17 @@ package convert
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/quant"
 	"exl2/internal/safetensors"
+	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
-	"exl2/measure"
-	"exl2/quant"
 )
 
 // descents is how many passes of coordinate descent follow GPTQ: the second
@@ -44,14 +45,17 @@ type quantizing struct {
 	x, r   *stream.Store
 	dx, dr tensor.Tensor // scratch for differences
 	holds  bool          // a sweep holds activations on the device
+
+	writing chan error // gives what became of the module that is being written; nil if none is
 }
 
 // newQuantizing allocates the hidden states.
 func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
-	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length), passR: stream.NewPass(r.dev, spec, length)}
-	q.dx = r.dev.Alloc(tensor.F32, length, r.src.loader.Width())
-	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
+	most := r.together(length)
+	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
+	q.dx = r.dev.Alloc(tensor.F32, most*length, r.src.loader.Width())
+	q.dr = r.dev.Alloc(tensor.F32, most*length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
@@ -66,6 +70,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 }
 
 func (q *quantizing) close() {
+	q.settle()
 	q.pass.Free()
 	q.passR.Free()
 	q.run.dev.Free(q.dx)
@@ -100,20 +105,45 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 		return "", err
 	}
 	defer source.Free()
+	q.run.src.ahead(slices.IndexFunc(q.run.src.loader.Layout, func(m model.ModuleSpec) bool { return m.Name == spec.Name }) + 1)
 	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
 	if err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	if err := q.write(work.Name, packed); err != nil {
-		return "", err
-	}
 	e := moduleError{Key: work.Name}
 	if e.Error, err = q.distance(); err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	return fmt.Sprintf("error %.4f", e.Error), q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
+	if err := q.settle(); err != nil {
+		return "", err
+	}
+	q.start(e, packed)
+	return fmt.Sprintf("error %.4f", e.Error), nil
+}
+
+// start writes a module while the next one is worked on.
+func (q *quantizing) start(e moduleError, packed []packedMatrix) {
+	written := make(chan error, 1)
+	q.writing = written
+	go func() {
+		err := q.write(e.Key, packed)
+		if err == nil {
+			err = q.run.job.WriteJSON(q.build.file(e.Key+".json"), e)
+		}
+		written <- err
+	}()
+}
+
+// settle waits until the module that is being written is written.
+func (q *quantizing) settle() error {
+	if q.writing == nil {
+		return nil
+	}
+	err := <-q.writing
+	q.writing = nil
+	return err
 }
 
 func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
@@ -169,7 +199,7 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	}
 	defer f.Free()
 	if f.Plain {
-		q.run.progress.Warn(measure.PlainWarning(site.Linears))
+		q.run.progress.Warn(sensitivity.PlainWarning(site.Linears))
 	}
 	var list []packedMatrix
 	for _, l := range site.Linears {
@@ -194,9 +224,11 @@ func (q *quantizing) gather(h *quant.Hessian, site model.Site, s, ref *model.Sta
 	q.run.dev.AddScaled(dx, ref.At(site.Reads), -1)
 	h.AddDrift(dx, x)
 	if site.Adds {
-		q.run.dev.Copy(q.dr, ref.At(model.Stream))
-		q.run.dev.AddScaled(q.dr, s.At(model.Stream), -1)
-		h.AddResidual(x, q.dr)
+		r := s.At(model.Stream)
+		dr := q.dr.Slice(0, r.Rows)
+		q.run.dev.Copy(dr, ref.At(model.Stream))
+		q.run.dev.AddScaled(dr, r, -1)
+		h.AddResidual(x, dr)
 	}
 }
 
@@ -237,12 +269,13 @@ func (q *quantizing) distance() (float64, error) {
 	diffs, squares := s.Take(rows), s.Take(rows)
 	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
 		x := st.At(model.Stream)
-		if err := q.r.Load(d, q.dr, row); err != nil {
+		r := q.dr.Slice(0, x.Rows)
+		if err := q.r.Load(d, r, row); err != nil {
 			return err
 		}
-		d.Dot(squares.Columns(row, row+1), q.dr, q.dr)
-		d.AddScaled(q.dr, x, -1)
-		d.Dot(diffs.Columns(row, row+1), q.dr, q.dr)
+		d.Dot(squares.Columns(row, row+1), r, r)
+		d.AddScaled(r, x, -1)
+		d.Dot(diffs.Columns(row, row+1), r, r)
 		return nil
 	})
 	if err == nil {

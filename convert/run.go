@@ -6,11 +6,26 @@ import (
 	"time"
 
 	"exl2/internal/device"
+	"exl2/internal/devices"
 	"exl2/internal/job"
 	"exl2/internal/profile"
 	"exl2/internal/stream"
-	"exl2/internal/term"
 )
+
+// A Progress follows long work. Its methods are called by one goroutine at a
+// time.
+type Progress interface {
+	// Start begins a stage of the given number of steps.
+	Start(stage string, steps int)
+	// Step counts one step of the stage: what was done, and how it went.
+	Step(what, note string)
+	// Skip counts one step that an earlier run has done.
+	Skip(what string)
+	// Note tells of something worth knowing.
+	Note(text string)
+	// Warn tells of something that was done less well than asked.
+	Warn(text string)
+}
 
 // A Report says what a conversion made.
 type Report struct {
@@ -21,7 +36,17 @@ type Report struct {
 	Seconds   Seconds  `json:"seconds"`
 	Devices   []string `json:"devices"` // that computed
 
-	Profile []profile.Stage `json:"profile,omitempty"`
+	Profile []Stage `json:"profile,omitempty"`
+}
+
+// A Stage is one kind of work, all of its occurrences together.
+type Stage struct {
+	Name       string  `json:"stage"`
+	Seconds    float64 `json:"seconds"`               // wall time
+	GPUSeconds float64 `json:"gpu_seconds,omitempty"` // of the device's stream between the stage's first operation and its last
+	Bytes      float64 `json:"bytes,omitempty"`       // read and written, as far as they are counted
+	Flops      float64 `json:"flops,omitempty"`       // floating-point operations, as far as they are counted
+	BoundShare float64 `json:"bound_share,omitempty"` // least possible time, by Bytes and Flops, over Seconds
 }
 
 // An Output is one finished model.
@@ -48,7 +73,7 @@ type run struct {
 	ctx      context.Context
 	dev      device.Quantize
 	opts     *Options
-	progress term.Progress
+	progress Progress
 
 	described bool // what the calibration file's text was taken for
 	src       *source
@@ -63,7 +88,16 @@ type run struct {
 }
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.
-func Run(ctx context.Context, d device.Quantize, o *Options, p term.Progress) (*Report, error) {
+func Run(ctx context.Context, o *Options, p Progress) (*Report, error) {
+	d, err := devices.OpenQuantizer(o.Device, p.Note)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return runOn(ctx, d, o, p)
+}
+
+func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Report, error) {
 	if len(o.Targets) == 0 {
 		return nil, fmt.Errorf("bits: none given")
 	}
@@ -87,14 +121,25 @@ func Run(ctx context.Context, d device.Quantize, o *Options, p term.Progress) (*
 	}
 	report.Seconds.Total = time.Since(start).Seconds()
 	if r.profile != nil {
-		report.Profile = r.profile.Stages(r.rates())
+		for _, s := range r.profile.Stages(r.rates()) {
+			report.Profile = append(report.Profile, Stage(s))
+		}
 	}
 	return report, nil
 }
 
 // Measure does the first phase of Run only, which needs neither targets nor
 // what concerns the finished model. Run continues its job.
-func Measure(ctx context.Context, d device.Quantize, o *Options, p term.Progress) error {
+func Measure(ctx context.Context, o *Options, p Progress) error {
+	d, err := devices.OpenQuantizer(o.Device, p.Note)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return measureOn(ctx, d, o, p)
+}
+
+func measureOn(ctx context.Context, d device.Quantize, o *Options, p Progress) error {
 	only := *o
 	only.Targets, only.Measurement = nil, ""
 	r, err := open(ctx, d, &only, p)
@@ -131,6 +176,19 @@ func (r *run) spill(bytes int) string {
 		return r.job.Dir()
 	}
 	return ""
+}
+
+// positionsAtATime is how many positions a GPU brings through a module at a time:
+// enough for its products, and to decode a matrix for, once.
+const positionsAtATime = 8192
+
+// together returns how many rows of the given length are brought through a module
+// at a time.
+func (r *run) together(length int) int {
+	if _, own := r.dev.(device.MemoryInfo); own {
+		return max(1, positionsAtATime/length)
+	}
+	return 1
 }
 
 // place returns where hidden states of that many bytes are to be kept: on a device

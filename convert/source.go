@@ -10,7 +10,6 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
-	"exl2/internal/term"
 )
 
 // configName is the file that makes a folder a model.
@@ -36,7 +35,7 @@ func openSource(o *Options) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{dir: o.Source, files: files, loader: l, witness: &witness{files, map[string]string{}}}
+	s := &source{dir: o.Source, files: files, loader: l, witness: newWitness(files)}
 	l.Use(s.witness)
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
 	longest := max(o.Data.Length, o.Data.MeasureLength)
@@ -96,9 +95,10 @@ const readingStage = "read the source"
 // inspect loads every module and reads what no module has, so that what is
 // missing, cannot be converted, or is not what it was stops the job before any
 // work.
-func (s *source) inspect(ctx context.Context, d device.Device, p term.Progress) error {
+func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error {
 	p.Start(readingStage, len(s.loader.Layout)+1)
-	for _, spec := range s.loader.Layout {
+	for i, spec := range s.loader.Layout {
+		s.ahead(i + 1)
 		m, err := s.loader.Load(d, spec)
 		if err != nil {
 			return err
@@ -118,6 +118,23 @@ func (s *source) inspect(ctx context.Context, d device.Device, p term.Progress) 
 	}
 	p.Step("the rest", "")
 	return nil
+}
+
+// ahead begins to read the weights of the module at a place of the layout, if
+// there is one.
+func (s *source) ahead(place int) {
+	if place < 0 || place >= len(s.loader.Layout) {
+		return
+	}
+	m := s.loader.Layout[place]
+	var names []string
+	for _, l := range m.Linears {
+		names = append(names, l.Name+".weight", l.Name+".bias")
+	}
+	for _, n := range m.Norms {
+		names = append(names, n.Name+".weight")
+	}
+	s.witness.Ahead(names)
 }
 
 // kept lists the tensors that the finished model has as they are, or as parts of

@@ -3,8 +3,8 @@ package convert
 import (
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/quant"
 	"exl2/internal/tensor"
-	"exl2/quant"
 )
 
 // A sweep brings both streams through a module step by step: up to what the
@@ -54,11 +54,28 @@ func (s *sweep) to(n int) ([]*quant.Hessian, error) {
 	return hessians, nil
 }
 
-// each calls f with every row of both streams in front of the module.
+// each calls f with the rows of both streams in front of the module, some at a
+// time from row on.
 func (s *sweep) each(f func(x, r *model.State, row int) error) error {
-	return s.pass.Each(s.run.ctx, s.x, func(x *model.State, row int) error {
-		return s.passR.At(s.r, row, func(r *model.State) error { return f(x, r, row) })
-	})
+	for row := 0; row < s.x.Rows; row += s.pass.Most {
+		if err := s.run.ctx.Err(); err != nil {
+			return err
+		}
+		n := min(s.pass.Most, s.x.Rows-row)
+		err := s.pass.Some(s.x, row, n, func(x *model.State) error {
+			return s.passR.Some(s.r, row, n, func(r *model.State) error { return f(x, r, row) })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.run.dev.Sync()
+}
+
+// rowsOf returns the places of the rows of a pass, from row on, among those that
+// are held.
+func (s *sweep) rowsOf(held, t tensor.Tensor, row int) tensor.Tensor {
+	return held.Slice(row*s.pass.Length, row*s.pass.Length+t.Rows)
 }
 
 // advance runs a module to where the linears of step n read: from the step before,
@@ -69,7 +86,7 @@ func (s *sweep) advance(m *model.Module, held map[model.Slot]tensor.Tensor, n in
 		first = n
 		for slot, rows := range held {
 			t := st.At(slot)
-			s.run.dev.Copy(t, rows.Slice(row*t.Rows, (row+1)*t.Rows))
+			s.run.dev.Copy(t, s.rowsOf(rows, t, row))
 		}
 		m.Steps[n-1].Multiply(st)
 	}
@@ -101,7 +118,7 @@ func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 func (s *sweep) keep(held map[model.Slot]tensor.Tensor, st *model.State, row int) {
 	for slot, rows := range held {
 		t := st.At(slot)
-		s.run.dev.Copy(rows.Slice(row*t.Rows, (row+1)*t.Rows), t)
+		s.run.dev.Copy(s.rowsOf(rows, t, row), t)
 	}
 }
 

@@ -15,6 +15,8 @@ type walker interface {
 	// step works on a module, moves the hidden states behind it, and says in a few
 	// words how it went.
 	step(spec model.ModuleSpec) (note string, err error)
+	// settle waits until what the steps so far have found is in files.
+	settle() error
 	// stores lists the hidden states.
 	stores() []job.Store
 }
@@ -37,13 +39,16 @@ func (r *run) walk(w walker, c *job.Checkpoint, stage string, steps int) error {
 			return err
 		}
 		if c.Due() {
+			if err := w.settle(); err != nil {
+				return err
+			}
 			if err := c.Write(i+2, w.stores()); err != nil {
 				return err
 			}
 		}
 		r.progress.Step(spec.Name, note)
 	}
-	return nil
+	return w.settle()
 }
 
 // enter puts the hidden states where the checkpoint has them, or behind the

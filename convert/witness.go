@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
@@ -18,20 +19,60 @@ import (
 // error and nothing worse.
 type witness struct {
 	files *safetensors.Set
-	sums  map[string]string // by tensor: XXH3, 128 bits
+
+	mu    sync.Mutex
+	sums  map[string]string   // by tensor: XXH3, 128 bits
+	ahead map[string]*reading // by tensor
+}
+
+// A reading is a tensor that is being read before it is asked for.
+type reading struct {
+	done   chan struct{}
+	tensor safetensors.Tensor
+	err    error
+}
+
+func newWitness(files *safetensors.Set) *witness {
+	return &witness{files: files, sums: map[string]string{}, ahead: map[string]*reading{}}
 }
 
 // Has reports whether the source has a tensor.
 func (w *witness) Has(name string) bool { return w.files.Has(name) }
 
-// Info returns what a tensor's header says.
-func (w *witness) Info(name string) (safetensors.Info, bool) { return w.files.Info(name) }
-
 // Names returns the names of the source's tensors.
 func (w *witness) Names() []string { return w.files.Names() }
 
-// Get reads a tensor.
+// Info returns what a tensor's header says.
+func (w *witness) Info(name string) (safetensors.Info, bool) { return w.files.Info(name) }
+
+// Ahead begins to read tensors that will be asked for, each once; it returns at
+// once. Those that the source does not have are left out.
+func (w *witness) Ahead(names []string) {
+	for _, name := range names {
+		if !w.files.Has(name) || w.ahead[name] != nil {
+			continue
+		}
+		r := &reading{done: make(chan struct{})}
+		w.ahead[name] = r
+		go func() {
+			defer close(r.done)
+			r.tensor, r.err = w.read(name)
+		}()
+	}
+}
+
+// Get returns a tensor.
 func (w *witness) Get(name string) (safetensors.Tensor, error) {
+	if r := w.ahead[name]; r != nil {
+		<-r.done
+		delete(w.ahead, name)
+		return r.tensor, r.err
+	}
+	return w.read(name)
+}
+
+// read reads a tensor and notes it, or compares it.
+func (w *witness) read(name string) (safetensors.Tensor, error) {
 	info, ok := w.files.Info(name)
 	if !ok {
 		return w.files.Get(name) // which has the words for that
@@ -45,14 +86,19 @@ func (w *witness) Get(name string) (safetensors.Tensor, error) {
 		return t, err
 	}
 	sum := sumOf(t)
-	if before, ok := w.sums[name]; ok {
-		if sum != before {
-			err = fmt.Errorf("%w: %s: the weights are not what they were when the job began; %s", ErrRefused, name, asItWas)
-		}
-		return t, err
+	w.mu.Lock()
+	before, known := w.sums[name]
+	if !known {
+		w.sums[name] = sum
 	}
-	w.sums[name] = sum
-	return t, holdable(t)
+	w.mu.Unlock()
+	switch {
+	case !known:
+		return t, holdable(t)
+	case sum != before:
+		return t, fmt.Errorf("%w: %s: the weights are not what they were when the job began; %s", ErrRefused, name, asItWas)
+	}
+	return t, nil
 }
 
 // sumOf returns the sum of a tensor's bytes, type and shape.

@@ -29,6 +29,10 @@ const MaxHeadDim = 256
 
 // Attend is softmax(scale·q·Kᵀ)·V by heads.
 func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device.Attend, b device.Batch) {
+	if a.Latent > 0 {
+		d.lacks("latent attention")
+		return
+	}
 	c := of.(*cache)
 	width := a.Heads * a.HeadDim
 	want(y.Rows == q.Rows && q.Rows == b.Pos.Cols && q.Rows == b.Seq.Cols && y.Cols == width && q.Cols == width &&

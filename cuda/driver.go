@@ -53,7 +53,6 @@ const (
 	cuMemHostAlloc
 	cuMemFreeHost
 	cuMemsetD8Async
-	cuMemsetD2D8Async
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
@@ -87,7 +86,7 @@ var exported = [symbolCount]string{
 	cuMemAllocAsync: "cuMemAllocAsync", cuMemFreeAsync: "cuMemFreeAsync", cuMemPoolGetAttribute: "cuMemPoolGetAttribute",
 	cuMemPoolSetAttribute: "cuMemPoolSetAttribute", cuMemPoolTrimTo: "cuMemPoolTrimTo", cuDeviceGetDefaultMemPool: "cuDeviceGetDefaultMemPool",
 	cuMemGetInfo:   "cuMemGetInfo_v2",
-	cuMemHostAlloc: "cuMemHostAlloc", cuMemFreeHost: "cuMemFreeHost", cuMemsetD8Async: "cuMemsetD8Async", cuMemsetD2D8Async: "cuMemsetD2D8Async",
+	cuMemHostAlloc: "cuMemHostAlloc", cuMemFreeHost: "cuMemFreeHost", cuMemsetD8Async: "cuMemsetD8Async",
 	cuMemcpyHtoDAsync: "cuMemcpyHtoDAsync_v2", cuMemcpyDtoHAsync: "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync_v2", cuMemcpyPeerAsync: "cuMemcpyPeerAsync",
 	cuModuleLoadData: "cuModuleLoadData", cuModuleUnload: "cuModuleUnload", cuModuleGetFunction: "cuModuleGetFunction",

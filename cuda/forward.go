@@ -89,6 +89,10 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 // Store puts rows of keys and values in the cache.
 func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.Batch) {
 	c := of.(*cache)
+	if c.shape.V == 0 && c.shape.K > 0 {
+		d.lacks("latent attention")
+		return
+	}
 	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.shape.K && v.Cols == c.shape.V && k.Cols == v.Cols, "Store", k, v, c.k[layer], c.v[layer], b.Pos)
 	d.store_f16(byRow(k.Rows, k.Cols, 256), c.k[layer], c.v[layer], k, v, b.Pos, b.Seq, b.Table, d.fault,
 		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows), int64(k.Stride), int64(v.Stride))

@@ -76,14 +76,14 @@ func (d *Device) Free(t tensor.Tensor) {
 
 // Clear sets all elements to zero.
 func (d *Device) Clear(t tensor.Tensor) {
-	n := t.Bytes()
-	switch {
-	case n == 0:
-	case t.Dense():
-		d.do("Clear", cuMemsetD8Async, d.address("Clear", t), 0, uintptr(n), d.stream)
-	default:
-		size := t.Type.Size()
-		d.do("Clear", cuMemsetD2D8Async, d.address("Clear", t), uintptr(t.Stride*size), 0, uintptr(t.Cols*size), uintptr(t.Rows), d.stream)
+	if t.Dense() {
+		t = t.Reshape(min(t.Rows, 1), t.Rows*t.Cols)
+	}
+	for r := range t.Rows {
+		row := t.Slice(r, r+1)
+		if n := row.Bytes(); n > 0 {
+			d.do("Clear", cuMemsetD8Async, d.address("Clear", row), 0, uintptr(n), d.stream)
+		}
 	}
 }
 

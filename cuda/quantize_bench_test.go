@@ -15,8 +15,8 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/sensitivity"
 	"exl2/internal/tensor"
-	"exl2/measure"
 )
 
 // laps times what happens between marks on the GPU, by name.
@@ -194,7 +194,7 @@ func TestQuantizeNumbers(t *testing.T) {
 		line(fmt.Sprintf("SubtractProduct %d x %d", s.k, s.n), 1e3*d.seconds(func() { d.SubtractProduct(y, f.H, w) }), 1e3*3*2*kk*n/matrixRate)
 		d.Free(y)
 		var list []device.Coding
-		for _, r := range measure.Recipes(s.role) {
+		for _, r := range sensitivity.Recipes(s.role) {
 			list = append(list, newCoding(d, w, r))
 		}
 		measured(t, d, fmt.Sprintf("GPTQ %d x %d, %d candidates", s.k, s.n, len(list)), list, f, line)
@@ -237,7 +237,7 @@ func TestQuantizeProfile(t *testing.T) {
 	const k, n = 2048, 4096
 	f, w := someFactor(d, k), someWeights(d, k, n)
 	var list []device.Coding
-	for _, r := range measure.Recipes(arch.Q) {
+	for _, r := range sensitivity.Recipes(arch.Q) {
 		list = append(list, newCoding(d, w, r))
 	}
 	d.GPTQ(list, f, d.Alloc(tensor.F64, 1, len(list)))

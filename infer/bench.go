@@ -75,7 +75,7 @@ func (e *Engine) once(t Test) error {
 	if t.Prompt > 0 {
 		ids := make([]int32, t.Prompt)
 		for i := range ids {
-			ids[i] = int32(i*7919) % int32(e.Spec.Vocab)
+			ids[i] = int32(i*7919) % int32(e.spec.Vocab)
 		}
 		for b := range t.Batch {
 			if _, err := e.next(b, t.Depth, ids); err != nil {
@@ -87,7 +87,7 @@ func (e *Engine) once(t Test) error {
 	p := pass{runs: make([]model.Run, t.Batch), span: 1, ids: make([]int32, t.Batch)}
 	for i := range t.Generate {
 		for b := range p.runs {
-			p.ids[b], p.runs[b] = int32((i*31+b)%e.Spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
+			p.ids[b], p.runs[b] = int32((i*31+b)%e.spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
 		}
 		e.use(p)
 		if err := e.decode(t.Batch); err != nil {

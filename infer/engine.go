@@ -7,18 +7,24 @@
 package infer
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/devices"
 	"exl2/internal/model"
+	"exl2/internal/synth"
 	"exl2/internal/tensor"
 )
 
-// Options say how much room an Engine has.
+// Options say what an Engine runs on, and how much room it has.
 type Options struct {
+	// Devices that share the layers: "cpu", GPU numbers as "0,1", or "all"; "" is
+	// the first GPU, or the CPU where there is none, and Note is told why.
+	Devices string
+	Note    func(text string) // may be nil
+
 	Positions int // of a sequence
 	Sequences int // at the same time; 0 means 1
 	Chunk     int // positions of a prompt that are processed together; 0 leaves it to the device
@@ -40,11 +46,12 @@ const logitRows = 128
 // An Engine is a loaded model with room for sequences, whose tokens its caller
 // gives it run by run. Its methods must not be called concurrently.
 type Engine struct {
-	Spec    arch.Spec
-	Options Options
+	Options Options // with the defaults filled in
 
-	files   io.Closer // what the tensors were read from
-	stages  []*stage  // by device, in the order of the layers
+	spec    arch.Spec
+	devices devices.List // its own, to be closed with it
+	files   io.Closer    // what the tensors were read from
+	stages  []*stage     // by device, in the order of the layers
 	head    *model.Module
 	pages   *model.Pages
 	replays map[int]func() // recorded decode steps by number of sequences
@@ -58,14 +65,53 @@ type stage struct {
 	cache   *model.Cache
 }
 
-// Open loads the model in dir onto devices, among which its layers are divided
-// evenly. It refuses one that a device has no room for, before it loads any.
-func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
+// Open loads the model in a folder. Its layers are divided evenly among the
+// devices; what they have no room for is refused before anything is loaded.
+func Open(dir string, o Options) (*Engine, error) {
+	return o.with(func(list devices.List) (*Engine, error) { return open(dir, list, o) })
+}
+
+// Random loads a random model, which is in memory only: "llama2-7b@4.0" has that
+// model's shape and that many bits a weight, whole or half.
+func Random(name string, o Options) (*Engine, error) {
+	shape, bits, err := synth.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := synth.New(shape, 0, bits)
+	if err != nil {
+		return nil, err
+	}
+	return o.with(func(list devices.List) (*Engine, error) {
+		return fit(model.NewLoader(m.Spec, m), false, list, o)
+	})
+}
+
+// with opens the devices for an Engine, which closes them.
+func (o Options) with(load func(devices.List) (*Engine, error)) (*Engine, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	list, err := devices.Open(o.Devices, o.Note)
+	if err != nil {
+		return nil, err
+	}
+	e, err := load(list)
+	if err != nil {
+		list.Close()
+		return nil, err
+	}
+	e.devices = list
+	return e, nil
+}
+
+// open is Open on devices that are the caller's to close.
+func open(dir string, list devices.List, o Options) (*Engine, error) {
 	l, files, err := model.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	e, err := fit(l, devices, o)
+	e, err := fit(l, true, list, o)
 	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("model %s: %w", dir, err)
@@ -74,28 +120,40 @@ func Open(dir string, devices []device.Device, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// fit loads a model if there is room for it.
-func fit(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
-	if err := checkRoom(Plan(l, devices, o)); err != nil {
+// fit loads a model if there is room for it. Mapped says that its tensors are in
+// files, which the CPU uses as they are.
+func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, error) {
+	if err := checkRoom(plan(l, list, o), mapped); err != nil {
 		return nil, err
 	}
-	return New(l, devices, o)
-}
-
-// New loads a model from wherever l finds its tensors.
-func New(l *model.Loader, devices []device.Device, o Options) (*Engine, error) {
-	o = o.defaults(devices[0])
+	o = o.defaults(list[0])
 	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
 	l.Spec.SetContext(o.Positions)
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err
 	}
-	e := &Engine{Spec: l.Spec, Options: o, replays: map[int]func(){}}
-	if err := e.load(l, devices); err != nil {
+	e := &Engine{Options: o, spec: l.Spec, replays: map[int]func(){}}
+	if err := e.load(l, list); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
+}
+
+// MaxPositions bounds what all sequences may have together: more than the
+// longest context of any model.
+const MaxPositions = 1 << 24
+
+// Check refuses a context that is absurd.
+func (o Options) Check() error {
+	sequences := max(o.Sequences, 1)
+	switch {
+	case o.Positions < 1:
+		return fmt.Errorf("a context of %d positions, want 1 or more", o.Positions)
+	case o.Positions > MaxPositions/sequences:
+		return fmt.Errorf("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, MaxPositions)
+	}
+	return nil
 }
 
 func (o Options) defaults(d device.Device) Options {
@@ -129,13 +187,10 @@ func (o Options) size(layers int, last bool) (model.Size, model.CacheSize) {
 }
 
 // load makes the stages.
-func (e *Engine) load(l *model.Loader, devices []device.Device) error {
-	if e.Options.Positions < 1 {
-		return errors.New("context of no positions")
-	}
-	all := shares(l, len(devices))
+func (e *Engine) load(l *model.Loader, list devices.List) error {
+	all := shares(l, len(list))
 	for i, part := range all {
-		d := devices[i]
+		d := list[i]
 		s := &stage{dev: d}
 		e.stages = append(e.stages, s)
 		for _, spec := range part.modules {
@@ -146,8 +201,8 @@ func (e *Engine) load(l *model.Loader, devices []device.Device) error {
 			s.modules = append(s.modules, m)
 		}
 		z, c := e.Options.size(part.layers(), i == len(all)-1)
-		s.cache = model.NewCache(d, e.Spec, c)
-		s.state = model.NewState(d, e.Spec, z, s.cache)
+		s.cache = model.NewCache(d, e.spec, c)
+		s.state = model.NewState(d, e.spec, z, s.cache)
 		e.pages = model.NewPages(c)
 	}
 	var err error
@@ -166,7 +221,7 @@ func (e *Engine) sync() error {
 	return nil
 }
 
-// Close frees the model.
+// Close frees the model and closes its devices.
 func (e *Engine) Close() {
 	for _, s := range e.stages {
 		for _, m := range s.modules {
@@ -185,6 +240,28 @@ func (e *Engine) Close() {
 	if e.files != nil {
 		e.files.Close()
 	}
+	e.devices.Close()
+}
+
+// Vocab returns the number of token ids.
+func (e *Engine) Vocab() int { return e.spec.Vocab }
+
+// Devices returns what computes, in the order of the layers.
+func (e *Engine) Devices() []string {
+	var names []string
+	for _, s := range e.stages {
+		names = append(names, s.dev.Name())
+	}
+	return names
+}
+
+// Bandwidth measures the memory of the first device: the bytes a second that it
+// moves, or 0 if it cannot tell.
+func (e *Engine) Bandwidth() float64 {
+	if m, ok := e.stages[0].dev.(device.Meter); ok {
+		return m.Bandwidth()
+	}
+	return 0
 }
 
 // last returns the state that the head reads.

@@ -7,20 +7,20 @@ import (
 	"slices"
 	"testing"
 
-	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/devices"
 	"exl2/internal/model"
 )
 
 func golden(name string) string { return filepath.Join("..", "testdata", "golden", name) }
 
-func openEngine(t testing.TB, dir string, o Options, devices int) *Engine {
+func openEngine(t testing.TB, dir string, o Options, n int) *Engine {
 	t.Helper()
-	var list []device.Device
-	for range devices {
+	var list devices.List
+	for range n {
 		list = append(list, devtest.CPU(t))
 	}
-	e, err := Open(dir, list, o)
+	e, err := open(dir, list, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func TestPerplexityOfItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps != 2 || s.Likelihood.Tokens() != 38 || s.Comparison.KL().Max > 1e-9 || s.Comparison.Agreement() != 1 {
-		t.Errorf("%d steps, %d tokens, KL %+v, agreement %v", steps, s.Likelihood.Tokens(), s.Comparison.KL(), s.Comparison.Agreement())
+	if steps != 2 || s.Tokens() != 38 || s.KL().Max > 1e-9 || s.Agreement() != 1 {
+		t.Errorf("%d steps, %d tokens, KL %+v, agreement %v", steps, s.Tokens(), s.KL(), s.Agreement())
 	}
 	want := 0.0
 	for _, ids := range rows {
@@ -142,7 +142,7 @@ func TestPerplexityOfItself(t *testing.T) {
 			want -= logProb(row, ids[i+1]) / 38
 		}
 	}
-	if got := math.Log(s.Likelihood.Perplexity()); math.Abs(got-want) > 1e-6 {
+	if got := math.Log(s.Perplexity()); math.Abs(got-want) > 1e-6 {
 		t.Errorf("mean loss %v, want %v", got, want)
 	}
 }

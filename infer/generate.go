@@ -26,7 +26,7 @@ type Generation struct {
 	End     []int32  // tokens that end the text and are not part of it
 	Stops   []string // texts that end the text and are not part of it
 	Text    Stream
-	Emit    func(text string) // called with every piece of text that is certain
+	Emit    func(text string) // called with every piece of text that is certain; may be nil
 }
 
 // StopReason says why a generation ended.
@@ -176,7 +176,9 @@ func (m *emitter) pass(n int) {
 		return
 	}
 	m.done.WriteString(m.pending[:n])
-	m.emit(m.pending[:n])
+	if m.emit != nil {
+		m.emit(m.pending[:n])
+	}
 	m.pending = m.pending[n:]
 }
 

@@ -10,18 +10,18 @@ import (
 
 	"exl2/cuda"
 	"exl2/internal/arch"
-	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/devices"
 	"exl2/internal/goldens"
 )
 
 // openGPUs opens the first n GPUs, or skips the test where there are fewer.
-func openGPUs(t testing.TB, n int) []device.Device {
+func openGPUs(t testing.TB, n int) devices.List {
 	t.Helper()
 	if have, err := cuda.Count(); errors.Is(err, cuda.ErrNoDevice) || err == nil && have < n {
 		t.Skipf("want %d GPUs, have %d (%v)", n, have, err)
 	}
-	var list []device.Device
+	var list devices.List
 	for i := range n {
 		d, err := cuda.Open(i)
 		if err != nil {
@@ -54,11 +54,11 @@ func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 	t.Helper()
 	d := devtest.CPU(t)
 	list := openGPUs(t, gpus)
-	for _, open := range []struct {
+	for _, on := range []struct {
 		to      **Engine
-		devices []device.Device
-	}{{&ref, []device.Device{d}}, {&got, list}} {
-		e, err := Open(dir, open.devices, o)
+		devices devices.List
+	}{{&ref, devices.List{d}}, {&got, list}} {
+		e, err := open(dir, on.devices, o)
 		if errors.Is(err, arch.ErrUnsupported) {
 			t.Skip(err)
 		}
@@ -66,7 +66,7 @@ func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 			t.Fatal(err)
 		}
 		t.Cleanup(e.Close)
-		*open.to = e
+		*on.to = e
 	}
 	return ref, got
 }
@@ -109,7 +109,7 @@ func TestGPULogits(t *testing.T) {
 // compareLogits compares a prompt of n tokens, and then the last of its tokens
 // fed one by one.
 func compareLogits(t *testing.T, ref, got *Engine, n int) {
-	ids := someIDs(n, ref.Spec.Vocab)
+	ids := someIDs(n, ref.Vocab())
 	want, have := whole(t, ref, ids), whole(t, got, ids)
 	var prompt, steps gap
 	for i := range want {
@@ -137,7 +137,7 @@ func TestGPUGreedy(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			const prompt, n = 16, 64
 			ref, got := both(t, dir, Options{Positions: prompt + n}, 1)
-			ids := someIDs(prompt, ref.Spec.Vocab)
+			ids := someIDs(prompt, ref.Vocab())
 			if err := sameGreedy(ref, got, ids, n); err != nil {
 				t.Error(err)
 			}
@@ -194,7 +194,7 @@ func TestTwoGPUs(t *testing.T) {
 			ref, got := both(t, dir, Options{Positions: n}, 2)
 			compareLogits(t, ref, got, n)
 			_, one := both(t, dir, Options{Positions: n}, 1)
-			ids := someIDs(n, ref.Spec.Vocab)
+			ids := someIDs(n, ref.Vocab())
 			a, b := whole(t, one, ids), whole(t, got, ids)
 			for i := range a {
 				for j := range a[i] {

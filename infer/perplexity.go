@@ -10,13 +10,41 @@ import (
 // A Score is how well a model predicts rows of tokens, and, with a reference,
 // how far its predictions are from the reference's.
 type Score struct {
-	Likelihood score.Likelihood
-	Comparison score.Comparison
+	likelihood score.Likelihood
+	comparison score.Comparison
 }
 
+// Perplexity returns exp of the mean negative log-likelihood of the tokens, 1 if
+// nothing was predicted.
+func (s *Score) Perplexity() float64 { return s.likelihood.Perplexity() }
+
+// Tokens returns how many tokens were predicted.
+func (s *Score) Tokens() int { return s.likelihood.Tokens() }
+
+// A Divergence summarizes Kullback-Leibler divergences from the reference, one a
+// token, in nats; quantiles interpolate linearly between ranks.
+type Divergence struct {
+	Mean   float64 `json:"mean"`
+	Median float64 `json:"median"`
+	P90    float64 `json:"p90"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+// KL returns the divergence from the reference, zeros without one.
+func (s *Score) KL() Divergence { return Divergence(s.comparison.KL()) }
+
+// Agreement returns the share of tokens before which the model and the reference
+// find the same one the most likely.
+func (s *Score) Agreement() float64 { return s.comparison.Agreement() }
+
 // Perplexity scores rows of tokens, each a sequence of its own whose first
-// token is not predicted. reference may be nil. step is called after every row.
+// token is not predicted. reference, which may be nil, has the same tokens. step
+// is called after every row.
 func (e *Engine) Perplexity(ctx context.Context, reference *Engine, rows [][]int32, step func(s *Score)) (*Score, error) {
+	if reference != nil && reference.Vocab() != e.Vocab() {
+		return nil, fmt.Errorf("a vocabulary of %d tokens, the reference's has %d", e.Vocab(), reference.Vocab())
+	}
 	s := &Score{}
 	for _, ids := range rows {
 		if err := ctx.Err(); err != nil {
@@ -50,9 +78,9 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 			}
 		})
 		for _, p := range got {
-			s.Likelihood.Add(p.logProb)
+			s.likelihood.Add(p.logProb)
 			if reference != nil {
-				s.Comparison.Add(p.kl, p.agrees)
+				s.comparison.Add(p.kl, p.agrees)
 			}
 		}
 	})

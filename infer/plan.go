@@ -5,8 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/devices"
+	"exl2/internal/machine"
 	"exl2/internal/model"
+	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
 
@@ -18,8 +22,10 @@ type Part struct {
 	Weights     int    `json:"weights"`
 	Cache       int    `json:"cache"`       // keys and values
 	Activations int    `json:"activations"` // of one pass, and logits
-	Workspace   int    `json:"workspace"`   // what operations need at the side
+	Workspace   int    `json:"workspace"`   // of operations
 	Free        int    `json:"free,omitempty"`
+
+	host bool // in the machine's memory
 }
 
 // Total is what the device must have free.
@@ -52,75 +58,120 @@ func shares(l *model.Loader, n int) []share {
 	return list
 }
 
-// Plan says what New will put on each of the devices.
-func Plan(l *model.Loader, devices []device.Device, o Options) []Part {
-	o = o.defaults(devices[0])
+// Plan says what Open will put on each of the devices.
+func Plan(dir string, o Options) ([]Part, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	l, files, err := model.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	list, err := devices.Open(o.Devices, o.Note)
+	if err != nil {
+		return nil, err
+	}
+	defer list.Close()
+	return plan(l, list, o), nil
+}
+
+// plan is Plan of a model that is open.
+func plan(l *model.Loader, list devices.List, o Options) []Part {
+	o = o.defaults(list[0])
 	spec := l.Spec
 	var parts []Part
-	all := shares(l, len(devices))
+	all := shares(l, len(list))
 	for i, s := range all {
-		d, last := devices[i], i == len(all)-1
+		d, last := list[i], i == len(all)-1
 		if last {
 			s.modules = append(s.modules, l.Head())
 		}
 		z, c := o.size(s.layers(), last)
 		p := Part{
-			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, l.Files, d),
-			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()),
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, spec, l.Files, d),
+			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
 		if r, ok := d.(device.MemoryInfo); ok {
 			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()
+			p.host = false
 		}
 		parts = append(parts, p)
 	}
 	return parts
 }
 
-// weights adds up the tensors of modules.
-func weights(modules []model.ModuleSpec, files model.Files, d device.Device) int {
-	sizes := map[string]int{} // by the name of a linear, norm or table
+// weights adds up what modules hold.
+func weights(modules []model.ModuleSpec, spec arch.Spec, files model.Files, d device.Device) int {
+	sizes := map[string]int{} // by the name of a linear or table
 	for _, name := range files.Names() {
-		sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(files, name, d)
+		if info, ok := files.Info(name); ok {
+			sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(info, d)
+		}
 	}
 	sum, tables := 0, map[string]bool{}
+	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
 		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
 			sum += sizes[l.Name]
 		}
-		for _, n := range m.Norms {
-			sum += sizes[n.Name]
-		}
 		if m.Positions != "" {
 			sum += sizes[m.Positions]
 		}
-		if m.Table != "" && !(tables[m.Table] && d.Activation() == tensor.F32) { // which is not copied
+		if m.Table != "" && !(tables[m.Table] && borrows) { // a tied head is a copy, or the same bytes
 			sum += sizes[m.Table]
 			tables[m.Table] = true
 		}
+		sum += 4 * vectors(m, spec)
 	}
 	return sum
 }
 
-// held returns the bytes that a tensor takes on d, which narrows F32 matrices.
-func held(files model.Files, name string, d device.Device) int {
-	info, ok := files.Info(name)
-	n, err := info.Bytes()
-	if !ok || err != nil {
-		return 0
+// vectors counts the elements of a module's norms, other vectors, and frequencies.
+func vectors(m model.ModuleSpec, spec arch.Spec) int {
+	n := 0
+	for _, x := range m.Norms {
+		n += x.Elements()
 	}
-	if info.DType == "F32" && len(info.Shape) == 2 && d.Activation() != tensor.F32 {
+	for _, v := range m.Vectors {
+		n += v.Cols
+	}
+	if attends := m.Kind == model.Attention || m.Kind == model.Parallel; attends && spec.Rope != nil {
+		n += spec.Rope(m.Layer).Dims / 2
+	}
+	return n
+}
+
+// held returns the bytes that a tensor of a linear or a table takes on d: biases
+// are F32 there, and F32 matrices F16 on a device that computes so.
+func held(t safetensors.Info, d device.Device) int {
+	n, err := t.Bytes()
+	switch {
+	case err != nil:
+		return 0
+	case strings.HasSuffix(t.Name, ".bias"):
+		return 4 * slices.Max(t.Shape)
+	case t.DType == "F32" && len(t.Shape) == 2 && d.Activation() != tensor.F32:
 		n /= 2
 	}
 	return int(n)
 }
 
-// checkRoom refuses a plan that a device has no room for.
-func checkRoom(plan []Part) error {
-	for _, p := range plan {
-		if p.Free > 0 && p.Total() > p.Free {
+// checkRoom refuses a plan that a device has no room for. Where weights are
+// mapped, those on the CPU stay in their files.
+func checkRoom(parts []Part, mapped bool) error {
+	for _, p := range parts {
+		need, free, known := p.Total(), p.Free, p.Free > 0
+		if p.host {
+			free, known = machine.FreeMemory()
+			if mapped {
+				need -= p.Weights
+			}
+		}
+		if known && need > free {
 			return fmt.Errorf("out of memory: layers %d to %d take %s (weights %s, cache %s, activations and workspace %s), %s are free on %s; a smaller --length lowers the cache, more --devices share the layers",
-				p.First, p.First+p.Layers-1, gigabytes(p.Total()), gigabytes(p.Weights), gigabytes(p.Cache), gigabytes(p.Activations+p.Workspace), gigabytes(p.Free), p.Device)
+				p.First, p.First+p.Layers-1, gigabytes(need), gigabytes(p.Weights), gigabytes(p.Cache), gigabytes(p.Activations+p.Workspace), gigabytes(free), p.Device)
 		}
 	}
 	return nil

@@ -1,3 +1,14 @@
+// Package measure holds what quantizing each part of a model costs, and chooses
+// how to spend a budget of bits.
+//
+// The nouns: a matrix has a [Table] of [Candidate]s, each a recipe with its
+// size and its error; the table's sensitivity turns errors into divergence of
+// the model's output. A half-block has ExLlamaV2's [Option]s, one recipe for
+// each of its matrices. A [File] holds both; convert.Measure makes it. [Allocate]
+// solves for the best choice within a budget.
+//
+// A recipe says how the rows of a matrix, most important first, are divided among
+// bit widths and group sizes: "0.1:4b_128g/0.9:3b_128g".
 package measure
 
 import (
@@ -26,12 +37,12 @@ type Option struct {
 // key, as "q_proj".
 type NamedRecipe struct {
 	Name   string
-	Recipe exl2.Recipe
+	Recipe string
 }
 
 // A Candidate is one way to store a matrix.
 type Candidate struct {
-	Recipe exl2.Recipe
+	Recipe string
 	Bits   int
 	Error  float64 // squared error of the outputs over the outputs' square
 }
@@ -105,7 +116,11 @@ func (f *File) Write(w io.Writer) error {
 	for _, h := range f.HalfBlocks {
 		var options any
 		if h.Options != nil {
-			options = optionsJSON(h.Options)
+			list, err := optionsJSON(h.Options)
+			if err != nil {
+				return fmt.Errorf("%s: %w", h.Key, err)
+			}
+			options = list
 		}
 		out.Measurement = append(out.Measurement, ordered.Field{Name: h.Key, Value: options})
 		for _, t := range h.Tables {
@@ -120,16 +135,20 @@ func (f *File) Write(w io.Writer) error {
 	return e.Encode(out)
 }
 
-func optionsJSON(options []Option) []ordered.Object {
+func optionsJSON(options []Option) ([]ordered.Object, error) {
 	var list []ordered.Object
 	for _, o := range options {
 		item := ordered.Object{{Name: "accuracy", Value: o.Accuracy}, {Name: "total_bits", Value: o.Bits}}
-		for _, r := range o.Recipes {
-			item = append(item, ordered.Field{Name: r.Name, Value: params(r.Recipe)})
+		for _, named := range o.Recipes {
+			r, err := exl2.ParseRecipe(named.Recipe)
+			if err != nil {
+				return nil, err
+			}
+			item = append(item, ordered.Field{Name: named.Name, Value: params(r)})
 		}
 		list = append(list, item)
 	}
-	return list
+	return list, nil
 }
 
 func params(r exl2.Recipe) paramsJSON {
@@ -145,7 +164,7 @@ func params(r exl2.Recipe) paramsJSON {
 func (t Table) json() tableJSON {
 	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: t.Sensitivity}
 	for _, c := range t.Candidates {
-		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe.String(), c.Bits, c.Error})
+		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, c.Error})
 	}
 	return j
 }
@@ -233,7 +252,7 @@ func parseOption(item ordered.Object) (o Option, err error) {
 		default:
 			var r exl2.Recipe
 			r, err = parseParams(raw)
-			o.Recipes = append(o.Recipes, NamedRecipe{f.Name, r})
+			o.Recipes = append(o.Recipes, NamedRecipe{f.Name, r.String()})
 		}
 		if err != nil {
 			return o, fmt.Errorf("%s: %w", f.Name, err)
@@ -312,17 +331,17 @@ func (j tableJSON) table() (Table, error) {
 		if !(c.Error >= 0 && c.Error <= maxError) {
 			return t, fmt.Errorf("%s: error %v", c.Mix, c.Error)
 		}
-		t.Candidates = append(t.Candidates, Candidate{r, c.Bits, c.Error})
+		t.Candidates = append(t.Candidates, Candidate{r.String(), c.Bits, c.Error})
 	}
 	return t, nil
 }
 
 // Recipe returns the recipe of the matrix with the given key.
-func (o Option) Recipe(key string) (exl2.Recipe, bool) {
+func (o Option) Recipe(key string) (string, bool) {
 	for _, r := range o.Recipes {
 		if key == r.Name || strings.HasSuffix(key, "."+r.Name) {
 			return r.Recipe, true
 		}
 	}
-	return nil, false
+	return "", false
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/internal/device"
-	"exl2/internal/model"
 	"exl2/internal/synth"
 )
 
@@ -123,24 +121,17 @@ func runBench(c *cobra.Command, a *app, o *benchOptions) error {
 	if err := o.check(a); err != nil {
 		return err
 	}
-	devices, err := a.open()
-	if err != nil {
-		return err
-	}
 	room := infer.Options{Positions: 1, Sequences: 1}
 	tests := o.tests()
 	for _, t := range tests {
 		room.Positions, room.Sequences = max(room.Positions, t.Positions()), max(room.Sequences, t.Batch)
 	}
-	e, err := o.load(devices, room)
+	e, err := o.load(a, room)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	r := &benchResult{Device: devices[0].Name()}
-	if m, ok := devices[0].(device.Meter); ok {
-		r.Bandwidth = m.Bandwidth()
-	}
+	r := &benchResult{Device: e.Devices()[0], Bandwidth: e.Bandwidth()}
 	if err := o.measure(c, a, e, tests, r); err != nil {
 		return err
 	}
@@ -148,29 +139,21 @@ func runBench(c *cobra.Command, a *app, o *benchOptions) error {
 }
 
 // load loads the model that is to be measured.
-func (o *benchOptions) load(devices []device.Device, room infer.Options) (*infer.Engine, error) {
+func (o *benchOptions) load(a *app, room infer.Options) (*infer.Engine, error) {
 	if o.synthetic == "" {
 		dir, err := findModel(o.model)
 		if err != nil {
 			return nil, err
 		}
-		return openModel(dir, devices, room)
+		return a.openModel(dir, room)
 	}
-	shape, bits, err := synth.Parse(o.synthetic)
-	if err != nil {
+	if _, _, err := synth.Parse(o.synthetic); err != nil {
 		return nil, usage("--synthetic: %w", err)
 	}
-	m, err := synth.New(shape, 0, bits)
-	if err != nil {
-		return nil, err
+	if err := room.Check(); err != nil {
+		return nil, usageError{err}
 	}
-	if err := checkContext(m.Spec, devices[0], room); err != nil {
-		return nil, err
-	}
-	if err := checkSynthetic(m, devices, room); err != nil {
-		return nil, err
-	}
-	return infer.New(model.NewLoader(m.Spec, m), devices, room)
+	return infer.Random(o.synthetic, a.on(room))
 }
 
 func (o *benchOptions) measure(c *cobra.Command, a *app, e *infer.Engine, tests []infer.Test, r *benchResult) error {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"exl2/infer/tokenizer"
 	"exl2/internal/chat"
 	"exl2/internal/jinja"
 	"exl2/internal/regular"
-	"exl2/internal/tokenizer"
 )
 
 // chatOptions are what flags say of conversations.

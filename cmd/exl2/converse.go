@@ -42,11 +42,7 @@ func (o *inferOptions) converse(c *cobra.Command, a *app, dir string, p *prompte
 	if err != nil {
 		return err
 	}
-	devices, err := a.open()
-	if err != nil {
-		return err
-	}
-	e, err := openModel(dir, devices, infer.Options{
+	e, err := a.openModel(dir, infer.Options{
 		Positions: cmp.Or(o.length, min(conversationLength, cmp.Or(spec.MaxPositions, conversationLength))),
 		RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
 	})

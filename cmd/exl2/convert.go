@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"exl2/convert"
-	"exl2/internal/device"
 	"exl2/internal/profile"
 )
 
@@ -91,24 +90,21 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.Var((*wholeNumber)(&o.ShardMB), "shard-size", "largest output file in MB, 0 for one file (-ss)")
 }
 
-// prepare checks what was typed and opens the device.
-func (o *convertOptions) prepare(c *cobra.Command, a *app) (device.Quantize, error) {
+// prepare checks what was typed.
+func (o *convertOptions) prepare(c *cobra.Command, a *app) error {
 	if err := o.check(c); err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.Check(); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	var err error
 	if o.Source, err = findModel(o.Source); err != nil {
-		return nil, err
+		return err
 	}
-	q, err := a.openQuantizer()
-	if err != nil {
-		return nil, err
-	}
+	o.Device = a.devices
 	a.hint = "; the same command continues the job in " + o.Work
-	return q, nil
+	return nil
 }
 
 // check refuses flags that are missing or do not go together.
@@ -159,8 +155,7 @@ func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
 	} else if err := o.parseBits(); err != nil {
 		return err
 	}
-	d, err := o.prepare(c, a)
-	if err != nil {
+	if err := o.prepare(c, a); err != nil {
 		return err
 	}
 	p, err := a.follow()
@@ -168,17 +163,25 @@ func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
 		return err
 	}
 	if o.measuresOnly() {
-		return o.measure(c, a, d, p)
+		return o.measure(c, a, p)
 	}
-	r, err := convert.Run(c.Context(), d, &o.Options, p)
+	r, err := convert.Run(c.Context(), &o.Options, p)
 	if err != nil {
 		return err
 	}
 	p.Close()
 	if !a.json && r.Profile != nil {
-		profile.Print(a.err, r.Profile)
+		printProfile(a.err, r.Profile)
 	}
 	return a.print(r, func(w io.Writer) { printReport(w, r) })
+}
+
+func printProfile(w io.Writer, stages []convert.Stage) {
+	list := make([]profile.Stage, len(stages))
+	for i, s := range stages {
+		list[i] = profile.Stage(s)
+	}
+	profile.Print(w, list)
 }
 
 func printReport(w io.Writer, r *convert.Report) {

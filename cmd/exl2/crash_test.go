@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"exl2/infer"
-	"exl2/internal/device"
-	"exl2/internal/device/cpu"
 	"exl2/internal/mapped"
 	"exl2/internal/parallel"
 )
@@ -36,11 +34,7 @@ func TestTruncatedWhileComputing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d, err := cpu.New()
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := infer.Open(dir, []device.Device{d}, infer.Options{Positions: length})
+			e, err := infer.Open(dir, infer.Options{Devices: "cpu", Positions: length})
 			if err != nil {
 				t.Fatal(err)
 			}

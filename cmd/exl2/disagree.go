@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"exl2/internal/model"
+	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 )
 
@@ -46,7 +47,7 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 			Method string `json:"quant_method"`
 		} `json:"quantization_config"`
 	}
-	if err := readOptional(filepath.Join(dir, "config.json"), &config); err != nil {
+	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
 		return nil, err
 	}
 	if exl2 := config.Quantization.Method == "exl2"; exl2 && !l.Quantized() {

@@ -16,6 +16,8 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"exl2/internal/regular"
 )
 
 // A point is a model in the picture of divergences.
@@ -48,7 +50,7 @@ func measured(results []pplResult) (series, error) {
 				Bits float64 `json:"bits"`
 			} `json:"quantization_config"`
 		}
-		if err := readOptional(filepath.Join(r.Model, "config.json"), &config); err != nil {
+		if err := regular.OptionalJSON(filepath.Join(r.Model, "config.json"), &config); err != nil {
 			return series{}, err
 		}
 		label := filepath.Base(r.Model)

@@ -3,17 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/internal/regular"
 )
 
 type inferOptions struct {
@@ -104,7 +101,7 @@ func (o *inferOptions) check(c *cobra.Command) error {
 	if err := o.chat.check(); err != nil {
 		return err
 	}
-	if err := cmp.Or(within("tokens", o.tokens, 0, maxPositions), within("length", o.length, 0, maxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
+	if err := cmp.Or(within("tokens", o.tokens, 0, infer.MaxPositions), within("length", o.length, 0, infer.MaxPositions), checkRope(o.ropeScale, o.ropeAlpha)); err != nil {
 		return err
 	}
 	for _, s := range o.stops {
@@ -167,11 +164,7 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, g *infer.Gen
 	if o.chat.show && g.Limit == 0 {
 		return &infer.Result{PromptTokens: len(g.Prompt), Reason: infer.Length}, nil
 	}
-	devices, err := a.open()
-	if err != nil {
-		return nil, err
-	}
-	e, err := openModel(dir, devices, infer.Options{
+	e, err := a.openModel(dir, infer.Options{
 		Positions: max(o.length, len(g.Prompt)+o.tokens, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
 	})
 	if err != nil {
@@ -228,91 +221,36 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 	return string(data), nil
 }
 
-// idList is one id or a list of them.
-type idList []int32
-
-// UnmarshalJSON reads a number, a list of numbers or null.
-func (l *idList) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
-	var one int32
-	if json.Unmarshal(data, &one) == nil {
-		*l = idList{one}
-		return nil
-	}
-	var list []int32
-	err := json.Unmarshal(data, &list)
-	*l = list
-	return err
-}
-
-// generationConfig is what generation_config.json says.
-type generationConfig struct {
-	EOS         idList   `json:"eos_token_id"`
-	DoSample    *bool    `json:"do_sample"`
-	Temperature *float64 `json:"temperature"`
-	TopK        *int     `json:"top_k"`
-	TopP        *float64 `json:"top_p"`
-	MinP        *float64 `json:"min_p"`
-	Typical     *float64 `json:"typical_p"`
-	Repetition  *float64 `json:"repetition_penalty"`
-}
-
-// readGeneration returns the tokens that end texts, by config.json and
-// generation_config.json, and fills in the sampler if that was asked for.
+// readGeneration returns the tokens that end texts, and takes the settings of the
+// sampler that flags have not set from the model, if that was asked for.
 func readGeneration(dir string, flags interface{ Changed(string) bool }, o *inferOptions) ([]int32, error) {
-	var main, generation generationConfig
-	if err := readOptional(filepath.Join(dir, "config.json"), &main); err != nil {
+	settings, err := infer.ReadSettings(dir)
+	if err != nil {
 		return nil, err
 	}
-	if err := readOptional(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
-		return nil, err
+	if !o.sample {
+		return settings.End, nil
 	}
-	if o.sample {
-		generation.fill(flags, &o.sampler)
-		if err := o.sampler.Check(); err != nil {
-			return nil, fmt.Errorf("generation_config.json: %w", err)
-		}
-	}
-	return append(main.EOS, generation.EOS...), nil
-}
-
-// fill sets what flags have not set. Unlike transformers, whose default for
-// do_sample is false, asking for sampling is taken at its word.
-func (g *generationConfig) fill(flags interface{ Changed(string) bool }, s *infer.Sampler) {
-	floats := []struct {
-		flag string
-		to   *float64
-		from *float64
+	typed := o.sampler
+	o.sampler = settings.Sampler
+	for _, f := range []struct {
+		flag     string
+		to, from *float64
 	}{
-		{"top-p", &s.TopP, g.TopP}, {"min-p", &s.MinP, g.MinP}, {"typical", &s.Typical, g.Typical},
-		{"repetition-penalty", &s.Repetition, g.Repetition}, {"temperature", &s.Temperature, g.Temperature},
-	}
-	if !flags.Changed("temperature") {
-		s.Temperature = 1
-	}
-	for _, f := range floats {
-		if f.from != nil && !flags.Changed(f.flag) {
+		{"temperature", &o.sampler.Temperature, &typed.Temperature}, {"top-p", &o.sampler.TopP, &typed.TopP},
+		{"min-p", &o.sampler.MinP, &typed.MinP}, {"typical", &o.sampler.Typical, &typed.Typical},
+		{"repetition-penalty", &o.sampler.Repetition, &typed.Repetition},
+		{"frequency-penalty", &o.sampler.Frequency, &typed.Frequency}, {"presence-penalty", &o.sampler.Presence, &typed.Presence},
+	} {
+		if flags.Changed(f.flag) {
 			*f.to = *f.from
 		}
 	}
-	if g.TopK != nil && !flags.Changed("top-k") {
-		s.TopK = *g.TopK
+	if flags.Changed("top-k") {
+		o.sampler.TopK = typed.TopK
 	}
-}
-
-// readOptional reads a JSON file that may be missing.
-func readOptional(path string, v any) error {
-	data, err := regular.Read(path, 16<<20)
-	if os.IsNotExist(err) {
-		return nil
+	if err := o.sampler.Check(); err != nil {
+		return nil, fmt.Errorf("generation_config.json: %w", err)
 	}
-	if err == nil {
-		err = json.Unmarshal(data, v)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return settings.End, nil
 }

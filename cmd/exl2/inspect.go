@@ -71,14 +71,14 @@ func runInspect(a *app, name string, o inspectOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.memory {
+		return runMemory(a, dir, o.length)
+	}
 	l, files, err := model.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
-	if o.memory {
-		return runMemory(a, l, o.length)
-	}
 	r, err := inspect(l, files)
 	if err != nil {
 		return err

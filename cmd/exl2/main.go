@@ -1,7 +1,6 @@
 // Command exl2 makes and runs EXL2 models: measure, convert, ppl, infer, bench.
 //
-// This package holds flags, output and exit codes. It is the only one that
-// names the devices.
+// This package holds flags, output and exit codes.
 package main
 
 import (
@@ -15,8 +14,9 @@ import (
 	"unicode"
 
 	"exl2/convert"
+	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
-	"exl2/internal/tokenizer"
+	"exl2/internal/devices"
 )
 
 func main() {
@@ -105,12 +105,13 @@ func (interruption) Unwrap() error { return context.Canceled }
 
 func exitCode(err error) int {
 	var u usageError
+	var names *devices.NamesError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &u):
+	case errors.As(err, &u), errors.As(err, &names):
 		return exitUsage
 	case errors.Is(err, arch.ErrUnsupported), errors.Is(err, tokenizer.ErrUnsupported), errors.Is(err, convert.ErrRefused):
 		return exitRefused

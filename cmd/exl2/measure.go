@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/convert"
-	"exl2/internal/device"
 	"exl2/internal/term"
 )
 
@@ -68,26 +67,25 @@ func runMeasure(c *cobra.Command, a *app, o *convertOptions) error {
 	if err := ignoreIdle(c, a); err != nil {
 		return err
 	}
-	d, err := o.prepare(c, a)
-	if err != nil {
+	if err := o.prepare(c, a); err != nil {
 		return err
 	}
 	p, err := a.follow()
 	if err != nil {
 		return err
 	}
-	return o.measure(c, a, d, p)
+	return o.measure(c, a, p)
 }
 
 // measuresOnly reports whether a conversion ends after measuring.
 func (o *convertOptions) measuresOnly() bool { return o.SaveMeasurement != "" || len(o.Targets) == 0 }
 
 // measure measures and prints where the measurement is.
-func (o *convertOptions) measure(c *cobra.Command, a *app, d device.Quantize, p term.Progress) error {
+func (o *convertOptions) measure(c *cobra.Command, a *app, p term.Progress) error {
 	if info, err := os.Stat(o.SaveMeasurement); err == nil && info.IsDir() {
 		o.SaveMeasurement = filepath.Join(o.SaveMeasurement, "measurement.json")
 	}
-	if err := convert.Measure(c.Context(), d, &o.Options, p); err != nil {
+	if err := convert.Measure(c.Context(), &o.Options, p); err != nil {
 		return err
 	}
 	p.Close()

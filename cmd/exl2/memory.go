@@ -6,22 +6,22 @@ import (
 	"text/tabwriter"
 
 	"exl2/infer"
-	"exl2/internal/model"
 )
 
 // runMemory prints what running a model takes, which loading checks.
-func runMemory(a *app, l *model.Loader, length int) error {
-	if length < 1 || length > 1<<30 {
-		return usage("--length: %d, want 1 or more", length)
+func runMemory(a *app, dir string, length int) error {
+	o := infer.Options{Positions: length}
+	if err := o.Check(); err != nil {
+		return usageError{err}
 	}
-	devices, err := a.open()
+	parts, err := infer.Plan(dir, a.on(o))
 	if err != nil {
 		return err
 	}
 	r := struct {
 		Length int          `json:"length"`
 		Parts  []infer.Part `json:"devices"`
-	}{length, infer.Plan(l, devices, infer.Options{Positions: length})}
+	}{length, parts}
 	return a.print(r, func(w io.Writer) { printMemory(w, r.Parts) })
 }
 

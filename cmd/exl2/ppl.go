@@ -13,10 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/safetensors"
-	"exl2/internal/score"
 )
 
 type pplOptions struct {
@@ -76,13 +74,13 @@ reach, from a file with one line a model:
 
 // pplResult is the JSON of ppl.
 type pplResult struct {
-	Model      string              `json:"model"`
-	Perplexity float64             `json:"perplexity"`
-	Tokens     int                 `json:"tokens"`
-	Rows       int                 `json:"rows"`
-	Length     int                 `json:"length"`
-	KL         *score.Distribution `json:"kl,omitempty"`
-	Agreement  *float64            `json:"top1_agreement,omitempty"`
+	Model      string            `json:"model"`
+	Perplexity float64           `json:"perplexity"`
+	Tokens     int               `json:"tokens"`
+	Rows       int               `json:"rows"`
+	Length     int               `json:"length"`
+	KL         *infer.Divergence `json:"kl,omitempty"`
+	Agreement  *float64          `json:"top1_agreement,omitempty"`
 
 	fileBytes int64 // for the plot
 }
@@ -102,7 +100,7 @@ func (o *pplOptions) check() error {
 		return err
 	}
 	return cmp.Or(
-		within("eval-rows", o.rows, 1, math.MaxInt32), within("eval-length", o.length, 2, 1<<20), within("length", o.context, 0, maxPositions),
+		within("eval-rows", o.rows, 1, math.MaxInt32), within("eval-length", o.length, 2, 1<<20), within("length", o.context, 0, infer.MaxPositions),
 		checkRope(o.ropeScale, o.ropeAlpha))
 }
 
@@ -142,11 +140,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 	if err != nil {
 		return err
 	}
-	devices, err := a.open()
-	if err != nil {
-		return err
-	}
-	reference, err := o.loadReference(devices)
+	reference, err := o.loadReference(a)
 	if err != nil {
 		return err
 	}
@@ -155,7 +149,7 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 	}
 	var results []pplResult
 	for _, dir := range dirs {
-		r, err := o.score(c, a, dir, reference, devices, rows)
+		r, err := o.score(c, a, dir, reference, rows)
 		if err != nil {
 			return err
 		}
@@ -201,33 +195,30 @@ func pplReport(results []pplResult) any {
 }
 
 // loadReference loads the model to compare with, nil if there is none.
-func (o *pplOptions) loadReference(devices []device.Device) (*infer.Engine, error) {
+func (o *pplOptions) loadReference(a *app) (*infer.Engine, error) {
 	if o.reference == "" {
 		return nil, nil
 	}
-	return o.load(o.reference, devices)
+	return o.load(a, o.reference)
 }
 
 // score measures one model, which must speak the reference's tokens.
-func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infer.Engine, devices []device.Device, rows [][]int32) (*pplResult, error) {
-	engine, err := o.load(dir, devices)
+func (o *pplOptions) score(c *cobra.Command, a *app, dir string, reference *infer.Engine, rows [][]int32) (*pplResult, error) {
+	engine, err := o.load(a, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Close()
-	if reference != nil && reference.Spec.Vocab != engine.Spec.Vocab {
-		return nil, fmt.Errorf("--reference %s has a vocabulary of %d tokens, the model one of %d", o.reference, reference.Spec.Vocab, engine.Spec.Vocab)
-	}
-	s, err := follow(c, a, engine, reference, rows)
+	s, err := scoreRows(c, a, engine, reference, rows)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", dir, err)
 	}
-	r := &pplResult{Model: dir, Perplexity: s.Likelihood.Perplexity(), Tokens: s.Likelihood.Tokens(), Rows: len(rows), Length: o.length}
+	r := &pplResult{Model: dir, Perplexity: s.Perplexity(), Tokens: s.Tokens(), Rows: len(rows), Length: o.length}
 	if math.IsInf(r.Perplexity, 0) {
 		return nil, fmt.Errorf("model %s: it gives no probability to the text", dir)
 	}
 	if reference != nil {
-		kl, agreement := s.Comparison.KL(), s.Comparison.Agreement()
+		kl, agreement := s.KL(), s.Agreement()
 		r.KL, r.Agreement = &kl, &agreement
 	}
 	if o.plot != "" {
@@ -259,8 +250,8 @@ func fileBytes(files *safetensors.Set) (int64, error) {
 	return sum, nil
 }
 
-// follow scores the rows and shows how it goes.
-func follow(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [][]int32) (*infer.Score, error) {
+// scoreRows scores the rows and shows how it goes.
+func scoreRows(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [][]int32) (*infer.Score, error) {
 	p, err := a.follow()
 	if err != nil {
 		return nil, err
@@ -270,12 +261,12 @@ func follow(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [][]
 	n := 0
 	return engine.Perplexity(c.Context(), reference, rows, func(s *infer.Score) {
 		n++
-		p.Step(fmt.Sprintf("row %d", n), fmt.Sprintf("%.4f", s.Likelihood.Perplexity()))
+		p.Step(fmt.Sprintf("row %d", n), fmt.Sprintf("%.4f", s.Perplexity()))
 	})
 }
 
-func (o *pplOptions) load(dir string, devices []device.Device) (*infer.Engine, error) {
-	return openModel(dir, devices, infer.Options{Positions: max(o.length, o.context), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
+func (o *pplOptions) load(a *app, dir string) (*infer.Engine, error) {
+	return a.openModel(dir, infer.Options{Positions: max(o.length, o.context), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha})
 }
 
 func printPPL(w io.Writer, r pplResult) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
-	"exl2/internal/tokenizer"
+	"exl2/infer/tokenizer"
 )
 
 // A prompter makes a model's prompts of what the user types.
@@ -58,13 +58,9 @@ func (p *prompter) prompt(ctx context.Context, text string) (*shownPrompt, error
 	if p.chat != nil {
 		return p.turn(ctx, p.chat.begin().Append(userMessage(text)))
 	}
-	ids, err := p.tokenizer.Encode(ctx, text, tokenizer.EncodeOptions{})
+	ids, err := p.tokenizer.Encode(ctx, text, tokenizer.EncodeOptions{BOS: !p.noBOS})
 	if err != nil {
 		return nil, err
-	}
-	bos, ok := p.tokenizer.BOS()
-	if ok && !p.noBOS && (len(ids) == 0 || ids[0] != bos) {
-		ids = append([]int32{bos}, ids...)
 	}
 	return &shownPrompt{text, ids}, nil
 }

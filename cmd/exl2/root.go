@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"exl2/internal/devices"
 	"exl2/internal/term"
 )
 
@@ -67,7 +68,7 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 	}
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "print the result as one JSON object on stdout")
-	f.StringVar(&a.devices, "devices", "", "where to compute: cpu, GPU numbers as 0,1, or all (default: the first GPU, else the CPU)")
+	f.StringVar(&a.devices, "devices", "", "where to compute: "+devices.Names)
 	f.StringVar(&a.config, "config", "", "file with values for flags")
 	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
 	root.SetGlobalNormalizationFunc(normalize)

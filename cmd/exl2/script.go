@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"exl2/infer"
 )
 
 // script replaces one of ExLlamaV2's programs by the command that does its
@@ -84,8 +86,8 @@ func speedTest(args []string) ([]string, error) {
 		case "-l", "--length":
 			i++
 			n, err := strconv.Atoi(strings.Join(args[min(i, len(args)):min(i+1, len(args))], ""))
-			if err != nil || n < 2*speedFirst || n > maxPositions {
-				return nil, usage("%s: want a number of positions, %d to %d", a, 2*speedFirst, maxPositions)
+			if err != nil || n < 2*speedFirst || n > infer.MaxPositions {
+				return nil, usage("%s: want a number of positions, %d to %d", a, 2*speedFirst, infer.MaxPositions)
 			}
 			context = n
 		default:

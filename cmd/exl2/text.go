@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"exl2/calib"
+	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
-	"exl2/internal/tokenizer"
 )
 
 // textRows cuts the text into rows of tokens, which must be the same for all

@@ -9,9 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"exl2/cuda"
 	"exl2/cuda/kernelfile"
-	"exl2/internal/device"
+	"exl2/internal/devices"
 )
 
 // version is the program's; CHANGELOG.md has one heading for each.
@@ -47,15 +46,17 @@ func runVersion(a *app) error {
 			}
 		}
 	}
-	devices, err := a.openCPU()
-	if err != nil {
-		return err
-	}
-	gpus, err := a.openGPUs()
+	gpus, err := devices.GPUs()
 	if err != nil {
 		r.NoGPU = err.Error()
 	}
-	for _, d := range append(gpus, devices...) {
+	defer gpus.Close()
+	cpu, err := devices.CPU()
+	if err != nil {
+		return err
+	}
+	defer cpu.Close()
+	for _, d := range append(gpus, cpu...) {
 		r.Devices = append(r.Devices, d.Name())
 	}
 	return a.print(r, func(w io.Writer) { printVersion(w, r) })
@@ -70,21 +71,4 @@ func printVersion(w io.Writer, r versionResult) {
 		fmt.Fprintln(w, r.NoGPU)
 	}
 	fmt.Fprintln(w, "GPU kernels for", strings.Join(r.Kernels, " "))
-}
-
-// openGPUs opens every GPU.
-func (a *app) openGPUs() ([]device.Device, error) {
-	n, err := cuda.Count()
-	if err != nil {
-		return nil, err
-	}
-	var list []device.Device
-	for i := range n {
-		d, err := cuda.Open(i)
-		if _, err := a.opened(d, err); err != nil {
-			return list, err
-		}
-		list = append(list, d)
-	}
-	return list, nil
 }

@@ -89,7 +89,7 @@ type CacheShape struct {
 	Layers   int // numbered from 0
 	Pages    int // that all layers have
 	PageRows int // positions of a page
-	K, V     int // columns: kv heads · head dim
+	K, V     int // columns: kv heads · head dim, or no values (Attend.Latent)
 }
 
 // A Cache is the keys and values of some layers, in pages, in whatever format
@@ -145,8 +145,7 @@ type Forward interface {
 	Store(c Cache, layer int, k, v tensor.Tensor, b Batch)
 
 	// Attend is softmax(scale·q·Kᵀ)·V by heads over the positions of a layer of
-	// c up to and including each row's own. In place, where values are as wide as
-	// keys.
+	// c up to and including each row's own. In place, if a.Latent is 0.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
 	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
@@ -161,6 +160,13 @@ type Forward interface {
 
 	// AddScaled is y += scale·x with y F32; x is F32 or of the activation type.
 	AddScaled(y, x tensor.Tensor, scale float32)
+
+	// Gather is y[i] = x[rows[i]], with rows I32 [1, y.Rows].
+	Gather(y, x, rows tensor.Tensor)
+
+	// Combine is y[r] += Σ weights[r, k]·x[places[r, k]] over k, in order, with y
+	// F32, places I32 and weights F32 [y.Rows, k].
+	Combine(y, x, places, weights tensor.Tensor)
 
 	// Cap is x = cap·tanh(scale·x/cap), or scale·x where cap is 0; x F32.
 	Cap(x tensor.Tensor, scale, softcap float32)
@@ -222,6 +228,10 @@ type Attend struct {
 	// 1 + Temperature·ln(1 + ⌊p/TemperatureSpan⌋); 0 means by 1.
 	Temperature     float32
 	TemperatureSpan int
+
+	// Latent > 0: the last Latent columns of a head of keys are the head of values,
+	// and the cache has none of its own; results have Latent columns a head.
+	Latent int
 }
 
 // Clamp describes gpt-oss's gated unit.

@@ -16,31 +16,32 @@ import (
 // floors lists the packages from the ground up. A package may import packages
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
-	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "internal/tokenizer/..."},
-	{"internal/tensor", "internal/exl2", "internal/tokenizer", "internal/chat", "internal/chat/chattest"},
+	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
+	{"internal/tensor", "internal/exl2", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/synth", "internal/job", "internal/profile"},
-	{"quant", "calib", "calib/internal/...", "infer"},
-	{"measure"},
+	{"internal/stream", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
+	{"internal/quant"},
+	{"measure", "quant", "calib", "calib/internal/...", "infer"},
+	{"internal/sensitivity"},
 	{"convert"},
 	{"cmd/exl2"},
 }
 
 // allowed lists imports between packages of one floor.
 var allowed = map[string][]string{
-	"internal/safetensors":     {"internal/atomicfile", "internal/mapped", "internal/regular"},
-	"internal/score":           {"internal/parallel"},
-	"internal/tokenizer/...":   {"internal/tokenizer/..."},
-	"internal/job":             {"internal/stream"},
-	"internal/arch":            {"internal/device"},
-	"internal/device/cpu":      {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
-	"internal/device/cpu/blas": {"internal/device/cpu/simd"},
-	"internal/device/devtest":  {"internal/device", "internal/device/cpu"},
-	"internal/chat/chattest":   {"internal/chat"},
-	"cuda":                     {"internal/device", "cuda/kernelfile"},
-	"calib":                    {"calib/internal/..."},
-	"calib/internal/...":       {"calib/internal/..."},
+	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/regular"},
+	"internal/score":               {"internal/parallel"},
+	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
+	"internal/job":                 {"internal/stream"},
+	"internal/arch":                {"internal/device"},
+	"internal/device/cpu":          {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
+	"internal/device/cpu/blas":     {"internal/device/cpu/simd"},
+	"internal/device/devtest":      {"internal/device", "internal/device/cpu"},
+	"internal/chat/chattest":       {"internal/chat"},
+	"cuda":                         {"internal/device", "cuda/kernelfile"},
+	"calib":                        {"calib/internal/..."},
+	"calib/internal/...":           {"calib/internal/..."},
 }
 
 // rules are what the floors do not say.
@@ -49,11 +50,12 @@ var rules = []struct {
 	from, to      func(pkg string) bool
 	exceptInTests bool
 }{
-	{"devices are named by cmd/exl2 alone", not(is("cmd/exl2", "internal/device/devtest")), is("cuda", "internal/device/cpu"), true},
+	{"devices are opened by internal/devices alone", not(is("internal/devices", "internal/device/devtest")), is("cuda", "internal/device/cpu"), true},
+	{"devices are opened for users of public packages", not(is("convert", "infer", "quant", "cmd/exl2")), is("internal/devices"), false},
 	{"inference knows nothing of making models", is("infer"), is("convert", "measure", "quant", "calib"), false},
-	{"making models knows nothing of inference", is("convert", "measure", "quant", "calib"), is("infer"), false},
+	{"making models knows nothing of inference", is("convert", "measure", "quant", "calib", "internal/quant", "internal/sensitivity"), is("infer"), true},
 	{"the format's package stands on its own", is("internal/exl2"), not(is("internal/tensor", "internal/half", "internal/exl2")), true},
-	{"internal/score is for infer, measure and convert", not(is("infer", "measure", "convert", "cmd/exl2", "internal/score")), is("internal/score"), false},
+	{"internal/score is for infer, internal/sensitivity and convert", not(is("infer", "internal/sensitivity", "convert", "cmd/exl2", "internal/score")), is("internal/score"), false},
 }
 
 func is(names ...string) func(string) bool {

@@ -8,8 +8,12 @@ import (
 // attention makes the first half of a block: the norm, which q, k and v read,
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
+	if b.Spec.Latent.KVRank > 0 {
+		b.latent(m)
+		return
+	}
 	read, mix, add := b.attentionSteps(m)
-	m.Steps = []Step{read, mix, add}
+	m.Steps, m.Chained = []Step{read, mix, add}, true
 }
 
 // attentionSteps returns the three steps of attention.

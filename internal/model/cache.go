@@ -21,8 +21,12 @@ func (z CacheSize) PagesEach() int { return (z.Positions + PageRows - 1) / PageR
 
 // shape returns what a device needs to know.
 func (z CacheSize) shape(spec arch.Spec) device.CacheShape {
-	kv := spec.Attn.KVHeads * spec.Attn.HeadDim
-	return device.CacheShape{Layers: z.Layers, Pages: z.Sequences * z.PagesEach(), PageRows: PageRows, K: kv, V: kv}
+	k := spec.Attn.KVHeads * spec.Attn.HeadDim
+	v := k
+	if l := spec.Latent; l.KVRank > 0 { // values are part of the keys
+		k, v = l.Rope+l.KVRank, 0
+	}
+	return device.CacheShape{Layers: z.Layers, Pages: z.Sequences * z.PagesEach(), PageRows: PageRows, K: k, V: v}
 }
 
 // A Cache is the keys and values of sequences in the layers that a device has,

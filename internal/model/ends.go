@@ -23,6 +23,7 @@ func (b *builder) embedding(m *Module) {
 func (b *builder) head(m *Module) {
 	h := &head{in: b.norm(m, NormIn), scale: orOne(b.Spec.LogitScale), softcap: b.Spec.LogitCap}
 	out := b.linear(m, b.Spec.Names.Head)
+	m.Chained = true
 	m.Steps = []Step{
 		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}},
 		{Run: h.cap, Back: h.capBack},

@@ -70,11 +70,25 @@ func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []f
 	length := len(ids) / sequences
 	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: sequences, Positions: length})
 	s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids)}, c)
-	runs := make([]model.Run, sequences)
-	for i := range runs {
-		runs[i].Sequence = i
+	all := pass(t, modules, s, ids, sequences, 0, length)
+	var out []float32
+	for q := range sequences {
+		out = append(out, slices.Concat(all[q*length:q*length+rows]...)...)
 	}
-	s.Use(runs, length, ids)
+	return out
+}
+
+// pass runs positions lo to hi of all sequences and returns their logits.
+func pass(t testing.TB, modules []*model.Module, s *model.State, ids []int32, sequences, lo, hi int) [][]float32 {
+	t.Helper()
+	length := len(ids) / sequences
+	var part []int32
+	var runs []model.Run
+	for q := range sequences {
+		part = append(part, ids[q*length+lo:q*length+hi]...)
+		runs = append(runs, model.Run{Sequence: q, Position: lo})
+	}
+	s.Use(runs, hi-lo, part)
 	for _, m := range modules {
 		m.Forward(s)
 	}
@@ -82,11 +96,7 @@ func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []f
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []float32
-	for q := range sequences {
-		out = append(out, slices.Concat(all[q*length:q*length+rows]...)...)
-	}
-	return out
+	return all
 }
 
 // difference returns the mean and largest absolute difference.
@@ -114,6 +124,50 @@ func TestArchitectures(t *testing.T) {
 			}
 			if mean, most := difference(got, want); !(most <= 1e-3) {
 				t.Errorf("logits differ by %.2g on average, %.2g at most, want at most 1e-3", mean, most)
+			}
+		})
+	}
+}
+
+// Position by position behind a prompt, logits are those of one pass, and all
+// memory, which is as much as expected, comes back.
+func TestStepByStep(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "arch") {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			l, golden := open(t, dir)
+			ids, shape := ints(t, golden, "input_ids")
+			sequences, length := shape[0], shape[1]
+			want, _ := floats(t, golden, "logits")
+			d := devtest.Counting(devtest.CPU(t))
+			l.Spec.SetContext(length)
+			modules, err := l.LoadAll(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z, room := model.Size{Rows: len(ids), Logits: len(ids)}, model.CacheSize{Layers: l.Spec.Layers, Sequences: sequences, Positions: length}
+			loaded := d.Bytes()
+			c := model.NewCache(d, l.Spec, room)
+			s := model.NewState(d, l.Spec, z, c)
+			if n, want := d.Bytes()-loaded, model.Bytes(l.Spec, z, d.Activation())+model.CacheBytes(d, l.Spec, room); n != want {
+				t.Errorf("state and cache take %d bytes, %d expected", n, want)
+			}
+			prompt := length - 6
+			pass(t, modules, s, ids, sequences, 0, prompt)
+			for at := prompt; at < length; at++ {
+				for q, got := range pass(t, modules, s, ids, sequences, at, at+1) {
+					row := (q*length + at) * l.Spec.Vocab
+					if _, most := difference(got, want[row:row+l.Spec.Vocab]); !(most <= 1e-3) {
+						t.Fatalf("sequence %d, position %d: logits differ by %.2g, want at most 1e-3", q, at, most)
+					}
+				}
+			}
+			for _, m := range modules {
+				m.Free()
+			}
+			s.Free()
+			c.Free()
+			if left := d.Live(); len(left) > 0 || d.Faults() != nil {
+				t.Errorf("not freed: %v; %v", left, d.Faults())
 			}
 		})
 	}

@@ -77,6 +77,17 @@ func (n NormSpec) Tensors() []string {
 	return list
 }
 
+// Elements counts the norm's weights and biases.
+func (n NormSpec) Elements() int {
+	switch {
+	case n.Plain:
+		return 0
+	case n.Bias:
+		return 2 * max(n.Rows, 1) * n.Cols
+	}
+	return max(n.Rows, 1) * n.Cols
+}
+
 // A ModuleSpec is what is known of a module before it is loaded.
 type ModuleSpec struct {
 	Name      string // what it is called in measurements, as "model.layers.0.self_attn"

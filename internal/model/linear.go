@@ -43,6 +43,9 @@ func (l *Linear) Replace(d device.Device, w Weight) {
 	l.W, l.sharedW = w, false
 }
 
+// bytes is what a product reads.
+func (l *Linear) bytes() int { return l.W.Bytes() + l.Bias.Bytes() }
+
 func (l *Linear) free(d device.Device) {
 	if l.W != nil && !l.sharedW {
 		l.W.free(d)

@@ -94,7 +94,7 @@ func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
 
 // builders make the steps of a module by its kind.
 var builders = map[Kind]func(b *builder, m *Module){
-	Embedding: (*builder).embedding, Attention: (*builder).attention, MLP: (*builder).mlp,
+	Embedding: (*builder).embedding, Attention: (*builder).attention, MLP: (*builder).mlp, Experts: (*builder).experts,
 	Parallel: (*builder).parallel, Head: (*builder).head,
 }
 
@@ -310,7 +310,9 @@ var known = []arch.Feature{
 	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
 	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate,
 	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
-	arch.AttentionSinks, arch.AttentionTemp, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
+	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
+	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts,
+	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,
 }
 
 // Open opens the model in a folder; the files are the caller's to close.

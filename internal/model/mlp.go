@@ -9,7 +9,7 @@ import (
 // product of the two, which down reads, and the sum.
 func (b *builder) mlp(m *Module) {
 	read, act, add := b.mlpSteps(m)
-	m.Steps = []Step{read, act, add}
+	m.Steps, m.Chained = []Step{read, act, add}, true
 }
 
 // mlpSteps returns the three steps of an MLP.

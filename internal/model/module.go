@@ -12,9 +12,21 @@ import (
 type Module struct {
 	ModuleSpec
 	Steps []Step // in the order they run
+	Waits bool   // it waits for the device, and cannot be recorded
 
-	dev   device.Device
-	owned []tensor.Tensor // freed with the module; linears free their own
+	// Chained says that a step needs nothing but the stream in front of the module
+	// and what the linears of the step before compute.
+	Chained bool
+
+	dev    device.Device
+	owned  []tensor.Tensor // freed with the module; linears free their own
+	fixed  []*Linear       // that no site has
+	onFree []func()
+
+	// assemble makes the steps of m, or of its twin, out of what get makes of each
+	// linear, where steps know linears beside their sites'.
+	assemble func(m *Module, get func(*Linear) *Linear) []Step
+	active   float64 // share of the experts that a row sees
 }
 
 // A Step computes what some linears read, and those linears are run on it.
@@ -37,8 +49,27 @@ type Step struct {
 type Site struct {
 	Reads   Slot
 	Linears []*Linear
-	Writes  []Slot // where the product of each linear goes
+	Writes  []Slot // where the product of each linear goes; nil if a later step multiplies
 	Adds    bool   // what they compute is added to the stream as it is
+
+	// Routed says that the slots hold rows sorted by expert, and that the linears
+	// are those of Expert and see its rows only. All computes what they would read
+	// if every row of the pass came to that expert; it may be called after Run.
+	Routed bool
+	Expert int
+	All    func(s *State) tensor.Tensor
+}
+
+// In returns what the site's linears read in the pass.
+func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
+
+// rows returns the site's rows of a slot.
+func (t *Site) rows(s *State, slot Slot) tensor.Tensor {
+	x := s.At(slot)
+	if t.Routed {
+		return x.Slice(s.Route.First[t.Expert], s.Route.First[t.Expert+1])
+	}
+	return x
 }
 
 // Forward runs the module.
@@ -53,9 +84,13 @@ func (m *Module) Forward(s *State) {
 func (t *Step) Multiply(s *State) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		x := s.At(site.Reads)
-		for k, l := range site.Linears {
-			l.W.mul(s.Dev, s.At(site.Writes[k]), x, l.Bias)
+		x := site.In(s)
+		if x.Rows == 0 {
+			continue
+		}
+		for k, slot := range site.Writes {
+			l := site.Linears[k]
+			l.W.mul(s.Dev, site.rows(s, slot), x, l.Bias)
 		}
 	}
 }
@@ -71,22 +106,40 @@ func (m *Module) AllLinears() []*Linear {
 	return list
 }
 
-// Bytes is what the products of a pass over one row read.
+// Bytes is what the products of a pass over one row read: of experts, those that a
+// row sees.
 func (m *Module) Bytes() int {
-	sum := 0
-	for _, l := range m.AllLinears() {
-		sum += l.W.Bytes() + l.Bias.Bytes()
+	sum, experts := 0, 0
+	for _, t := range m.Steps {
+		for _, s := range t.Sites {
+			n := 0
+			for _, l := range s.Linears {
+				n += l.bytes()
+			}
+			if s.Routed {
+				experts += n
+			} else {
+				sum += n
+			}
+		}
 	}
-	return sum
+	for _, l := range m.fixed {
+		sum += l.bytes()
+	}
+	return sum + int(m.active*float64(experts))
 }
 
 // Free frees the weights.
 func (m *Module) Free() {
+	for _, f := range m.onFree {
+		f()
+	}
+	m.onFree = nil
 	for _, t := range m.owned {
 		m.dev.Free(t)
 	}
 	m.owned = nil
-	for _, l := range m.AllLinears() {
+	for _, l := range append(m.AllLinears(), m.fixed...) {
 		l.free(m.dev)
 	}
 }
@@ -94,15 +147,18 @@ func (m *Module) Free() {
 // Twin returns a module that shares the weights of m, and whose linears can be
 // replaced by themselves. It must be freed before m.
 func (m *Module) Twin() *Module {
-	t := &Module{ModuleSpec: m.ModuleSpec, dev: m.dev}
+	t := &Module{ModuleSpec: m.ModuleSpec, Waits: m.Waits, Chained: m.Chained, dev: m.dev, active: m.active}
+	if m.assemble != nil {
+		t.Steps = m.assemble(t, twins())
+		return t
+	}
+	twin := twins()
 	for _, step := range m.Steps {
 		sites := make([]Site, len(step.Sites))
 		for i, site := range step.Sites {
 			linears := make([]*Linear, len(site.Linears))
 			for k, l := range site.Linears {
-				twin := *l
-				twin.sharedW, twin.sharedBias = true, true
-				linears[k] = &twin
+				linears[k] = twin(l)
 			}
 			site.Linears = linears
 			sites[i] = site
@@ -112,3 +168,18 @@ func (m *Module) Twin() *Module {
 	}
 	return t
 }
+
+// twins returns a function that makes one twin of every linear.
+func twins() func(*Linear) *Linear {
+	made := map[*Linear]*Linear{}
+	return func(l *Linear) *Linear {
+		if made[l] == nil {
+			twin := *l
+			twin.sharedW, twin.sharedBias = true, true
+			made[l] = &twin
+		}
+		return made[l]
+	}
+}
+
+func same(l *Linear) *Linear { return l }

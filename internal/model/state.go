@@ -11,7 +11,8 @@ import (
 // A Slot names an activation of a State.
 type Slot uint8
 
-// The activations of a pass.
+// The activations of a pass. "Chosen" rows are those of the pass, once for every
+// expert that sees them, sorted by expert.
 const (
 	Stream Slot = iota // the residual stream, F32 [rows, hidden]
 	Normed             // [rows, hidden]
@@ -24,7 +25,30 @@ const (
 	Acted     // act(gate)·up
 	Out       // what a half-block adds to the stream, [rows, hidden]
 	Positions // learned, F32 [rows, hidden]
-	Logits    // F32 [logit rows, vocabulary]
+
+	LatentQuery // [rows, query rank]
+	RawQuery    // [rows, heads·(dimensions without and with positions)]
+	LatentKV    // [rows, rank + dimensions with positions]
+	Latent      // of keys and values, normalized, [rows, rank]
+	Context     // what latent attention gives, [rows, heads·rank]
+
+	Scores        // logits of the router, F32 [rows, experts]
+	Order         // I32 [chosen, 1]: rows of the pass
+	Places        // I32 [rows, experts a row]: in Order
+	Weights       // F32 [rows, experts a row]
+	ExpertIn      // [chosen, hidden]
+	ExpertGate    // [chosen, expert width]
+	ExpertUp      // [chosen, expert width]
+	ExpertActed   // [chosen, expert width]
+	ExpertOut     // [chosen, hidden]
+	SharedGate    // [rows, width of the shared expert]
+	SharedUp      // [rows, width of the shared expert]
+	SharedActed   // [rows, width of the shared expert]
+	SharedPlaces  // I32 [rows, 1]
+	SharedWeights // F32 [rows, 1]
+	Mixture       // the experts' weighted sum, F32 [rows, hidden]
+
+	Logits // F32 [logit rows, vocabulary]
 	slots
 )
 
@@ -44,10 +68,14 @@ type State struct {
 
 	IDs tensor.Tensor // I32 [1, rows]
 
-	act   [slots]tensor.Tensor
-	size  Size
-	cache *Cache
-	full  *State // the State as allocated, of which this is a range of rows
+	// Route is the experts that the last mixture has chosen.
+	Route *Route
+
+	follow *Route // the one to take, if not nil
+	act    [slots]tensor.Tensor
+	size   Size
+	cache  *Cache
+	full   *State // the State as allocated, of which this is a range of rows
 }
 
 // At returns an activation's rows of the pass.
@@ -61,15 +89,53 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	hidden := of(activation, spec.Hidden)
 	list := [slots]tensor.Tensor{
 		Stream: of(tensor.F32, spec.Hidden), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
-		Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
-	}
-	if !spec.MLP.Ungated {
-		list[Gate] = width
+		Gate: width, Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
 	}
 	if spec.Learned > 0 {
 		list[Positions] = of(tensor.F32, spec.Hidden)
 	}
+	if l := spec.Latent; l.KVRank > 0 {
+		dim := l.Rope + l.KVRank
+		list[LatentQuery], list[RawQuery], list[LatentKV], list[Latent] = of(activation, l.QRank), wide, of(activation, dim), of(activation, l.KVRank)
+		list[Query], list[Key], list[Value] = of(activation, a.Heads*dim), of(activation, dim), tensor.Tensor{}
+		list[Context], list[Mixed] = of(activation, a.Heads*l.KVRank), of(activation, a.Heads*l.Value)
+	}
+	expertActivations(&list, spec, z.Rows, activation)
+	if spec.MLP.Ungated {
+		list[Gate], list[ExpertGate], list[SharedGate] = tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}
+	}
 	return list
+}
+
+// expertActivations adds those of mixtures of experts, and takes away what layers
+// without one would need if there are none.
+func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, activation tensor.Type) {
+	m := spec.MoE
+	if m.Experts == 0 {
+		return
+	}
+	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows, cols, nil) }
+	chosen := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows*m.TopK, cols, nil) }
+	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, m.TopK), of(tensor.F32, m.TopK)
+	list[Order], list[Mixture] = chosen(tensor.I32, 1), of(tensor.F32, spec.Hidden)
+	list[ExpertIn], list[ExpertOut] = chosen(activation, spec.Hidden), chosen(activation, spec.Hidden)
+	for _, slot := range []Slot{ExpertGate, ExpertUp, ExpertActed} {
+		list[slot] = chosen(activation, m.Width)
+	}
+	if m.Shared > 0 {
+		for _, slot := range []Slot{SharedGate, SharedUp, SharedActed} {
+			list[slot] = of(activation, m.Shared)
+		}
+	}
+	if m.SharedGated {
+		list[SharedPlaces], list[SharedWeights] = of(tensor.I32, 1), of(tensor.F32, 1)
+	}
+	for layer := range spec.Layers {
+		if !spec.Sparse(layer) {
+			return
+		}
+	}
+	list[Gate], list[Up], list[Acted] = tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}
 }
 
 // NewState allocates a State on d whose sequences have their keys and values in
@@ -137,6 +203,9 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	}
 }
 
+// Follow has mixtures of experts choose as r says, or, if it is nil, by themselves.
+func (s *State) Follow(r *Route) { s.follow = r }
+
 // Slice returns a State for rows lo to hi of s, whose logits come first. Only
 // modules that work row by row, such as the head, may run on it.
 func (s *State) Slice(lo, hi int) *State {
@@ -155,7 +224,8 @@ func (s *State) view(lo, hi int) {
 		case Slot(i) == Logits:
 			s.act[i] = t.Slice(0, min(hi-lo, t.Rows))
 		default:
-			s.act[i] = t.Slice(lo, hi)
+			n := t.Rows / f.size.Rows // more than one: rows by the experts that see them
+			s.act[i] = t.Slice(n*lo, n*hi)
 		}
 	}
 	if f.IDs.Nil() { // gradients

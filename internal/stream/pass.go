@@ -8,12 +8,13 @@ import (
 	"exl2/internal/model"
 )
 
-// A Pass brings rows of hidden states through modules, one at a time. A row is
-// Length positions of one sequence.
+// A Pass brings rows of hidden states through modules, one or some at a time. A
+// row is Length positions of one sequence.
 type Pass struct {
 	Dev    device.Device
 	State  *model.State
 	Length int
+	Most   int // rows at a time
 
 	cache *model.Cache
 }
@@ -21,15 +22,15 @@ type Pass struct {
 // LogitRows is how many positions get logits at a time.
 const LogitRows = 256
 
-// Size says what a Pass over rows of the given length allocates.
-func Size(length int) (model.Size, model.CacheSize) {
-	return model.Size{Rows: length, Logits: min(LogitRows, length)}, model.CacheSize{Layers: 1, Sequences: 1, Positions: length}
+// Size says what a Pass over rows of the given length, most at a time, allocates.
+func Size(length, most int) (model.Size, model.CacheSize) {
+	return model.Size{Rows: most * length, Logits: min(LogitRows, length)}, model.CacheSize{Layers: 1, Sequences: most, Positions: length}
 }
 
-// NewPass allocates a state for rows of the given length.
-func NewPass(d device.Device, spec arch.Spec, length int) *Pass {
-	z, c := Size(length)
-	p := &Pass{Dev: d, Length: length, cache: model.NewCache(d, spec, c)}
+// NewPass allocates a state for rows of the given length, most at a time.
+func NewPass(d device.Device, spec arch.Spec, length, most int) *Pass {
+	z, c := Size(length, most)
+	p := &Pass{Dev: d, Length: length, Most: most, cache: model.NewCache(d, spec, c)}
 	p.State = model.NewState(d, spec, z, p.cache)
 	return p
 }
@@ -40,8 +41,14 @@ func (p *Pass) Free() {
 	p.cache.Free()
 }
 
-// use prepares the state for a row.
-func (p *Pass) use(ids []int32) { p.State.Use([]model.Run{{}}, p.Length, ids) }
+// use prepares the state for n rows.
+func (p *Pass) use(n int, ids []int32) {
+	runs := make([]model.Run, n)
+	for i := range runs {
+		runs[i].Sequence = i
+	}
+	p.State.Use(runs, p.Length, ids)
+}
 
 // Embed runs the embedding over rows of tokens and stores the result in dst.
 func (p *Pass) Embed(ctx context.Context, e *model.Module, tokens [][]int32, dst *Store) error {
@@ -49,7 +56,7 @@ func (p *Pass) Embed(ctx context.Context, e *model.Module, tokens [][]int32, dst
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p.use(ids)
+		p.use(1, ids)
 		e.Forward(p.State)
 		if err := p.Keep(dst, row); err != nil {
 			return err
@@ -72,9 +79,18 @@ func (p *Pass) Each(ctx context.Context, src *Store, f func(s *model.State, row 
 	return p.Dev.Sync()
 }
 
+// Some loads the n rows of src from row on into the state and calls f.
+func (p *Pass) Some(src *Store, row, n int, f func(s *model.State) error) error {
+	p.use(n, nil)
+	if err := src.Load(p.Dev, p.State.At(model.Stream), row); err != nil {
+		return err
+	}
+	return f(p.State)
+}
+
 // At loads a row of src into the state and calls f.
 func (p *Pass) At(src *Store, row int, f func(s *model.State) error) error {
-	p.use(nil)
+	p.use(1, nil)
 	if err := src.Load(p.Dev, p.State.At(model.Stream), row); err != nil {
 		return err
 	}

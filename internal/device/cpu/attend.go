@@ -20,9 +20,12 @@ const attendTile = 128
 // Attend is softmax(scale·q·Kᵀ)·V by heads.
 func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.Attend, b device.Batch) {
 	p := pagesOf("Attend", c, layer, b)
-	want(y.Rows == q.Rows && y.Cols == q.Cols && q.Cols == a.Heads*a.HeadDim && p.kCols == a.KVHeads*a.HeadDim && p.vCols == p.kCols &&
-		q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, "Attend", y, q, b.Pos)
-	j := attention{Attend: a, pages: p, y: rowsOf("Attend", y), q: rowsOf("Attend", q)}
+	j := attention{Attend: a, pages: p, y: rowsOf("Attend", y), q: rowsOf("Attend", q), width: a.HeadDim}
+	if a.Latent > 0 {
+		j.width, j.v, j.vCols, j.skip = a.Latent, j.k, j.kCols, a.HeadDim-a.Latent
+	}
+	want(y.Rows == q.Rows && y.Cols == a.Heads*j.width && q.Cols == a.Heads*a.HeadDim && p.kCols == a.KVHeads*a.HeadDim && j.vCols == p.kCols &&
+		j.skip >= 0 && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, "Attend", y, q, b.Pos)
 	if !a.Sinks.Nil() {
 		want(a.Sinks.Cols == a.Heads, "Attend", a.Sinks)
 		j.sinks = floats("Attend", a.Sinks)
@@ -43,6 +46,8 @@ type attention struct {
 	device.Attend
 	pages
 	y, q  strided
+	width int       // of a head of values
+	skip  int       // columns in front of it
 	sinks []float32 // by head, or nil
 }
 
@@ -56,14 +61,14 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 	}
 	n := to - from
 	padded := (n + scoreUnit - 1) / scoreUnit * scoreUnit
-	buf, release := d.borrowed(2*n*dim + rows*padded)
+	buf, release := d.borrowed(n*(dim+j.width) + rows*padded)
 	defer release()
 	at := head / (j.Heads / j.KVHeads) * dim
 	keys, keyStride := j.span(buf[:n*dim], j.k, j.kCols, seq, from, to, at, dim)
-	values, valueStride := j.span(buf[n*dim:2*n*dim], j.v, j.vCols, seq, from, to, at, dim)
-	scores := buf[2*n*dim:]
+	values, valueStride := j.span(buf[n*dim:n*(dim+j.width)], j.v, j.vCols, seq, from, to, at+j.skip, j.width)
+	scores := buf[n*(dim+j.width):]
 
-	x, out := j.q.data[lo*j.q.stride+head*dim:], j.y.data[lo*j.y.stride+head*dim:]
+	x, out := j.q.data[lo*j.q.stride+head*dim:], j.y.data[lo*j.y.stride+head*j.width:]
 	sgemm := blas32.Implementation().Sgemm
 	sgemm(blas.NoTrans, blas.Trans, rows, n, dim, j.Scale, x, j.q.stride, keys, keyStride, 0, scores, padded)
 	var sums [attendTile]float32
@@ -77,9 +82,9 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 		j.heat(row[start:last+1], first+r)
 		sums[r] = j.weigh(row, start, last+1, head)
 	}
-	sgemm(blas.NoTrans, blas.NoTrans, rows, dim, n, 1, scores, padded, values, valueStride, 0, out, j.y.stride)
+	sgemm(blas.NoTrans, blas.NoTrans, rows, j.width, n, 1, scores, padded, values, valueStride, 0, out, j.y.stride)
 	for r, sum := range sums[:rows] {
-		scaleRow(out[r*j.y.stride:r*j.y.stride+dim], 1/sum)
+		scaleRow(out[r*j.y.stride:r*j.y.stride+j.width], 1/sum)
 	}
 }
 

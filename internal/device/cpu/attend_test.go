@@ -19,6 +19,7 @@ type attendCase struct {
 	pageRows int
 	pages    int // of a sequence
 	shuffled bool
+	sinks    []float32
 }
 
 var attendCases = []attendCase{
@@ -29,6 +30,8 @@ var attendCases = []attendCase{
 	{name: "window", start: []int{0, 70}, span: 200, pageRows: 64, pages: 5, shuffled: true, Attend: device.Attend{Heads: 2, KVHeads: 2, HeadDim: 16, Scale: 0.3, Window: 50}},
 	{name: "window of one", start: []int{5}, span: 40, pageRows: 64, pages: 1, Attend: device.Attend{Heads: 2, KVHeads: 1, HeadDim: 16, Scale: 0.3, Window: 1}},
 	{name: "soft cap", start: []int{3}, span: 70, pageRows: 128, pages: 1, Attend: device.Attend{Heads: 3, KVHeads: 3, HeadDim: 24, Scale: 2, Softcap: 5}},
+	{name: "sinks", start: []int{3}, span: 40, pageRows: 128, pages: 1, sinks: []float32{2, -1, 30}, Attend: device.Attend{Heads: 3, KVHeads: 1, HeadDim: 24, Scale: 0.5, Window: 9}},
+	{name: "temperature", start: []int{3}, span: 70, pageRows: 128, pages: 1, Attend: device.Attend{Heads: 3, KVHeads: 3, HeadDim: 24, Scale: 0.5, Temperature: 0.4, TemperatureSpan: 8}},
 	{name: "large scores", start: []int{0}, span: 65, pageRows: 128, pages: 1, Attend: device.Attend{Heads: 1, KVHeads: 1, HeadDim: 32, Scale: 100}},
 }
 
@@ -43,10 +46,16 @@ func (c attendCase) seen(q []float64, keys []grid, head, seq, pos int) (first in
 		for i := range c.HeadDim {
 			s += q[head*c.HeadDim+i] * keys[seq].at(p, head/(c.Heads/c.KVHeads)*c.HeadDim+i)
 		}
+		if c.Temperature != 0 {
+			s *= 1 + float64(c.Temperature)*math.Log(1+math.Floor(float64(pos)/float64(c.TemperatureSpan)))
+		}
 		if s *= float64(c.Scale); c.Softcap != 0 {
 			s = float64(c.Softcap) * math.Tanh(s/float64(c.Softcap))
 		}
 		weights, largest = append(weights, s), max(largest, s)
+	}
+	if c.sinks != nil {
+		sum = math.Exp(float64(c.sinks[head]) - largest)
 	}
 	for i, s := range weights {
 		weights[i] = math.Exp(s - largest)
@@ -106,6 +115,10 @@ func TestAttend(t *testing.T) {
 				}
 			}
 			batch := device.Batch{Pos: indexTensor(d, pos...), Seq: indexTensor(d, seq...), Table: table, Span: c.span}
+			if c.sinks != nil {
+				c.Sinks = d.Alloc(tensor.F32, 1, c.Heads)
+				d.Upload(c.Sinks, tensor.BytesOf(c.sinks))
+			}
 			y := d.Alloc(tensor.F32, q.rows, q.cols)
 			d.Attend(y, upload(d, q), memory, 1, c.Attend, batch)
 			got := download(d, y)

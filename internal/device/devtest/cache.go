@@ -114,6 +114,8 @@ type attendCase struct {
 	softcap             float32
 	sharp               float32 // scores are this many times those of noise
 	pageRows            int     // 0 means 256
+	sinks               bool
+	temperature         float32
 }
 
 func attendCases() (cases []testCase) {
@@ -199,6 +201,10 @@ func (c attendCase) build(f *fixture) func(device.Device) {
 	q := f.inOut("q", activation, l.rows(), c.heads*c.dim, noise(3))
 	b := l.batch(f, table)
 	a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Softcap: c.softcap, Window: c.window}
+	if c.sinks {
+		a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(7), 4, 0))
+	}
+	a.Temperature, a.TemperatureSpan = c.temperature, 16
 	a.Scale = 3 * c.sharp / float32(math.Sqrt(float64(c.dim)))
 	return func(d device.Device) { d.Attend(q, q, cache, 1, a, b) }
 }

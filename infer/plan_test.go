@@ -1,0 +1,69 @@
+package infer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/arch"
+	"exl2/internal/device/devtest"
+	"exl2/internal/devices"
+	"exl2/internal/goldens"
+	"exl2/internal/model"
+)
+
+// Loading takes of every device what the plan says, and closing gives it back.
+func TestPlanEqualsLoading(t *testing.T) {
+	dirs := append(goldens.Dirs(t, "exl2"), filepath.Join("..", "testdata", "models", "tiny"))
+	for _, dir := range append(dirs, goldens.Dirs(t, "arch")...) {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			for _, n := range []int{1, 2} {
+				comparePlan(t, dir, n, Options{Positions: 300, Sequences: 3})
+			}
+		})
+	}
+}
+
+func comparePlan(t *testing.T, dir string, n int, o Options) {
+	l, files, err := model.Open(dir)
+	if errors.Is(err, arch.ErrUnsupported) || errors.Is(err, os.ErrNotExist) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	if l.Spec.Learned > 0 {
+		o.Positions = min(o.Positions, l.Spec.Learned)
+	}
+	var counters []*devtest.Counter
+	var list devices.List
+	for range n {
+		c := devtest.Counting(devtest.CPU(t))
+		counters, list = append(counters, c), append(list, c)
+	}
+	parts := plan(l, list, o)
+	e, err := open(dir, list, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range parts {
+		more := 0
+		if l.Quantized() { // the CPU decodes its scales
+			more = p.Weights * 3 / 10
+		}
+		if got := counters[i].Bytes(); got < p.Total() || got > p.Total()+more {
+			t.Errorf("device %d of %d: %d bytes are allocated, the plan says %d and at most %d more: %+v", i, n, got, p.Total(), more, p)
+		}
+	}
+	if _, err := e.next(0, 0, someIDs(40, e.Vocab())); err != nil {
+		t.Error(err)
+	}
+	e.Close()
+	for i, c := range counters {
+		if live := c.Live(); len(live) > 0 || c.Faults() != nil {
+			t.Errorf("device %d of %d: not freed: %q; %v", i, n, live, c.Faults())
+		}
+	}
+}

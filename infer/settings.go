@@ -1,0 +1,74 @@
+package infer
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"exl2/internal/regular"
+)
+
+// Settings are what a model's folder says of generating text. The tokenizer's
+// own EOS is not among them.
+type Settings struct {
+	End     []int32 // tokens that end a text, by config.json and generation_config.json
+	Sampler Sampler // as generation_config.json advises; the temperature is 1 where it says none
+}
+
+// ReadSettings reads config.json and generation_config.json, as far as they are
+// there.
+func ReadSettings(dir string) (*Settings, error) {
+	var config, generation generationConfig
+	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
+		return nil, err
+	}
+	if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
+		return nil, err
+	}
+	return &Settings{End: append(config.EOS, generation.EOS...), Sampler: generation.sampler()}, nil
+}
+
+// generationConfig is what generation_config.json says, and config.json of old
+// models. do_sample is not looked at: who asks for sampling is taken at his word.
+type generationConfig struct {
+	EOS         idList   `json:"eos_token_id"`
+	Temperature *float64 `json:"temperature"`
+	TopK        *int     `json:"top_k"`
+	TopP        *float64 `json:"top_p"`
+	MinP        *float64 `json:"min_p"`
+	Typical     *float64 `json:"typical_p"`
+	Repetition  *float64 `json:"repetition_penalty"`
+}
+
+func (g *generationConfig) sampler() Sampler {
+	s := Sampler{Temperature: 1}
+	for _, f := range []struct{ to, from *float64 }{
+		{&s.Temperature, g.Temperature}, {&s.TopP, g.TopP}, {&s.MinP, g.MinP}, {&s.Typical, g.Typical}, {&s.Repetition, g.Repetition},
+	} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if g.TopK != nil {
+		s.TopK = *g.TopK
+	}
+	return s
+}
+
+// idList is one id or a list of them.
+type idList []int32
+
+// UnmarshalJSON reads a number, a list of numbers or null.
+func (l *idList) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var one int32
+	if json.Unmarshal(data, &one) == nil {
+		*l = idList{one}
+		return nil
+	}
+	var list []int32
+	err := json.Unmarshal(data, &list)
+	*l = list
+	return err
+}

@@ -1,0 +1,54 @@
+package infer
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReadSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		config, generation string
+		end                []int32
+		sampler            Sampler
+		err                string
+	}{
+		"no files":     {sampler: Sampler{Temperature: 1}},
+		"one end":      {config: `{"eos_token_id": 2}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
+		"several ends": {config: `{"eos_token_id": 2}`, generation: `{"eos_token_id": [7, 8]}`, end: []int32{2, 7, 8}, sampler: Sampler{Temperature: 1}},
+		"none":         {config: `{"eos_token_id": null}`, sampler: Sampler{Temperature: 1}},
+		"greedy":       {generation: `{"temperature": 0}`},
+		"all that is sampled": {generation: `{"do_sample": false, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "typical_p": 0.9, "repetition_penalty": 1.05}`,
+			sampler: Sampler{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.1, Typical: 0.9, Repetition: 1.05}},
+		"of config.json only the end": {config: `{"temperature": 0.5}`, sampler: Sampler{Temperature: 1}},
+		"no JSON":                     {generation: `{`, err: "generation_config.json: unexpected end"},
+		"no ids":                      {config: `{"eos_token_id": "</s>"}`, err: "config.json: json: cannot unmarshal string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"config.json": c.config, "generation_config.json": c.generation} {
+				if text == "" {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := ReadSettings(dir)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want %q in it", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(s.End, c.end) || s.Sampler != c.sampler {
+				t.Errorf("ends %v, sampler %+v, want %v and %+v", s.End, s.Sampler, c.end, c.sampler)
+			}
+		})
+	}
+}

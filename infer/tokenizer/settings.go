@@ -1,0 +1,202 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"exl2/infer/tokenizer/internal/jsonfields"
+)
+
+// settings is what the files beside a tokenizer say about tokens:
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json. They
+// have many more fields, for other programs; only these are looked at.
+//
+// What follows from them is what transformers 4.57 makes of them.
+type settings struct {
+	Class   string     `json:"tokenizer_class"`
+	BOS     *tokenName `json:"bos_token"`
+	EOS     *tokenName `json:"eos_token"`
+	Unk     *tokenName `json:"unk_token"`
+	Sep     *tokenName `json:"sep_token"`
+	Pad     *tokenName `json:"pad_token"`
+	Cls     *tokenName `json:"cls_token"`
+	Mask    *tokenName `json:"mask_token"`
+	Special tokenNames `json:"additional_special_tokens"`
+	Extra   tokenNames `json:"extra_special_tokens"`
+
+	AddBOS *bool                `json:"add_bos_token"`
+	AddEOS *bool                `json:"add_eos_token"`
+	Legacy *bool                `json:"legacy"`
+	Prefix *bool                `json:"add_prefix_space"`
+	ByID   map[string]tokenName `json:"added_tokens_decoder"`
+
+	found bool             // some file is there, or a config.json: a model as transformers loads it
+	later map[string]int32 // added_tokens.json: ids by text
+}
+
+// A tokenName is a token, written as a string or as an object with its flags.
+type tokenName struct{ addedToken }
+
+// UnmarshalJSON reads either way of writing.
+func (n *tokenName) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		n.addedToken = addedToken{content: text, special: true}
+		return nil
+	}
+	var object struct {
+		Content    *string `json:"content"`
+		SingleWord bool    `json:"single_word"`
+		LStrip     bool    `json:"lstrip"`
+		RStrip     bool    `json:"rstrip"`
+		Normalized *bool   `json:"normalized"`
+		Special    bool    `json:"special"`
+	}
+	if json.Unmarshal(data, &object) != nil || object.Content == nil {
+		return fmt.Errorf("a token is neither a string nor an object with content: %.40s", data)
+	}
+	n.addedToken = addedToken{
+		content: *object.Content, singleWord: object.SingleWord, lstrip: object.LStrip, rstrip: object.RStrip, special: object.Special,
+		normalized: !object.Special,
+	}
+	if object.Normalized != nil {
+		n.normalized = *object.Normalized
+	}
+	return nil
+}
+
+// tokenNames are tokens in a list, or in an object whose keys do not matter.
+type tokenNames []tokenName
+
+// UnmarshalJSON reads either way of writing.
+func (l *tokenNames) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	open, err := d.Token()
+	if err != nil || open == nil {
+		return err
+	}
+	if open != json.Delim('[') && open != json.Delim('{') {
+		return fmt.Errorf("tokens are neither a list nor an object: %.40s", data)
+	}
+	for d.More() {
+		if open == json.Delim('{') {
+			if _, err := d.Token(); err != nil {
+				return err
+			}
+		}
+		var n tokenName
+		if err := d.Decode(&n); err != nil {
+			return err
+		}
+		*l = append(*l, n)
+	}
+	return nil
+}
+
+// readSettings reads the files of a folder that are there. Where tokens are
+// listed by their ids, the other two files are of an older time and not read.
+func readSettings(dir string) (*settings, error) {
+	var s, older settings
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
+		s.found = true
+	}
+	if err := s.read(dir, "tokenizer_config.json", &s); err != nil || s.ByID != nil {
+		return &s, err
+	}
+	if err := s.read(dir, "special_tokens_map.json", &older); err != nil {
+		return nil, err
+	}
+	if err := s.read(dir, "added_tokens.json", &s.later); err != nil {
+		return nil, err
+	}
+	for _, pair := range [][2]**tokenName{{&s.BOS, &older.BOS}, {&s.EOS, &older.EOS}, {&s.Unk, &older.Unk}, {&s.Sep, &older.Sep},
+		{&s.Pad, &older.Pad}, {&s.Cls, &older.Cls}, {&s.Mask, &older.Mask}} {
+		if *pair[1] != nil {
+			*pair[0] = *pair[1]
+		}
+	}
+	s.Special = append(s.Special, older.Special...)
+	s.Extra = append(s.Extra, older.Extra...)
+	return &s, nil
+}
+
+// read reads a JSON file of a folder into v; a missing file leaves v as it is.
+func (s *settings) read(dir, name string, v any) error {
+	data, err := readFile(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	s.found = true
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonfields.Plain(err))
+	}
+	return nil
+}
+
+// named returns the tokens that have a purpose, in the order in which they get ids.
+func (s *settings) named() []addedToken {
+	c := s.class()
+	var list []addedToken
+	add := func(n *tokenName, text string) {
+		if n != nil && n.content != "" {
+			n.special = true
+			list = append(list, n.addedToken)
+		} else if n == nil && text != "" {
+			list = append(list, addedToken{content: text, special: true})
+		}
+	}
+	add(s.BOS, c.bos)
+	add(s.EOS, c.eos)
+	add(s.Unk, c.unk)
+	add(s.Sep, "")
+	add(s.Pad, c.pad)
+	add(s.Cls, "")
+	add(s.Mask, "")
+	for i := range s.Special {
+		add(&s.Special[i], "")
+	}
+	for i := range s.Extra {
+		add(&s.Extra[i], "")
+	}
+	return list
+}
+
+// isSpecial reports whether the settings name a token as one with a purpose.
+func (s *settings) isSpecial(text string) bool {
+	return slices.ContainsFunc(s.named(), func(t addedToken) bool { return t.content == text })
+}
+
+// byID returns the tokens that are listed with their ids, in the order of these.
+func (s *settings) byID() ([]addedToken, error) {
+	var list []addedToken
+	for key, n := range s.ByID {
+		id, err := strconv.ParseInt(key, 10, 32)
+		if err != nil || id < 0 {
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is not an id", key)
+		}
+		t := n.addedToken
+		t.id, t.special = int32(id), t.special || s.isSpecial(t.content)
+		list = append(list, t)
+	}
+	for text, id := range s.later {
+		special := s.isSpecial(text)
+		list = append(list, addedToken{content: text, id: id, special: special, normalized: !special})
+	}
+	for _, t := range list {
+		if t.content == "" || t.id < 0 {
+			return nil, fmt.Errorf("added token %d: %q", t.id, t.content)
+		}
+	}
+	slices.SortFunc(list, func(a, b addedToken) int { return int(a.id) - int(b.id) })
+	return list, nil
+}

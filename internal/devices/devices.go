@@ -1,0 +1,142 @@
+// Package devices opens the processors that models are run and converted on, by
+// the names that users give them. It is the only one that knows which there are.
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"exl2/cuda"
+	"exl2/internal/device"
+	"exl2/internal/device/cpu"
+)
+
+// Names says what a list of devices can be.
+const Names = "cpu, GPU numbers as 0,1, or all (default: the first GPU, else the CPU)"
+
+// remedy is what is suggested when a GPU's memory runs out.
+const remedy = "a smaller --length or --batch needs less, more --devices share the layers, --devices cpu uses the machine's memory"
+
+// A List is devices that share the layers of a model, in their order.
+type List []device.Device
+
+// Close closes the devices.
+func (l List) Close() {
+	for _, d := range l {
+		d.Close()
+	}
+}
+
+// Open opens the devices of a list. Without names that is the first GPU, or,
+// where there is none, the CPU; note, which may be nil, is told why.
+func Open(names string, note func(text string)) (List, error) {
+	numbers, err := parse(names)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case names == "cpu":
+		return CPU()
+	case names == "all":
+		numbers, err = all()
+	case names == "":
+		numbers = []int{0}
+	}
+	var list List
+	if err == nil {
+		list, err = open(numbers)
+	}
+	if errors.Is(err, cuda.ErrNoDevice) && (names == "" || names == "all") {
+		if note != nil {
+			note(fmt.Sprintf("computing on the CPU: %v", err))
+		}
+		return CPU()
+	}
+	if err != nil && names != "" {
+		err = fmt.Errorf("--devices %s: %w", names, err)
+	}
+	return list, err
+}
+
+// OpenQuantizer opens the one device that converts models.
+func OpenQuantizer(names string, note func(text string)) (device.Quantize, error) {
+	list, err := Open(names, note)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := list[0].(device.Quantize)
+	if len(list) > 1 || !ok {
+		list.Close()
+		return nil, &NamesError{names, "one device converts; give one that quantizes"}
+	}
+	return q, nil
+}
+
+// CPU opens the CPU.
+func CPU() (List, error) {
+	d, err := cpu.New()
+	if err != nil {
+		return nil, err
+	}
+	return List{d}, nil
+}
+
+// GPUs opens every GPU.
+func GPUs() (List, error) {
+	numbers, err := all()
+	if err != nil {
+		return nil, err
+	}
+	return open(numbers)
+}
+
+// all returns the numbers of all GPUs.
+func all() ([]int, error) {
+	n, err := cuda.Count()
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers, err
+}
+
+// open opens GPUs.
+func open(numbers []int) (List, error) {
+	var list List
+	for _, n := range numbers {
+		d, err := cuda.Open(n)
+		if err != nil {
+			list.Close()
+			return nil, err
+		}
+		d.Remedy = remedy
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// A NamesError is about a list that cannot name devices, whatever the machine
+// has.
+type NamesError struct{ Names, Want string }
+
+func (e *NamesError) Error() string { return fmt.Sprintf("--devices %s: %s", e.Names, e.Want) }
+
+// parse returns the numbers of a list of GPUs, each of which may occur once.
+func parse(names string) ([]int, error) {
+	if names == "" || names == "cpu" || names == "all" {
+		return nil, nil
+	}
+	var numbers []int
+	seen := map[int]bool{}
+	for _, text := range strings.Split(names, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 || seen[n] {
+			return nil, &NamesError{names, "want cpu, all or different numbers of GPUs, as 0,1"}
+		}
+		seen[n] = true
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}

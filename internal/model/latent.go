@@ -1,0 +1,154 @@
+package model
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// latent makes latent attention, in its absorbed form
+// (DeepSeek-V2, arXiv 2405.04434, section 2.1.2): the cache has one head of keys,
+// RoPE(kr) and norm(c), and the second part is what values are, too. Queries go
+// through the part of KV2 that would make keys, what comes out of attention through
+// the one that would make values.
+func (b *builder) latent(m *Module) {
+	n, l := b.Spec.Names, b.Spec.Latent
+	in, out := b.input(m, NormIn), b.output(m, NormOut)
+	a := latent{
+		attention: attention{layer: m.Layer, attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
+		heads: b.Spec.Attn.Heads, nope: l.Nope, rope: l.Rope, rank: l.KVRank, value: l.Value,
+	}
+	a.loadRope(b, m)
+	a.attend.KVHeads, a.attend.HeadDim, a.attend.Latent = 1, l.Rope+l.KVRank, l.KVRank
+	var q1, q2 *Linear
+	if l.QRank > 0 {
+		q1, q2 = b.linear(m, n.Q1), b.linear(m, n.Q2)
+	} else {
+		q1 = b.linear(m, n.Q)
+	}
+	kv1, kv2, o := b.linear(m, n.KV1), b.linear(m, n.KV2), b.linear(m, n.O)
+	m.assemble = func(m *Module, get func(*Linear) *Linear) []Step {
+		a := a
+		a.kv = &absorbed{linear: get(kv2), latent: &a}
+		m.onFree = append(m.onFree, a.kv.free)
+		if a.kv.linear.W != nil { // or it could not be loaded
+			a.kv.refresh(m.dev) // not while a pass is recorded
+		}
+		first := Site{Reads: Normed, Linears: []*Linear{get(q1), get(kv1)}, Writes: []Slot{RawQuery, LatentKV}}
+		second := []Site{{Reads: Latent, Linears: []*Linear{a.kv.linear}}}
+		if q2 != nil {
+			first.Writes[0] = LatentQuery
+			second = append([]Site{{Reads: LatentQuery, Linears: []*Linear{get(q2)}, Writes: []Slot{RawQuery}}}, second...)
+		}
+		mixed := Site{Reads: Mixed, Linears: []*Linear{get(o)}, Writes: []Slot{Out}, Adds: out.plain()}
+		return []Step{{Run: in.run, Sites: []Site{first}}, {Run: a.norms, Sites: second}, {Run: a.mix, Sites: []Site{mixed}}, out.step()}
+	}
+	m.Steps = m.assemble(m, same)
+}
+
+// latent is what latent attention has beside its linears.
+type latent struct {
+	attention
+	qNorm, kvNorm                  Norm
+	heads, nope, rope, rank, value int
+	kv                             *absorbed
+}
+
+// norms normalizes the latents of queries, and of keys and values.
+func (a *latent) norms(s *State) {
+	if !a.qNorm.none() {
+		a.qNorm.apply(s, LatentQuery, LatentQuery)
+	}
+	s.Dev.Norm(s.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Bias, a.kvNorm.Norm)
+}
+
+// mix is attention. A head of queries, and the one of keys, has the dimensions with
+// positions first.
+func (a *latent) mix(s *State) {
+	a.kv.refresh(s.Dev)
+	d, layer, dim, none := s.Dev, s.layer(a.layer), a.rope+a.rank, tensor.Tensor{}
+	raw, q, k := s.At(RawQuery), s.At(Query), s.At(Key)
+	for h := range a.heads {
+		from, to := raw.Columns(h*(a.nope+a.rope), (h+1)*(a.nope+a.rope)), q.Columns(h*dim, (h+1)*dim)
+		d.Copy(to.Columns(0, a.rope), from.Columns(a.nope, a.nope+a.rope))
+		d.MatMul(to.Columns(a.rope, dim), from.Columns(0, a.nope), a.kv.key(h), none)
+	}
+	d.Copy(k.Columns(0, a.rope), s.At(LatentKV).Columns(a.rank, a.rank+a.rope))
+	d.Copy(k.Columns(a.rope, dim), s.At(Latent))
+	if a.attention.rope.Dims > 0 {
+		d.Rope(q, k, a.freqs, dim, a.attention.rope, s.Batch)
+	}
+	d.Store(s.Cache, layer, k, k.Columns(0, 0), s.Batch)
+	d.Attend(s.At(Context), q, s.Cache, layer, a.attend, s.Batch)
+	for h := range a.heads {
+		d.MatMul(s.At(Mixed).Columns(h*a.value, (h+1)*a.value), s.At(Context).Columns(h*a.rank, (h+1)*a.rank), a.kv.valueOf(h), none)
+	}
+}
+
+// absorbed is the matrix that makes keys and values of latents, by heads. It
+// follows the linear's weight when that is replaced.
+type absorbed struct {
+	linear *Linear
+	latent *latent
+
+	of      Weight        // what the rest was made from
+	decoded tensor.Tensor // [heads·(nope+value), rank] if that is quantized
+	keys    tensor.Tensor // [heads·rank, nope]
+	release func()
+}
+
+// key returns a head's part that makes keys, transposed, [rank, nope].
+func (k *absorbed) key(h int) tensor.Tensor {
+	return k.keys.Slice(h*k.latent.rank, (h+1)*k.latent.rank)
+}
+
+// valueOf returns a head's part that makes values, [value, rank].
+func (k *absorbed) valueOf(h int) tensor.Tensor {
+	a := k.latent
+	at := h*(a.nope+a.value) + a.nope
+	return k.dense().Slice(at, at+a.value)
+}
+
+// dense returns the matrix as it is multiplied by.
+func (k *absorbed) dense() tensor.Tensor {
+	if w, ok := k.of.(Dense); ok {
+		return w.Tensor
+	}
+	return k.decoded
+}
+
+// refresh makes the parts anew if the linear has another weight.
+func (k *absorbed) refresh(d device.Device) {
+	if k.of == k.linear.W {
+		return
+	}
+	k.free()
+	a := k.latent
+	k.of = k.linear.W
+	if w, ok := k.of.(Quantized); ok {
+		k.decoded = d.Alloc(tensor.F16, k.linear.Out, k.linear.In)
+		d.Decode(k.decoded, w.Matrix)
+	}
+	w := k.dense()
+	k.keys = d.Alloc(w.Type, a.heads*a.rank, a.nope)
+	k.release = func() { d.Free(k.decoded); d.Free(k.keys) }
+	data, size := make([]byte, w.Bytes()), w.Type.Size()
+	d.Download(data, w)
+	turned := make([]byte, 0, k.keys.Bytes())
+	for h := range a.heads {
+		for r := range a.rank {
+			for i := range a.nope {
+				at := ((h*(a.nope+a.value)+i)*a.rank + r) * size
+				turned = append(turned, data[at:at+size]...)
+			}
+		}
+	}
+	d.Upload(k.keys, turned)
+}
+
+// free frees what was made of the weight, which is the linear's.
+func (k *absorbed) free() {
+	if k.release != nil {
+		k.release()
+	}
+	k.of, k.release, k.decoded, k.keys = nil, nil, tensor.Tensor{}, tensor.Tensor{}
+}

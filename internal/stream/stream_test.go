@@ -1,0 +1,140 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"exl2/internal/device/devtest"
+	"exl2/internal/model"
+	"exl2/internal/stream"
+)
+
+// places are where stores can be: no folder, or one.
+func places(t *testing.T) map[string]string {
+	return map[string]string{"in memory": "", "on disk": t.TempDir()}
+}
+
+func newStore(t *testing.T, rows, floats int, spill string) *stream.Store {
+	t.Helper()
+	s, err := stream.NewStore(rows, floats, spill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStore(t *testing.T) {
+	for name, spill := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, 3, 4, spill)
+			row := make([]float32, 4)
+			if err := s.Read(row, 1); err != nil || !slices.Equal(row, []float32{0, 0, 0, 0}) {
+				t.Errorf("a new row is %v, %v, want zeros", row, err)
+			}
+			if err := s.Write([]float32{1, 2, 3, 4, 5, 6, 7, 8}, 1); err != nil {
+				t.Fatal(err)
+			}
+			all := make([]float32, 12)
+			if err := s.Read(all, 0); err != nil || !slices.Equal(all, []float32{0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+				t.Errorf("rows are %v, %v", all, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(spill, "*")); spill != "" && len(left) > 0 {
+				t.Errorf("%v is in the folder, where it stays if the process is killed", left)
+			}
+		})
+	}
+	if _, err := stream.NewStore(1, 1, filepath.Join(t.TempDir(), "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a store in a folder that is not there: error %v", err)
+	}
+}
+
+// Rows that go through the modules one by one, wherever they are kept meanwhile,
+// end with the logits of whole passes, and everything is given back.
+func TestPass(t *testing.T) {
+	l, files, err := model.Open(filepath.Join("..", "..", "testdata", "golden", "arch", "llama"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	const rows, length = 3, 300 // logits come in two parts
+	tokens := make([][]int32, rows)
+	for i := range tokens {
+		for k := range length {
+			tokens[i] = append(tokens[i], int32((i*i*31+k*k*7+k)%l.Spec.Vocab))
+		}
+	}
+	d := devtest.Counting(devtest.CPU(t))
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, ctx := modules[len(modules)-1], context.Background()
+	want := wholePasses(t, d, l, modules, tokens)
+	for name, spill := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			p := stream.NewPass(d, l.Spec, length, 1)
+			defer p.Free()
+			x, y := newStore(t, rows, length*l.Spec.Hidden, spill), newStore(t, rows, length*l.Spec.Hidden, spill)
+			if err := p.Embed(ctx, modules[0], tokens, x); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range modules[1 : len(modules)-1] {
+				if err := p.Forward(ctx, m, x, y); err != nil {
+					t.Fatal(err)
+				}
+				x, y = y, x
+			}
+			err := p.Each(ctx, x, func(_ *model.State, row int) error {
+				return p.Logits(head, func(first int, logits [][]float32) {
+					for i, got := range logits {
+						if !slices.Equal(got, want[row][first+i]) {
+							t.Fatalf("row %d, position %d: other logits", row, first+i)
+						}
+					}
+				})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			stopped, stop := context.WithCancel(ctx)
+			stop()
+			if err := p.Forward(stopped, modules[1], x, y); !errors.Is(err, context.Canceled) {
+				t.Errorf("after cancelling: error %v", err)
+			}
+		})
+	}
+	for _, m := range modules {
+		m.Free()
+	}
+	if live := d.Live(); len(live) > 0 || d.Faults() != nil {
+		t.Errorf("not freed: %q; %v", live, d.Faults())
+	}
+}
+
+// wholePasses returns the logits of rows, each run through all modules at once.
+func wholePasses(t *testing.T, d *devtest.Counter, l *model.Loader, modules []*model.Module, tokens [][]int32) [][][]float32 {
+	t.Helper()
+	length := len(tokens[0])
+	cache := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})
+	defer cache.Free()
+	s := model.NewState(d, l.Spec, model.Size{Rows: length, Logits: length}, cache)
+	defer s.Free()
+	var all [][][]float32
+	for _, ids := range tokens {
+		s.Use([]model.Run{{}}, length, ids)
+		for _, m := range modules {
+			m.Forward(s)
+		}
+		logits, err := s.Logits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, logits)
+	}
+	return all
+}
