@@ -27,6 +27,8 @@ type finished struct {
 type moduleError struct {
 	Key   string  `json:"key"`
 	Error float64 `json:"error"`
+
+	Coverage []int `json:"coverage,omitempty"` // tokens that each expert has seen
 }
 
 // file returns the name of one of the target's files in the job.

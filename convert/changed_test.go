@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -145,10 +146,10 @@ func TestOtherAlgorithm(t *testing.T) {
 	mustRun(t, o)
 	path := filepath.Join(o.jobDir(), "job.json")
 	text := contents(t, o.jobDir())["job.json"]
-	mustWrite(t, path, strings.Replace(text, `"algorithm": 1`, `"algorithm": 99`, 1))
-	mustRefuse(t, o, "algorithm 99, this one has 1", "--restart")
+	mustWrite(t, path, strings.Replace(text, fmt.Sprintf(`"algorithm": %d`, algorithm), `"algorithm": 99`, 1))
+	mustRefuse(t, o, fmt.Sprint("algorithm 99, this one has ", algorithm), "--restart")
 	mustWrite(t, path, `[{"flag":"--bits","value":"4.0"}]`)
-	mustRefuse(t, o, "algorithm 0, this one has 1", "--restart")
+	mustRefuse(t, o, fmt.Sprint("algorithm 0, this one has ", algorithm), "--restart")
 	o.Restart = true
 	mustRun(t, o)
 	if got := contents(t, o.jobDir()); got["job.json"] != text || got["job.json.kept"] == "" {
@@ -265,7 +266,7 @@ func TestDiskOnResume(t *testing.T) {
 	asked := 0
 	free := math.MaxInt
 	o.conditions.disk = func(string) (machine.Disk, bool) { asked++; return machine.Disk{Free: free}, true }
-	stopped(t, o, 62) // two sublayers are quantized
+	stopped(t, o, 4+5+2) // two sublayers are quantized
 	free = 1000
 	mustRefuse(t, o, "free some and give the same command again")
 	src, err := openSource(o)

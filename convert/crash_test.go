@@ -151,11 +151,7 @@ func TestAnyState(t *testing.T) {
 	}
 	atomicfile.BeforeRename = func(string) { snapshot() }
 	w := &watcher{}
-	w.step = func() {
-		if w.stage != "sensitivities" { // whose steps leave nothing on disk
-			snapshot()
-		}
-	}
+	w.step = snapshot
 	_, err := runOn(context.Background(), openCPU(t), o, w)
 	atomicfile.BeforeRename = nil
 	if err != nil {
@@ -200,7 +196,7 @@ func TestTidyAfterKill(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	mustRun(t, o)
 	j := openJob(t, o)
-	for _, name := range []string{"hidden.safetensors", "4.0/hidden.safetensors", "4.0/lm_head.safetensors"} {
+	for _, name := range []string{"hidden.safetensors", "gradients.safetensors", "4.0/hidden.safetensors", "4.0/lm_head.safetensors"} {
 		if err := j.Write(name, func(w io.Writer) error { _, err := w.Write([]byte("left over")); return err }); err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +218,8 @@ func TestTidyAfterKill(t *testing.T) {
 func TestKilledInEachStage(t *testing.T) {
 	make, want, _ := crashJob(t)
 	o := make(t)
-	// Steps: 4 measure, 4 rows of 14 variants, 5 quantize for each target.
-	for _, step := range []int{1, 2, 3, 4, 5, 61, 2, 6} {
+	// Steps: 4 measure, 5 sensitivities, 5 quantize for each target.
+	for _, step := range []int{1, 2, 3, 4, 5, 2, 4, 6, 2, 6} {
 		if !killed(t, crash{Options: o, Step: step}.start(t).Wait()) {
 			t.Fatalf("step %d was not reached", step)
 		}

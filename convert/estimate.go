@@ -127,7 +127,7 @@ func (r *run) estimate() Estimate {
 
 // measureStreams returns the bytes of hidden states that measuring carries.
 func (r *run) measureStreams() int {
-	rows := len(r.tokens.measure) + min(probeRows, len(r.tokens.measure))*(len(r.src.shapes)+2)
+	rows := len(r.tokens.measure) + min(probeRows, len(r.tokens.measure))*(len(r.src.loader.Layout)+1)
 	return rows * r.opts.Data.MeasureLength * r.src.loader.Spec.Hidden * 4
 }
 
@@ -146,25 +146,29 @@ const (
 
 // workspace returns the bytes that working on the widest module takes: Hessians
 // and factors, the weight in several forms, activations, and what is read of the
-// source, twice.
+// source, twice. Gradients are float32.
 func (r *run) workspace(o *Options) int {
 	spec, length := r.src.loader.Spec, max(o.Data.Length, o.Data.MeasureLength)
 	most := 0
 	for _, m := range r.src.loader.Layout {
-		inputs, matrix, all, device := 0, 0, 0, 0
+		inputs, matrix, all, device, moments := 0, 0, 0, 0, 0
 		for _, l := range m.Linears {
 			n := exl2.Pad(l.Out)
 			inputs, matrix, all = max(inputs, l.In), max(matrix, l.In*n), all+l.In*n
+			if m.Kind == model.Experts {
+				moments += 4 * l.In * l.In
+			}
 			device = max(device, r.dev.QuantizeWorkspace(l.In, n, sensitivity.Batch))
 		}
 		if m.Kind == model.Head {
 			all = 0 // has one recipe
 		}
-		most = max(most, 7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
+		most = max(most, min(moments, sensitivity.MomentBytes)+7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
 	}
 	z, c := stream.Size(length, r.together(length))
 	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
-	return most + 2*state + 100<<20
+	gradients := model.Bytes(spec, z, tensor.F32) + 2*4*length*max(spec.Hidden, spec.MLP.Width)
+	return most + 2*state + gradients + 100<<20
 }
 
 // bytesOf returns the bytes of a tensor of the source.
@@ -217,20 +221,21 @@ func (r *run) operations() float64 {
 	return n + float64(len(r.unfinished()))*r.quantizeOperations()
 }
 
-// measureOperations: passes of the base rows, of the variants through half of
-// the model on average, and of the options; and every candidate's quantization.
+// measureOperations: passes of the base rows; of the probe rows forth and back, of
+// the options, and of a module's variants; and every candidate's quantization.
 func (r *run) measureOperations() float64 {
 	d, weights := r.opts.Data, float64(r.src.weights())
 	tokens := float64(len(r.tokens.measure) * d.MeasureLength)
 	probes := float64(min(probeRows, len(r.tokens.measure)) * d.MeasureLength)
-	n := 2*weights*tokens + 2*weights*probes*(float64(len(r.src.shapes))/2+20)
+	variants := float64(r.src.variants()) / float64(len(r.src.loader.Decoder())) // of a module
+	n := 2*weights*tokens + 2*weights*probes*(20+variants+5)
 	candidates := float64(len(sensitivity.Recipes(arch.Q)))
 	for _, m := range r.src.shapes {
 		in, out := float64(m.In), float64(m.Out)
-		n += 2*in*in*tokens/2 + candidates*(in*in*out+200*in*out)
+		n += 2*in*in*tokens/2 + (candidates+2)*(in*in*out+200*in*out)
 	}
 	head := float64(r.src.loader.Spec.Hidden * r.src.loader.Spec.Vocab)
-	return n + 2*head*probes*float64(len(r.src.shapes))
+	return n + 4*head*probes
 }
 
 // quantizeOperations: two streams through every sublayer, some parts of it

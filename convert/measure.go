@@ -15,106 +15,113 @@ import (
 	"exl2/measure"
 )
 
-// probeRows is how many of the measurement rows carry variants: enough tokens
-// to tell sensitivities apart, few enough for two hundred variants.
+// probeRows is how many of the measurement rows gradients are computed for, and
+// options are scored on.
 const probeRows = 4
 
 // The files that a job keeps a measurement in.
 const (
-	measurementName = "measurement.json"
-	measuredHidden  = "hidden.safetensors"
+	measurementName   = "measurement.json"
+	measuredHidden    = "hidden.safetensors"
+	measuredGradients = "gradients.safetensors"
 )
 
 // measureAll measures every sublayer, from where an earlier run left off, and
 // writes measurement.json.
 func (r *run) measureAll() error {
-	checkpoint := r.job.Checkpoint(measuredHidden, r.opts.on().every)
-	if r.measured {
-		return checkpoint.Remove()
+	hidden := r.job.Checkpoint(measuredHidden, r.opts.on().every)
+	gradients := r.job.Checkpoint(measuredGradients, r.opts.on().every)
+	if !r.measured {
+		if err := r.measureModules(hidden, gradients); err != nil {
+			return err
+		}
 	}
+	if err := hidden.Remove(); err != nil {
+		return err
+	}
+	return gradients.Remove()
+}
+
+// measureModules goes to the head and back.
+func (r *run) measureModules(hidden, gradients *job.Checkpoint) error {
 	m, err := r.newMeasuring()
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	if err := r.walk(m, checkpoint, "measure", len(r.src.loader.Decoder())); err != nil {
+	saved, err := gradients.Open(len(r.src.loader.Layout) - 1)
+	if err != nil {
 		return err
 	}
-	if err := m.finish(); err != nil {
+	if saved != nil {
+		defer saved.Close()
+	} else if err := r.walk(m, hidden, "measure", len(r.src.loader.Decoder())); err != nil {
 		return err
 	}
-	return checkpoint.Remove()
+	if err := m.back(gradients, saved); err != nil {
+		return err
+	}
+	return m.finish()
 }
 
 // measuring is the phase that measures.
 type measuring struct {
 	run      *run
 	measurer *sensitivity.Measurer
-	probe    [][]int32 // the rows that carry variants
 }
 
 // newMeasuring allocates the hidden states.
 func (r *run) newMeasuring() (*measuring, error) {
-	length, spec := r.opts.Data.MeasureLength, r.src.loader.Spec
-	m := &measuring{run: r, probe: spread(r.tokens.measure, probeRows), measurer: &sensitivity.Measurer{
+	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
+	m := &measuring{run: r, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn,
-		Spill: r.spill(r.measureStreams()), Reference: &sensitivity.Variant{},
+		AllExperts: r.opts.AllExperts, Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
 	}}
 	var err error
-	if m.measurer.Base, err = m.store(len(r.tokens.measure)); err == nil {
-		m.measurer.Reference.X, err = m.store(len(m.probe))
-	}
-	if err != nil {
+	if m.measurer.Base, err = m.measurer.Place.Store(rows, length*spec.Hidden); err != nil {
 		m.close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// store returns room for the hidden states of some rows.
-func (m *measuring) store(rows int) (*stream.Store, error) {
-	return stream.NewStore(rows, m.measurer.Pass.Length*m.run.src.loader.Spec.Hidden, m.measurer.Spill)
-}
-
 func (m *measuring) close() {
 	m.measurer.Pass.Free()
-	for _, s := range m.stores() {
-		s.Hidden.Close()
-	}
+	m.measurer.Close()
 }
 
-// spread takes n rows that lie evenly among all.
-func spread(rows [][]int32, n int) [][]int32 {
-	n = min(n, len(rows))
-	out := make([][]int32, n)
+// spread returns n numbers, evenly spread, of those from 0 below all.
+func spread(all, n int) []int {
+	n = min(n, all)
+	out := make([]int, n)
 	for i := range out {
-		out[i] = rows[i*len(rows)/n]
+		out[i] = i * all / n
 	}
 	return out
 }
 
 func (m *measuring) embed(e *model.Module) error {
-	if err := m.measurer.Pass.Embed(m.run.ctx, e, m.run.tokens.measure, m.measurer.Base); err != nil {
-		return err
-	}
-	return m.measurer.Pass.Embed(m.run.ctx, e, m.probe, m.measurer.Reference.X)
+	return m.measurer.Embed(m.run.ctx, e, m.run.tokens.measure)
 }
 
-// resume makes room for the variants of a sublayer that is measured.
-func (m *measuring) resume(spec model.ModuleSpec) error {
-	h, err := m.read(spec.Name)
+// resume computes again the probe rows in front of sublayers that are measured,
+// and of the next one.
+func (m *measuring) resume(passed []model.ModuleSpec) error {
+	e, err := m.run.src.loader.Load(m.run.dev, m.run.src.loader.Embedding())
 	if err != nil {
 		return err
 	}
-	for _, t := range h.Tables {
-		v := &sensitivity.Variant{Key: t.Key}
-		if v.Error, err = sensitivity.ProbeError(t); err != nil {
-			return m.run.job.Damaged(sublayerFile(h.Key), err)
-		}
-		if v.X, err = m.store(len(m.probe)); err != nil {
+	defer e.Free()
+	if err := m.measurer.EmbedProbes(m.run.ctx, e, m.run.tokens.measure); err != nil {
+		return err
+	}
+	for _, spec := range passed {
+		if _, err := m.read(spec); err != nil {
 			return err
 		}
-		m.measurer.Variants = append(m.measurer.Variants, v)
+		if err := m.measurer.Advance(m.run.ctx, spec); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -124,33 +131,28 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	lo, hi := h.Options[0], h.Options[len(h.Options)-1]
-	note = fmt.Sprintf("accuracy %.4f to %.4f", lo.Accuracy, hi.Accuracy)
-	return note, m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
+	if n := len(h.Options); n > 0 {
+		note = fmt.Sprintf("accuracy %.4f to %.4f", h.Options[0].Accuracy, h.Options[n-1].Accuracy)
+	}
+	return note, m.write(h)
 }
 
 // settle has nothing to do: what a step finds is written at once.
 func (m *measuring) settle() error { return nil }
 
 func (m *measuring) stores() []job.Store {
-	var list []job.Store
-	add := func(name string, s *stream.Store) {
-		if s != nil {
-			list = append(list, job.Store{Name: name, Hidden: s})
-		}
-	}
-	add("base", m.measurer.Base)
-	add("reference", m.measurer.Reference.X)
-	for _, v := range m.measurer.Variants {
-		add("variant/"+v.Key, v.X)
-	}
-	return list
+	return []job.Store{{Name: "base", Hidden: m.measurer.Base}}
 }
 
 func sublayerFile(key string) string { return "measure/" + key + ".json" }
 
+func (m *measuring) write(h *measure.Sublayer) error {
+	return m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
+}
+
 // read returns the measurement of a sublayer, which must be there.
-func (m *measuring) read(key string) (*measure.Sublayer, error) {
+func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
+	key := spec.Name
 	name, j := sublayerFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
@@ -162,35 +164,26 @@ func (m *measuring) read(key string) (*measure.Sublayer, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || len(f.Sublayers[0].Options) == 0 {
+	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || (len(f.Sublayers[0].Options) == 0) != (len(spec.Packable()) == 0) {
 		return nil, j.Damaged(name, errors.New("it does not hold that sublayer's measurement"))
 	}
 	return &f.Sublayers[0], nil
 }
 
-// finish finds the sensitivities and joins the sublayers' files to
-// measurement.json.
+// finish joins the sublayers' files to measurement.json.
 func (m *measuring) finish() error {
-	r, l := m.run, m.run.src.loader
-	r.progress.Start("sensitivities", m.measurer.Reference.X.Rows*len(m.measurer.Variants))
-	sensitivities, err := m.measurer.Sensitivities(r.ctx, func(key string) { r.progress.Step(key, "") })
-	if err != nil {
-		return err
-	}
+	l := m.run.src.loader
 	f := &measure.File{LastModule: len(l.Layout)}
 	for _, spec := range l.Decoder() {
-		h, err := m.read(spec.Name)
+		h, err := m.read(spec)
 		if err != nil {
 			return err
-		}
-		for k := range h.Tables {
-			h.Tables[k].Sensitivity = sensitivities[h.Tables[k].Key]
 		}
 		f.Sublayers = append(f.Sublayers, *h)
 	}
 	// ExLlamaV2 lists norm and head, too, under these names.
 	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
-	return r.job.Write(measurementName, f.Write)
+	return m.run.job.Write(measurementName, f.Write)
 }
 
 // copyMeasurement copies the job's measurement to where the user wants it.

@@ -35,6 +35,10 @@ type Options struct {
 	SaveMeasurement string // where to copy the measurement, too
 	ShardMB         int    // largest output file; 0 means one file
 
+	// AllExperts has every expert see all calibration tokens, not only those that
+	// would see fewer than their matrices have inputs.
+	AllExperts bool
+
 	RopeScale, RopeAlpha float64 // 1 leaves the model's own positions
 	Restart              bool    // delete an earlier job first
 	Overwrite            bool    // replace files that the job did not write

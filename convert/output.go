@@ -191,7 +191,7 @@ func (f fileSet) Has(name string) bool { _, ok := f.Info(name); return ok }
 func (w *writer) kept(name string) outTensor {
 	src := w.build.run.src
 	info, _ := src.loader.Files.Info(name)
-	convert := info.DType == safetensors.BF16 || info.DType == safetensors.F32
+	convert := !src.exact[name] && (info.DType == safetensors.BF16 || info.DType == safetensors.F32)
 	pad := 0
 	if key, ok := strings.CutSuffix(name, ".bias"); ok && src.quantized[key] && len(info.Shape) == 1 {
 		pad = exl2.Pad(info.Shape[0]) - info.Shape[0]

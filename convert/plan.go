@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"exl2/internal/arch"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/sensitivity"
@@ -56,9 +57,12 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 	}
 	var list []class
 	for _, m := range s.loader.Decoder() {
-		c, err := tableClasses(m.Linears, tables)
+		if len(m.Packable()) == 0 {
+			continue
+		}
+		c, err := tableClasses(m.Packable(), tables)
 		if err == nil && c == nil {
-			c, err = optionClass(m.Linears, blocks[m.Name].Options)
+			c, err = optionClasses(m, blocks[m.Name])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("measurement: %s: %w", m.Name, err)
@@ -96,10 +100,27 @@ func tableClasses(shapes []model.LinearSpec, tables map[string]measure.Table) ([
 	return list, nil
 }
 
-// optionClass makes one class of a sublayer's options.
-func optionClass(shapes []model.LinearSpec, options []measure.Option) ([]class, error) {
+// optionClasses makes one class of a sublayer's options, two of a parallel
+// block's.
+func optionClasses(m model.ModuleSpec, h measure.Sublayer) ([]class, error) {
+	if m.Kind != model.Parallel {
+		c, err := optionClass(m.Kind, m.Packable(), h.Options)
+		return []class{c}, err
+	}
+	linears := m.Packable()
+	i := slices.IndexFunc(linears, func(l model.LinearSpec) bool { return l.Role == arch.O }) + 1
+	attention, err := optionClass(m.Kind, linears[:i], h.Options)
+	if err != nil {
+		return nil, err
+	}
+	mlp, err := optionClass(m.Kind, linears[i:], h.MLP)
+	return []class{attention, mlp}, err
+}
+
+// optionClass makes one class of the options of some matrices.
+func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.Option) (class, error) {
 	if len(options) == 0 {
-		return nil, errors.New("no options: it is another model's")
+		return class{}, errors.New("no options: it is another model's")
 	}
 	var c class
 	for _, m := range shapes {
@@ -109,13 +130,13 @@ func optionClass(shapes []model.LinearSpec, options []measure.Option) ([]class, 
 		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
 		var recipes []string
 		for _, m := range shapes {
-			text, ok := o.Recipe(m.Name)
+			text, ok := o.Recipe(sensitivity.OptionName(kind, m))
 			if !ok {
-				return nil, fmt.Errorf("options lack %s: it is another model's", m.Name)
+				return class{}, fmt.Errorf("options lack %s: it is another model's", m.Name)
 			}
 			r, err := exl2.ParseRecipe(text)
 			if err != nil {
-				return nil, err
+				return class{}, err
 			}
 			choice.Bits += r.Size(m.In, m.Out)
 			recipes = append(recipes, text)
@@ -123,7 +144,7 @@ func optionClass(shapes []model.LinearSpec, options []measure.Option) ([]class, 
 		c.choices = append(c.choices, choice)
 		c.recipes = append(c.recipes, recipes)
 	}
-	return []class{c}, nil
+	return c, nil
 }
 
 // solve chooses within the budget of a target.

@@ -40,11 +40,12 @@ type quantizing struct {
 	build *build
 	run   *run // the build's
 
-	pass   *stream.Pass // of the quantized model
-	passR  *stream.Pass // of the reference
-	x, r   *stream.Store
-	dx, dr tensor.Tensor // scratch for differences
-	holds  bool          // a sweep holds activations on the device
+	pass     *stream.Pass // of the quantized model
+	passR    *stream.Pass // of the reference
+	x, r     *stream.Store
+	dx, dr   tensor.Tensor // scratch for differences
+	coverage []int         // of the experts of the last module
+	holds    bool          // a sweep holds activations on the device
 
 	writing chan error // gives what became of the module that is being written; nil if none is
 }
@@ -94,7 +95,7 @@ func (q *quantizing) embed(e *model.Module) error {
 }
 
 // resume has nothing to do: what is quantized is in files.
-func (q *quantizing) resume(model.ModuleSpec) error { return nil }
+func (q *quantizing) resume([]model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
@@ -112,7 +113,7 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
-	e := moduleError{Key: work.Name}
+	e := moduleError{Key: work.Name, Coverage: q.coverage}
 	if e.Error, err = q.distance(); err != nil {
 		return "", fmt.Errorf("quantize %s: %w", work.Name, err)
 	}
@@ -162,22 +163,19 @@ func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear
 	var list []packedMatrix
 	s := &sweep{quantizing: q, source: source, work: work}
 	defer s.close()
+	if err := s.cover(); err != nil {
+		return nil, err
+	}
+	q.coverage = s.coverage
 	for n := range work.Steps {
 		if work.Kind == model.Head && len(work.Steps[n].Sites) == 0 {
 			break // logits are computed in parts, by others
 		}
-		hessians, err := s.to(n)
+		packed, err := s.quantize(n, recipe)
 		if err != nil {
 			return nil, err
 		}
-		for i, site := range work.Steps[n].Sites {
-			packed, err := q.site(hessians[i], site, recipe)
-			if err != nil {
-				freeAll(hessians[i+1:])
-				return nil, err
-			}
-			list = append(list, packed...)
-		}
+		list = append(list, packed...)
 	}
 	return list, nil
 }
@@ -213,23 +211,6 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 		list = append(list, packedMatrix{l.Name, m})
 	}
 	return list, nil
-}
-
-// gather adds what a site reads in both streams.
-func (q *quantizing) gather(h *quant.Hessian, site model.Site, s, ref *model.State) {
-	x := s.At(site.Reads)
-	h.Add(x)
-	dx := q.dx.Reshape(x.Rows, x.Cols)
-	q.run.dev.Copy(dx, x)
-	q.run.dev.AddScaled(dx, ref.At(site.Reads), -1)
-	h.AddDrift(dx, x)
-	if site.Adds {
-		r := s.At(model.Stream)
-		dr := q.dr.Slice(0, r.Rows)
-		q.run.dev.Copy(dr, ref.At(model.Stream))
-		q.run.dev.AddScaled(dr, r, -1)
-		h.AddResidual(x, dr)
-	}
 }
 
 // matrix quantizes one linear and puts the result in its place.

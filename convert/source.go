@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
@@ -21,9 +22,11 @@ type source struct {
 	loader  *model.Loader
 	files   *safetensors.Set
 	witness *witness           // through which all tensors are read
-	shapes  []model.LinearSpec // of the decoder
+	shapes  []model.LinearSpec // of the decoder, that are quantized
+	odd     []model.LinearSpec // that EXL2 cannot hold, and that stay as they are
 
 	quantized map[string]bool // linears by name
+	exact     map[string]bool // tensors that keep their type: a correction's last bits decide who is chosen
 	others    []other         // to be copied
 	record    record          // of the source as it is now
 	read      bool            // all of it, in this run
@@ -54,19 +57,44 @@ func (s *source) check() error {
 	if s.loader.Quantized() {
 		return fmt.Errorf("%w: the model is EXL2 already; convert its fp16 original", ErrRefused)
 	}
-	s.quantized = map[string]bool{}
+	s.quantized, s.exact = map[string]bool{}, map[string]bool{}
 	for _, m := range s.loader.Layout {
+		for _, v := range m.Vectors {
+			s.exact[v.Name] = true
+		}
 		for _, l := range m.Linears {
-			s.quantized[l.Name] = true
-			if l.In%exl2.Align != 0 || l.In > 1<<16 {
-				return fmt.Errorf("%w: %s has %d inputs; EXL2 needs a multiple of %d up to %d", ErrRefused, l.Name, l.In, exl2.Align, 1<<16)
-			}
-			if m.Kind != model.Head {
+			if s.quantized[l.Name] = l.Packable(); !l.Packable() {
+				s.odd = append(s.odd, l)
+			} else if m.Kind != model.Head {
 				s.shapes = append(s.shapes, l)
 			}
 		}
 	}
+	return s.checkOdd()
+}
+
+// checkOdd refuses a model if EXL2 cannot hold its head, or most of the rest.
+func (s *source) checkOdd() error {
+	odd := 0
+	for _, l := range s.odd {
+		odd += l.In * l.Out
+		if l.Role == arch.Head || odd > s.weights() {
+			return fmt.Errorf("%w: %s has %d inputs; EXL2 needs a multiple of %d up to %d", ErrRefused, l.Name, l.In, exl2.Align, 1<<16)
+		}
+	}
 	return nil
+}
+
+// variants returns how many variants the decoder's matrices are measured with: one
+// of each, one of those that experts have in the same place.
+func (s *source) variants() int {
+	n := 0
+	for _, m := range s.shapes {
+		if m.Expert == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // weights returns the number of weights of the decoder's matrices.
@@ -96,6 +124,9 @@ const readingStage = "read the source"
 // missing, cannot be converted, or is not what it was stops the job before any
 // work.
 func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error {
+	for _, l := range s.odd {
+		p.Warn(fmt.Sprintf("%s has %d inputs, and EXL2 needs a multiple of %d up to %d: it stays as it is", l.Name, l.In, exl2.Align, 1<<16))
+	}
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	for i, spec := range s.loader.Layout {
 		s.ahead(i + 1)

@@ -1,9 +1,11 @@
 package convert
 
 import (
+	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
 	"exl2/internal/quant"
+	"exl2/internal/sensitivity"
 	"exl2/internal/tensor"
 )
 
@@ -15,12 +17,31 @@ import (
 type sweep struct {
 	*quantizing
 	source, work *model.Module
+	coverage     []int                        // of the experts, if there are any
 	held, heldR  map[model.Slot]tensor.Tensor // [rows·length, columns], of the step before
 }
 
-// to runs the streams to step n and returns the moments of its sites, by site.
-func (s *sweep) to(n int) ([]*quant.Hessian, error) {
+// cover counts what the experts of the module see.
+func (s *sweep) cover() (err error) {
+	s.coverage, err = s.pass.Coverage(s.run.ctx, s.work, s.x)
+	return err
+}
+
+// seesAll reports whether the moments of an expert's site are those of all tokens.
+func (s *sweep) seesAll(site model.Site) bool {
+	return site.Routed && (s.run.opts.AllExperts || sensitivity.TooFew(s.coverage[site.Expert], site.Linears[0].In))
+}
+
+// together returns the end of the sites of step n, from lo on, whose moments are
+// gathered in one pass.
+func (s *sweep) together(n, lo int) int {
 	sites := s.work.Steps[n].Sites
+	return sensitivity.Together(len(sites), lo, func(i int) int { return 2 * sites[i].Linears[0].In }) // drift and residual, too
+}
+
+// to runs the streams to step n and returns the moments of its sites from lo to hi.
+func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
+	sites := s.work.Steps[n].Sites[lo:hi]
 	hessians := make([]*quant.Hessian, len(sites))
 	for i, site := range sites {
 		hessians[i] = quant.NewHessian(s.run.dev, site.Linears[0].In)
@@ -30,9 +51,16 @@ func (s *sweep) to(n int) ([]*quant.Hessian, error) {
 	end := s.run.profile.On("forward and moments", s.cost(n))
 	err := s.each(func(x, r *model.State, row int) error {
 		s.advance(s.work, s.held, n, x, row)
+		if len(sites) > 0 { // both streams send the same rows to the same experts
+			r.Follow(x.Route)
+		}
 		s.advance(s.source, s.heldR, n, r, row)
+		r.Follow(nil)
 		for i, site := range sites {
-			s.gather(hessians[i], site, x, r)
+			if !site.Packable() {
+				continue
+			}
+			s.gather(hessians[i], site, s.source.Steps[n].Sites[lo+i], x, r)
 		}
 		s.keep(hold, x, row)
 		s.keep(holdR, r, row)
@@ -52,6 +80,57 @@ func (s *sweep) to(n int) ([]*quant.Hessian, error) {
 		return nil, err
 	}
 	return hessians, nil
+}
+
+// quantize quantizes the linears of step n, which are then in their places; a step
+// without any is run.
+func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error)) (list []packedMatrix, err error) {
+	sites := s.work.Steps[n].Sites
+	for lo := 0; lo == 0 || lo < len(sites); {
+		hi := s.together(n, lo)
+		hessians, err := s.to(n, lo, hi)
+		if err != nil {
+			return nil, err
+		}
+		for i, site := range sites[lo:hi] {
+			if !site.Packable() {
+				hessians[i].Free()
+				continue
+			}
+			packed, err := s.site(hessians[i], site, recipe)
+			if err != nil {
+				freeAll(hessians[i+1:])
+				return nil, err
+			}
+			list = append(list, packed...)
+		}
+		lo = max(hi, 1)
+	}
+	return list, nil
+}
+
+// gather adds what a site reads in both streams.
+func (s *sweep) gather(h *quant.Hessian, site, source model.Site, st, ref *model.State) {
+	q, in, inRef := s.quantizing, site.In, source.In
+	if s.seesAll(site) {
+		in, inRef = site.All, source.All
+	}
+	x := in(st)
+	if x.Rows == 0 {
+		return
+	}
+	h.Add(x)
+	dx := q.dx.Reshape(x.Rows, x.Cols)
+	q.run.dev.Copy(dx, x)
+	q.run.dev.AddScaled(dx, inRef(ref), -1)
+	h.AddDrift(dx, x)
+	if site.Adds {
+		r := st.At(model.Stream)
+		dr := q.dr.Slice(0, r.Rows)
+		q.run.dev.Copy(dr, ref.At(model.Stream))
+		q.run.dev.AddScaled(dr, r, -1)
+		h.AddResidual(x, dr)
+	}
 }
 
 // each calls f with the rows of both streams in front of the module, some at a
@@ -103,7 +182,7 @@ func (s *sweep) advance(m *model.Module, held map[model.Slot]tensor.Tensor, n in
 func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	d := s.run.dev
 	step := s.work.Steps[n]
-	if len(step.Sites) == 0 || n+1 == len(s.work.Steps) || !s.holds {
+	if len(step.Sites) == 0 || n+1 == len(s.work.Steps) || !s.holds || !s.work.Chained {
 		return nil
 	}
 	held := map[model.Slot]tensor.Tensor{}

@@ -10,8 +10,8 @@ import (
 type walker interface {
 	// embed puts the hidden states behind the embedding.
 	embed(e *model.Module) error
-	// resume takes up what an earlier run has found at a module.
-	resume(spec model.ModuleSpec) error
+	// resume takes up what an earlier run has found at the modules it has passed.
+	resume(passed []model.ModuleSpec) error
 	// step works on a module, moves the hidden states behind it, and says in a few
 	// words how it went.
 	step(spec model.ModuleSpec) (note string, err error)
@@ -69,10 +69,8 @@ func (r *run) enter(w walker, c *job.Checkpoint) (next int, err error) {
 		return 1, w.embed(e)
 	}
 	defer saved.Close()
-	for _, spec := range l.Layout[1:saved.Next] {
-		if err := w.resume(spec); err != nil {
-			return 0, err
-		}
+	if err := w.resume(l.Layout[1:saved.Next]); err != nil {
+		return 0, err
 	}
 	return saved.Next, saved.Restore(w.stores())
 }

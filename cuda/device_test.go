@@ -56,4 +56,8 @@ func TestDeviceOfTwoUnits(t *testing.T) {
 
 func openQuantizer(t testing.TB) device.Quantize { return openGPU(t) }
 
+func TestDeviceBackward(t *testing.T) {
+	devtest.RunBackward(t, func(t testing.TB) device.Backward { return openGPU(t) })
+}
+
 func TestDeviceQuantize(t *testing.T) { devtest.RunQuantize(t, openQuantizer) }

@@ -73,17 +73,23 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 	if r.Dims < 2 {
 		return
 	}
-	if r.Scale == 0 {
-		r.Scale = 1
-	}
-	qHeads, kHeads, pairs := q.Cols/headDim, k.Cols/headDim, r.Dims/2
-	const float2 = 8
-	l := launch{blocks: dim{x: q.Rows, y: pieces(qHeads+kHeads, rope_heads_a_block)}, threads: dim{x: rope_threads}, shared: pairs * float2}
+	qHeads, kHeads := q.Cols/headDim, k.Cols/headDim
+	l, scale := ropeLaunch(q.Rows, qHeads+kHeads, r)
 	rotate := d.rope_split_f16
 	if r.Interleaved {
 		rotate = d.rope_interleaved_f16
 	}
-	rotate(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(pairs), int64(q.Stride), int64(k.Stride), r.Scale)
+	rotate(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(r.Dims/2), int64(q.Stride), int64(k.Stride), scale)
+}
+
+// ropeLaunch returns the launch of turning heads, or turning them back, and the
+// factor they grow by.
+func ropeLaunch(rows, heads int, r device.Rope) (l launch, scale float32) {
+	const float2 = 8
+	if scale = r.Scale; scale == 0 {
+		scale = 1
+	}
+	return launch{blocks: dim{x: rows, y: pieces(heads, rope_heads_a_block)}, threads: dim{x: rope_threads}, shared: r.Dims / 2 * float2}, scale
 }
 
 // Store puts rows of keys and values in the cache.

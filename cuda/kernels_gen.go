@@ -10,10 +10,18 @@ const (
 	kernel_act_mul_gelu_f16
 	kernel_act_mul_gelu_tanh_f16
 	kernel_act_mul_relu_f16
+	kernel_act_mul_back_silu
+	kernel_act_mul_back_gelu
+	kernel_act_mul_back_gelu_tanh
+	kernel_act_mul_back_relu
 	kernel_add_scaled_f32
 	kernel_add_scaled_f16
 	kernel_advance
 	kernel_argmax_f32
+	kernel_attend_back_rows_128
+	kernel_attend_back_rows_256
+	kernel_attend_back_keys_128
+	kernel_attend_back_keys_256
 	kernel_attend_decode_1
 	kernel_attend_decode_4
 	kernel_attend_decode_8
@@ -24,6 +32,7 @@ const (
 	kernel_attend_prefill_128
 	kernel_attend_prefill_256
 	kernel_cap_f32
+	kernel_cap_back
 	kernel_coding_values
 	kernel_coding_errors
 	kernel_coding_range
@@ -98,6 +107,10 @@ const (
 	kernel_norm_layer_f32_f32
 	kernel_norm_layer_f32_f16
 	kernel_norm_layer_f16_f16
+	kernel_norm_back_rms_f32
+	kernel_norm_back_rms_f16
+	kernel_norm_back_layer_f32
+	kernel_norm_back_layer_f16
 	kernel_operand_largest
 	kernel_operand_f16
 	kernel_operand_f32
@@ -121,6 +134,9 @@ const (
 	kernel_read
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
+	kernel_rope_back_split
+	kernel_rope_back_interleaved
+	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
 	kernel_take_turned_f32
@@ -135,126 +151,142 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:      {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:      {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16: {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:      {"act_mul", "act_mul_relu_f16", true},
-	kernel_add_scaled_f32:        {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:        {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:               {"advance", "advance", true},
-	kernel_argmax_f32:            {"argmax", "argmax_f32", true},
-	kernel_attend_decode_1:       {"attend_decode", "attend_decode_1", true},
-	kernel_attend_decode_4:       {"attend_decode", "attend_decode_4", true},
-	kernel_attend_decode_8:       {"attend_decode", "attend_decode_8", true},
-	kernel_attend_decode_join:    {"attend_decode", "attend_decode_join", true},
-	kernel_attend_prefill_32:     {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:     {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:     {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:    {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:    {"attend_prefill", "attend_prefill_256", true},
-	kernel_cap_f32:               {"cap", "cap_f32", true},
-	kernel_coding_values:         {"coding", "coding_values", true},
-	kernel_coding_errors:         {"coding", "coding_errors", true},
-	kernel_coding_range:          {"coding", "coding_range", true},
-	kernel_coding_words:          {"coding", "coding_words", true},
-	kernel_coding_scales:         {"coding", "coding_scales", true},
-	kernel_coding_tiles:          {"coding", "coding_tiles", true},
-	kernel_coding_units:          {"coding", "coding_units", true},
-	kernel_coding_order:          {"coding", "coding_order", true},
-	kernel_copy_f32_f32:          {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:          {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:        {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:          {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:         {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:          {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:         {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:         {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:         {"copy", "copy_bf16_f16", true},
-	kernel_diagonal_get:          {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:          {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:       {"diagonal", "diagonal_mirror", true},
-	kernel_dot_parts:             {"dot", "dot_parts", true},
-	kernel_dot_sum:               {"dot", "dot_sum", true},
-	kernel_embed_f32:             {"embed", "embed_f32", true},
-	kernel_embed_f16:             {"embed", "embed_f16", true},
-	kernel_embed_bf16:            {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:        {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:        {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:        {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:        {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:        {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:        {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:         {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:         {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:         {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:         {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:         {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:         {"exl2_decode", "exl2_decode_8", true},
-	kernel_gemm_large_f16:        {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:        {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:       {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:       {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:        {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:        {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:          {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:          {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:   {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:   {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:   {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:   {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:         {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:         {"gemm_join", "gemm_join_f32", true},
-	kernel_gemv_f16_f16:          {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:          {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:         {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:         {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:          {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:          {"gemv", "gemv_f32_f32", true},
-	kernel_gptq_feed:             {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:         {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:       {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:     {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:    {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:    {"gptq_search", "gptq_search_direct", true},
-	kernel_head_norm_rms_f16:     {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:   {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:         {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:      {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:         {"inverse", "inverse_store", true},
-	kernel_norm_rms_f32_f32:      {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:      {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:      {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:    {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:    {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:    {"norm", "norm_layer_f16_f16", true},
-	kernel_operand_largest:       {"operand", "operand_largest", true},
-	kernel_operand_f16:           {"operand", "operand_f16", true},
-	kernel_operand_f32:           {"operand", "operand_f32", true},
-	kernel_operand_turned_f32:    {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:       {"operand", "operand_squares", true},
-	kernel_permute_f16:           {"permute", "permute_f16", true},
-	kernel_product_11:            {"product", "product_11", true},
-	kernel_product_12:            {"product", "product_12", true},
-	kernel_product_21:            {"product", "product_21", true},
-	kernel_product_22:            {"product", "product_22", true},
-	kernel_product_hopper_11:     {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:     {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:     {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:     {"product_hopper", "product_hopper_22", false},
-	kernel_qmatmul_few_f16:       {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:       {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:      {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:      {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:     {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:     {"qmatmul", "qmatmul_tight_f32", true},
-	kernel_read:                  {"read", "read", false},
-	kernel_rope_split_f16:        {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:  {"rope", "rope_interleaved_f16", true},
-	kernel_store_f16:             {"store", "store_f16", true},
-	kernel_take_f32:              {"take", "take_f32", true},
-	kernel_take_turned_f32:       {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:       {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:      {"take", "take_turned_bf16", true},
+	kernel_act_mul_silu_f16:       {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:       {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:  {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:       {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_back_silu:      {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:      {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh: {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:      {"act_mul_back", "act_mul_back_relu", true},
+	kernel_add_scaled_f32:         {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:         {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                {"advance", "advance", true},
+	kernel_argmax_f32:             {"argmax", "argmax_f32", true},
+	kernel_attend_back_rows_128:   {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:   {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_keys_128:   {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:   {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_decode_1:        {"attend_decode", "attend_decode_1", true},
+	kernel_attend_decode_4:        {"attend_decode", "attend_decode_4", true},
+	kernel_attend_decode_8:        {"attend_decode", "attend_decode_8", true},
+	kernel_attend_decode_join:     {"attend_decode", "attend_decode_join", true},
+	kernel_attend_prefill_32:      {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:      {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:      {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:     {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:     {"attend_prefill", "attend_prefill_256", true},
+	kernel_cap_f32:                {"cap", "cap_f32", true},
+	kernel_cap_back:               {"cap_back", "cap_back", true},
+	kernel_coding_values:          {"coding", "coding_values", true},
+	kernel_coding_errors:          {"coding", "coding_errors", true},
+	kernel_coding_range:           {"coding", "coding_range", true},
+	kernel_coding_words:           {"coding", "coding_words", true},
+	kernel_coding_scales:          {"coding", "coding_scales", true},
+	kernel_coding_tiles:           {"coding", "coding_tiles", true},
+	kernel_coding_units:           {"coding", "coding_units", true},
+	kernel_coding_order:           {"coding", "coding_order", true},
+	kernel_copy_f32_f32:           {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:           {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:         {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:           {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:          {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:           {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:          {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:          {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:          {"copy", "copy_bf16_f16", true},
+	kernel_diagonal_get:           {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:           {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:        {"diagonal", "diagonal_mirror", true},
+	kernel_dot_parts:              {"dot", "dot_parts", true},
+	kernel_dot_sum:                {"dot", "dot_sum", true},
+	kernel_embed_f32:              {"embed", "embed_f32", true},
+	kernel_embed_f16:              {"embed", "embed_f16", true},
+	kernel_embed_bf16:             {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:         {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:         {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:         {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:         {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:         {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:         {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:          {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:          {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:          {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:          {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:          {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:          {"exl2_decode", "exl2_decode_8", true},
+	kernel_gemm_large_f16:         {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:         {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:        {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:        {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:         {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:         {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:           {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:           {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:    {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:    {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:    {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:    {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:          {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:          {"gemm_join", "gemm_join_f32", true},
+	kernel_gemv_f16_f16:           {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:           {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:          {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:          {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:           {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:           {"gemv", "gemv_f32_f32", true},
+	kernel_gptq_feed:              {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:          {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:        {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:      {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:     {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:     {"gptq_search", "gptq_search_direct", true},
+	kernel_head_norm_rms_f16:      {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:    {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:          {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:       {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:          {"inverse", "inverse_store", true},
+	kernel_norm_rms_f32_f32:       {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:       {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:       {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:     {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:     {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:     {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:      {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:      {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:    {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:    {"norm_back", "norm_back_layer_f16", true},
+	kernel_operand_largest:        {"operand", "operand_largest", true},
+	kernel_operand_f16:            {"operand", "operand_f16", true},
+	kernel_operand_f32:            {"operand", "operand_f32", true},
+	kernel_operand_turned_f32:     {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:        {"operand", "operand_squares", true},
+	kernel_permute_f16:            {"permute", "permute_f16", true},
+	kernel_product_11:             {"product", "product_11", true},
+	kernel_product_12:             {"product", "product_12", true},
+	kernel_product_21:             {"product", "product_21", true},
+	kernel_product_22:             {"product", "product_22", true},
+	kernel_product_hopper_11:      {"product_hopper", "product_hopper_11", false},
+	kernel_product_hopper_12:      {"product_hopper", "product_hopper_12", false},
+	kernel_product_hopper_21:      {"product_hopper", "product_hopper_21", false},
+	kernel_product_hopper_22:      {"product_hopper", "product_hopper_22", false},
+	kernel_qmatmul_few_f16:        {"qmatmul", "qmatmul_few_f16", true},
+	kernel_qmatmul_few_f32:        {"qmatmul", "qmatmul_few_f32", true},
+	kernel_qmatmul_many_f16:       {"qmatmul", "qmatmul_many_f16", true},
+	kernel_qmatmul_many_f32:       {"qmatmul", "qmatmul_many_f32", true},
+	kernel_qmatmul_tight_f16:      {"qmatmul", "qmatmul_tight_f16", true},
+	kernel_qmatmul_tight_f32:      {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_read:                   {"read", "read", false},
+	kernel_rope_split_f16:         {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:   {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:        {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:  {"rope_back", "rope_back_interleaved", true},
+	kernel_sample_back:            {"sample_back", "sample_back", true},
+	kernel_store_f16:              {"store", "store_f16", true},
+	kernel_take_f32:               {"take", "take_f32", true},
+	kernel_take_turned_f32:        {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:        {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:       {"take", "take_turned_bf16", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -269,6 +301,10 @@ const (
 	product_block_m             = 128
 	product_block_n             = 128
 	advance_threads             = 128
+	attend_back_across          = 8
+	attend_back_threads         = attend_back_across * attend_back_across
+	attend_back_side_128        = 32
+	attend_back_side_256        = 16
 	attend_decode_threads       = 128
 	attend_decode_most_dim      = 256
 	attend_decode_positions     = 64
@@ -347,6 +383,9 @@ const (
 	qmatmul_tight_ring          = 4352
 	rope_threads                = 256
 	rope_heads_a_block          = 8
+	rope_back_threads           = 256
+	rope_back_heads_a_block     = 8
+	sample_back_threads         = 512
 	take_side                   = 32
 )
 
@@ -402,6 +441,74 @@ func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor,
 	d.launch(a, l)
 }
 
+func (d *Device) act_mul_back_silu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_silu)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) act_mul_back_gelu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_gelu)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) act_mul_back_gelu_tanh(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_gelu_tanh)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) act_mul_back_relu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_relu)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
 func (d *Device) add_scaled_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, scale float32) {
 	a := d.begin(kernel_add_scaled_f32)
 	a.tensor(y, tensor.F32, "y")
@@ -439,6 +546,114 @@ func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols i
 	a.tensor(x, tensor.F32, "x")
 	a.int32(cols)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_rows_256)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_keys_256)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
 	d.launch(a, l)
 }
 
@@ -649,6 +864,19 @@ func (d *Device) cap_f32(l launch, x tensor.Tensor, rows int32, n int64, ldx int
 	d.launch(a, l)
 }
 
+func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int32, n int64, ldx int64, ldy int64, scale float32, softcap float32) {
+	a := d.begin(kernel_cap_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(y, tensor.F32, "y")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
 func (d *Device) coding_values(l launch, w tensor.Tensor, codes tensor.Tensor, scales tensor.Tensor, largest tensor.Tensor, bits int32, rows int32, n int32) {
 	a := d.begin(kernel_coding_values)
 	a.tensor(w, tensor.F32, "w")
@@ -843,12 +1071,13 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, cols int32, xStride int32, yStride int32) {
+func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(y, tensor.F32, "y")
 	a.int32(rows)
+	a.int32(run)
 	a.int32(cols)
 	a.int32(xStride)
 	a.int32(yStride)
@@ -1558,6 +1787,66 @@ func (d *Device) norm_layer_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
+func (d *Device) norm_back_rms_f32(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, w tensor.Tensor, cols int32, ldd int64, ldy int64, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_back_rms_f32)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(cols)
+	a.int64(ldd)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_back_rms_f16(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, w tensor.Tensor, cols int32, ldd int64, ldy int64, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_back_rms_f16)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(cols)
+	a.int64(ldd)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_back_layer_f32(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, w tensor.Tensor, cols int32, ldd int64, ldy int64, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_back_layer_f32)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(cols)
+	a.int64(ldd)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_back_layer_f16(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, w tensor.Tensor, cols int32, ldd int64, ldy int64, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_back_layer_f16)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(cols)
+	a.int64(ldd)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
 func (d *Device) operand_largest(l launch, largest tensor.Tensor, x tensor.Tensor, rows int32, cols int32, stride int32) {
 	a := d.begin(kernel_operand_largest)
 	a.tensor(largest, tensor.F32, "largest")
@@ -1593,10 +1882,11 @@ func (d *Device) operand_f32(l launch, planes tensor.Tensor, x tensor.Tensor, la
 	d.launch(a, l)
 }
 
-func (d *Device) operand_turned_f32(l launch, planes tensor.Tensor, x tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
+func (d *Device) operand_turned_f32(l launch, planes tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, how int32, k int32, m int32, stride int32, tiles int32, plane int64) {
 	a := d.begin(kernel_operand_turned_f32)
 	a.tensor(planes, tensor.F16, "planes")
 	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
 	a.int32(how)
 	a.int32(k)
 	a.int32(m)
@@ -1851,6 +2141,47 @@ func (d *Device) rope_interleaved_f16(l launch, q tensor.Tensor, k tensor.Tensor
 	a.int64(ldq)
 	a.int64(ldk)
 	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) rope_back_split(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
+	a := d.begin(kernel_rope_back_split)
+	a.tensor(q, tensor.F32, "q")
+	a.tensor(k, tensor.F32, "k")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.int32(qHeads)
+	a.int32(kHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) rope_back_interleaved(l launch, q tensor.Tensor, k tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, qHeads int32, kHeads int32, dim int32, pairs int32, ldq int64, ldk int64, scale float32) {
+	a := d.begin(kernel_rope_back_interleaved)
+	a.tensor(q, tensor.F32, "q")
+	a.tensor(k, tensor.F32, "k")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.int32(qHeads)
+	a.int32(kHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_back(l launch, logits tensor.Tensor, random tensor.Tensor, n int32, ld int64) {
+	a := d.begin(kernel_sample_back)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(random, tensor.F32, "random")
+	a.int32(n)
+	a.int64(ld)
 	d.launch(a, l)
 }
 

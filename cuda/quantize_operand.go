@@ -1,9 +1,6 @@
 package cuda
 
-import (
-	"exl2/internal/device"
-	"exl2/internal/tensor"
-)
+import "exl2/internal/tensor"
 
 // planesOf returns the number of planes of a tensor of float32 or fp16, and the
 // bytes of room that operand takes for them.
@@ -109,7 +106,7 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 	defer r.free()
 	a := r.takePlanes(2, k, k)
 	turned := launch{blocks: dim{x: a.tiles, y: pieces(k, planes_tile_rows)}, threads: dim{x: 256}}
-	d.operand_turned_f32(turned, a.mem, u, byDiagonal, int32(k), int32(k), int32(u.Stride), int32(a.tiles), int64(a.next))
+	d.operand_turned_f32(turned, a.mem, u, tensor.Tensor{}, byDiagonal, int32(k), int32(k), int32(u.Stride), int32(a.tiles), int64(a.next))
 	squares := r.take(tensor.F32, 1, k)
 	d.operand_squares(perThread(k), squares, u, int32(k))
 	p := productItem{to: d.at(b), rows: d.at(squares), m1: int32(k), n1: int32(n), k1: int32(pieces(k, planes_tile_rows) * planes_tile_rows), ld: int32(n), alpha: 1, mode: fromM}
@@ -166,20 +163,20 @@ func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
 	d.diagonal_add(perThread(m.Rows), m, v, int32(m.Rows))
 }
 
-// Dot stores Σ x·y in sum.
+// Dot stores Σ x·y in sum, of all rows or of runs.
 func (d *Device) Dot(sum, x, y tensor.Tensor) {
-	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows*sum.Cols == 1 && sum.Type == tensor.F64, "Dot", sum, x, y)
-	const blocks = 1024
-	r := d.newRoom(padded(8 * blocks))
+	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0 && sum.Type == tensor.F64, "Dot", sum, x, y)
+	runs := sum.Cols
+	run := pieces(x.Rows, runs)
+	blocks := max(1, min(run, 1024))
+	r := d.newRoom(padded(8 * runs * blocks))
 	defer r.free()
-	parts := r.take(tensor.F64, 1, blocks)
-	d.dot_parts(launch{blocks: dim{x: blocks}, threads: dim{x: 256}}, parts, x, y, int32(x.Rows), int32(x.Cols), int32(x.Stride), int32(y.Stride))
-	d.sumParts(sum, parts, 1)
+	parts := r.take(tensor.F64, runs, blocks)
+	d.dot_parts(launch{blocks: dim{x: runs, y: blocks}, threads: dim{x: 256}}, parts, x, y, int32(x.Rows), int32(run), int32(x.Cols), int32(x.Stride), int32(y.Stride))
+	d.sumParts(sum, parts, runs)
 }
 
 // sumParts adds the parts of n sums.
 func (d *Device) sumParts(sums, parts tensor.Tensor, n int) {
 	d.dot_sum(launch{blocks: dim{x: n}, threads: dim{x: 256}}, sums, parts, int32(parts.Cols))
 }
-
-var _ device.Quantize = (*Device)(nil)

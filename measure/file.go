@@ -12,6 +12,7 @@
 package measure
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,19 +51,49 @@ type Candidate struct {
 // A Table is what was measured of one matrix.
 type Table struct {
 	Key     string // in the file, without ".weight"
+	Module  string // the sublayer's Key; read from a file, empty where Key begins with it
 	In, Out int
 	// Sensitivity is the divergence (KL, nats a token) of the model's output
 	// per unit of Error.
 	Sensitivity float64
 	Candidates  []Candidate
+
+	// Group is the name of the matrices that experts have in the same place, whose
+	// sensitivity is found of all together, and Share the matrix's part in the
+	// squares of the group's outputs. Other matrices have neither.
+	Group string
+	Share float64
 }
+
+// VariantKey names the variant of the model that the matrix's sensitivity is found
+// with: one in which it alone is quantized, or its group.
+func (t Table) VariantKey() string {
+	if t.Group != "" {
+		return t.Group
+	}
+	return t.Key
+}
+
+// VariantShare is the part of the variant's error that is the matrix's.
+func (t Table) VariantShare() float64 {
+	if t.Group != "" {
+		return t.Share
+	}
+	return 1
+}
+
+// SetSensitivity sets the sensitivity of the matrix, given the divergence of its
+// variant per unit of the variant's error.
+func (t *Table) SetSensitivity(variant float64) { t.Sensitivity = variant * t.VariantShare() }
 
 // A Sublayer is what was measured of one sublayer; a module that is not
 // measured has neither options nor tables.
 type Sublayer struct {
-	Key     string
-	Options []Option
-	Tables  []Table
+	Key      string
+	Options  []Option
+	MLP      []Option // of a parallel block, whose Options are attention's
+	Tables   []Table
+	Coverage []int // tokens that each expert has seen, if there are experts
 }
 
 // A File is a measurement.json. Its "measurement" and "last_module_idx" are
@@ -81,12 +112,22 @@ type fileJSON struct {
 }
 
 type oursFmt struct {
-	Version int         `json:"version"`
-	Tables  []tableJSON `json:"tables"`
+	Version  int              `json:"version"`
+	Tables   []tableJSON      `json:"tables"`
+	Coverage map[string][]int `json:"coverage,omitempty"` // by sublayer
+}
+
+// parallelJSON is the options of a parallel block.
+type parallelJSON struct {
+	Attention []ordered.Object `json:"attn"`
+	MLP       []ordered.Object `json:"mlp"`
 }
 
 type tableJSON struct {
 	Key         string          `json:"key"`
+	Module      string          `json:"module,omitempty"` // unless Key begins with it
+	Group       string          `json:"group,omitempty"`
+	Share       float64         `json:"share,omitempty"`
 	In          int             `json:"in"`
 	Out         int             `json:"out"`
 	Sensitivity float64         `json:"sensitivity"`
@@ -114,17 +155,19 @@ func (f *File) Write(w io.Writer) error {
 	out := fileJSON{LastModule: f.LastModule}
 	ours := &oursFmt{Version: tableVersion}
 	for _, h := range f.Sublayers {
-		var options any
-		if h.Options != nil {
-			list, err := optionsJSON(h.Options)
-			if err != nil {
-				return fmt.Errorf("%s: %w", h.Key, err)
-			}
-			options = list
+		options, err := h.options()
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.Key, err)
 		}
 		out.Measurement = append(out.Measurement, ordered.Field{Name: h.Key, Value: options})
 		for _, t := range h.Tables {
 			ours.Tables = append(ours.Tables, t.json())
+		}
+		if h.Coverage != nil {
+			if ours.Coverage == nil {
+				ours.Coverage = map[string][]int{}
+			}
+			ours.Coverage[h.Key] = h.Coverage
 		}
 	}
 	if len(ours.Tables) > 0 {
@@ -133,6 +176,19 @@ func (f *File) Write(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(out)
+}
+
+// options returns what a file has of the sublayer's options, nil if there are none.
+func (h Sublayer) options() (any, error) {
+	if h.Options == nil {
+		return nil, nil
+	}
+	list, err := optionsJSON(h.Options)
+	if h.MLP == nil || err != nil {
+		return list, err
+	}
+	mlp, err := optionsJSON(h.MLP)
+	return parallelJSON{list, mlp}, err
 }
 
 func optionsJSON(options []Option) ([]ordered.Object, error) {
@@ -162,7 +218,10 @@ func params(r exl2.Recipe) paramsJSON {
 }
 
 func (t Table) json() tableJSON {
-	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: t.Sensitivity}
+	j := tableJSON{Key: t.Key, In: t.In, Out: t.Out, Sensitivity: t.Sensitivity, Group: t.Group, Share: t.Share}
+	if !strings.HasPrefix(t.Key, t.Module+".") {
+		j.Module = t.Module
+	}
 	for _, c := range t.Candidates {
 		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, c.Error})
 	}
@@ -214,7 +273,7 @@ func Parse(data []byte) (*File, error) {
 	for _, m := range in.Measurement {
 		h := Sublayer{Key: m.Name}
 		var err error
-		if h.Options, err = parseOptionList(m.Value.(json.RawMessage)); err != nil {
+		if h.Options, h.MLP, err = parseSublayer(m.Value.(json.RawMessage)); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
 		}
 		f.Sublayers = append(f.Sublayers, h)
@@ -223,6 +282,25 @@ func Parse(data []byte) (*File, error) {
 		return f, nil
 	}
 	return f, f.addTables(in.Ours)
+}
+
+// parseSublayer reads a list of options, or the two of a parallel block.
+func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
+	var both struct{ Attn, MLP json.RawMessage }
+	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		options, err = parseOptionList(data)
+		return options, nil, err
+	}
+	if err := json.Unmarshal(data, &both); err != nil {
+		return nil, nil, err
+	}
+	if options, err = parseOptionList(both.Attn); err == nil {
+		mlp, err = parseOptionList(both.MLP)
+	}
+	if err == nil && (len(options) == 0 || len(mlp) == 0) {
+		err = fmt.Errorf("a parallel block needs options in attn and in mlp")
+	}
+	return options, mlp, err
 }
 
 func parseOptionList(data json.RawMessage) ([]Option, error) {
@@ -300,17 +378,28 @@ func (f *File) addTables(o *oursFmt) error {
 		if err != nil {
 			return fmt.Errorf("exl2: %s: %w", j.Key, err)
 		}
-		i := slices.IndexFunc(f.Sublayers, func(h Sublayer) bool { return len(t.Key) > len(h.Key) && t.Key[:len(h.Key)+1] == h.Key+"." })
+		i := slices.IndexFunc(f.Sublayers, func(h Sublayer) bool {
+			if t.Module != "" {
+				return t.Module == h.Key
+			}
+			return strings.HasPrefix(t.Key, h.Key+".")
+		})
 		if i < 0 {
 			return fmt.Errorf("exl2: %s: belongs to no sublayer", t.Key)
 		}
 		f.Sublayers[i].Tables = append(f.Sublayers[i].Tables, t)
 	}
+	for i := range f.Sublayers {
+		f.Sublayers[i].Coverage = o.Coverage[f.Sublayers[i].Key]
+	}
 	return nil
 }
 
 func (j tableJSON) table() (Table, error) {
-	t := Table{Key: j.Key, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity}
+	t := Table{Key: j.Key, Module: j.Module, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity, Group: j.Group, Share: j.Share}
+	if !(j.Share >= 0 && j.Share <= 1) {
+		return t, fmt.Errorf("share %v, want 0 to 1", j.Share)
+	}
 	if len(j.Candidates) == 0 {
 		return t, fmt.Errorf("no candidates")
 	}

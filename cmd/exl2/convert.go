@@ -48,6 +48,11 @@ is as it was written. A file that the job did not write is never replaced, nor a
 models written beside other weights, unless --overwrite says so. Two processes
 cannot work on one job.
 
+Of a mixture of experts every expert is measured and quantized on the tokens that
+choose it; one that fewer choose than its matrices have inputs is calibrated on all
+tokens, and --calibrate-all-experts does so for every one. A table says how many
+tokens the experts of each layer have seen.
+
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.
 Perplexities that are printed are on calibration data; exl2 ppl on other text
@@ -76,6 +81,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&d.MeasureRows, "measurement-rows", 16, "calibration rows for measuring, at most (-mr)")
 	f.IntVar(&d.MeasureLength, "measurement-length", 2048, "tokens of a row for measuring (-ml)")
 	ropeFlags(f, &o.RopeScale, &o.RopeAlpha)
+	f.BoolVar(&o.AllExperts, "calibrate-all-experts", false, "calibrate every expert of a mixture on all tokens, not only those that see too few")
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
 	f.BoolVar(&o.Profile, "profile", false, "print where the time goes, stage by stage (it takes a little longer)")

@@ -14,17 +14,19 @@ __device__ inline double block_sum(double v) {
 	return v;
 }
 
+// dot_parts sums every run of rows by itself: blockIdx.x.
 extern "C" __global__ void dot_parts(
-	double* parts,   // [blocks]
+	double* parts,   // [runs, blocks]
 	const float* x,  // [rows, cols]
 	const float* y,  // [rows, cols]
-	int rows, int cols, int x_stride, int y_stride) {
+	int rows, int run, int cols, int x_stride, int y_stride) {
 	after_previous();
 	double sum = 0;
-	for (int r = blockIdx.x; r < rows; r += gridDim.x)
+	int end = min(rows, (int)(blockIdx.x + 1) * run);
+	for (int r = blockIdx.x * run + blockIdx.y; r < end; r += gridDim.y)
 		for (int c = threadIdx.x; c < cols; c += blockDim.x) sum += (double)x[(int64)r * x_stride + c] * y[(int64)r * y_stride + c];
 	sum = block_sum(sum);
-	if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+	if (threadIdx.x == 0) parts[(int64)blockIdx.x * gridDim.y + blockIdx.y] = sum;
 }
 
 // dot_sum adds the parts of each of some sums.

@@ -78,14 +78,15 @@ extern "C" __global__ void operand_f32(
 extern "C" __global__ void operand_turned_f32(
 	half* planes,    // two, of xᵀ [k, m]
 	const float* x,  // [m, k]
-	int how, int k, int m, int stride, int tiles, long long plane) {
+	const float* largest, int how, int k, int m, int stride, int tiles, long long plane) {
 	__shared__ float turned[tile_rows][tile_cols + 1];
 	after_previous();
 	int row0 = blockIdx.y * tile_rows, column0 = blockIdx.x * tile_cols;
+	float lift = how == by_largest ? lift_of(largest) : 1;
 	for (int i = threadIdx.x; i < tile_halves; i += blockDim.x) {
 		int r = row0 + i % tile_rows, c = column0 + i / tile_rows;
 		bool there = r < k && c < m;
-		turned[i % tile_rows][i / tile_rows] = there ? x[(int64)c * stride + r] * row_lift(how, x[(int64)c * stride + c]) : 0;
+		turned[i % tile_rows][i / tile_rows] = there ? x[(int64)c * stride + r] * (how == by_largest ? lift : row_lift(how, x[(int64)c * stride + c])) : 0;
 	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < tile_halves / 8; i += blockDim.x) {

@@ -2,9 +2,6 @@
 // pos·freqs[i] and grows by scale. Pairs are elements (i, i+pairs), or (2i, 2i+1)
 // in the interleaved variant; elements of a head past 2·pairs stay.
 //
-// The product is exact in float64 (20 bits of position, 24 of frequency), and is
-// reduced to half a turn there: float32 would be off by 0.06 at position 1e6.
-//
 // A block a row and eight heads, the heads of k after those of q. Shared memory
 // holds the row's sines and cosines.
 //
@@ -12,20 +9,10 @@
 // 1.4 TB/s, two bytes a thread being less than memory likes.
 #include "half.cuh"
 #include "order.cuh"
+#include "rope.cuh"
 
 constexpr int threads = 256;
 constexpr int heads_a_block = 8;
-
-// turn returns the cosine and sine of an angle.
-__device__ inline float2 turn(double angle) {
-	double turns = angle * 0.15915494309189535;  // 1/2π
-	float half_turns = (float)(2 * (turns - rint(turns)));
-	float2 t;
-	sincospif(half_turns, &t.y, &t.x);
-	return t;
-}
-
-enum Pairing { split, interleaved };
 
 template <Pairing pairing>
 __device__ void rope(

@@ -5,13 +5,13 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Quantize is what making EXL2 matrices needs beyond Forward; a device may
-// lack it. Tensors are F32 unless said otherwise. A weight has its k rows in
+// Quantize is what making EXL2 matrices needs beyond Forward, and with Backward
+// what making EXL2 models does; a device may lack it. Tensors are F32 unless said otherwise. A weight has its k rows in
 // stored order and n columns, n a multiple of 32. Nothing here waits: what the
 // host wants to know is left in device memory, to be downloaded with whatever
 // else it wants.
 type Quantize interface {
-	Device
+	Backward
 
 	// Gram is h += xᵀ·y for activations x [r, k] and y [r, k'].
 	Gram(h, x, y tensor.Tensor)
@@ -40,7 +40,8 @@ type Quantize interface {
 	// SubtractProduct is y -= aᵀ·x for a [r, m], x [r, n] and y [m, n].
 	SubtractProduct(y, a, x tensor.Tensor)
 
-	// Dot stores Σ x·y over all elements in sum, F64 [1, 1].
+	// Dot stores Σ x·y over all elements in sum, F64 [1, 1]. Of a sum F64 [1, n]
+	// the columns are for runs of ⌈rows/n⌉ rows, the last shorter or empty.
 	Dot(sum, x, y tensor.Tensor)
 
 	// GPTQ quantizes matrices that share a factor, each of the list by itself

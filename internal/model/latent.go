@@ -30,7 +30,7 @@ func (b *builder) latent(m *Module) {
 		a := a
 		a.kv = &absorbed{linear: get(kv2), latent: &a}
 		m.onFree = append(m.onFree, a.kv.free)
-		if a.kv.linear.W != nil { // or it could not be loaded
+		if w := a.kv.linear.W; w != nil && w.Bytes() > 0 { // or it could not be loaded
 			a.kv.refresh(m.dev) // not while a pass is recorded
 		}
 		first := Site{Reads: Normed, Linears: []*Linear{get(q1), get(kv1)}, Writes: []Slot{RawQuery, LatentKV}}

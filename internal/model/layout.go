@@ -1,10 +1,12 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 )
 
 // A Kind says what a module does.
@@ -29,6 +31,10 @@ type LinearSpec struct {
 	In, Out int
 	Biased  bool
 }
+
+// Packable reports whether EXL2 can hold the matrix. One that it cannot stays as it
+// is in the source.
+func (l LinearSpec) Packable() bool { return l.In%exl2.Align == 0 && l.In <= 1<<16 }
 
 // A Place says what a norm normalizes in its module.
 type Place uint8
@@ -105,6 +111,11 @@ type ModuleSpec struct {
 type VectorSpec struct {
 	Name string // whole
 	Cols int
+}
+
+// Packable lists the linears that can be quantized.
+func (m ModuleSpec) Packable() []LinearSpec {
+	return slices.DeleteFunc(slices.Clone(m.Linears), func(l LinearSpec) bool { return !l.Packable() })
 }
 
 // Linear returns the spec of the linear that Names calls part, of an expert if it

@@ -43,6 +43,11 @@ func (l *Linear) Replace(d device.Device, w Weight) {
 	l.W, l.sharedW = w, false
 }
 
+// Product is y = x·w without the bias, for a weight of the linear's shape.
+func (l *Linear) Product(d device.Device, y, x tensor.Tensor, w Weight) {
+	w.mul(d, y, x, tensor.Tensor{})
+}
+
 // bytes is what a product reads.
 func (l *Linear) bytes() int { return l.W.Bytes() + l.Bias.Bytes() }
 

@@ -60,6 +60,10 @@ type Site struct {
 	All    func(s *State) tensor.Tensor
 }
 
+// Packable reports whether EXL2 can hold the site's matrices, which have as many
+// inputs as each other.
+func (t *Site) Packable() bool { return t.Linears[0].Packable() }
+
 // In returns what the site's linears read in the pass.
 func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
 
@@ -95,13 +99,20 @@ func (t *Step) Multiply(s *State) {
 	}
 }
 
+// Sites lists where linears read, in the order they run.
+func (m *Module) Sites() []Site {
+	var list []Site
+	for _, t := range m.Steps {
+		list = append(list, t.Sites...)
+	}
+	return list
+}
+
 // AllLinears lists the linears of the module in the order they run.
 func (m *Module) AllLinears() []*Linear {
 	var list []*Linear
-	for _, t := range m.Steps {
-		for _, s := range t.Sites {
-			list = append(list, s.Linears...)
-		}
+	for _, s := range m.Sites() {
+		list = append(list, s.Linears...)
 	}
 	return list
 }

@@ -1,8 +1,3 @@
-// Package sensitivity finds what quantizing each part of a model costs.
-//
-// A [Measurer] works through the sublayers and makes what package measure
-// holds: tables of candidates with their errors, ExLlamaV2's options, and the
-// sensitivities that turn errors into divergence of the model's output.
 package sensitivity
 
 import (
@@ -10,59 +5,34 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
-	"exl2/internal/arch"
-	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
-	"exl2/internal/tensor"
 	"exl2/measure"
 )
-
-// A Measurer works through the sublayers of a model in order.
-//
-// It carries three kinds of hidden states from module to module: Base, the
-// rows whose moments make the Hessians; the reference, a few probe rows of the
-// source model; and for every matrix measured so far a variant: the probe rows
-// of a model in which only that matrix is quantized. At the head each variant's
-// divergence from the reference gives the matrix's sensitivity.
-type Measurer struct {
-	Dev    device.Quantize
-	Loader *model.Loader
-	Pass   *stream.Pass
-	Base   *stream.Store
-	Spill  string            // folder for hidden states, "" for memory
-	Warn   func(text string) // called when something is done less well
-
-	Reference *Variant
-	Variants  []*Variant
-}
-
-// A Variant is the hidden states of the probe rows in a model with one
-// quantized matrix.
-type Variant struct {
-	Key   string  // of the matrix
-	Error float64 // of the matrix, as in Candidate
-	X     *stream.Store
-}
 
 // half is the work on one sublayer.
 type half struct {
 	*Measurer
-	ctx    context.Context
-	module *model.Module
-	sites  []*siteWork
-	work   []*matrixWork // by matrix, in the order they run
-	after  *stream.Store // the reference behind the sublayer
+	ctx      context.Context
+	module   *model.Module
+	sites    []*siteWork
+	work     []*matrixWork // by matrix, in the order they run
+	coverage []int         // of experts
+
+	rows          *stream.Store // whose moments are gathered
+	moves         bool          // the rows behind the sublayer, too
+	only          []exl2.Recipe // of candidates, if not all
+	before, after *stream.Store // the probe rows on both sides
 }
 
 // siteWork is what is gathered at one site.
 type siteWork struct {
 	model.Site
-	hessian *quant.Hessian
+	hessian *quant.Hessian // while moments are gathered
+	all     bool           // every token is gathered, whatever expert sees it
 	work    []*matrixWork
 }
 
@@ -71,92 +41,180 @@ type matrixWork struct {
 	linear *model.Linear
 	dense  model.Dense
 	table  measure.Table
+	square float64                 // of the outputs, as in Table.Share
 	packed map[string]model.Weight // by recipe: what options need
 }
 
-// Sublayer measures the module that is specified, which is a sublayer, and
-// moves all hidden states behind it.
-func (m *Measurer) Sublayer(ctx context.Context, spec model.ModuleSpec) (*measure.Sublayer, error) {
+// open loads a module and lists its sites and matrices.
+func (m *Measurer) open(ctx context.Context, spec model.ModuleSpec) (*half, error) {
 	module, err := m.Loader.Load(m.Dev, spec)
 	if err != nil {
 		return nil, err
 	}
-	defer module.Free()
 	h := &half{Measurer: m, ctx: ctx, module: module}
-	h.prepare()
-	defer h.free()
-	out, err := h.run()
-	if err != nil {
-		return nil, fmt.Errorf("measure %s: %w", module.Name, err)
-	}
-	return out, nil
-}
-
-// prepare lists the sites and matrices.
-func (h *half) prepare() {
-	for _, t := range h.module.Steps {
-		for _, s := range t.Sites {
-			w := &siteWork{Site: s, hessian: quant.NewHessian(h.Dev, s.Linears[0].In)}
-			for _, l := range s.Linears {
-				w.work = append(w.work, &matrixWork{
-					linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
-					table: measure.Table{Key: l.Name, In: l.In, Out: l.Out},
-				})
-			}
-			h.sites, h.work = append(h.sites, w), append(h.work, w.work...)
+	for _, s := range module.Sites() {
+		w := &siteWork{Site: s}
+		h.sites = append(h.sites, w)
+		if !s.Packable() {
+			continue
 		}
+		for _, l := range s.Linears {
+			w.work = append(w.work, &matrixWork{
+				linear: l, dense: l.W.(model.Dense), packed: map[string]model.Weight{},
+				table: measure.Table{Key: l.Name, Module: module.Name, Group: h.group(s, l), In: l.In, Out: l.Out},
+			})
+		}
+		h.work = append(h.work, w.work...)
 	}
+	return h, nil
 }
 
+// group returns the name that matrices of experts share with those in the same
+// place, "" for any other.
+func (h *half) group(s model.Site, l *model.Linear) string {
+	if !s.Routed {
+		return ""
+	}
+	return h.Loader.Spec.Names.Layer(h.module.Layer, l.Part)
+}
+
+// run measures on the way to the head.
 func (h *half) run() (*measure.Sublayer, error) {
-	if err := h.moments(); err != nil {
+	var err error
+	if h.after, err = h.store(len(h.Probes)); err != nil {
 		return nil, err
 	}
-	for _, s := range h.sites {
-		if err := h.tabulate(s); err != nil {
-			return nil, err
+	defer func() {
+		if h.after != nil {
+			h.after.Close()
 		}
-	}
-	if err := h.vary(); err != nil {
+	}()
+	if err := h.tables(); err != nil {
 		return nil, err
 	}
-	out := &measure.Sublayer{Key: h.module.Name}
+	out := &measure.Sublayer{Key: h.module.Name, Coverage: h.coverage}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
-	var err error
-	if out.Options, err = h.options(); err != nil {
+	if out.Options, out.MLP, err = h.options(); err != nil {
 		return nil, err
 	}
-	h.Reference.X.Close()
-	h.Reference.X, h.after = h.after, nil
+	h.Inputs, h.after = append(h.Inputs, h.after), nil
 	return out, nil
 }
 
-// moments runs the base rows through the source's sublayer, gathers the
-// moments of each site, and leaves the base rows behind it.
-func (h *half) moments() error {
-	squares := quant.NewScalars(h.Dev, h.Base.Rows)
+// tables measures the candidates of all matrices.
+func (h *half) tables() error {
+	if err := h.cover(); err != nil {
+		return err
+	}
+	for lo := 0; lo < len(h.sites); {
+		hi := Together(len(h.sites), lo, func(i int) int { return h.sites[i].Linears[0].In })
+		if err := h.moments(h.sites[lo:hi], hi == len(h.sites)); err != nil {
+			return err
+		}
+		for _, s := range h.sites[lo:hi] {
+			if err := h.tabulate(s); err != nil {
+				return err
+			}
+		}
+		lo = hi
+	}
+	h.share()
+	return nil
+}
+
+// MomentBytes is how much memory the moments of sites that are gathered together
+// may take.
+const MomentBytes = 4 << 30
+
+// Together returns the end of the sites, from lo on, whose moments are gathered in
+// one pass; inputs says how wide site i of n is.
+func Together(n, lo int, inputs func(i int) int) int {
+	bytes, hi := 0, lo
+	for hi < n {
+		bytes += 4 * inputs(hi) * inputs(hi)
+		if hi > lo && bytes > MomentBytes {
+			break
+		}
+		hi++
+	}
+	return hi
+}
+
+// cover counts what experts see, and says which are given more.
+func (h *half) cover() (err error) {
+	if h.coverage, err = h.Pass.Coverage(h.ctx, h.module, h.rows); err != nil {
+		return err
+	}
+	for _, s := range h.sites {
+		s.all = s.Routed && (h.AllExperts || TooFew(h.coverage[s.Expert], s.Linears[0].In))
+	}
+	return nil
+}
+
+// TooFew reports whether so many tokens are too few for the moments of inputs: a
+// sum of fewer squares than inputs has no full rank, and what it does not know of,
+// quantizing is free to get wrong.
+func TooFew(tokens, inputs int) bool { return tokens < inputs }
+
+// moments runs the rows through the source's sublayer and gathers the moments of
+// some sites. The last of such passes leaves the rows behind the sublayer, if
+// they are to move.
+func (h *half) moments(sites []*siteWork, last bool) error {
+	for _, s := range sites {
+		if len(s.work) == 0 {
+			continue
+		}
+		s.hessian = quant.NewHessian(h.Dev, s.Linears[0].In)
+	}
+	squares := quant.NewScalars(h.Dev, h.rows.Rows)
 	defer squares.Free()
-	err := h.Pass.Each(h.ctx, h.Base, func(s *model.State, row int) error {
+	err := h.Pass.Each(h.ctx, h.rows, func(s *model.State, row int) error {
 		site := 0
 		for i := range h.module.Steps {
 			t := &h.module.Steps[i]
 			t.Run(s)
 			for range t.Sites {
-				h.sites[site].hessian.Add(s.At(h.sites[site].Reads))
+				h.sites[site].gather(s)
 				site++
 			}
 			t.Multiply(s)
 		}
 		x := s.At(model.Stream)
 		h.Dev.Dot(squares.Take(1), x, x)
-		return h.Pass.Keep(h.Base, row)
+		if !last || !h.moves {
+			return nil
+		}
+		return h.keep(row)
 	})
 	if err != nil {
 		return err
 	}
 	return finite(squares)
+}
+
+// keep stores a row behind the sublayer, and among the probe rows if it is one.
+func (h *half) keep(row int) error {
+	if probe, ok := slices.BinarySearch(h.Probes, row); ok {
+		if err := h.Pass.Keep(h.after, probe); err != nil {
+			return err
+		}
+	}
+	return h.Pass.Keep(h.rows, row)
+}
+
+// gather adds what the site reads to its moments, if they are being gathered.
+func (s *siteWork) gather(st *model.State) {
+	switch {
+	case s.hessian == nil:
+	case s.all:
+		s.hessian.Add(s.All(st))
+	default:
+		if x := s.In(st); x.Rows > 0 {
+			s.hessian.Add(x)
+		}
+	}
 }
 
 // finite refuses hidden states whose squares are NaN or infinite.
@@ -172,203 +230,12 @@ func finite(squares *quant.Scalars) error {
 	return nil
 }
 
-// tabulate measures every candidate of the linears of one site.
-func (h *half) tabulate(s *siteWork) error {
-	f, err := s.hessian.Factor()
-	if err != nil {
-		return err
-	}
-	defer f.Free()
-	if f.Nearest {
-		h.Warn(NearestWarning(s.Linears))
-	}
-	for _, w := range s.work {
-		if err := h.measure(f, w); err != nil {
-			return fmt.Errorf("%s: %w", w.linear.Name, err)
-		}
-	}
-	return nil
-}
-
-// NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.
-func NearestWarning(ls []*model.Linear) string {
-	var list []string
-	for _, l := range ls {
-		list = append(list, l.Name)
-	}
-	return strings.Join(list, ", ") + ": rounded to nearest, as no damping makes the Hessian positive definite, or it overflows"
-}
-
-// Batch is how many candidates of a matrix are quantized at once.
-const Batch = 8
-
-// measure measures every candidate of one matrix.
-func (h *half) measure(f *quant.Factor, w *matrixWork) error {
-	target := f.Target(w.dense.Tensor)
-	defer target.Free()
-	recipes := Recipes(w.linear.Role)
-	s := quant.NewScalars(h.Dev, len(recipes)+1)
-	defer s.Free()
-	square, losses := s.Take(1), s.Take(len(recipes))
-	target.Square(square)
-	for lo := 0; lo < len(recipes); lo += Batch {
-		if err := h.ctx.Err(); err != nil {
-			return err
-		}
-		hi := min(lo+Batch, len(recipes))
-		h.quantize(target, w, recipes[lo:hi], losses.Columns(lo, hi))
-	}
-	if err := s.Fetch(); err != nil {
-		return err
-	}
-	l := w.linear
-	for i, r := range recipes {
-		w.table.Candidates = append(w.table.Candidates, measure.Candidate{Recipe: r.String(), Bits: r.Size(l.In, l.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0])})
-	}
-	return nil
-}
-
-// quantize stores a target by some recipes, and packs what is needed again.
-func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Recipe, losses tensor.Tensor) {
-	targets := make([]*quant.Target, len(recipes))
-	for i := range targets {
-		targets[i] = target
-	}
-	for i, r := range quant.Quantize(targets, recipes, losses) {
-		if needed(w.linear.Role, recipes[i]) {
-			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
-		}
-		r.Free()
-	}
-}
-
-// relative divides an error by what it is relative to; a matrix whose outputs
-// are all zero has none.
-func relative(err, square float64) float64 {
-	if square == 0 {
-		return 0
-	}
-	return err / square
-}
-
-// needed reports whether options or the variant use a matrix stored by r.
-func needed(role arch.Role, r exl2.Recipe) bool {
-	name := r.String()
-	return name == probe.String() || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
-}
-
-// vary moves the variants behind the sublayer, and starts one for each of
-// its matrices.
-func (h *half) vary() error {
-	for _, v := range h.Variants {
-		if err := h.Pass.Forward(h.ctx, h.module, v.X, v.X); err != nil {
-			return err
-		}
-	}
-	for _, w := range h.work {
-		e, err := ProbeError(w.table)
-		if err != nil {
-			return err
-		}
-		v := &Variant{Key: w.linear.Name, Error: e}
-		w.linear.W = w.packed[probe.String()]
-		if v.X, err = h.forward(); err != nil {
-			return err
-		}
-		w.linear.W = w.dense
-		h.Variants = append(h.Variants, v)
-	}
-	var err error
-	h.after, err = h.forward()
-	return err
-}
-
-// ProbeError returns the error of the recipe that sensitivities are found with,
-// which a table that was read from a file may lack.
-func ProbeError(t measure.Table) (float64, error) {
-	for _, c := range t.Candidates {
-		if c.Recipe == probe.String() {
-			return c.Error, nil
-		}
-	}
-	return 0, fmt.Errorf("table of %s: no candidate %v", t.Key, probe)
-}
-
-// forward brings the reference rows through the sublayer as it is now, into
-// a new store.
-func (h *half) forward() (*stream.Store, error) {
-	x, err := stream.NewStore(h.Reference.X.Rows, h.Reference.X.Floats, h.Spill)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.Pass.Forward(h.ctx, h.module, h.Reference.X, x); err != nil {
-		x.Close()
-		return nil, err
-	}
-	return x, nil
-}
-
-// options scores ExLlamaV2's options on the reference rows.
-func (h *half) options() ([]measure.Option, error) {
-	var list []measure.Option
-	for i := range optionsFor(h.work[0].linear.Role) {
-		var o measure.Option
-		for _, w := range h.work {
-			l, r := w.linear, optionsFor(w.linear.Role)[i]
-			l.W = w.packed[r.String()]
-			o.Bits += r.Size(l.In, l.Out)
-			if l.Biased {
-				o.Bits += 16 * exl2.Pad(l.Out)
-			}
-			o.Recipes = append(o.Recipes, measure.NamedRecipe{Name: l.Name[strings.LastIndexByte(l.Name, '.')+1:], Recipe: r.String()})
-		}
-		loss, err := h.loss()
-		if err != nil {
-			return nil, err
-		}
-		o.Accuracy = 1 - loss
-		list = append(list, o)
-	}
-	return list, nil
-}
-
-// loss returns the relative error of the sublayer's output as it is now,
-// averaged over the reference rows.
-func (h *half) loss() (float64, error) {
-	rows := h.Reference.X.Rows
-	want := h.Dev.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
-	defer h.Dev.Free(want)
-	s := quant.NewScalars(h.Dev, 2*rows)
-	defer s.Free()
-	diffs, squares := s.Take(rows), s.Take(rows)
-	err := h.Pass.Each(h.ctx, h.Reference.X, func(st *model.State, row int) error {
-		h.module.Forward(st)
-		if err := h.after.Load(h.Dev, want, row); err != nil {
-			return err
-		}
-		x := st.At(model.Stream)
-		h.Dev.AddScaled(x, want, -1)
-		h.Dev.Dot(diffs.Columns(row, row+1), x, x)
-		h.Dev.Dot(squares.Columns(row, row+1), want, want)
-		return nil
-	})
-	if err == nil {
-		err = s.Fetch()
-	}
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
-	for i, d := range s.Values(diffs) {
-		sum += math.Sqrt(relative(d, s.Values(squares)[i]))
-	}
-	return sum / float64(rows), nil
-}
-
-// free frees what is packed and puts the source's weights back.
+// free frees the module and what is packed.
 func (h *half) free() {
 	for _, s := range h.sites {
-		s.hessian.Free()
+		if s.hessian != nil {
+			s.hessian.Free()
+		}
 	}
 	for _, w := range h.work {
 		w.linear.W = w.dense
@@ -376,7 +243,5 @@ func (h *half) free() {
 			h.Dev.FreeEXL2(p.(model.Quantized).Matrix)
 		}
 	}
-	if h.after != nil {
-		h.after.Close()
-	}
+	h.module.Free()
 }

@@ -113,8 +113,8 @@ func ours() []exl2.Recipe {
 	return list
 }
 
-// probe is the recipe that a matrix alone is stored with to find the
-// sensitivity of the model's output to its errors.
+// probe is the recipe that matrices are stored with to find the sensitivity of the
+// model's output to their errors.
 var probe = exl2.Uniform(3, 64)
 
 // Recipes lists the distinct recipes that are measured for matrices of a role.

@@ -3,70 +3,192 @@ package sensitivity
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 
+	"exl2/internal/exl2"
 	"exl2/internal/model"
-	"exl2/internal/score"
+	"exl2/internal/quant"
+	"exl2/internal/stream"
+	"exl2/internal/tensor"
 )
 
-// Sensitivities runs the head over the reference and every variant and returns
-// for each matrix the divergence of the model's output per unit of the
-// matrix's error. It calls step with the matrix's key after every row of every
-// variant.
-func (m *Measurer) Sensitivities(ctx context.Context, step func(key string)) (map[string]float64, error) {
+// Turn makes room for Gradient, in the place of Base, which is not needed on the
+// way back.
+func (m *Measurer) Turn() (err error) {
+	m.Base.Close()
+	m.Gradient, err = m.store(len(m.Probes))
+	return err
+}
+
+// Head begins the way back: it draws a label for every position of the probe rows
+// from the model's own distribution, and sets Gradient to that of their negative
+// log-likelihoods, in front of the head.
+func (m *Measurer) Head(ctx context.Context) error {
 	head, err := m.Loader.Load(m.Dev, m.Loader.Head())
+	if err != nil {
+		return err
+	}
+	defer head.Free()
+	if err := m.Turn(); err != nil {
+		return err
+	}
+	g := model.NewGradients(m.Pass.State, m.Loader.Spec)
+	defer g.Free()
+	random := m.Dev.Alloc(tensor.F32, 1, m.Pass.Length)
+	defer m.Dev.Free(random)
+	return m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
+		m.Dev.Upload(random, tensor.BytesOf(labelNumbers(row, m.Pass.Length)))
+		m.Dev.Clear(g.At(model.Stream))
+		for lo := 0; lo < m.Pass.Length; lo += stream.LogitRows {
+			hi := min(lo+stream.LogitRows, m.Pass.Length)
+			part, gradients := s.Slice(lo, hi), g.Slice(lo, hi)
+			head.Backward(part, gradients, func() {
+				m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
+				m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
+			}, nil)
+		}
+		return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
+	})
+}
+
+// labelSeed is the seed of the numbers that labels are drawn by: "exl2" in ASCII.
+const labelSeed = 0x65786c32
+
+// labelNumbers returns what the labels of a row are drawn by.
+func labelNumbers(row, n int) []float32 {
+	r := rand.New(rand.NewPCG(labelSeed, uint64(row)))
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = r.Float32()
+	}
+	return list
+}
+
+// window is how many positions' changes of the likelihood are summed before they
+// are squared.
+const window = 8
+
+// windows returns how many windows a row has.
+func (m *Measurer) windows() int { return (m.Pass.Length + window - 1) / window }
+
+// Sensitivities finds what unit errors of the matrices of the module that is
+// specified, the last one that Inputs has both sides of, cost in divergence of the
+// model's output, nats a token, by the keys of variants (measure.Table.VariantKey).
+// It moves Gradient in front of the module.
+//
+// A quantized matrix changes the stream behind its module by Δ, and to first order
+// the log-likelihood of the labels by Σ g·Δ over positions. As the labels are drawn
+// from the model's own distribution, half of that sum's mean square is the
+// divergence, to second order: it is the Fisher information in that direction. One
+// square of a whole row tells little; windows of some positions count by themselves.
+func (m *Measurer) Sensitivities(ctx context.Context, spec model.ModuleSpec) (map[string]float64, error) {
+	h, err := m.open(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	defer head.Free()
-	sums := make([]float64, len(m.Variants))
-	err = m.Pass.Each(ctx, m.Reference.X, func(s *model.State, row int) error {
-		reference, err := m.logits(head)
-		if err != nil {
-			return err
-		}
-		for i, v := range m.Variants {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := v.X.Load(m.Dev, s.At(model.Stream), row); err != nil {
-				return err
-			}
-			logits, err := m.logits(head)
-			if err != nil {
-				return err
-			}
-			sums[i] += divergence(reference, logits)
-			step(v.Key)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sensitivities: %w", err)
+	defer h.free()
+	n := len(m.Inputs)
+	h.before, h.after = m.Inputs[n-2], m.Inputs[n-1]
+	h.rows, h.only = h.before, []exl2.Recipe{probe}
+	out, err := h.sensitivities()
+	if err == nil {
+		err = h.back()
 	}
-	tokens := float64(m.Reference.X.Rows * m.Pass.Length)
+	if err != nil {
+		return nil, fmt.Errorf("sensitivities of %s: %w", spec.Name, err)
+	}
+	h.after.Close()
+	m.Inputs = m.Inputs[:n-1]
+	return out, nil
+}
+
+// sensitivities quantizes every matrix by the probe's recipe, on the moments of the
+// probe rows, and lets one variant after another change the likelihood.
+func (h *half) sensitivities() (map[string]float64, error) {
+	if err := h.tables(); err != nil {
+		return nil, err
+	}
+	groups := h.groups()
+	s := quant.NewScalars(h.Dev, len(groups)*len(h.Probes)*h.windows())
+	defer s.Free()
+	changes := make([]tensor.Tensor, len(groups))
+	for i, group := range groups {
+		changes[i] = s.Take(len(h.Probes) * h.windows())
+		if err := h.change(group, changes[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.Fetch(); err != nil {
+		return nil, err
+	}
 	out := map[string]float64{}
-	for i, v := range m.Variants {
-		out[v.Key] = relative(sums[i]/tokens, v.Error)
+	for i, group := range groups {
+		v, err := h.sensitivity(group, s.Values(changes[i]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", group[0].table.VariantKey(), err)
+		}
+		out[group[0].table.VariantKey()] = v
 	}
 	return out, nil
 }
 
-// logits returns the logits of the rows that are in the pass.
-func (m *Measurer) logits(head *model.Module) ([]score.Row, error) {
-	var all [][]float32
-	err := m.Pass.Logits(head, func(_ int, rows [][]float32) { all = append(all, rows...) })
-	out := make([]score.Row, len(all))
-	score.Each(len(all), func(i int) { out[i] = score.NewRow(all[i]) })
-	return out, err
+// change stores Σ g·Δ for all windows of the probe rows.
+func (h *half) change(group []*matrixWork, sums tensor.Tensor) error {
+	for _, w := range group {
+		w.linear.W = w.packed[probe.String()]
+	}
+	defer func() {
+		for _, w := range group {
+			w.linear.W = w.dense
+		}
+	}()
+	d, n := h.Dev, h.windows()
+	scratch := d.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
+	defer d.Free(scratch)
+	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
+		h.module.Forward(s)
+		x := s.At(model.Stream)
+		if err := h.after.Load(d, scratch, row); err != nil {
+			return err
+		}
+		d.AddScaled(x, scratch, -1)
+		if err := h.Gradient.Load(d, scratch, row); err != nil {
+			return err
+		}
+		d.Dot(sums.Columns(row*n, (row+1)*n), x, scratch)
+		return nil
+	})
 }
 
-// divergence sums KL(reference ‖ q) over rows, in order.
-func divergence(reference, q []score.Row) float64 {
-	kl := make([]float64, len(q))
-	score.Each(len(q), func(i int) { kl[i] = score.Divergence(reference[i], q[i]) })
-	sum := 0.0
-	for _, v := range kl {
-		sum += v
+// sensitivity returns the divergence a token over the error that causes it.
+func (h *half) sensitivity(group []*matrixWork, changes []float64) (float64, error) {
+	sum, e := 0.0, 0.0
+	for _, v := range changes {
+		sum += v * v
 	}
-	return sum
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return 0, fmt.Errorf("gradients are NaN or infinite behind this module")
+	}
+	for _, w := range group {
+		e += w.table.VariantShare() * w.table.Candidates[0].Error
+	}
+	return relative(sum/float64(2*len(h.Probes)*h.Pass.Length), e), nil
+}
+
+// back moves Gradient in front of the module. Where its own backward pass is not
+// known, what passes it by is all: the stream is what it was and what is added.
+func (h *half) back() error {
+	if !h.module.CanRunBack() {
+		return nil
+	}
+	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
+	defer g.Free()
+	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
+		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
+			return err
+		}
+		h.module.Backward(s, g, nil, nil)
+		return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
+	})
 }

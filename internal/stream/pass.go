@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
@@ -105,9 +106,37 @@ func (p *Pass) Forward(ctx context.Context, m *model.Module, src, dst *Store) er
 	})
 }
 
+// Coverage counts the positions of src that each expert of a module sees; of a
+// module without experts it is nil.
+func (p *Pass) Coverage(ctx context.Context, m *model.Module, src *Store) ([]int, error) {
+	last := slices.IndexFunc(m.Steps, func(t model.Step) bool {
+		return slices.ContainsFunc(t.Sites, func(s model.Site) bool { return s.Routed })
+	})
+	if last < 0 {
+		return nil, nil
+	}
+	var counts []int
+	err := p.Each(ctx, src, func(s *model.State, _ int) error {
+		for i := range m.Steps[:last] {
+			m.Steps[i].Run(s)
+			m.Steps[i].Multiply(s)
+		}
+		m.Steps[last].Run(s)
+		first := s.Route.First
+		if counts == nil {
+			counts = make([]int, len(first)-1)
+		}
+		for e := range counts {
+			counts[e] += first[e+1] - first[e]
+		}
+		return nil
+	})
+	return counts, err
+}
+
 // Keep stores the state's hidden states in a row of dst.
 func (p *Pass) Keep(dst *Store, row int) error {
-	return dst.save(p.Dev, p.State.At(model.Stream), row)
+	return dst.Save(p.Dev, p.State.At(model.Stream), row)
 }
 
 // Logits runs the head over the positions of the state, some at a time, and

@@ -121,8 +121,8 @@ func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
 	return err
 }
 
-// save brings t, which holds whole rows, to the rows from row on.
-func (s *Store) save(d device.Device, t tensor.Tensor, row int) error {
+// Save brings t, which holds whole rows, to the rows from row on.
+func (s *Store) Save(d device.Device, t tensor.Tensor, row int) error {
 	if s.dev == d {
 		d.Copy(s.on(row, t.Rows*t.Cols), t)
 		return nil

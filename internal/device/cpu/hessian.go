@@ -200,25 +200,20 @@ func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 
 // Dot stores Σ x·y, summed row by row so that the order is fixed.
 func (d *Device) Dot(sum, x, y tensor.Tensor) {
-	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows*sum.Cols == 1, "Dot", sum, x, y)
+	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0, "Dot", sum, x, y)
 	wantType("Dot", sum, tensor.F64)
-	v, w := rowsOf("Dot", x), rowsOf("Dot", y)
-	elements[float64](sum)[0] = sumRows(x.Rows, func(r int) float64 { return dotRow(v.row(r), w.row(r)) })
-}
-
-// sumRows returns the sum of what f gives for rows 0 to n-1, in their order.
-func sumRows(n int, f func(r int) float64) float64 {
-	rows := make([]float64, n)
-	parallel.Runs(n, rowTile, func(lo, hi int) {
+	v, w, out := rowsOf("Dot", x), rowsOf("Dot", y), elements[float64](sum)
+	rows := make([]float64, x.Rows)
+	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			rows[r] = f(r)
+			rows[r] = dotRow(v.row(r), w.row(r))
 		}
 	})
-	sum := 0.0
-	for _, s := range rows {
-		sum += s
+	clear(out)
+	run := (x.Rows + sum.Cols - 1) / sum.Cols
+	for r, v := range rows {
+		out[r/run] += v
 	}
-	return sum
 }
 
 func dotRow(x, y []float32) (sum float64) {

@@ -16,6 +16,10 @@ func TestReference(t *testing.T) { Run(t, reference) }
 
 func TestReferenceQuantize(t *testing.T) { RunQuantize(t, openQuantize) }
 
+func TestReferenceBackward(t *testing.T) {
+	RunBackward(t, func(t testing.TB) device.Backward { return CPU(t) })
+}
+
 func openQuantize(t testing.TB) device.Quantize { return CPU(t) }
 
 // broken is a device one of whose operations goes wrong.

@@ -231,6 +231,13 @@ func dotCases() (cases []testCase) {
 			return quantizing(func(d device.Quantize) { d.Dot(sum, x, y) })
 		}})
 	}
+	for _, c := range []struct{ rows, cols, runs int }{{64, 1000, 8}, {65, 333, 9}, {5, 40, 4}, {2048, 96, 256}, {0, 8, 3}} {
+		cases = append(cases, testCase{name: fmt.Sprintf("%d rows in %d runs", c.rows, c.runs), limit: limit{abs: 1e-10, why: "sums in float64, in another order"}, direct: true, build: func(f *fixture) func(device.Device) {
+			sum := f.out("sum", tensor.F64, 1, c.runs)
+			x, y := f.in("x", residual, c.rows, c.cols, noise(4)), f.in("y", residual, c.rows, c.cols, noise(5))
+			return quantizing(func(d device.Quantize) { d.Dot(sum, x, y) })
+		}})
+	}
 	return append(cases, testCase{name: "with itself", limit: limit{rel: 1e-12, why: "sums in float64, in another order"}, direct: true, build: func(f *fixture) func(device.Device) {
 		sum, x := f.out("sum", tensor.F64, 1, 1), f.in("x", residual, 33, 777, noise(3))
 		return quantizing(func(d device.Quantize) { d.Dot(sum, x, x) })

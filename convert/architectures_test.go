@@ -1,0 +1,112 @@
+package convert
+
+import (
+	"encoding/binary"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/goldens"
+	"exl2/internal/model"
+	"exl2/internal/tensor"
+)
+
+// Every architecture is converted and read again: the logits of the result are
+// those of the source with its matrices replaced by the decoded ones.
+func TestArchitectures(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "arch") {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			t.Parallel()
+			source := t.TempDir()
+			for _, f := range []string{"config.json", "model.safetensors"} {
+				copyFile(t, filepath.Join(source, f), filepath.Join(dir, f))
+			}
+			o := options(t, source, "4.5")
+			o.Data.Rows, o.Data.Length, o.Data.MeasureRows, o.Data.MeasureLength = 3, 40, 2, 40
+			o.Out = filepath.Join(t.TempDir(), "out")
+			mustRun(t, o)
+			compareDecoded(t, source, o.Out)
+		})
+	}
+}
+
+// compareDecoded compares the logits of a converted model with those of its source
+// with the decoded matrices.
+func compareDecoded(t *testing.T, source, converted string) {
+	t.Helper()
+	d := openCPU(t)
+	packed, modules := loadAll(t, d, converted)
+	_, dense := loadAll(t, d, source)
+	before := modelLogits(t, d, packed, dense)
+	for _, m := range dense {
+		for _, l := range m.AllLinears() {
+			if !l.Packable() {
+				continue
+			}
+			matrix, err := packed.Matrix(l.LinearSpec)
+			if err != nil || matrix == nil {
+				t.Fatalf("%s is not quantized (%v)", l.Name, err)
+			}
+			q := d.LoadEXL2(matrix, l.Out)
+			w := d.Alloc(tensor.F16, l.Out, l.In)
+			d.Decode(w, q)
+			l.Replace(d, model.Dense{Tensor: w})
+		}
+	}
+	got, want := modelLogits(t, d, packed, modules), modelLogits(t, d, packed, dense)
+	worst, scale, moved := 0.0, 0.0, 0.0
+	for i := range want {
+		worst = max(worst, math.Abs(float64(got[i]-want[i])))
+		scale = max(scale, math.Abs(float64(want[i])))
+		moved = max(moved, math.Abs(float64(want[i]-before[i])))
+	}
+	if !(worst <= 1e-4*max(scale, 1)) {
+		t.Errorf("logits differ by %.2g from those of the decoded matrices, which are up to %.2g", worst, scale)
+	}
+	if moved == 0 {
+		t.Error("quantizing has changed nothing")
+	}
+}
+
+func loadAll(t *testing.T, d device.Device, dir string) (*model.Loader, []*model.Module) {
+	t.Helper()
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	l.Spec.SetContext(40)
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, modules
+}
+
+// modelLogits runs 40 tokens through modules.
+func modelLogits(t *testing.T, d device.Device, l *model.Loader, modules []*model.Module) []float32 {
+	t.Helper()
+	const length = 40
+	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})
+	s := model.NewState(d, l.Spec, model.Size{Rows: length, Logits: length}, c)
+	ids := make([]int32, length)
+	for i := range ids {
+		ids[i] = int32(i*i*31+7*i) % 128
+	}
+	s.Use([]model.Run{{}}, length, ids)
+	for _, m := range modules {
+		m.Forward(s)
+	}
+	logits := s.At(model.Logits)
+	data := make([]byte, logits.Bytes())
+	d.Download(data, logits)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out
+}

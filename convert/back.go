@@ -1,0 +1,79 @@
+package convert
+
+import (
+	"fmt"
+
+	"exl2/internal/job"
+	"exl2/internal/model"
+)
+
+// back goes through the modules from the head to the first, from where an earlier
+// run has stopped, and adds sensitivities to the sublayers' files. A checkpoint's
+// gradients stand in front of the module that has been done last.
+func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
+	r, layout := m.run, m.run.src.loader.Layout
+	done, err := m.turn(saved)
+	if err != nil {
+		return err
+	}
+	r.progress.Start("sensitivities", len(layout)-1)
+	for i := len(layout) - 1; i > 0; i-- {
+		if i >= done {
+			r.progress.Skip(layout[i].Name)
+			continue
+		}
+		note, err := m.stepBack(layout[i])
+		if err != nil {
+			return err
+		}
+		if c.Due() {
+			if err := c.Write(i, m.gradients()); err != nil {
+				return err
+			}
+		}
+		r.progress.Step(layout[i].Name, note)
+	}
+	return nil
+}
+
+// turn puts gradients and the probe rows to where an earlier run has stopped, and
+// returns the place in the layout of the module that has been done last.
+func (m *measuring) turn(saved *job.Saved) (done int, err error) {
+	layout := m.run.src.loader.Layout
+	if saved == nil {
+		return len(layout), nil
+	}
+	if err := m.resume(layout[1:saved.Next]); err != nil {
+		return 0, err
+	}
+	if err := m.measurer.Turn(); err != nil {
+		return 0, err
+	}
+	return saved.Next, saved.Restore(m.gradients())
+}
+
+func (m *measuring) gradients() []job.Store {
+	return []job.Store{{Name: "gradient", Hidden: m.measurer.Gradient}}
+}
+
+// stepBack moves the gradients in front of a module.
+func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
+	if spec.Kind == model.Head {
+		return "", m.measurer.Head(m.run.ctx)
+	}
+	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	h, err := m.read(spec)
+	if err != nil {
+		return "", err
+	}
+	most := 0.0
+	for i := range h.Tables {
+		t := &h.Tables[i]
+		t.SetSensitivity(sensitivities[t.VariantKey()])
+		most = max(most, t.Sensitivity)
+	}
+	return fmt.Sprintf("up to %.3g", most), m.write(h)
+}

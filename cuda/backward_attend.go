@@ -1,0 +1,57 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+type attendBackFunc func(d *Device, l launch, dq, dk, dv, stats, dy, q, k, v tensor.Tensor,
+	span, heads, kvHeads, dim, window int32, lddq, lddk, lddv, lddy, ldq, ldk, ldv int64, scale, softcap float32)
+
+// An attendBackVariant is kernels, the dimensions of a head that they are made for,
+// and the rows and positions of their tiles.
+type attendBackVariant struct {
+	rows, keys attendBackFunc
+	dim, side  int
+}
+
+var attendBackVariants = []attendBackVariant{
+	{(*Device).attend_back_rows_128, (*Device).attend_back_keys_128, 128, attend_back_side_128},
+	{(*Device).attend_back_rows_256, (*Device).attend_back_keys_256, 256, attend_back_side_256},
+}
+
+// shared is what a block has of its tiles: q, k and v, dy, weights and gradients.
+func (v attendBackVariant) shared() int {
+	return v.side * (3*2*(v.dim+2) + 4*(v.dim+1) + 2*4*(v.side+1))
+}
+
+// AttendBack is the gradient of Attend over whole sequences.
+func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
+	for _, t := range []tensor.Tensor{dq, dy} {
+		want(t.Rows == q.Rows && t.Cols == q.Cols, "AttendBack", t, q)
+	}
+	for _, t := range []tensor.Tensor{dk, dv, v} {
+		want(t.Rows == q.Rows && t.Cols == k.Cols, "AttendBack", t, k)
+	}
+	want(k.Rows == q.Rows && q.Cols == a.Heads*a.HeadDim && k.Cols == a.KVHeads*a.HeadDim && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, "AttendBack", q, k, b.Pos)
+	if a.HeadDim > MaxHeadDim || a.HeadDim%2 != 0 {
+		d.failWith("AttendBack: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, MaxHeadDim)
+		return
+	}
+	if q.Rows == 0 {
+		return
+	}
+	w := attendBackVariants[0]
+	if a.HeadDim > w.dim {
+		w = attendBackVariants[1]
+	}
+	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads, 2)
+	l := launch{blocks: dim{x: q.Rows / b.Span * pieces(b.Span, w.side), y: a.Heads}, threads: dim{x: attend_back_threads}, shared: w.shared()}
+	run := func(f attendBackFunc) {
+		f(d, l, dq, dk, dv, stats, dy, q, k, v, int32(b.Span), int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(a.Window),
+			int64(dq.Stride), int64(dk.Stride), int64(dv.Stride), int64(dy.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), a.Scale, a.Softcap)
+	}
+	run(w.rows)
+	l.blocks.y = a.KVHeads
+	run(w.keys)
+}

@@ -1,0 +1,108 @@
+package sensitivity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"exl2/internal/arch"
+	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/quant"
+	"exl2/internal/tensor"
+	"exl2/measure"
+)
+
+// tabulate measures every candidate of the linears of one site.
+func (h *half) tabulate(s *siteWork) error {
+	if s.hessian == nil {
+		return nil
+	}
+	f, err := s.hessian.Factor()
+	s.hessian = nil
+	if err != nil {
+		return err
+	}
+	defer f.Free()
+	if f.Nearest && h.only == nil {
+		h.Warn(NearestWarning(s.Linears))
+	}
+	for _, w := range s.work {
+		if err := h.measure(f, w); err != nil {
+			return fmt.Errorf("%s: %w", w.linear.Name, err)
+		}
+	}
+	return nil
+}
+
+// NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.
+func NearestWarning(ls []*model.Linear) string {
+	var list []string
+	for _, l := range ls {
+		list = append(list, l.Name)
+	}
+	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
+}
+
+// Batch is how many candidates of a matrix are quantized at once.
+const Batch = 8
+
+// measure measures every candidate of one matrix.
+func (h *half) measure(f *quant.Factor, w *matrixWork) error {
+	target := f.Target(w.dense.Tensor)
+	defer target.Free()
+	recipes := h.only
+	if recipes == nil {
+		recipes = Recipes(w.linear.Role)
+	}
+	s := quant.NewScalars(h.Dev, len(recipes)+1)
+	defer s.Free()
+	square, losses := s.Take(1), s.Take(len(recipes))
+	target.Square(square)
+	for lo := 0; lo < len(recipes); lo += Batch {
+		if err := h.ctx.Err(); err != nil {
+			return err
+		}
+		hi := min(lo+Batch, len(recipes))
+		h.quantize(target, w, recipes[lo:hi], losses.Columns(lo, hi))
+	}
+	if err := s.Fetch(); err != nil {
+		return err
+	}
+	l := w.linear
+	w.square = -s.Values(square)[0]
+	for i, r := range recipes {
+		w.table.Candidates = append(w.table.Candidates, measure.Candidate{Recipe: r.String(), Bits: r.Size(l.In, l.Out), Error: relative(s.Values(losses)[i], w.square)})
+	}
+	return nil
+}
+
+// quantize stores a target by some recipes, and packs what is needed again.
+func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Recipe, losses tensor.Tensor) {
+	targets := make([]*quant.Target, len(recipes))
+	for i := range targets {
+		targets[i] = target
+	}
+	for i, r := range quant.Quantize(targets, recipes, losses) {
+		if h.needed(w.linear.Role, recipes[i]) {
+			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
+		}
+		r.Free()
+	}
+}
+
+// relative divides an error by what it is relative to; a matrix whose outputs
+// are all zero has none.
+func relative(err, square float64) float64 {
+	if square == 0 {
+		return 0
+	}
+	return err / square
+}
+
+// needed reports whether a matrix that is stored by r is used: by options, or by
+// what there is no choice of.
+func (h *half) needed(role arch.Role, r exl2.Recipe) bool {
+	name := r.String()
+	return h.only != nil || slices.ContainsFunc(optionsFor(role), func(o exl2.Recipe) bool { return o.String() == name })
+}
