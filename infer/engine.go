@@ -111,6 +111,9 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w := l.Spec.Warning(); w != "" && o.Note != nil {
+		o.Note(w)
+	}
 	e, err := fit(l, true, list, o)
 	if err != nil {
 		files.Close()

@@ -170,7 +170,7 @@ func (f *File) Write(w io.Writer) error {
 			ours.Coverage[h.Key] = h.Coverage
 		}
 	}
-	if len(ours.Tables) > 0 {
+	if len(ours.Tables) > 0 || ours.Coverage != nil {
 		out.Ours = ours
 	}
 	e := json.NewEncoder(w)
@@ -397,6 +397,9 @@ func (f *File) addTables(o *oursFmt) error {
 
 func (j tableJSON) table() (Table, error) {
 	t := Table{Key: j.Key, Module: j.Module, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity, Group: j.Group, Share: j.Share}
+	if strings.HasPrefix(t.Key, t.Module+".") {
+		t.Module = ""
+	}
 	if !(j.Share >= 0 && j.Share <= 1) {
 		return t, fmt.Errorf("share %v, want 0 to 1", j.Share)
 	}

@@ -3,7 +3,11 @@
 // internal/model is the only code that interprets it.
 package arch
 
-import "exl2/internal/device"
+import (
+	"strings"
+
+	"exl2/internal/device"
+)
 
 // A Spec describes a decoder-only transformer. With everything at its zero
 // value but sizes, names and RoPE it is Llama:
@@ -193,6 +197,14 @@ const (
 	// out of everything, of the original logits.
 	SparseMixer
 )
+
+// Warning says in a line which fields of config.json are not understood, or "".
+func (s Spec) Warning() string {
+	if len(s.Warnings) == 0 {
+		return ""
+	}
+	return "config.json: fields that are not known, and are taken to mean nothing: " + strings.Join(s.Warnings, ", ")
+}
 
 // ScaleRope puts the user's own scaling on the positions of every layer, as
 // Rope.Scaled says.
