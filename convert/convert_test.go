@@ -14,7 +14,7 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
@@ -51,11 +51,7 @@ func (w *watcher) Step(what, note string) {
 
 func openCPU(t testing.TB) device.Quantize {
 	t.Helper()
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return devtest.CPU(t)
 }
 
 // sourceModel copies a golden model, two layers of 64, to a folder of its own.

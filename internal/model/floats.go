@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"exl2/internal/arch"
-	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
 
@@ -57,13 +55,4 @@ func firstNotFinite(t tensor.Type, data []byte) int {
 		}
 		return -1
 	}
-}
-
-// Floats returns a floating-point tensor of a file as float32.
-func Floats(t safetensors.Tensor) ([]float32, error) {
-	kind, ok := floatTypes[t.DType]
-	if !ok {
-		return nil, fmt.Errorf("%s: %w: type %s, want F16, BF16 or F32", t.Name, arch.ErrUnsupported, t.DType)
-	}
-	return tensor.Widen(kind, t.Data), nil
 }
