@@ -41,7 +41,7 @@ func NearestWarning(ls []*model.Linear) string {
 	for _, l := range ls {
 		list = append(list, l.Name)
 	}
-	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
+	return strings.Join(list, ", ") + ": rounded to nearest, as no damping makes the Hessian positive definite, or it overflows"
 }
 
 // Batch is how many candidates of a matrix are quantized at once.
