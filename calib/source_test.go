@@ -115,7 +115,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// TestSharedParquet reads the calibration data of the design material.
+// TestSharedParquet reads calibration data, if some lies beside the repository.
 func TestSharedParquet(t *testing.T) {
 	path := "../../shared/data/calib.parquet"
 	if _, err := os.Stat(path); err != nil {

@@ -1,8 +1,11 @@
 package convert
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 	"exl2/internal/goldens"
 	"exl2/internal/model"
 	"exl2/internal/tensor"
+	"exl2/measure"
 )
 
 // Every architecture is converted and read again: the logits of the result are
@@ -29,6 +33,85 @@ func TestArchitectures(t *testing.T) {
 			compareDecoded(t, source, o.Out)
 		})
 	}
+}
+
+// A conversion of experts, and one of a parallel block, survives interruptions and
+// goes on from measurements that hold ExLlamaV2's part only.
+func TestUnusualBlocks(t *testing.T) {
+	for _, name := range []string{"qwen2_moe", "cohere"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := sourceModel(t, name)
+			small := func(bits string) *Options {
+				o := options(t, source, bits)
+				o.Data.Rows, o.Data.MeasureRows = 4, 2
+				return o
+			}
+			whole := small("4.0")
+			whole.SaveMeasurement = filepath.Join(t.TempDir(), "measurement.json")
+			report, w := mustRun(t, whole)
+			if name == "qwen2_moe" {
+				checkCoverage(t, report)
+			}
+			parts := small("4.0")
+			for stop := 2; stop < len(w.steps); stop += 3 { // in the middle of each phase
+				ctx, cancel := context.WithCancel(context.Background())
+				steps := 0
+				_, err := runOn(ctx, openCPU(t), parts, &watcher{step: func() {
+					if steps++; steps == stop {
+						cancel()
+					}
+				}})
+				cancel()
+				if err == nil {
+					break
+				}
+			}
+			mustRun(t, parts)
+			mustEqual(t, contents(t, parts.Work), contents(t, whole.Work))
+
+			theirs := small("5.0")
+			theirs.Measurement = withoutTables(t, whole.SaveMeasurement)
+			report, _ = mustRun(t, theirs)
+			if bpw := report.Outputs[0].DecoderBPW; bpw > 5 || bpw < 4 {
+				t.Errorf("%v bits per weight, want at most 5", bpw)
+			}
+		})
+	}
+}
+
+// checkCoverage: every token sees as many experts as it should.
+func checkCoverage(t *testing.T, r *Report) {
+	t.Helper()
+	if len(r.Experts) == 0 {
+		t.Fatal("no report on experts")
+	}
+	for _, c := range r.Experts {
+		if c.Experts == 0 || c.Least > c.Median || c.Median > c.Most || c.Most > r.Rows*r.Length || c.Least == 0 && c.OnAll == 0 {
+			t.Errorf("coverage %+v of %d tokens", c, r.Rows*r.Length)
+		}
+	}
+}
+
+// withoutTables writes a measurement without what ExLlamaV2's do not have.
+func withoutTables(t *testing.T, path string) string {
+	t.Helper()
+	f, err := measure.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.Sublayers {
+		f.Sublayers[i].Tables, f.Sublayers[i].Coverage = nil, nil
+	}
+	var text bytes.Buffer
+	if err := f.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	theirs := filepath.Join(t.TempDir(), "theirs.json")
+	if err := os.WriteFile(theirs, text.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return theirs
 }
 
 // compareDecoded compares the logits of a converted model with those of its source

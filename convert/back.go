@@ -8,7 +8,7 @@ import (
 )
 
 // back goes through the modules from the head to the first, from where an earlier
-// run has stopped, and adds sensitivities to the half-blocks' files. A checkpoint's
+// run has stopped, and adds sensitivities to the sublayers' files. A checkpoint's
 // gradients stand in front of the module that has been done last.
 func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 	r, layout := m.run, m.run.src.loader.Layout

@@ -21,6 +21,8 @@ type finished struct {
 	Output    Output   `json:"output"`
 	Reference float64  `json:"reference_perplexity"`
 	Files     []string `json:"files"` // of the model's folder
+
+	Experts []Coverage `json:"experts,omitempty"`
 }
 
 // moduleError is how far a module's output is from the source's, relative to it.
@@ -93,10 +95,14 @@ func (b *build) finish() (*finished, error) {
 	if err != nil {
 		return nil, err
 	}
+	coverage, err := b.coverage()
+	if err != nil {
+		return nil, err
+	}
 	out := &finished{Reference: head.Reference, Files: w.files, Output: Output{
 		Path: w.dir, Bits: b.target.Bits, HeadBits: r.opts.HeadBits, HeadBPW: w.headBPW, FileBytes: w.bytes,
 		DecoderBPW: float64(b.plan.Bits) / float64(r.src.weights()), Perplexity: head.Perplexity,
-	}}
+	}, Experts: coverage}
 	if err := r.job.WriteJSON(b.file("done.json"), out); err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func (b *build) tidy() error {
 const alarm = 1.5
 
 // judge warns of a result that is much worse than its source, and names the
-// half-blocks with the largest errors.
+// sublayers with the largest errors.
 func (b *build) judge(h headReport) error {
 	if h.Perplexity <= alarm*h.Reference {
 		return nil

@@ -266,7 +266,7 @@ func TestDiskOnResume(t *testing.T) {
 	asked := 0
 	free := math.MaxInt
 	o.conditions.disk = func(string) (machine.Disk, bool) { asked++; return machine.Disk{Free: free}, true }
-	stopped(t, o, 4+5+2) // two half-blocks are quantized
+	stopped(t, o, 4+5+2) // two sublayers are quantized
 	free = 1000
 	mustRefuse(t, o, "free some and give the same command again")
 	src, err := openSource(o)

@@ -52,7 +52,7 @@ func TestMeasureThenConvert(t *testing.T) {
 				}
 			}
 			if again != 4-c.measured {
-				t.Errorf("%d half-blocks measured, want %d", again, 4-c.measured)
+				t.Errorf("%d sublayers measured, want %d", again, 4-c.measured)
 			}
 			measureOnly(t, o, 1) // which has nothing left to do, and spoils nothing
 			mustEqual(t, outputs(t, o), want)
@@ -122,7 +122,7 @@ func TestRangeIsAccepted(t *testing.T) {
 	}
 }
 
-// A conversion that goes on after its head still says which half-blocks are to
+// A conversion that goes on after its head still says which sublayers are to
 // blame for a damaged result.
 func TestAlarmAfterResuming(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")

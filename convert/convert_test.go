@@ -14,11 +14,10 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
+	"exl2/internal/device/devtest"
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
-	"exl2/measure"
 )
 
 // watcher is a Progress that remembers warnings and calls step after every step,
@@ -52,11 +51,7 @@ func (w *watcher) Step(what, note string) {
 
 func openCPU(t testing.TB) device.Quantize {
 	t.Helper()
-	d, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return devtest.CPU(t)
 }
 
 // sourceModel copies a golden model, two layers of 64, to a folder of its own.
@@ -265,22 +260,8 @@ func TestMeasurementReuse(t *testing.T) {
 	}
 	mustEqual(t, contents(t, again.Work), contents(t, first.Work))
 
-	f, err := measure.ReadFile(first.SaveMeasurement)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range f.HalfBlocks {
-		f.HalfBlocks[i].Tables = nil
-	}
 	theirs := options(t, source, "5.0")
-	theirs.Measurement = filepath.Join(t.TempDir(), "theirs.json")
-	var text bytes.Buffer
-	if err := f.Write(&text); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(theirs.Measurement, text.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	theirs.Measurement = withoutTables(t, first.SaveMeasurement)
 	report, _ := mustRun(t, theirs)
 	if bpw := report.Outputs[0].DecoderBPW; bpw > 5 || bpw < 4 {
 		t.Errorf("%v bits per weight, want at most 5", bpw)

@@ -136,7 +136,7 @@ func (r *run) quantizeStreams() int {
 	return 2 * len(r.tokens.quantize) * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
 }
 
-// Bytes that measuring takes for every weight of a half-block, whose matrices it
+// Bytes that measuring takes for every weight of a sublayer, whose matrices it
 // keeps in every recipe that options need, and for every weight of a matrix: the
 // target, the source's in stored order, and the codes of a batch of candidates.
 const (
@@ -238,7 +238,7 @@ func (r *run) measureOperations() float64 {
 	return n + 4*head*probes
 }
 
-// quantizeOperations: two streams through every half-block, some parts of it
+// quantizeOperations: two streams through every sublayer, some parts of it
 // several times; moments; one quantization and its descents.
 func (r *run) quantizeOperations() float64 {
 	tokens := float64(len(r.tokens.quantize) * r.opts.Data.Length)

@@ -14,7 +14,7 @@ import (
 // progress that says when a stage begins.
 type progress struct{}
 
-func (progress) Start(stage string, steps int) { fmt.Println(stage, "in", steps, "steps") }
+func (progress) Start(stage string, steps int) { fmt.Println(stage) }
 func (progress) Step(what, note string)        {}
 func (progress) Skip(what string)              {}
 func (progress) Note(text string)              {}
@@ -52,10 +52,10 @@ func Example() {
 	fmt.Println(e.Vocab(), "tokens")
 
 	// Output:
-	// read the source in 7 steps
-	// measure in 4 steps
-	// sensitivities in 5 steps
-	// quantize 4.0 in 5 steps
+	// read the source
+	// measure
+	// sensitivities
+	// quantize 4.0
 	// 4.0 bits
 	// 128 tokens
 }

@@ -26,7 +26,7 @@ const (
 	measuredGradients = "gradients.safetensors"
 )
 
-// measureAll measures every half-block, from where an earlier run left off, and
+// measureAll measures every sublayer, from where an earlier run left off, and
 // writes measurement.json.
 func (r *run) measureAll() error {
 	hidden := r.job.Checkpoint(measuredHidden, r.opts.on().every)
@@ -104,7 +104,7 @@ func (m *measuring) embed(e *model.Module) error {
 	return m.measurer.Embed(m.run.ctx, e, m.run.tokens.measure)
 }
 
-// resume computes again the probe rows in front of half-blocks that are measured,
+// resume computes again the probe rows in front of sublayers that are measured,
 // and of the next one.
 func (m *measuring) resume(passed []model.ModuleSpec) error {
 	e, err := m.run.src.loader.Load(m.run.dev, m.run.src.loader.Embedding())
@@ -127,7 +127,7 @@ func (m *measuring) resume(passed []model.ModuleSpec) error {
 }
 
 func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
-	h, err := m.measurer.HalfBlock(m.run.ctx, spec)
+	h, err := m.measurer.Sublayer(m.run.ctx, spec)
 	if err != nil {
 		return "", err
 	}
@@ -144,16 +144,16 @@ func (m *measuring) stores() []job.Store {
 	return []job.Store{{Name: "base", Hidden: m.measurer.Base}}
 }
 
-func halfBlockFile(key string) string { return "measure/" + key + ".json" }
+func sublayerFile(key string) string { return "measure/" + key + ".json" }
 
-func (m *measuring) write(h *measure.HalfBlock) error {
-	return m.run.job.Write(halfBlockFile(h.Key), (&measure.File{HalfBlocks: []measure.HalfBlock{*h}}).Write)
+func (m *measuring) write(h *measure.Sublayer) error {
+	return m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
 }
 
-// read returns the measurement of a half-block, which must be there.
-func (m *measuring) read(spec model.ModuleSpec) (*measure.HalfBlock, error) {
+// read returns the measurement of a sublayer, which must be there.
+func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
 	key := spec.Name
-	name, j := halfBlockFile(key), m.run.job
+	name, j := sublayerFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
 			err = j.Damaged(name, fs.ErrNotExist)
@@ -164,13 +164,13 @@ func (m *measuring) read(spec model.ModuleSpec) (*measure.HalfBlock, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.HalfBlocks) != 1 || f.HalfBlocks[0].Key != key || (len(f.HalfBlocks[0].Options) == 0) != (len(spec.Packable()) == 0) {
-		return nil, j.Damaged(name, errors.New("it does not hold that half-block's measurement"))
+	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || (len(f.Sublayers[0].Options) == 0) != (len(spec.Packable()) == 0) {
+		return nil, j.Damaged(name, errors.New("it does not hold that sublayer's measurement"))
 	}
-	return &f.HalfBlocks[0], nil
+	return &f.Sublayers[0], nil
 }
 
-// finish joins the half-blocks' files to measurement.json.
+// finish joins the sublayers' files to measurement.json.
 func (m *measuring) finish() error {
 	l := m.run.src.loader
 	f := &measure.File{LastModule: len(l.Layout)}
@@ -179,10 +179,10 @@ func (m *measuring) finish() error {
 		if err != nil {
 			return err
 		}
-		f.HalfBlocks = append(f.HalfBlocks, *h)
+		f.Sublayers = append(f.Sublayers, *h)
 	}
 	// ExLlamaV2 lists norm and head, too, under these names.
-	f.HalfBlocks = append(f.HalfBlocks, measure.HalfBlock{Key: l.Spec.Names.Final + ".norm"}, measure.HalfBlock{Key: l.Spec.Names.Head + ".linear"})
+	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
 	return m.run.job.Write(measurementName, f.Write)
 }
 

@@ -25,6 +25,9 @@ func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run,
 	if err != nil {
 		return nil, err
 	}
+	if w := src.loader.Spec.Warning(); w != "" {
+		p.Warn(w)
+	}
 	r := &run{ctx: ctx, dev: d, opts: o, progress: p, src: src, done: map[Target]*finished{}}
 	if o.Profile {
 		r.profile = profile.New(d)

@@ -1,10 +1,3 @@
-// Package convert makes an EXL2 model of a Hugging Face model: it measures,
-// allocates, quantizes and writes, in a job folder that an interrupted run
-// leaves ready to be continued.
-//
-// The nouns: [Options] are what the user asks for, a [Target] one of the sizes
-// asked for. A job is the state on disk. [Run] does all of it and returns a
-// [Report].
 package convert
 
 import (

@@ -1,13 +1,11 @@
 package convert
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,10 +13,10 @@ import (
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/exl2"
-	"exl2/internal/half"
 	"exl2/internal/model"
 	"exl2/internal/ordered"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 )
 
 // formatVersion is the version of ExLlamaV2 whose files ours are like.
@@ -220,21 +218,12 @@ func (w *writer) kept(name string) outTensor {
 // toF16 rounds the numbers of a tensor, which holds none that do not fit, to
 // fp16, in place.
 func toF16(t safetensors.Tensor) []byte {
-	width := 2
+	kind := tensor.BF16
 	if t.DType == safetensors.F32 {
-		width = 4
+		kind = tensor.F32
 	}
-	n := len(t.Data) / width
-	for i := range n {
-		var v float32
-		if width == 2 {
-			v = half.BF16(binary.LittleEndian.Uint16(t.Data[2*i:])).Float32()
-		} else {
-			v = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		}
-		binary.LittleEndian.PutUint16(t.Data[2*i:], uint16(half.ToF16(v)))
-	}
-	return t.Data[:2*n]
+	_, n := tensor.Narrow(t.Data, t.Data, kind)
+	return t.Data[:n]
 }
 
 // shard writes one output file.

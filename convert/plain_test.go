@@ -50,15 +50,15 @@ func mustFall(t *testing.T, table measure.Table) {
 	}
 }
 
-// Hessians that cannot be factored: every matrix is rounded plainly, with errors
+// Hessians that cannot be factored: every matrix is rounded to nearest, with errors
 // that mean something, and a warning names it.
 func TestPlainMeasurement(t *testing.T) {
 	f, w := measured(t, stubborn{openCPU(t)}, sourceModel(t, "llama"))
-	if len(w.warnings) != 8 { // 4 half-blocks with 2 or 3 steps that read
+	if len(w.warnings) != 8 { // 4 sublayers with 2 or 3 steps that read
 		t.Errorf("%d warnings: %q", len(w.warnings), w.warnings)
 	}
 	all := strings.Join(w.warnings, "\n")
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		for _, table := range h.Tables {
 			mustFall(t, table)
 			if !strings.Contains(all, table.Key) {
@@ -68,7 +68,7 @@ func TestPlainMeasurement(t *testing.T) {
 	}
 }
 
-// Inputs whose squares overflow: the matrices that read them are rounded plainly,
+// Inputs whose squares overflow: the matrices that read them are rounded to nearest,
 // and no others.
 func TestInfiniteMeasurement(t *testing.T) {
 	source := sourceModel(t, "llama")
@@ -86,10 +86,10 @@ func TestInfiniteMeasurement(t *testing.T) {
 		return "F32"
 	})
 	f, w := measured(t, openCPU(t), source)
-	if len(w.warnings) != 1 || !strings.HasPrefix(w.warnings[0], "model.layers.1.mlp.down_proj: rounded plainly") {
+	if len(w.warnings) != 1 || !strings.HasPrefix(w.warnings[0], "model.layers.1.mlp.down_proj: rounded to nearest") {
 		t.Errorf("warnings %q", w.warnings)
 	}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		for _, table := range h.Tables {
 			for _, c := range table.Candidates {
 				if !(c.Error >= 0 && c.Error <= 1.001) {
@@ -100,7 +100,7 @@ func TestInfiniteMeasurement(t *testing.T) {
 	}
 }
 
-// A conversion names all matrices that it rounds plainly.
+// A conversion names all matrices that it rounds to nearest.
 func TestPlainConversion(t *testing.T) {
 	o, w := options(t, sourceModel(t, "llama"), "6.0"), &watcher{}
 	if _, err := runOn(context.Background(), stubborn{openCPU(t)}, o, w); err != nil {
@@ -108,7 +108,7 @@ func TestPlainConversion(t *testing.T) {
 	}
 	quantizing := w.warnings[8:]
 	for i, want := range []string{"q_proj, model.layers.0.self_attn.k_proj, model.layers.0.self_attn.v_proj", "o_proj"} {
-		if got := quantizing[i]; !strings.HasPrefix(got, "model.layers.0.self_attn."+want+": rounded plainly") {
+		if got := quantizing[i]; !strings.HasPrefix(got, "model.layers.0.self_attn."+want+": rounded to nearest") {
 			t.Errorf("warning %q, want %s", got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func (p *plan) recipe(key string) (exl2.Recipe, error) {
 }
 
 // A class is something that one choice is to be made for: a matrix, or a
-// half-block if only ExLlamaV2's options were measured.
+// sublayer if only ExLlamaV2's options were measured.
 type class struct {
 	keys    []string
 	choices []measure.Choice
@@ -43,9 +43,9 @@ const optionPower = 2
 // classes turns a measurement into classes; sizes are computed anew for the
 // source's shapes.
 func (s *source) classes(f *measure.File) ([]class, error) {
-	blocks := map[string]measure.HalfBlock{}
+	blocks := map[string]measure.Sublayer{}
 	tables := map[string]measure.Table{}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		known := slices.ContainsFunc(s.loader.Decoder(), func(m model.ModuleSpec) bool { return m.Name == h.Key })
 		if len(h.Options) > 0 && !known {
 			return nil, fmt.Errorf("measurement: %s is not in the model: it is another model's", h.Key)
@@ -73,7 +73,7 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 }
 
 // tableClasses makes a class of every matrix's table, or none if the file has
-// no tables for the half-block.
+// no tables for the sublayer.
 func tableClasses(shapes []model.LinearSpec, tables map[string]measure.Table) ([]class, error) {
 	var list []class
 	for _, m := range shapes {
@@ -100,9 +100,9 @@ func tableClasses(shapes []model.LinearSpec, tables map[string]measure.Table) ([
 	return list, nil
 }
 
-// optionClasses makes one class of a half-block's options, two of a parallel
+// optionClasses makes one class of a sublayer's options, two of a parallel
 // block's.
-func optionClasses(m model.ModuleSpec, h measure.HalfBlock) ([]class, error) {
+func optionClasses(m model.ModuleSpec, h measure.Sublayer) ([]class, error) {
 	if m.Kind != model.Parallel {
 		c, err := optionClass(m.Kind, m.Packable(), h.Options)
 		return []class{c}, err

@@ -20,7 +20,7 @@ import (
 // still pays, the third hardly does (docs/benchmarks.md).
 const descents = 2
 
-// quantize quantizes every half-block and the head.
+// quantize quantizes every sublayer and the head.
 func (b *build) quantize() error {
 	q, err := b.newQuantizing()
 	if err != nil {
@@ -196,8 +196,8 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 		return nil, err
 	}
 	defer f.Free()
-	if f.Plain {
-		q.run.progress.Warn(sensitivity.PlainWarning(site.Linears))
+	if f.Nearest {
+		q.run.progress.Warn(sensitivity.NearestWarning(site.Linears))
 	}
 	var list []packedMatrix
 	for _, l := range site.Linears {

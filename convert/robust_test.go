@@ -103,7 +103,7 @@ func TestOddSources(t *testing.T) {
 			}
 			return "F16"
 		},
-		"a half-block that sees nothing": func(name string, rows [][]float32) string {
+		"a sublayer that sees nothing": func(name string, rows [][]float32) string {
 			if strings.Contains(name, "layers.0.post_attention_layernorm") {
 				fill(rows, 0, everywhere)
 			}

@@ -36,6 +36,8 @@ type Report struct {
 	Seconds   Seconds  `json:"seconds"`
 	Devices   []string `json:"devices"` // that computed
 
+	Experts []Coverage `json:"experts,omitempty"` // of mixtures, by layer, for the last target
+
 	Profile []Stage `json:"profile,omitempty"`
 }
 
@@ -117,7 +119,7 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 		if err != nil {
 			return nil, err
 		}
-		report.Outputs, report.Reference = append(report.Outputs, out.Output), out.Reference
+		report.Outputs, report.Reference, report.Experts = append(report.Outputs, out.Output), out.Reference, out.Experts
 	}
 	report.Seconds.Total = time.Since(start).Seconds()
 	if r.profile != nil {

@@ -40,7 +40,7 @@ func openSource(o *Options) (*source, error) {
 	}
 	s := &source{dir: o.Source, files: files, loader: l, witness: newWitness(files)}
 	l.Use(s.witness)
-	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.ScaleRope(o.RopeScale, o.RopeAlpha)
 	longest := max(o.Data.Length, o.Data.MeasureLength)
 	l.Spec.SetContext(longest)
 	if err = l.CheckLength(longest); err == nil {

@@ -274,8 +274,8 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
-// Only GPUs that can do so let kernels start early.
-func TestEarly(t *testing.T) {
+// Only GPUs that can do so have programmatic dependent launches.
+func TestDependentLaunch(t *testing.T) {
 	for major, want := range map[int32]symbol{8: cuLaunchKernel, 9: cuLaunchKernelEx} {
 		f := newFake()
 		f.attr[attributeMajor], f.attr[attributeMinor] = major, 0

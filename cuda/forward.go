@@ -67,7 +67,7 @@ func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
 	norm(l, x, w, int32(x.Rows), int32(heads), int32(w.Cols), int64(x.Stride), n.Eps, n.Offset)
 }
 
-// Rope turns the leading dimensions of the heads of q and k.
+// Rope rotates the leading dimensions of the heads of q and k.
 func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch) {
 	want(q.Rows == k.Rows && q.Rows == b.Pos.Cols && q.Cols%headDim == 0 && k.Cols%headDim == 0 && r.Dims <= headDim && freqs.Cols == r.Dims/2, "Rope", q, k, freqs, b.Pos)
 	if r.Dims < 2 {
@@ -75,11 +75,11 @@ func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b d
 	}
 	qHeads, kHeads := q.Cols/headDim, k.Cols/headDim
 	l, scale := ropeLaunch(q.Rows, qHeads+kHeads, r)
-	turn := d.rope_split_f16
+	rotate := d.rope_split_f16
 	if r.Interleaved {
-		turn = d.rope_interleaved_f16
+		rotate = d.rope_interleaved_f16
 	}
-	turn(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(r.Dims/2), int64(q.Stride), int64(k.Stride), scale)
+	rotate(l, q, k, freqs, b.Pos, int32(qHeads), int32(kHeads), int32(headDim), int32(r.Dims/2), int64(q.Stride), int64(k.Stride), scale)
 }
 
 // ropeLaunch returns the launch of turning heads, or turning them back, and the

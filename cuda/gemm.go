@@ -83,37 +83,38 @@ func (d *Device) gemm(p product) {
 	if !bias.Nil() {
 		bias = from(bias, p.column)
 	}
-	if parts := d.parts(v, m, n, k); parts > 1 {
-		sums := d.scratch(scratchSums, tensor.F32, parts*m, n)
-		d.multiply(v, sums, p, tensor.Tensor{}, n, parts)
-		d.join(p.y.Type)(d, launch{blocks: dim{x: pieces(n, gemm_join_columns), y: m}, threads: dim{x: gemm_join_threads}},
-			y, sums, bias, int32(m), int32(n), int32(p.y.Stride), int32(parts))
+	if splits := d.splitK(v, m, n, k); splits > 1 {
+		sums := d.scratch(scratchSums, tensor.F32, splits*m, n)
+		d.multiply(v, sums, p, tensor.Tensor{}, n, splits)
+		d.addPartialSums(p.y.Type)(d, launch{blocks: dim{x: pieces(n, gemm_join_columns), y: m}, threads: dim{x: gemm_join_threads}},
+			y, sums, bias, int32(m), int32(n), int32(p.y.Stride), int32(splits))
 		return
 	}
 	d.multiply(v, y, p, bias, p.y.Stride, 1)
 }
 
-// multiply stores a product, or parts of it, in y, whose rows are ldy elements.
-func (d *Device) multiply(v gemmVariant, y tensor.Tensor, p product, bias tensor.Tensor, ldy, parts int) {
+// multiply stores a product, or the partial sums of its splits, in y, whose rows
+// are ldy elements.
+func (d *Device) multiply(v gemmVariant, y tensor.Tensor, p product, bias tensor.Tensor, ldy, splits int) {
 	m, n, k := p.x.Rows, p.w.Rows, p.x.Cols
 	f := v.f16
 	if y.Type == tensor.F32 {
 		f = v.f32
 	}
-	l := launch{blocks: dim{x: pieces(m, v.m), y: pieces(n, v.n), z: parts}, threads: dim{x: v.threads}, shared: v.shared}
+	l := launch{blocks: dim{x: pieces(m, v.m), y: pieces(n, v.n), z: splits}, threads: dim{x: v.threads}, shared: v.shared}
 	f(d, l, y, p.x, p.w, bias, int32(m), int32(n), int32(k), int32(ldy), int64(p.x.Stride))
 }
 
-func (d *Device) join(t tensor.Type) func(d *Device, l launch, y, parts, bias tensor.Tensor, m, n, ldy, count int32) {
+func (d *Device) addPartialSums(t tensor.Type) func(d *Device, l launch, y, sums, bias tensor.Tensor, m, n, ldy, count int32) {
 	if t == tensor.F32 {
 		return (*Device).gemm_join_f32
 	}
 	return (*Device).gemm_join_f16
 }
 
-// parts returns among how many blocks the sums of a tile are divided, so that the
+// splitK returns among how many blocks the sums of a tile are divided, so that the
 // GPU is busy: each has 512 columns of x and w at least.
-func (d *Device) parts(v gemmVariant, m, n, k int) int {
+func (d *Device) splitK(v gemmVariant, m, n, k int) int {
 	const least = 512
 	return max(1, min(d.sms/v.count(m, n), k/least))
 }

@@ -7,10 +7,10 @@ func TestVariant(t *testing.T) {
 	hopper, ampere := &Device{sms: 132, major: 9, target: "sm_90a"}, &Device{sms: 108, major: 8, target: "sm_80"}
 	turing := &Device{sms: 68, major: 7, target: "sm_75"}
 	for _, c := range []struct {
-		name        string
-		d           *Device
-		m, n, k     int
-		tile, parts [2]int // rows and columns; parts and the fewest columns of one
+		name         string
+		d            *Device
+		m, n, k      int
+		tile, splits [2]int // rows and columns; splits of K and the fewest columns of one
 	}{
 		{"hopper, a prompt", hopper, 2048, 4096, 4096, [2]int{128, 256}, [2]int{1, 4096}},
 		{"hopper, a short one", hopper, 128, 4096, 4096, [2]int{128, 128}, [2]int{4, 1024}},
@@ -22,9 +22,9 @@ func TestVariant(t *testing.T) {
 		{"turing has too little shared memory for the largest", turing, 2048, 4096, 4096, [2]int{128, 128}, [2]int{1, 4096}},
 	} {
 		v := c.d.variant(c.m, c.n, c.k, true)
-		parts := c.d.parts(v, c.m, c.n, c.k)
-		if v.m != c.tile[0] || v.n != c.tile[1] || parts != c.parts[0] || c.k/parts < c.parts[1] {
-			t.Errorf("%s: tiles of %d x %d in %d parts, want %+v", c.name, v.m, v.n, parts, c)
+		splits := c.d.splitK(v, c.m, c.n, c.k)
+		if v.m != c.tile[0] || v.n != c.tile[1] || splits != c.splits[0] || c.k/splits < c.splits[1] {
+			t.Errorf("%s: tiles of %d x %d split %d times, want %+v", c.name, v.m, v.n, splits, c)
 		}
 	}
 }

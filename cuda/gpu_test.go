@@ -87,8 +87,8 @@ func TestNotWhileRecording(t *testing.T) {
 	}
 }
 
-// Kernels that start early see what those before them have written.
-func TestEarlyLaunches(t *testing.T) {
+// Programmatic dependent launches see what those before them have written.
+func TestDependentLaunches(t *testing.T) {
 	d := closing(t, openGPU(t))
 	const n, steps = 100_000, 300
 	x, half, pos := d.Alloc(tensor.F32, 1, n), d.Alloc(tensor.F16, 1, n), d.Alloc(tensor.I32, 1, 1)

@@ -148,8 +148,8 @@ const (
 // kernels says where each kernel is found, and whether it waits by itself for
 // the kernel before it.
 var kernels = [kernelCount]struct {
-	op, name string
-	early    bool
+	op, name  string
+	dependent bool
 }{
 	kernel_act_mul_silu_f16:       {"act_mul", "act_mul_silu_f16", true},
 	kernel_act_mul_gelu_f16:       {"act_mul", "act_mul_gelu_f16", true},

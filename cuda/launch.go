@@ -86,8 +86,8 @@ func (d *Device) launch(a *arguments, l launch) {
 	var r result
 	// A kernel that waits by itself for the one before it (kernels/order.cuh) may
 	// start while that one finishes, where the GPU can do so.
-	if kernels[a.kernel].early && d.major >= 9 {
-		r = d.launchEarly(f, l)
+	if kernels[a.kernel].dependent && d.major >= 9 {
+		r = d.launchDependent(f, l)
 	} else {
 		r = d.launchPlain(f, l)
 	}
@@ -119,8 +119,8 @@ type launchConfig struct {
 	}
 }
 
-// launchEarly is launchPlain with programmatic stream serialization.
-func (d *Device) launchEarly(f *function, l launch) result {
+// launchDependent is launchPlain as a programmatic dependent launch.
+func (d *Device) launchDependent(f *function, l launch) result {
 	const programmaticSerialization = 6
 	c, b, t := &d.config, l.blocks, l.threads
 	c.grid = [3]uint32{uint32(b.x), uint32(max(b.y, 1)), uint32(max(b.z, 1))}

@@ -276,7 +276,10 @@ func (b *bench) differing(p pair, rows int) (first, all float64) {
 // a first group, and the loss is the same; and the GPU gives the same bytes when it
 // does it again, and when it does some at a time.
 func TestManyCandidates(t *testing.T) {
-	const k, n = 1536, 512
+	k, n := 1536, 512
+	if testing.Short() {
+		k, n = 416, 96
+	}
 	b := newBench(t)
 	h, u, importance := b.moments(k, 0.05)
 	gf, cf := device.Factor{U: u.gpu, H: h.gpu, Importance: importance.gpu}, device.Factor{U: u.cpu, H: h.cpu, Importance: importance.cpu}
@@ -306,7 +309,7 @@ func TestManyCandidates(t *testing.T) {
 	b.cpu.Descend(ref, cf, 2)
 	b.compare("Descend", list)
 	before := b.all(list)
-	for _, limit := range []int{0, 40 << 20} {
+	for _, limit := range []int{0, planesBytes(2, k, k) + 4*codedBytes(gpu[0])} {
 		b.gpu.workLimit = limit
 		b.gpu.GPTQ(gpu, gf, loss.gpu)
 		b.gpu.Descend(gpu, gf, 2)

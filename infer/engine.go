@@ -111,6 +111,9 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w := l.Spec.Warning(); w != "" && o.Note != nil {
+		o.Note(w)
+	}
 	e, err := fit(l, true, list, o)
 	if err != nil {
 		files.Close()
@@ -127,7 +130,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 		return nil, err
 	}
 	o = o.defaults(list[0])
-	l.Spec.StretchRope(o.RopeScale, o.RopeAlpha)
+	l.Spec.ScaleRope(o.RopeScale, o.RopeAlpha)
 	l.Spec.SetContext(o.Positions)
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err

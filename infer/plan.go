@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/machine"
@@ -89,7 +88,7 @@ func plan(l *model.Loader, list devices.List, o Options) []Part {
 		}
 		z, c := o.size(s.layers(), last)
 		p := Part{
-			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(s.modules, spec, l.Files, d),
+			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(l, s.modules, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
 		if r, ok := d.(device.MemoryInfo); ok {
@@ -103,18 +102,18 @@ func plan(l *model.Loader, list devices.List, o Options) []Part {
 }
 
 // weights adds up what modules hold.
-func weights(modules []model.ModuleSpec, spec arch.Spec, files model.Files, d device.Device) int {
+func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 	sizes := map[string]int{} // by the name of a linear or table
-	for _, name := range files.Names() {
-		if info, ok := files.Info(name); ok {
+	for _, name := range l.Files.Names() {
+		if info, ok := l.Files.Info(name); ok {
 			sizes[name[:max(0, strings.LastIndexByte(name, '.'))]] += held(info, d)
 		}
 	}
 	sum, tables := 0, map[string]bool{}
 	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
-		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
-			sum += sizes[l.Name]
+		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+			sum += sizes[x.Name]
 		}
 		if m.Positions != "" {
 			sum += sizes[m.Positions]
@@ -123,34 +122,21 @@ func weights(modules []model.ModuleSpec, spec arch.Spec, files model.Files, d de
 			sum += sizes[m.Table]
 			tables[m.Table] = true
 		}
-		sum += 4 * vectors(m, spec)
+		sum += l.Beside(m)
 	}
 	return sum
 }
 
-// vectors counts the elements of a module's norms, other vectors, and frequencies.
-func vectors(m model.ModuleSpec, spec arch.Spec) int {
-	n := 0
-	for _, x := range m.Norms {
-		n += x.Elements()
-	}
-	for _, v := range m.Vectors {
-		n += v.Cols
-	}
-	if attends := m.Kind == model.Attention || m.Kind == model.Parallel; attends && spec.Rope != nil {
-		n += spec.Rope(m.Layer).Dims / 2
-	}
-	return n
-}
-
 // held returns the bytes that a tensor of a linear or a table takes on d: biases
-// are F32 there, and F32 matrices F16 on a device that computes so.
+// are F32 there, F32 matrices F16 on a device that computes so, and what is none of
+// them, a router's correction, is not there.
 func held(t safetensors.Info, d device.Device) int {
 	n, err := t.Bytes()
+	_, suffix, _ := strings.Cut(t.Name[max(0, strings.LastIndexByte(t.Name, '.')):], ".")
 	switch {
-	case err != nil:
+	case err != nil || suffix != "weight" && suffix != "bias" && !strings.HasPrefix(suffix, "q_"):
 		return 0
-	case strings.HasSuffix(t.Name, ".bias"):
+	case suffix == "bias":
 		return 4 * slices.Max(t.Shape)
 	case t.DType == "F32" && len(t.Shape) == 2 && d.Activation() != tensor.F32:
 		n /= 2

@@ -17,7 +17,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var classes [][]measure.Choice
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		if len(h.Options) == 0 {
 			continue // embedding, norm and head
 		}
@@ -37,7 +37,7 @@ func Example() {
 		bits += classes[i][p].Bits
 	}
 	fmt.Printf("%d modules, %.2f bits a weight\n", len(classes), float64(bits)/weights)
-	recipe, _ := f.HalfBlocks[0].Options[pick[0]].Recipe("model.layers.0.self_attn.q_proj")
+	recipe, _ := f.Sublayers[0].Options[pick[0]].Recipe("model.layers.0.self_attn.q_proj")
 	fmt.Println(recipe)
 
 	_, err = measure.Allocate(classes, 2*weights)

@@ -3,7 +3,7 @@
 //
 // The nouns: a matrix has a [Table] of [Candidate]s, each a recipe with its
 // size and its error; the table's sensitivity turns errors into divergence of
-// the model's output. A half-block has ExLlamaV2's [Option]s, one recipe for
+// the model's output. A sublayer has ExLlamaV2's [Option]s, one recipe for
 // each of its matrices. A [File] holds both; convert.Measure makes it. [Allocate]
 // solves for the best choice within a budget.
 //
@@ -25,12 +25,12 @@ import (
 	"exl2/internal/ordered"
 )
 
-// An Option is one way to store a half-block, as ExLlamaV2 measures it.
+// An Option is one way to store a sublayer, as ExLlamaV2 measures it.
 type Option struct {
-	// Accuracy is 1 minus the relative error of the half-block's output,
+	// Accuracy is 1 minus the relative error of the sublayer's output,
 	// residual included, averaged over calibration rows.
 	Accuracy float64
-	Bits     int // of all matrices of the half-block
+	Bits     int // of all matrices of the sublayer
 	Recipes  []NamedRecipe
 }
 
@@ -51,7 +51,7 @@ type Candidate struct {
 // A Table is what was measured of one matrix.
 type Table struct {
 	Key     string // in the file, without ".weight"
-	Module  string // the half-block's Key; read from a file, empty where Key begins with it
+	Module  string // the sublayer's Key; read from a file, empty where Key begins with it
 	In, Out int
 	// Sensitivity is the divergence (KL, nats a token) of the model's output
 	// per unit of Error.
@@ -86,9 +86,9 @@ func (t Table) VariantShare() float64 {
 // variant per unit of the variant's error.
 func (t *Table) SetSensitivity(variant float64) { t.Sensitivity = variant * t.VariantShare() }
 
-// A HalfBlock is what was measured of one half-block; a module that is not
+// A Sublayer is what was measured of one sublayer; a module that is not
 // measured has neither options nor tables.
-type HalfBlock struct {
+type Sublayer struct {
 	Key      string
 	Options  []Option
 	MLP      []Option // of a parallel block, whose Options are attention's
@@ -100,8 +100,8 @@ type HalfBlock struct {
 // ExLlamaV2's, to the byte of their meaning; "exl2" holds the tables beside
 // them, which ExLlamaV2 does not look at and its files do not have.
 type File struct {
-	HalfBlocks []HalfBlock
-	LastModule int // index of the head among embedding, half-blocks, norm, head
+	Sublayers  []Sublayer
+	LastModule int // index of the head among embedding, sublayers, norm, head
 }
 
 // fileJSON is the file's layout.
@@ -114,7 +114,7 @@ type fileJSON struct {
 type oursFmt struct {
 	Version  int              `json:"version"`
 	Tables   []tableJSON      `json:"tables"`
-	Coverage map[string][]int `json:"coverage,omitempty"` // by half-block
+	Coverage map[string][]int `json:"coverage,omitempty"` // by sublayer
 }
 
 // parallelJSON is the options of a parallel block.
@@ -154,7 +154,7 @@ const tableVersion = 1
 func (f *File) Write(w io.Writer) error {
 	out := fileJSON{LastModule: f.LastModule}
 	ours := &oursFmt{Version: tableVersion}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		options, err := h.options()
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.Key, err)
@@ -170,7 +170,7 @@ func (f *File) Write(w io.Writer) error {
 			ours.Coverage[h.Key] = h.Coverage
 		}
 	}
-	if len(ours.Tables) > 0 {
+	if len(ours.Tables) > 0 || ours.Coverage != nil {
 		out.Ours = ours
 	}
 	e := json.NewEncoder(w)
@@ -178,8 +178,8 @@ func (f *File) Write(w io.Writer) error {
 	return e.Encode(out)
 }
 
-// options returns what a file has of the half-block's options, nil if there are none.
-func (h HalfBlock) options() (any, error) {
+// options returns what a file has of the sublayer's options, nil if there are none.
+func (h Sublayer) options() (any, error) {
 	if h.Options == nil {
 		return nil, nil
 	}
@@ -271,12 +271,12 @@ func Parse(data []byte) (*File, error) {
 	}
 	f := &File{LastModule: in.LastModule}
 	for _, m := range in.Measurement {
-		h := HalfBlock{Key: m.Name}
+		h := Sublayer{Key: m.Name}
 		var err error
-		if h.Options, h.MLP, err = parseHalfBlock(m.Value.(json.RawMessage)); err != nil {
+		if h.Options, h.MLP, err = parseSublayer(m.Value.(json.RawMessage)); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
 		}
-		f.HalfBlocks = append(f.HalfBlocks, h)
+		f.Sublayers = append(f.Sublayers, h)
 	}
 	if in.Ours == nil {
 		return f, nil
@@ -284,8 +284,8 @@ func Parse(data []byte) (*File, error) {
 	return f, f.addTables(in.Ours)
 }
 
-// parseHalfBlock reads a list of options, or the two of a parallel block.
-func parseHalfBlock(data json.RawMessage) (options, mlp []Option, err error) {
+// parseSublayer reads a list of options, or the two of a parallel block.
+func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
 	var both struct{ Attn, MLP json.RawMessage }
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		options, err = parseOptionList(data)
@@ -368,7 +368,7 @@ func parseParams(data json.RawMessage) (exl2.Recipe, error) {
 	return r, r.Check()
 }
 
-// addTables attaches our tables to the half-blocks whose keys they extend.
+// addTables attaches our tables to the sublayers whose keys they extend.
 func (f *File) addTables(o *oursFmt) error {
 	if o.Version != tableVersion {
 		return fmt.Errorf("exl2: version %d, want %d", o.Version, tableVersion)
@@ -378,25 +378,28 @@ func (f *File) addTables(o *oursFmt) error {
 		if err != nil {
 			return fmt.Errorf("exl2: %s: %w", j.Key, err)
 		}
-		i := slices.IndexFunc(f.HalfBlocks, func(h HalfBlock) bool {
+		i := slices.IndexFunc(f.Sublayers, func(h Sublayer) bool {
 			if t.Module != "" {
 				return t.Module == h.Key
 			}
 			return strings.HasPrefix(t.Key, h.Key+".")
 		})
 		if i < 0 {
-			return fmt.Errorf("exl2: %s: belongs to no half-block", t.Key)
+			return fmt.Errorf("exl2: %s: belongs to no sublayer", t.Key)
 		}
-		f.HalfBlocks[i].Tables = append(f.HalfBlocks[i].Tables, t)
+		f.Sublayers[i].Tables = append(f.Sublayers[i].Tables, t)
 	}
-	for i := range f.HalfBlocks {
-		f.HalfBlocks[i].Coverage = o.Coverage[f.HalfBlocks[i].Key]
+	for i := range f.Sublayers {
+		f.Sublayers[i].Coverage = o.Coverage[f.Sublayers[i].Key]
 	}
 	return nil
 }
 
 func (j tableJSON) table() (Table, error) {
 	t := Table{Key: j.Key, Module: j.Module, In: j.In, Out: j.Out, Sensitivity: j.Sensitivity, Group: j.Group, Share: j.Share}
+	if strings.HasPrefix(t.Key, t.Module+".") {
+		t.Module = ""
+	}
 	if !(j.Share >= 0 && j.Share <= 1) {
 		return t, fmt.Errorf("share %v, want 0 to 1", j.Share)
 	}

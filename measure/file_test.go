@@ -34,10 +34,10 @@ func TestExLlamaV2File(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.HalfBlocks) != 18 || f.LastModule != 18 {
-		t.Fatalf("%d half-blocks, last module %d", len(f.HalfBlocks), f.LastModule)
+	if len(f.Sublayers) != 18 || f.LastModule != 18 {
+		t.Fatalf("%d sublayers, last module %d", len(f.Sublayers), f.LastModule)
 	}
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		for i, o := range h.Options {
 			bits := 0
 			for _, r := range o.Recipes {
@@ -68,7 +68,7 @@ func TestExLlamaV2File(t *testing.T) {
 // The tables beside ExLlamaV2's part come back as they were.
 func TestTables(t *testing.T) {
 	r := exl2.MustRecipe("0.125:4b_64g/0.875:3b_64g")
-	f := &File{LastModule: 4, HalfBlocks: []HalfBlock{
+	f := &File{LastModule: 4, Sublayers: []Sublayer{
 		{
 			Key:     "model.layers.0.mlp",
 			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"up_proj", r.String()}}}},
@@ -76,6 +76,20 @@ func TestTables(t *testing.T) {
 				Key: "model.layers.0.mlp.up_proj", In: 64, Out: 96, Sensitivity: 0.25,
 				Candidates: []Candidate{{r.String(), r.Size(64, 96), 0.0625}},
 			}},
+		},
+		{
+			Key:     "model.layers.1.parallel_decoder",
+			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"q_proj", r.String()}}}},
+			MLP:     []Option{{Accuracy: 0.25, Bits: 11, Recipes: []NamedRecipe{{"up_proj", r.String()}}}},
+		},
+		{
+			Key:     "model.layers.2.block_sparse_moe",
+			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"w1", r.String()}}}},
+			Tables: []Table{{
+				Key: "model.layers.2.mlp.experts.3.up_proj", Module: "model.layers.2.block_sparse_moe", In: 64, Out: 96, Sensitivity: 0.25,
+				Candidates: []Candidate{{r.String(), r.Size(64, 96), 0.0625}}, Group: "model.layers.2.mlp.experts.*.up_proj", Share: 0.125,
+			}},
+			Coverage: []int{0, 3, 5, 100},
 		},
 		{Key: "model.norm.norm"},
 	}}
@@ -117,7 +131,10 @@ func TestDamagedFiles(t *testing.T) {
 		"table of nothing": {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[]}`), "no candidates"},
 		"table's shape":    {ours(`{"key":"a.q_proj","in":63,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "shape 63 x 64"},
 		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
-		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no half-block"},
+		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no sublayer"},
+		"table's share":    {ours(`{"key":"a.q_proj","in":64,"out":64,"share":2,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "share 2"},
+		"half a block":     {`{"measurement":{"a":{"attn":[` + option + `]}}}`, "a: "},
+		"no MLP":           {`{"measurement":{"a":{"attn":[` + option + `],"mlp":[]}}}`, "a parallel block needs options in attn and in mlp"},
 		"version":          {`{"measurement":{},"exl2":{"version":9}}`, "version 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +150,8 @@ func TestDamagedFiles(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"measurement":{"a":[{"accuracy":0.5,"total_bits":10,"q":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}],"b":null},"last_module_idx":1}`))
 	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"tables":[{"key":"a.q","in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}]}}`))
+	f.Add([]byte(`{"measurement":{"a":{"attn":[{"accuracy":0.5,"total_bits":10,"q":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}],"mlp":[{"accuracy":0.5,"total_bits":10,"up":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}]}}}`))
+	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"coverage":{"a":[1,2]},"tables":[{"key":"b.q","module":"a","group":"b.*","share":0.5,"in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first, err := Parse(data)
 		if err != nil {

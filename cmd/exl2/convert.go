@@ -200,6 +200,20 @@ func printReport(w io.Writer, r *convert.Report) {
 	for _, o := range r.Outputs {
 		fmt.Fprintln(w, o.Path)
 	}
+	printCoverage(w, r.Experts)
 	s := r.Seconds
 	fmt.Fprintf(w, "%d rows of %d tokens; %.1f s measuring, %.3f s solving, %.1f s quantizing\n", r.Rows, r.Length, s.Measure, s.Solve, s.Quantize)
+}
+
+// printCoverage prints how many calibration tokens experts have seen.
+func printCoverage(w io.Writer, list []convert.Coverage) {
+	if len(list) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "tokens seen by\texperts\tleast\tmedian\tmost\tcalibrated on all tokens")
+	for _, c := range list {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\n", c.Key, c.Experts, c.Least, c.Median, c.Most, c.OnAll)
+	}
+	t.Flush()
 }

@@ -11,13 +11,33 @@ import (
 	"exl2/internal/safetensors"
 )
 
+// small lists the tensors of a module beside matrices.
+func small(m model.ModuleSpec) []string {
+	var names []string
+	if m.Positions != "" {
+		names = append(names, m.Positions+".weight")
+	}
+	for _, n := range m.Norms {
+		names = append(names, n.Tensors()...)
+	}
+	for _, v := range m.Vectors {
+		names = append(names, v.Name)
+	}
+	for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+		if l.Biased {
+			names = append(names, l.Name+".bias")
+		}
+	}
+	return names
+}
+
 // disagreements lists where the weights are not what config.json says, which
 // is what loading would refuse, all of it.
 func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]string, error) {
 	var list []string
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	checkTensor := func(name string, want []int) {
-		info, ok := files.Info(name)
+		info, ok := l.Files.Info(name)
 		switch {
 		case !ok:
 			say("%s is missing", name)
@@ -28,6 +48,14 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 	spec := l.Spec
 	checkTensor(spec.Names.Embed+".weight", []int{spec.Vocab, spec.Hidden})
 	for _, module := range l.Layout {
+		for _, name := range small(module) {
+			if _, ok := l.Files.Info(name); !ok {
+				say("%s is missing", name)
+			}
+		}
+		for _, s := range module.Fixed {
+			checkTensor(s.Name+".weight", []int{s.Out, s.In})
+		}
 		for _, s := range module.Linears {
 			m, err := l.Matrix(s)
 			switch {

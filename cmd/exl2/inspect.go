@@ -21,15 +21,29 @@ func newInspectCommand(a *app) *cobra.Command {
 and fails with a list where config.json and the weights disagree.
 --plot draws the bits of each matrix as a heat map: layers across, matrices down,
 those of a layer's experts as one. --memory says instead what
-running it takes on each of --devices, for a context of --length positions.`,
+running it takes on each of --devices, for a context of --length positions.
+--architectures lists those that are known, without a model: how much of a
+checkpoint is run, and whether logits are checked against those of transformers.`,
 		Example: `  exl2 inspect llama-4.0bpw
   exl2 inspect llama-4.0bpw --plot bits.svg
-  exl2 inspect llama-4.0bpw --memory --length 8192 --devices 0,1`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return runInspect(a, args[0], o) },
+  exl2 inspect llama-4.0bpw --memory --length 8192 --devices 0,1
+  exl2 inspect --architectures`,
+		Args: func(c *cobra.Command, args []string) error {
+			if o.architectures {
+				return cobra.NoArgs(c, args)
+			}
+			return cobra.ExactArgs(1)(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.architectures {
+				return printArchitectures(a)
+			}
+			return runInspect(a, args[0], o)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.plot, "plot", "", "draw a heat map of bits by layer and matrix to this file (.svg, .png or .pdf)")
+	f.BoolVar(&o.architectures, "architectures", false, "list the architectures that are known")
 	f.BoolVar(&o.memory, "memory", false, "say what memory running the model takes")
 	f.IntVarP(&o.length, "length", "l", 2048, "positions of the context, with --memory")
 	return c
@@ -39,6 +53,8 @@ type inspectOptions struct {
 	plot   string
 	memory bool
 	length int
+
+	architectures bool
 }
 
 // inspection is the JSON of inspect.
@@ -79,6 +95,9 @@ func runInspect(a *app, name string, o inspectOptions) error {
 		return err
 	}
 	defer files.Close()
+	if w := l.Spec.Warning(); w != "" {
+		a.note(w)
+	}
 	r, err := inspect(l, files)
 	if err != nil {
 		return err
@@ -123,7 +142,7 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 		}
 	}
 	r.DecoderBPW = float64(bits) / float64(max(1, weights))
-	r.Parameters += others(l, files)
+	r.Parameters += others(l)
 	return r, nil
 }
 
@@ -152,7 +171,7 @@ func inspectLinear(l *model.Loader, s model.LinearSpec) (*inspectMatrix, int, er
 
 // others counts the parameters outside of matrices: embedding, norms, biases.
 // A tied head is the embedding.
-func others(l *model.Loader, files *safetensors.Set) int {
+func others(l *model.Loader) int {
 	n := 0
 	linear := map[string]bool{}
 	for _, m := range l.Layout {
@@ -160,8 +179,8 @@ func others(l *model.Loader, files *safetensors.Set) int {
 			linear[s.Name] = true
 		}
 	}
-	for _, name := range files.Names() {
-		info, _ := files.Info(name)
+	for _, name := range l.Files.Names() {
+		info, _ := l.Files.Info(name)
 		if !floating[info.DType] || isPartOf(name, linear) {
 			continue
 		}

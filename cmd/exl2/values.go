@@ -26,10 +26,10 @@ func (n *wholeNumber) String() string { return strconv.Itoa(int(*n)) }
 // Type is what help calls the value.
 func (*wholeNumber) Type() string { return "int" }
 
-// ropeFlags defines the flags that stretch a model's positions.
+// ropeFlags defines the flags of RoPE scaling.
 func ropeFlags(f *pflag.FlagSet, scale, alpha *float64) {
-	f.Float64Var(scale, "rope-scale", 1, "factor that stretches positions, for models made so (-rs)")
-	f.Float64Var(alpha, "rope-alpha", 1, "NTK alpha that stretches positions, for models made so (-ra)")
+	f.Float64Var(scale, "rope-scale", 1, "linear RoPE scaling: positions are divided by this factor, for models made so (-rs)")
+	f.Float64Var(alpha, "rope-alpha", 1, "NTK RoPE scaling: alpha, for models made so (-ra)")
 }
 
 // checkRope refuses factors that no model can have.

@@ -18,7 +18,7 @@ struct Step {
 	double* sums;      // [tiles of columns, candidates]
 	unsigned char* chosen;   // [candidates, n]
 	int* count;        // [1]: blocks that are done
-	double* loss;      // [blocks]
+	double* loss;      // [n/32]
 	int64 plane;       // halves from one plane to the next
 	int tiles;         // of planes, in a row
 	int row, rows;     // of the group in the matrix

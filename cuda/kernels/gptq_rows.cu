@@ -157,15 +157,9 @@ __device__ void quantize(const Step& s, const float* factor, int k) {
 		}
 	}
 	if (algorithm != rounding) return;
-	__shared__ double parts[32];
 	double sum = mine ? c.loss : 0;
 	for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		for (int i = 1; i < blockDim.x / 32; i++) sum += parts[i];
-		s.loss[blockIdx.x] += sum;
-	}
+	if (mine && threadIdx.x % 32 == 0) s.loss[column / 32] += sum;
 }
 
 #define ROWS(name, algorithm)                                                                              \

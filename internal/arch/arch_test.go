@@ -186,9 +186,9 @@ func TestFrequencies(t *testing.T) {
 		{"linear", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}, 0.25, 0.25, 1},
 		{"llama3", Rope{10000, 64, false, Scaling{Kind: Llama3, Factor: 8, Low: 1, High: 4, Original: 64}}, 1, 0.125, 1},
 		{"yarn", Rope{10000, 64, false, Scaling{Kind: Yarn, Factor: 4, Low: 1, High: 32, Original: 2048, Attention: 1.1, Truncate: true}}, 1, 0.25, 1.1},
-		{"stretched", Rope{Theta: 10000, Dims: 64}.Stretch(2, 1), 0.5, 0.5, 1},
-		{"stretched twice", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}.Stretch(2, 1), 0.125, 0.125, 1},
-		{"alpha", Rope{Theta: 10000, Dims: 64}.Stretch(1, 4), 1, 0.25, 1},
+		{"scaled", Rope{Theta: 10000, Dims: 64}.Scaled(2, 1), 0.5, 0.5, 1},
+		{"scaled twice", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}.Scaled(2, 1), 0.125, 0.125, 1},
+		{"alpha", Rope{Theta: 10000, Dims: 64}.Scaled(1, 4), 1, 0.25, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, scale := c.r.Frequencies()

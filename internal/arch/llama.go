@@ -71,7 +71,7 @@ func seedOSS(c *Config) Spec {
 	return s
 }
 
-// helium turns neighbours (models/helium/modeling_helium.py).
+// helium rotates neighbours (models/helium/modeling_helium.py).
 func helium(c *Config) Spec {
 	c.defaults("head_dim", 128, "rms_norm_eps", 1e-8, "rope_theta", 100000, "max_position_embeddings", 4096)
 	s := llama(c)
@@ -79,7 +79,7 @@ func helium(c *Config) Spec {
 	return s
 }
 
-// ernie45 turns neighbours (models/ernie4_5/modeling_ernie4_5.py).
+// ernie45 rotates neighbours (models/ernie4_5/modeling_ernie4_5.py).
 func ernie45(c *Config) Spec {
 	c.defaults("head_dim", 128, "num_key_value_heads", 2, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 131072, "tie_word_embeddings", true)
 	s := llama(c)

@@ -56,7 +56,7 @@ func (c *Config) exaonePattern() int {
 	return c.Int("sliding_window_pattern", 4)
 }
 
-// glm has gate and up in one tensor, and turns half of each head, in pairs
+// glm has gate and up in one tensor, and rotates half of each head, in pairs
 // (models/glm/modeling_glm.py).
 func glm(c *Config) Spec {
 	c.defaults("head_dim", 128, "attention_bias", true, "num_key_value_heads", 2, "rms_norm_eps", 1.5625e-7, "max_position_embeddings", 131072)

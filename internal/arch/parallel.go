@@ -1,6 +1,6 @@
 package arch
 
-// cohere adds attention and MLP of one norm, turns neighbours, and may normalize
+// cohere adds attention and MLP of one norm, rotates neighbours, and may normalize
 // heads (models/cohere/modeling_cohere.py).
 func cohere(c *Config) Spec {
 	c.defaults("tie_word_embeddings", true, "rope_theta", 500000, "max_position_embeddings", 8192)

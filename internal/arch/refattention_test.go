@@ -69,14 +69,14 @@ func (r reference) project(l int, name string, x stream) stream {
 	})
 }
 
-// prepare norms heads and turns them, in the order of the architecture.
+// prepare norms heads and rotates them, in the order of the architecture.
 func (r reference) prepare(l int, x stream, norm string, heads int) {
 	if !r.Attn.QKNorm.AfterRope {
 		r.normHeads(l, x, norm, heads)
 	}
 	for p, v := range x {
 		for h := range heads {
-			r.turn(l, p, v[h*r.Attn.HeadDim:][:r.Attn.HeadDim])
+			r.rotate(l, p, v[h*r.Attn.HeadDim:][:r.Attn.HeadDim])
 		}
 	}
 	if r.Attn.QKNorm.AfterRope {
@@ -125,8 +125,8 @@ func (r reference) headWeights(l int, name string, heads int) (w, b []float64) {
 	return w, b
 }
 
-// turn rotates the leading dimensions of v as at position p.
-func (r reference) turn(l, p int, v []float64) {
+// rotate rotates the leading dimensions of v as at position p.
+func (r reference) rotate(l, p int, v []float64) {
 	if r.Rope == nil {
 		return
 	}
@@ -155,11 +155,11 @@ func (r reference) latent(l int, x stream) (q, k, v stream) {
 			query = r.linear(l, 0, n.Q, in)
 		}
 		for h := range a.Heads {
-			r.turn(l, p, query[h*a.HeadDim+m.Nope:][:m.Rope])
+			r.rotate(l, p, query[h*a.HeadDim+m.Nope:][:m.Rope])
 		}
 		c := r.linear(l, 0, n.KV1, in)
 		kr := c[m.KVRank:]
-		r.turn(l, p, kr)
+		r.rotate(l, p, kr)
 		kv := r.linear(l, 0, n.KV2, r.latentNorm(l, n.KVLatentNorm, c[:m.KVRank]))
 		var keys, values []float64
 		for h := range a.Heads {

@@ -5,12 +5,12 @@ import "math"
 // Rope describes rotary position embeddings (Su et al. 2021).
 type Rope struct {
 	Theta       float64
-	Dims        int  // leading dimensions of a head that turn; 0 turns rotation off
+	Dims        int  // leading dimensions of a head that rotate; 0 is no rotation
 	Interleaved bool // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
 	Scaling     Scaling
 }
 
-// ScalingKind tells apart the ways to stretch rotary embeddings.
+// ScalingKind tells apart the ways to scale rotary embeddings.
 type ScalingKind uint8
 
 // The kinds, by their rope_type in config.json: default, linear, llama3, yarn,
@@ -24,24 +24,24 @@ const (
 	LongRope
 )
 
-// Scaling stretches rotary embeddings to longer contexts.
+// Scaling scales rotary embeddings to longer contexts.
 type Scaling struct {
 	Kind      ScalingKind
 	Factor    float64
 	Low, High float64 // llama3: low_freq_factor, high_freq_factor; yarn: beta_slow, beta_fast
-	Original  int     // context before stretching
-	Attention float64 // yarn: factor on the turned dimensions
+	Original  int     // context before scaling
+	Attention float64 // yarn: factor on the rotated dimensions
 	Truncate  bool    // yarn: whole-numbered ramp borders
 
 	// longrope: what divides each frequency, Dims/2 of them, and the factor on
-	// turned dimensions, within the original context and beyond it.
+	// rotated dimensions, within the original context and beyond it.
 	Short, Long           []float64
 	ShortScale, LongScale float64
 }
 
-// Stretch returns r with the user's own scaling on top: a linear factor on
+// Scaled returns r with the user's own scaling on top: a linear factor on
 // positions (-rs) and an NTK alpha on the base (-ra); 1 leaves r as it is.
-func (r Rope) Stretch(linear, alpha float64) Rope {
+func (r Rope) Scaled(linear, alpha float64) Rope {
 	if alpha != 1 && r.Dims > 2 {
 		r.Theta *= math.Pow(alpha, float64(r.Dims)/float64(r.Dims-2))
 	}
@@ -56,7 +56,7 @@ func (r Rope) Stretch(linear, alpha float64) Rope {
 
 // For returns r as it is in a context of the given length, on which the dynamic
 // and longrope kinds depend. Frequencies alone takes a length within the
-// original context. All positions of a sequence must turn by the same, so the
+// original context. All positions of a sequence must rotate by the same, so the
 // length is that of the room for the sequence, not of what is in it so far.
 func (r Rope) For(length int) Rope {
 	s := r.Scaling
@@ -74,8 +74,8 @@ func (r Rope) For(length int) Rope {
 	return r
 }
 
-// Frequencies returns the angle by which each pair of dimensions turns from
-// one position to the next, Dims/2 of them, and the factor on turned
+// Frequencies returns the angle by which each pair of dimensions rotates from
+// one position to the next, Dims/2 of them, and the factor on rotated
 // dimensions.
 func (r Rope) Frequencies() (freqs []float32, scale float32) {
 	f := make([]float64, r.Dims/2)

@@ -32,14 +32,14 @@ func (c *Config) ropeOf(p *Config, dims int) Rope {
 		if !(alpha > 0) {
 			p.fail("alpha", "%v, want a positive number", alpha)
 		}
-		r = Rope{Theta: r.Theta, Dims: dims}.Stretch(1, alpha)
+		r = Rope{Theta: r.Theta, Dims: dims}.Scaled(1, alpha)
 		p.ignore("beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 	}
 	return r
 }
 
-// scaling reads the stretching part of RoPE parameters; positions is the
-// model's context, original that before stretching. Object and messages are
+// scaling reads the scaling part of RoPE parameters; positions is the
+// model's context, original that before scaling. Object and messages are
 // those of the parameters.
 func (c *Config) scaling(positions, original int) Scaling {
 	key := "rope_type"
@@ -85,8 +85,8 @@ func (s *Scaling) yarnFields(c *Config, positions int) {
 }
 
 // longFields reads longrope (Ding et al. 2024; transformers
-// modeling_rope_utils.py, "longrope"). Without a factor of its own it stretches
-// by the ratio of contexts; without a factor on turned dimensions that is
+// modeling_rope_utils.py, "longrope"). Without a factor of its own it scales
+// by the ratio of contexts; without a factor on rotated dimensions that is
 // √(1 + ln factor / ln original).
 func (s *Scaling) longFields(c *Config, positions int) {
 	s.Kind = LongRope
@@ -148,7 +148,7 @@ func orElse(x, zero float64) float64 {
 	return x
 }
 
-// partial turns only the leading fraction of each head's dimensions, which the
+// partial rotates only the leading fraction of each head's dimensions, which the
 // file gives under one of its names.
 func (s *Spec) partial(c *Config, def float64) {
 	f := c.ropeObject().Float("partial_rotary_factor", c.Float("partial_rotary_factor", def))
@@ -159,7 +159,7 @@ func (s *Spec) partial(c *Config, def float64) {
 	s.eachRope(func(r Rope) Rope { r.Dims = dims; return r })
 }
 
-// interleaved turns pairs of neighbours.
+// interleaved rotates pairs of neighbours.
 func (s *Spec) interleaved() {
 	s.eachRope(func(r Rope) Rope { r.Interleaved = true; return r })
 }

@@ -3,7 +3,11 @@
 // internal/model is the only code that interprets it.
 package arch
 
-import "exl2/internal/device"
+import (
+	"strings"
+
+	"exl2/internal/device"
+)
 
 // A Spec describes a decoder-only transformer. With everything at its zero
 // value but sizes, names and RoPE it is Llama:
@@ -108,7 +112,7 @@ const (
 //	k, v    = split by heads(norm(c)·KV2, Nope, Value)
 //	K[head] = k[head] and RoPE(kr), which all heads share
 //
-// RoPE turns the last Rope dimensions of a query. The norms are RMS with
+// RoPE rotates the last Rope dimensions of a query. The norms are RMS with
 // weights Names.QLatentNorm and Names.KVLatentNorm, and NormEps. The cache may
 // hold norm(c) and RoPE(kr), KVRank+Rope numbers a position. Attn.HeadDim is
 // Nope+Rope, Attn.KVHeads is Attn.Heads; o reads heads·Value columns.
@@ -194,10 +198,18 @@ const (
 	SparseMixer
 )
 
-// StretchRope puts the user's own scaling on the positions of every layer, as
-// Rope.Stretch says.
-func (s *Spec) StretchRope(linear, alpha float64) {
-	s.eachRope(func(r Rope) Rope { return r.Stretch(linear, alpha) })
+// Warning says in a line which fields of config.json are not understood, or "".
+func (s Spec) Warning() string {
+	if len(s.Warnings) == 0 {
+		return ""
+	}
+	return "config.json: fields that are not known, and are taken to mean nothing: " + strings.Join(s.Warnings, ", ")
+}
+
+// ScaleRope puts the user's own scaling on the positions of every layer, as
+// Rope.Scaled says.
+func (s *Spec) ScaleRope(linear, alpha float64) {
+	s.eachRope(func(r Rope) Rope { return r.Scaled(linear, alpha) })
 }
 
 // eachRope changes the RoPE of every layer.

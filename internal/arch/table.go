@@ -1,7 +1,7 @@
 package arch
 
 // An entry is one architecture. Its function builds on an earlier one's and
-// changes what differs; docs/architecture.md says how to add one.
+// changes what differs; docs/extending.md says how to add one.
 type entry struct {
 	build func(*Config) Spec
 	kind  string // model_type in config.json; empty if another entry has it

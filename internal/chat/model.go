@@ -56,9 +56,6 @@ func Open(dir string) (*Model, error) {
 	return m, nil
 }
 
-// HasTemplate reports whether the model has one.
-func (m *Model) HasTemplate() bool { return len(m.sources) > 0 }
-
 // Template returns the model's template for conversations with or without tools:
 // of several the one called tool_use, or else the one called default.
 func (m *Model) Template(tools bool) (*Template, error) {

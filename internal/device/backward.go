@@ -22,7 +22,7 @@ type Backward interface {
 	ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a Act)
 
 	// RopeBack replaces dq and dk, gradients of what Rope gives, by those of what
-	// it was given: the opposite turn.
+	// it was given: the opposite rotation.
 	RopeBack(dq, dk, freqs tensor.Tensor, headDim int, r Rope, b Batch)
 
 	// AttendBack is the gradient of Attend over rows that are whole sequences, in

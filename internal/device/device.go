@@ -138,7 +138,7 @@ type Forward interface {
 	Decode(dst tensor.Tensor, w Matrix)
 
 	// Rope rotates the heads of q and k, in place: dimension pairs (i, i+Dims/2),
-	// or (2i, 2i+1) if r.Interleaved, turn by pos·freqs[i] and grow by r.Scale.
+	// or (2i, 2i+1) if r.Interleaved, rotate by pos·freqs[i] and grow by r.Scale.
 	Rope(q, k, freqs tensor.Tensor, headDim int, r Rope, b Batch)
 
 	// Store puts rows of keys and values at the positions of b in a layer of c.
@@ -206,11 +206,11 @@ const (
 	ReLU                // relu
 )
 
-// Rope describes how positions turn heads, given the frequencies.
+// Rope describes how positions rotate heads, given the frequencies.
 type Rope struct {
-	Dims        int     // leading dimensions of a head that turn; 0 turns rotation off
+	Dims        int     // leading dimensions of a head that rotate; 0 is no rotation
 	Interleaved bool    // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
-	Scale       float32 // factor on the turned dimensions (yarn); 0 means 1
+	Scale       float32 // factor on the rotated dimensions (yarn); 0 means 1
 }
 
 // Attend describes causal attention over a cache.

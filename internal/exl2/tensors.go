@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"exl2/internal/half"
+	"exl2/internal/tensor"
 )
 
 // The suffixes of the five tensors of a quantized matrix, after "<key>.".
@@ -20,7 +21,7 @@ const (
 
 // IsCodes reports whether a tensor of the given name is the packed codes of a
 // quantized matrix.
-func IsCodes(tensor string) bool { return strings.HasSuffix(tensor, "."+SuffixWords) }
+func IsCodes(name string) bool { return strings.HasSuffix(name, "."+SuffixWords) }
 
 // A Tensor is one of the five tensors of a matrix as a file holds it.
 type Tensor struct {
@@ -109,11 +110,11 @@ func (m *Matrix) Tensors() []Tensor {
 		groups = append(groups, uint16(g.Bits), uint16(g.Word))
 	}
 	return []Tensor{
-		{SuffixInvPerm, "I32", []int{m.In}, bytesOf(m.InvPerm)},
-		{SuffixScales, "I32", []int{len(m.Groups), m.Out / 8}, bytesOf(m.Scales)},
-		{SuffixWords, "I32", []int{len(m.Words) / m.Out, m.Out}, bytesOf(m.Words)},
-		{SuffixGroups, "I16", []int{len(groups)}, bytesOf(groups)},
-		{SuffixScaleMax, "F16", []int{len(m.ScaleMax)}, bytesOf(m.ScaleMax)},
+		{SuffixInvPerm, "I32", []int{m.In}, tensor.BytesOf(m.InvPerm)},
+		{SuffixScales, "I32", []int{len(m.Groups), m.Out / 8}, tensor.BytesOf(m.Scales)},
+		{SuffixWords, "I32", []int{len(m.Words) / m.Out, m.Out}, tensor.BytesOf(m.Words)},
+		{SuffixGroups, "I16", []int{len(groups)}, tensor.BytesOf(groups)},
+		{SuffixScaleMax, "F16", []int{len(m.ScaleMax)}, tensor.BytesOf(m.ScaleMax)},
 	}
 }
 
@@ -134,15 +135,8 @@ func view[E element](data []byte) []E {
 		return unsafe.Slice((*E)(p), n)
 	}
 	out := make([]E, n)
-	copy(bytesOf(out), data)
+	copy(tensor.BytesOf(out), data)
 	return out
-}
-
-func bytesOf[E element](s []E) []byte {
-	if len(s) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
 // The slices above are the file's bytes: this program runs on little-endian

@@ -32,6 +32,7 @@ var floors = [][]string{
 var allowed = map[string][]string{
 	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/regular"},
 	"internal/score":               {"internal/parallel"},
+	"internal/exl2":                {"internal/tensor"},
 	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
 	"internal/job":                 {"internal/stream"},
 	"internal/arch":                {"internal/device"},

@@ -52,6 +52,32 @@ func compiled(t *testing.T, files *token.FileSet) types.Importer {
 	return importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(at[path]) })
 }
 
+// TestExamples wants an example of every public package, written as another
+// program would be.
+func TestExamples(t *testing.T) {
+	for _, name := range public {
+		file := filepath.Join("..", "..", name, "example_test.go")
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		found := false
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			found = found || ok && fn.Name.Name == "Example"
+		}
+		if !found || !strings.HasSuffix(f.Name.Name, "_test") {
+			t.Errorf("%s: package %s, want an Example from outside the package", file, f.Name.Name)
+		}
+		for _, i := range f.Imports {
+			if strings.Contains(i.Path.Value, "/internal/") {
+				t.Errorf("%s imports %s", file, i.Path.Value)
+			}
+		}
+	}
+}
+
 // checkPackage type-checks a package without its tests.
 func checkPackage(t *testing.T, files *token.FileSet, from types.Importer, name string) *types.Package {
 	t.Helper()

@@ -2,7 +2,7 @@
 //
 // A root is a folder that holds a folder a kind ("tokenizer", "arch", "exl2", "chat"),
 // which holds a folder a case. There are three roots: testdata/golden of the
-// repository, ../shared/golden beside it, and the folder that the environment
+// repository, one beside the repository, and the folder that the environment
 // variable EXL2_GOLDEN names. Any of them may be missing.
 package goldens
 

@@ -31,7 +31,7 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	return read, mix, out.step()
 }
 
-// input is the first step of a half-block: the norm of the stream, or, without
+// input is the first step of a sublayer: the norm of the stream, or, without
 // one, the stream itself.
 type input struct{ norm Norm }
 

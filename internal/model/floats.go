@@ -5,27 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"exl2/internal/arch"
-	"exl2/internal/half"
-	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
-
-// widen returns little-endian elements of a floating-point type as float32.
-func widen(t tensor.Type, data []byte) []float32 {
-	out := make([]float32, len(data)/t.Size())
-	for i := range out {
-		switch t {
-		case tensor.F16:
-			out[i] = half.F16(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-		case tensor.BF16:
-			out[i] = half.BF16(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-		default:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		}
-	}
-	return out
-}
 
 // toUnit divides a vector by its Euclidean norm, but for zero.
 func toUnit(v []float32) {
@@ -44,17 +25,9 @@ func toUnit(v []float32) {
 // narrow returns F32 or BF16 elements as F16 and refuses what does not fit.
 func narrow(t tensor.Type, data []byte) ([]byte, error) {
 	out := make([]byte, len(data)/t.Size()*2)
-	for i := range len(out) / 2 {
-		var f float32
-		if t == tensor.BF16 {
-			f = half.BF16(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-		} else {
-			f = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		}
-		if !(math.Abs(float64(f)) <= half.MaxF16) {
-			return nil, fmt.Errorf("element %d is %v, which fp16 cannot hold; --devices cpu can", i, f)
-		}
-		binary.LittleEndian.PutUint16(out[2*i:], uint16(half.ToF16(f)))
+	if i, _ := tensor.Narrow(out, data, t); i >= 0 {
+		size := t.Size()
+		return nil, fmt.Errorf("element %d is %v, which fp16 cannot hold; --devices cpu can", i, tensor.Widen(t, data[i*size:(i+1)*size])[0])
 	}
 	return out, nil
 }
@@ -82,13 +55,4 @@ func firstNotFinite(t tensor.Type, data []byte) int {
 		}
 		return -1
 	}
-}
-
-// Floats returns a floating-point tensor of a file as float32.
-func Floats(t safetensors.Tensor) ([]float32, error) {
-	kind, ok := floatTypes[t.DType]
-	if !ok {
-		return nil, fmt.Errorf("%s: %w: type %s, want F16, BF16 or F32", t.Name, arch.ErrUnsupported, t.DType)
-	}
-	return widen(kind, t.Data), nil
 }

@@ -157,7 +157,7 @@ func Layout(s arch.Spec) []ModuleSpec {
 	return append(list, head.m)
 }
 
-// layerSpecs lists the modules of a layer: two half-blocks, or both in one.
+// layerSpecs lists the modules of a layer: two sublayers, or both in one.
 func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 	n := s.Names
 	a := moduleLayout{s, ModuleSpec{Name: n.Layer(layer, parent(n.O)), Kind: Attention, Layer: layer}}

@@ -53,7 +53,7 @@ func (l *Loader) Embedding() ModuleSpec { return l.Layout[0] }
 // Head is documented with Embedding.
 func (l *Loader) Head() ModuleSpec { return l.Layout[len(l.Layout)-1] }
 
-// Decoder lists the modules between the two: half-blocks.
+// Decoder lists the modules between the two: sublayers.
 func (l *Loader) Decoder() []ModuleSpec { return l.Layout[1 : len(l.Layout)-1] }
 
 // Width returns the most inputs that a linear has.
@@ -222,7 +222,7 @@ func (b *builder) unitRows(m *Module, l *Linear) tensor.Tensor {
 	if !ok {
 		return tensor.Tensor{}
 	}
-	w := widen(kind, t.Data)
+	w := tensor.Widen(kind, t.Data)
 	for r := range l.Out {
 		toUnit(w[r*l.In : (r+1)*l.In])
 	}
@@ -253,7 +253,7 @@ func (b *builder) floats(name string, rows, cols int) []float32 {
 	if !ok {
 		return nil
 	}
-	return widen(kind, t.Data)[:rows*cols]
+	return tensor.Widen(kind, t.Data)[:rows*cols]
 }
 
 // get finds a floating-point tensor of one of the given shapes.

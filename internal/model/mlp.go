@@ -80,7 +80,7 @@ func (u unit) back(s, g *State, acted, gate, up Slot) {
 	}
 }
 
-// output is the last step of a half-block: its output, normalized or not, joins
+// output is the last step of a sublayer: its output, normalized or not, joins
 // the stream.
 type output struct {
 	norm     Norm // or none

@@ -23,7 +23,7 @@ const (
 	Gate  // [rows, MLP width]
 	Up
 	Acted     // act(gate)·up
-	Out       // what a half-block adds to the stream, [rows, hidden]
+	Out       // what a sublayer adds to the stream, [rows, hidden]
 	Positions // learned, F32 [rows, hidden]
 
 	LatentQuery // [rows, query rank]

@@ -26,15 +26,15 @@ type Factor struct {
 	k    int
 	Perm []int32 // original row of every stored row: falling H[i, i]
 
-	// Plain reports that no damping made the Hessian positive definite, or that
+	// Nearest reports that no damping made the Hessian positive definite, or that
 	// it is too large: weights are then rounded without error feedback. Such a
 	// matrix measures no loss either, so the identity takes its place: errors are
 	// those of the weights.
-	Plain bool
+	Nearest bool
 	// Damp is what was added to the diagonal.
 	Damp float32
 
-	device.Factor               // stored order; H damped, the identity if Plain
+	device.Factor               // stored order; H damped, the identity if Nearest
 	perm          tensor.Tensor // I32 [1, k]
 	drift         tensor.Tensor // [k, k]: the Hessian's, columns in stored order, or absent
 	residual      tensor.Tensor // [k, hidden], stored order, or absent
@@ -56,12 +56,12 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f.U = d.Alloc(tensor.F32, h.k, h.k)
 	f.factor(diag)
 	f.weigh()
-	if !h.drift.Nil() && !f.Plain {
+	if !h.drift.Nil() && !f.Nearest {
 		f.drift = d.Alloc(tensor.F32, h.k, h.k)
 		d.Take(f.drift, h.drift, tensor.Tensor{}, f.perm)
 		h.free(&h.drift)
 	}
-	if !h.residual.Nil() && !f.Plain {
+	if !h.residual.Nil() && !f.Nearest {
 		f.residual = d.Alloc(tensor.F32, h.k, h.residual.Cols)
 		d.Take(f.residual, h.residual, f.perm, tensor.Tensor{})
 	}
@@ -97,7 +97,7 @@ func mean(diag []float32) float32 {
 // factor finds the least damping that works and adds it to the diagonal of H.
 func (f *Factor) factor(diag []float32) {
 	if largest := diag[f.Perm[0]]; !(largest <= maxMoment) {
-		f.plain()
+		f.nearest()
 		return
 	}
 	ok := f.dev.Alloc(tensor.I32, 1, 1)
@@ -113,13 +113,13 @@ func (f *Factor) factor(diag []float32) {
 		}
 		f.Damp *= 10
 	}
-	f.plain()
+	f.nearest()
 }
 
-// plain puts the identity in the place of a matrix that cannot be factored, and
+// nearest puts the identity in the place of a matrix that cannot be factored, and
 // of its factor.
-func (f *Factor) plain() {
-	f.Plain, f.Damp = true, 0
+func (f *Factor) nearest() {
+	f.Nearest, f.Damp = true, 0
 	for _, m := range []tensor.Tensor{f.U, f.H} {
 		f.dev.Clear(m)
 		f.dev.AddDiagonal(m, 1)

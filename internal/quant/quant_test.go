@@ -108,8 +108,8 @@ func fetch(t testing.TB, s *Scalars, at tensor.Tensor) float64 {
 	return s.Values(at)[0]
 }
 
-// plainly rounds without feedback, with the same search for scales.
-func (p problem) plainly(t testing.TB, d device.Quantize, f *Factor, r exl2.Recipe) *exl2.Matrix {
+// nearest rounds without feedback, with the same search for scales.
+func (p problem) nearest(t testing.TB, d device.Quantize, f *Factor, r exl2.Recipe) *exl2.Matrix {
 	t.Helper()
 	g := *f
 	g.U = d.Alloc(tensor.F32, p.in, p.in)
@@ -129,10 +129,10 @@ func TestWhatPays(t *testing.T) {
 		r := exl2.Uniform(bits, 64)
 		m, _ := p.quantize(t, d, f, r, 0)
 		better, _ := p.quantize(t, d, f, r, 2)
-		gptq, plain, descended := p.loss(m), p.loss(p.plainly(t, d, f, r)), p.loss(better)
-		t.Logf("%d bits: plain %.6f, feedback %.6f, descended %.6f", bits, plain, gptq, descended)
+		gptq, plain, descended := p.loss(m), p.loss(p.nearest(t, d, f, r)), p.loss(better)
+		t.Logf("%d bits: to nearest %.6f, feedback %.6f, descended %.6f", bits, plain, gptq, descended)
 		if !(gptq < last && gptq < 0.9*plain && descended < 1.001*gptq) {
-			t.Errorf("%d bits: plain %v, feedback %v, descended %v, fewer bits %v", bits, plain, gptq, descended, last)
+			t.Errorf("%d bits: to nearest %v, feedback %v, descended %v, fewer bits %v", bits, plain, gptq, descended, last)
 		}
 		last = gptq
 	}
@@ -261,7 +261,7 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 }
 
 // A matrix that no damping makes positive definite, and one that overflows, is
-// rounded plainly; its error is that of the weights.
+// rounded to nearest; its error is that of the weights.
 func TestHopelessHessian(t *testing.T) {
 	for name, bad := range map[string]float32{"indefinite": 1e30, "infinite": float32(math.Inf(1)), "not a number": float32(math.NaN())} {
 		for place, at := range map[string]int{"off the diagonal": 1, "on the diagonal": 0} {
@@ -286,7 +286,7 @@ func testHopelessHessian(t *testing.T, at int, bad float32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !f.Plain {
+	if !f.Nearest {
 		t.Fatal("it was factored")
 	}
 	m, got := p.quantize(t, d, f, exl2.Uniform(8, 32), 2)
@@ -323,8 +323,8 @@ func TestMoreDamping(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Plain || f.Damp < 4 {
-		t.Errorf("plain %v, damping %v", f.Plain, f.Damp)
+	if f.Nearest || f.Damp < 4 {
+		t.Errorf("to nearest %v, damping %v", f.Nearest, f.Damp)
 	}
 }
 

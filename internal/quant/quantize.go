@@ -20,7 +20,7 @@ type Result struct {
 
 // Quantize stores targets of one factor by a recipe each, all at once, and
 // leaves the squared error of each one's outputs in loss, F64 [1, len(targets)]:
-// tr(ΔᵀHΔ) with the damped H, or the identity if the factor is Plain. The results
+// tr(ΔᵀHΔ) with the damped H, or the identity if the factor is Nearest. The results
 // use the targets.
 func Quantize(targets []*Target, recipes []exl2.Recipe, loss tensor.Tensor) []*Result {
 	f := targets[0].f
@@ -53,7 +53,7 @@ func codings(list []*Result) []device.Coding {
 // Descend improves the codes of results of one factor by passes of coordinate
 // descent: each row's codes are set to the best ones with all other rows fixed.
 func Descend(list []*Result, passes int) {
-	if f := list[0].f; !f.Plain && passes > 0 {
+	if f := list[0].f; !f.Nearest && passes > 0 {
 		f.dev.Descend(codings(list), f.Factor, passes)
 	}
 }

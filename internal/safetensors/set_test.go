@@ -179,7 +179,7 @@ func TestManyShards(t *testing.T) {
 	checkSet(t, s)
 }
 
-// TestSharedModels opens the models of the design material, if it is there.
+// TestSharedModels opens models, if some lie beside the repository.
 func TestSharedModels(t *testing.T) {
 	for name, tensors := range map[string]int{"tiny": 39, "small": 74} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package sensitivity finds what quantizing each part of a model costs.
 //
-// A [Measurer] works through the half-blocks and makes what package measure
+// A [Measurer] works through the sublayers and makes what package measure
 // holds: tables of candidates with their errors, ExLlamaV2's options, and the
 // sensitivities that turn errors into divergence of the model's output.
 package sensitivity
@@ -15,8 +15,8 @@ import (
 	"exl2/measure"
 )
 
-// A Measurer works through the half-blocks of a model, twice. On the way to the
-// head, HalfBlock measures what storing matrices in fewer bits does to their own
+// A Measurer works through the sublayers of a model, twice. On the way to the
+// head, Sublayer measures what storing matrices in fewer bits does to their own
 // outputs; Base are the hidden states that make the Hessians. On the way back,
 // Sensitivities finds what that does to the output of the model, from gradients at
 // the probe rows, whose hidden states Inputs keeps.
@@ -97,9 +97,9 @@ func (m *Measurer) Advance(ctx context.Context, spec model.ModuleSpec) error {
 	return m.Pass.Forward(ctx, module, before, x)
 }
 
-// HalfBlock measures the module that is specified, which is a half-block, and
+// Sublayer measures the module that is specified, which is a sublayer, and
 // moves all hidden states behind it.
-func (m *Measurer) HalfBlock(ctx context.Context, spec model.ModuleSpec) (*measure.HalfBlock, error) {
+func (m *Measurer) Sublayer(ctx context.Context, spec model.ModuleSpec) (*measure.Sublayer, error) {
 	h, err := m.open(ctx, spec)
 	if err != nil {
 		return nil, err

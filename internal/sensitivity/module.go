@@ -13,7 +13,7 @@ import (
 	"exl2/measure"
 )
 
-// half is the work on one half-block.
+// half is the work on one sublayer.
 type half struct {
 	*Measurer
 	ctx      context.Context
@@ -23,7 +23,7 @@ type half struct {
 	coverage []int         // of experts
 
 	rows          *stream.Store // whose moments are gathered
-	moves         bool          // the rows behind the half-block, too
+	moves         bool          // the rows behind the sublayer, too
 	only          []exl2.Recipe // of candidates, if not all
 	before, after *stream.Store // the probe rows on both sides
 }
@@ -79,7 +79,7 @@ func (h *half) group(s model.Site, l *model.Linear) string {
 }
 
 // run measures on the way to the head.
-func (h *half) run() (*measure.HalfBlock, error) {
+func (h *half) run() (*measure.Sublayer, error) {
 	var err error
 	if h.after, err = h.store(len(h.Probes)); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (h *half) run() (*measure.HalfBlock, error) {
 	if err := h.tables(); err != nil {
 		return nil, err
 	}
-	out := &measure.HalfBlock{Key: h.module.Name, Coverage: h.coverage}
+	out := &measure.Sublayer{Key: h.module.Name, Coverage: h.coverage}
 	for _, w := range h.work {
 		out.Tables = append(out.Tables, w.table)
 	}
@@ -158,8 +158,8 @@ func (h *half) cover() (err error) {
 // quantizing is free to get wrong.
 func TooFew(tokens, inputs int) bool { return tokens < inputs }
 
-// moments runs the rows through the source's half-block and gathers the moments of
-// some sites. The last of such passes leaves the rows behind the half-block, if
+// moments runs the rows through the source's sublayer and gathers the moments of
+// some sites. The last of such passes leaves the rows behind the sublayer, if
 // they are to move.
 func (h *half) moments(sites []*siteWork, last bool) error {
 	for _, s := range sites {
@@ -194,7 +194,7 @@ func (h *half) moments(sites []*siteWork, last bool) error {
 	return finite(squares)
 }
 
-// keep stores a row behind the half-block, and among the probe rows if it is one.
+// keep stores a row behind the sublayer, and among the probe rows if it is one.
 func (h *half) keep(row int) error {
 	if probe, ok := slices.BinarySearch(h.Probes, row); ok {
 		if err := h.Pass.Keep(h.after, probe); err != nil {

@@ -36,7 +36,7 @@ func (h *half) options() (first, second []measure.Option, err error) {
 	return first, second, nil
 }
 
-// optionsOf scores n options of some matrices of the half-block.
+// optionsOf scores n options of some matrices of the sublayer.
 func (h *half) optionsOf(work []*matrixWork, n int) ([]measure.Option, error) {
 	if len(work) == 0 {
 		return nil, nil
@@ -84,7 +84,7 @@ func OptionName(kind model.Kind, l model.LinearSpec) string {
 	return l.Name[strings.LastIndexByte(l.Name, '.')+1:]
 }
 
-// loss returns the relative error of the half-block's output as it is now,
+// loss returns the relative error of the sublayer's output as it is now,
 // averaged over the probe rows.
 func (h *half) loss() (float64, error) {
 	rows := len(h.Probes)

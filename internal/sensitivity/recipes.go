@@ -51,7 +51,7 @@ const mlpOptions = `
 0.1:8b_128g/0.9:6b_128g 0.1:8b_128g/0.9:6b_128g 1:8b_128g
 1:8b_128g 1:8b_128g 1:8b_128g`
 
-// An optionTable is what ExLlamaV2 measures for one kind of half-block, by the
+// An optionTable is what ExLlamaV2 measures for one kind of sublayer, by the
 // roles of its matrices.
 type optionTable struct {
 	roles   []arch.Role
@@ -77,7 +77,7 @@ func parseOptions(text string) [][]exl2.Recipe {
 }
 
 // optionsFor returns ExLlamaV2's options for matrices of a role, one recipe
-// each: the options of a half-block are those of its matrices side by side.
+// each: the options of a sublayer are those of its matrices side by side.
 func optionsFor(r arch.Role) []exl2.Recipe {
 	for _, t := range optionTables {
 		i := slices.Index(t.roles, r)

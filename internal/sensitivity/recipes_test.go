@@ -21,7 +21,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	compared := 0
-	for _, h := range f.HalfBlocks {
+	for _, h := range f.Sublayers {
 		for i, o := range h.Options {
 			for _, r := range o.Recipes {
 				if ours := optionsFor(roles[r.Name])[i].String(); ours != r.Recipe {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"exl2/internal/arch"
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/quant"
@@ -24,8 +25,8 @@ func (h *half) tabulate(s *siteWork) error {
 		return err
 	}
 	defer f.Free()
-	if f.Plain && h.only == nil {
-		h.Warn(PlainWarning(s.Linears))
+	if f.Nearest && h.only == nil {
+		h.Warn(NearestWarning(s.Linears))
 	}
 	for _, w := range s.work {
 		if err := h.measure(f, w); err != nil {
@@ -35,17 +36,37 @@ func (h *half) tabulate(s *siteWork) error {
 	return nil
 }
 
-// PlainWarning names linears whose common Hessian made a [quant.Factor] Plain.
-func PlainWarning(ls []*model.Linear) string {
+// NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.
+func NearestWarning(ls []*model.Linear) string {
 	var list []string
 	for _, l := range ls {
 		list = append(list, l.Name)
 	}
-	return strings.Join(list, ", ") + ": rounded plainly, as no damping makes the Hessian positive definite, or it overflows"
+	return strings.Join(list, ", ") + ": rounded to nearest, as no damping makes the Hessian positive definite, or it overflows"
 }
 
-// Batch is how many candidates of a matrix are quantized at once.
+// Batch is how many candidates of a matrix are quantized at once on a device
+// without memory of its own, and at least on others.
 const Batch = 8
+
+// batchFor returns how many candidates of a k x n matrix are quantized at once: as
+// many as take a quarter of what a device has free, for their codes and for the
+// work on them. What is found does not depend on it.
+func (h *half) batchFor(k, n int) int {
+	d, own := h.Dev.(device.MemoryInfo)
+	if !own {
+		return Batch
+	}
+	free, _ := d.MemInfo()
+	count := Batch
+	for count < most && (count+Batch)*k*n+h.Dev.QuantizeWorkspace(k, n, count+Batch) < free/4 {
+		count += Batch
+	}
+	return count
+}
+
+// most is more candidates than any matrix has.
+const most = 128
 
 // measure measures every candidate of one matrix.
 func (h *half) measure(f *quant.Factor, w *matrixWork) error {
@@ -59,11 +80,12 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 	defer s.Free()
 	square, losses := s.Take(1), s.Take(len(recipes))
 	target.Square(square)
-	for lo := 0; lo < len(recipes); lo += Batch {
+	batch := h.batchFor(w.linear.In, exl2.Pad(w.linear.Out))
+	for lo := 0; lo < len(recipes); lo += batch {
 		if err := h.ctx.Err(); err != nil {
 			return err
 		}
-		hi := min(lo+Batch, len(recipes))
+		hi := min(lo+batch, len(recipes))
 		h.quantize(target, w, recipes[lo:hi], losses.Columns(lo, hi))
 	}
 	if err := s.Fetch(); err != nil {

@@ -140,7 +140,7 @@ func (p *Pass) Keep(dst *Store, row int) error {
 }
 
 // Logits runs the head over the positions of the state, some at a time, and
-// calls f with each part: first is its first position, and rows are its logits.
+// calls f with the logits of each part, whose first position is first.
 func (p *Pass) Logits(head *model.Module, f func(first int, logits [][]float32)) error {
 	return p.State.EachLogits(head, 0, p.Length, func(first int, logits [][]float32) error {
 		f(first, logits)

@@ -6,7 +6,7 @@ import (
 )
 
 // emitGrid emits the quantizer's routines. They decide what is written to
-// files, so they use no fused operations: the Go twins round at the same places.
+// files, so they use no fused operations: the Go fallbacks round at the same places.
 func emitGrid(a *assembly) {
 	a.table("byteOrder", 0, 4, 1, 5, 2, 6, 3, 7) // see storeBytes
 	for _, l := range levels {

@@ -1,7 +1,7 @@
 // Command calibset makes calib/builtin.parquet, the calibration set that is
 // embedded in the program, from the texts of a folder:
 //
-//	go run ./scripts/calibset ../shared/calibration calib/builtin.parquet
+//	go run ./scripts/calibset TEXTS calib/builtin.parquet
 //
 // Every NAME.txt of the folder is a part, whose records are separated by lines
 // of <|doc|>. The file has a row for each record, with the columns text and

@@ -73,8 +73,8 @@ func describe(kernels []kernel) string {
 	return strings.Join(list, " ")
 }
 
-// Kernels that wait, whatever they call for it, may start early; others may not.
-func TestEarly(t *testing.T) {
+// Kernels that wait, whatever they call for it, may be programmatic dependent launches; others may not.
+func TestDependent(t *testing.T) {
 	const source = `
 template <class T> __device__ inline void deep(T* x) { after_previous(); }
 template <class T>
@@ -95,10 +95,10 @@ extern "C" __global__ void op_does_not(int n) { plain(n); }
 	}
 	got := map[string]bool{}
 	for _, k := range kernels {
-		got[k.Name] = k.Early
+		got[k.Name] = k.Dependent
 	}
 	if want := map[string]bool{"op_waits": true, "op_waits_itself": true, "op_does_not": false}; !maps.Equal(got, want) {
-		t.Errorf("early: %v, want %v", got, want)
+		t.Errorf("dependent: %v, want %v", got, want)
 	}
 }
 

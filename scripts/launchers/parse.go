@@ -8,9 +8,9 @@ import (
 
 // A kernel is an entry point of a source.
 type kernel struct {
-	Op, Name string
-	Params   []param
-	Early    bool // it waits by itself for the kernel before it
+	Op, Name  string
+	Params    []param
+	Dependent bool // it may be launched as a programmatic dependent: it waits by itself for the kernel before it
 }
 
 // A param is a kernel's parameter: what the launcher takes and how it is put
@@ -57,9 +57,9 @@ func parse(op, source string) ([]kernel, error) {
 	source = blockComment.ReplaceAllString(lineComment.ReplaceAllString(source, ""), " ")
 	source = bounds.ReplaceAllString(expand(source), " ")
 	var kernels []kernel
-	early := waits(source)
+	dependent := waits(source)
 	for _, m := range entry.FindAllStringSubmatch(source, -1) {
-		k := kernel{Op: op, Name: m[1], Early: early[m[1]]}
+		k := kernel{Op: op, Name: m[1], Dependent: dependent[m[1]]}
 		if k.Name != op && !strings.HasPrefix(k.Name, op+"_") {
 			return nil, fmt.Errorf("kernel %s: its name does not begin with %s", k.Name, op)
 		}

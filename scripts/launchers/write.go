@@ -56,10 +56,10 @@ const (
 // the kernel before it.
 var kernels = [kernelCount]struct {
 	op, name string
-	early    bool
+	dependent bool
 }{
 {{- range .Kernels}}
-	kernel_{{.Name}}: {"{{.Op}}", "{{.Name}}", {{.Early}}},
+	kernel_{{.Name}}: {"{{.Op}}", "{{.Name}}", {{.Dependent}}},
 {{- end}}
 }
 

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"exl2/internal/device"
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
@@ -25,7 +25,7 @@ func (d *Device) MatMulBack(dx, dy, w tensor.Tensor) {
 				widenRow(wide[r*n:(r+1)*n], w, lo+r)
 			}
 		})
-		kernels.Multiply(&simd.Product[float32]{
+		blas.Multiply(&simd.Product[float32]{
 			M: dx.Rows, N: n, K: k, Alpha: 1, Beta: 1, C: out.data, LDC: out.stride,
 			A: simd.Operand[float32]{Data: in.data[lo:], Row: in.stride, Col: 1},
 			B: simd.Operand[float32]{Data: wide, Row: n, Col: 1},
@@ -123,10 +123,10 @@ var slopes = [...]func(x float64) (value, slope float64){
 	},
 }
 
-// RopeBack turns gradients back.
+// RopeBack rotates gradients back.
 func (d *Device) RopeBack(dq, dk, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch) {
 	want(dq.Rows == dk.Rows && dq.Rows == b.Pos.Cols && r.Dims <= headDim && freqs.Cols == r.Dims/2, "RopeBack", dq, dk, freqs, b.Pos)
-	d.turn("RopeBack", dq, dk, freqs, headDim, r, b, -1)
+	d.rotate("RopeBack", dq, dk, freqs, headDim, r, b, -1)
 }
 
 // CapBack replaces dx by dx·scale·(1 - (y/cap)²), or dx·scale.

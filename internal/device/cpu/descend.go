@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"exl2/internal/device"
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 )
 
@@ -40,7 +40,7 @@ type descent struct {
 
 // lefts is what is packed for one phase: the left sides of products.
 type lefts struct {
-	list  []kernels.Left
+	list  []blas.Left
 	used  int
 	calls []call
 }
@@ -59,9 +59,9 @@ func (s *descent) begin() *phase {
 func (l *lefts) reset() { l.used, l.calls = 0, l.calls[:0] }
 
 // next returns a left side to set.
-func (l *lefts) next() *kernels.Left {
+func (l *lefts) next() *blas.Left {
 	if l.used == len(l.list) {
-		l.list = append(l.list, kernels.Left{})
+		l.list = append(l.list, blas.Left{})
 	}
 	l.used++
 	return &l.list[l.used-1]
@@ -117,14 +117,14 @@ func (s *descent) difference(i int) {
 
 // packDepth packs for the next part of the sums of H·(W - values).
 func (s *descent) packDepth(l *lefts) {
-	end := min(s.factor.k, s.depth+kernels.KUnit(s.factor.k))
+	end := min(s.factor.k, s.depth+blas.KUnit(s.factor.k))
 	l.add(s.passOn(l.next(), s.factor.h, s.depth, end, 0, s.factor.k))
 }
 
 // multiply adds a part of the sums of H·(W - values).
 func (s *descent) multiply() *phase {
 	packed, from := s.turn(), s.depth
-	end := min(s.factor.k, from+kernels.KUnit(s.factor.k))
+	end := min(s.factor.k, from+blas.KUnit(s.factor.k))
 	then := s.multiply
 	if s.depth = end; s.depth < s.factor.k {
 		s.packDepth(&s.now[0])
@@ -182,7 +182,7 @@ func (s *descent) improve() *phase {
 
 // improveStripe improves a stripe of a block, and passes the changes of its
 // values on.
-func (s *descent) improveStripe(i int, b block, from int, packed []kernels.Left) {
+func (s *descent) improveStripe(i int, b block, from int, packed []blas.Left) {
 	steps, cols := s.e.rows(i, b.row, b.end)
 	old, _ := s.rest.rows(i, b.row, b.end)
 	copy(steps, old)

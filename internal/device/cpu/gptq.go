@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"exl2/internal/device"
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/tensor"
 )
@@ -39,7 +39,7 @@ type gptq struct {
 	search  *scaleSearch
 	blocks  []block // that are left
 	g       int     // the group at hand
-	on      kernels.Left
+	on      blas.Left
 	sums    []float64 // of squared errors, by row
 	loss    *float64
 }

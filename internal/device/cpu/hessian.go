@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
@@ -18,10 +18,10 @@ func (d *Device) Gram(h, x, y tensor.Tensor) {
 		B: simd.Operand[float32]{Data: b.data, Row: b.stride, Col: 1},
 	}
 	if same := len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols; !same {
-		kernels.Multiply(p)
+		blas.Multiply(p)
 		return
 	}
-	kernels.MultiplyUpper(p)
+	blas.MultiplyUpper(p)
 	mirror(out, h.Cols)
 }
 
@@ -133,7 +133,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 			a[i*k+i] += float64(damp)
 		}
 	})
-	if !kernels.InvertCholesky(a, k) {
+	if !blas.InvertCholesky(a, k) {
 		return
 	}
 	parallel.Runs(k, rowTile, func(lo, hi int) {
@@ -172,14 +172,14 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 		m := min(size, n-lo)
 		product, release := d.borrowed(k * m)
 		for i := 0; i < k; i += solveRows { // U·b: row i begins with i zeros
-			kernels.Multiply(&simd.Product[float32]{
+			blas.Multiply(&simd.Product[float32]{
 				M: min(solveRows, k-i), N: m, K: k - i, Alpha: 1, C: product[i*m:], LDC: m,
 				A: simd.Operand[float32]{Data: f[i*k+i:], Row: k, Col: 1}, B: simd.Operand[float32]{Data: x[i*n+lo:], Row: n, Col: 1},
 			})
 		}
 		for i := 0; i < k; i += solveRows { // Uᵀ times that: row i ends after i+1
 			rows := min(solveRows, k-i)
-			kernels.Multiply(&simd.Product[float32]{
+			blas.Multiply(&simd.Product[float32]{
 				M: rows, N: m, K: i + rows, Alpha: 1, C: x[i*n+lo:], LDC: n,
 				A: simd.Operand[float32]{Data: f[i:], Row: 1, Col: k}, B: simd.Operand[float32]{Data: product, Row: m, Col: 1},
 			})
@@ -191,7 +191,7 @@ func (d *Device) Solve(b, u tensor.Tensor) {
 // SubtractProduct is y -= aᵀ·x.
 func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 	want(a.Rows == x.Rows && y.Rows == a.Cols && y.Cols == x.Cols, "SubtractProduct", y, a, x)
-	kernels.Multiply(&simd.Product[float32]{
+	blas.Multiply(&simd.Product[float32]{
 		M: y.Rows, N: y.Cols, K: a.Rows, Alpha: -1, Beta: 1, C: floats("SubtractProduct", y), LDC: y.Cols,
 		A: simd.Operand[float32]{Data: floats("SubtractProduct", a), Row: 1, Col: a.Cols},
 		B: simd.Operand[float32]{Data: floats("SubtractProduct", x), Row: x.Cols, Col: 1},

@@ -3,7 +3,7 @@ package cpu
 import (
 	"fmt"
 
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
 	"exl2/internal/parallel"
@@ -44,7 +44,7 @@ func (d *Device) widenedProducts(y, x strided, rows int, widen func(dst []float3
 		n := min(size, y.cols-lo)
 		w, release := d.borrowed(wholeQuads(n) * k)
 		parallel.Runs(n, widenTile, func(from, to int) { widen(w[from*k:], lo+from, lo+to) })
-		kernels.Multiply(&simd.Product[float32]{
+		blas.Multiply(&simd.Product[float32]{
 			M: rows, N: n, K: k, Alpha: 1, C: y.data[lo:], LDC: y.stride,
 			A: simd.Operand[float32]{Data: x.data, Row: x.stride, Col: 1},
 			B: simd.Operand[float32]{Data: w, Row: 1, Col: k},

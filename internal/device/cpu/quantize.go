@@ -55,7 +55,7 @@ func (c *coding) grid(g, lo, hi int, buf []float32) simd.Grid {
 	for i, s := range c.scales[g*c.n+lo : g*c.n+hi] {
 		scales[i] = table[s].Float32()
 	}
-	return simd.MakeGrid(c.groups[g].Bits, scales, buf[hi-lo:2*(hi-lo)])
+	return simd.NewGrid(c.groups[g].Bits, scales, buf[hi-lo:2*(hi-lo)])
 }
 
 // Values stores the weights of the codes.

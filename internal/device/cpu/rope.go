@@ -8,14 +8,14 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Rope turns the leading dimensions of the heads of q and k.
+// Rope rotates the leading dimensions of the heads of q and k.
 func (d *Device) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch) {
 	want(q.Rows == k.Rows && q.Rows == b.Pos.Cols && r.Dims <= headDim && freqs.Cols == r.Dims/2, "Rope", q, k, freqs, b.Pos)
-	d.turn("Rope", q, k, freqs, headDim, r, b, 1)
+	d.rotate("Rope", q, k, freqs, headDim, r, b, 1)
 }
 
-// turn turns heads by the angles of their positions times sign.
-func (d *Device) turn(op string, q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch, sign float32) {
+// rotate rotates heads by the angles of their positions times sign.
+func (d *Device) rotate(op string, q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch, sign float32) {
 	pos, f := ints(op, b.Pos), floats(op, freqs)
 	qs, ks := rowsOf(op, q), rowsOf(op, k)
 	parallel.Runs(q.Rows, rowTile, func(lo, hi int) {

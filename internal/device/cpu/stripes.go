@@ -5,7 +5,7 @@ import (
 	"runtime"
 
 	"exl2/internal/device"
-	kernels "exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/exl2"
 )
@@ -45,7 +45,7 @@ const (
 // stripeCols returns the columns of a stripe: what one goroutine quantizes of
 // matrices that have so many columns together.
 func stripeCols(columns int) int {
-	unit, wider := kernels.StripeCols()
+	unit, wider := blas.StripeCols()
 	if wider && columns >= manyStripes/2*wideStripe {
 		return wideStripe
 	}
@@ -84,7 +84,7 @@ func factorOf(op string, f device.Factor, list []device.Coding) factor {
 
 // passOn turns l to the left side of w -= mᵀ·e, for e the changes of rows from to
 // end and w rows lo to hi, m [k, k]: how rows learn of the changes of others.
-func (f *factor) passOn(l *kernels.Left, m []float32, from, end, lo, hi int) (calls int) {
+func (f *factor) passOn(l *blas.Left, m []float32, from, end, lo, hi int) (calls int) {
 	if lo == hi {
 		return l.Set(simd.Product[float32]{})
 	}

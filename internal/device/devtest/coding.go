@@ -140,7 +140,7 @@ func factored(k int) [2][]float32 {
 	u, h := d.Alloc(tensor.F32, k, k), d.Alloc(tensor.F32, k, k)
 	d.Upload(h, tensor.BytesOf(m))
 	d.InverseFactor(u, h, 0, d.Alloc(tensor.I32, 1, 1))
-	return [2][]float32{decode(tensor.F32, download(d, u)), m}
+	return [2][]float32{tensor.Widen(tensor.F32, download(d, u)), m}
 }
 
 // quantizedBy returns a quantized form that is near to w, at scales without much

@@ -138,7 +138,7 @@ func testRecord(t *testing.T, open func(t testing.TB) device.Device) {
 		d.Upload(ids, encodeInts([]int32{start}))
 		for step := range int32(4) {
 			replay()
-			if got, want := decode(tensor.F32, download(d, y))[cols-1], float32(start+step)*4; got != want {
+			if got, want := tensor.Widen(tensor.F32, download(d, y))[cols-1], float32(start+step)*4; got != want {
 				t.Fatalf("from %d, step %d: %v, want %v", start, step, got, want)
 			}
 		}

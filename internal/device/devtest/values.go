@@ -114,22 +114,6 @@ func encode(t tensor.Type, n int, v values) []byte {
 	return out
 }
 
-// decode returns the elements of a floating-point type.
-func decode(t tensor.Type, data []byte) []float32 {
-	out := make([]float32, len(data)/t.Size())
-	for i := range out {
-		switch t {
-		case tensor.F16:
-			out[i] = half.F16(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-		case tensor.BF16:
-			out[i] = half.BF16(binary.LittleEndian.Uint16(data[2*i:])).Float32()
-		default:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		}
-	}
-	return out
-}
-
 // decodeWide returns the elements of a floating-point type in float64.
 func decodeWide(t tensor.Type, data []byte) []float64 {
 	out := make([]float64, len(data)/t.Size())
@@ -139,7 +123,7 @@ func decodeWide(t tensor.Type, data []byte) []float64 {
 		}
 		return out
 	}
-	for i, v := range decode(t, data) {
+	for i, v := range tensor.Widen(t, data) {
 		out[i] = float64(v)
 	}
 	return out

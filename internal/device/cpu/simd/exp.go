@@ -48,7 +48,7 @@ func Max(x []float32) float32 {
 	return largest
 }
 
-// exp is the twin of the assembly's exponential.
+// exp is the portable fallback of the assembly's exponential.
 func exp(x float32) float32 {
 	switch e := math.Exp(float64(x)); {
 	case e < 0x1p-126:

@@ -56,7 +56,7 @@ func gemvRows[E any](f func(y, x *float32, w *E, stride, n, rows int), y, x []fl
 	return n
 }
 
-// dot is the twin of one row, in runs that are widened together.
+// dot is the portable fallback for one row, in runs that are widened together.
 func dot[W Weight](x []float32, w []W) float32 {
 	var wide [256]float32
 	sum := float32(0)

@@ -19,13 +19,9 @@ type Grid struct {
 	Inv   []float32 // 1/Scale, 0 where Scale is 0, so that such a column's codes stand for 0
 }
 
-// NewGrid returns a grid for columns with the given scales, which it keeps.
-func NewGrid(bits int, scale []float32) Grid {
-	return MakeGrid(bits, scale, make([]float32, len(scale)))
-}
-
-// MakeGrid is NewGrid with memory for Inv, which it keeps.
-func MakeGrid(bits int, scale, inv []float32) Grid {
+// NewGrid returns a grid for columns with the given scales. It keeps them, and inv,
+// the memory for Inv.
+func NewGrid(bits int, scale, inv []float32) Grid {
 	for c, s := range scale {
 		if inv[c] = 0; s != 0 {
 			inv[c] = 1 / s

@@ -31,7 +31,7 @@ func drawGrid(t *rapid.T) gridCase {
 			scale[c] = []float32{0, 0x1p-24, 65504}[rnd.IntN(3)]
 		}
 	}
-	g := gridCase{Grid: NewGrid(rapid.SampledFrom(exl2.Widths).Draw(t, "bits"), scale), rows: rapid.IntRange(0, 9).Draw(t, "rows")}
+	g := gridCase{Grid: NewGrid(rapid.SampledFrom(exl2.Widths).Draw(t, "bits"), scale, make([]float32, len(scale))), rows: rapid.IntRange(0, 9).Draw(t, "rows")}
 	g.stride = cols + rapid.IntRange(0, 5).Draw(t, "gap")
 	g.w, g.importance = randoms[float32](rnd, g.rows*g.stride), randoms[float32](rnd, g.rows)
 	for i := range g.w {
@@ -52,8 +52,8 @@ func drawGrid(t *rapid.T) gridCase {
 // sameFloats reports whether two slices are equal to the bit, but for NaN.
 func sameFloats(a, b []float32) bool { return slices.EqualFunc(a, b, sameFloat) }
 
-// The quantizer's routines are equal to their twins, to the bit.
-func TestGridMatchesTwin(t *testing.T) {
+// The quantizer's routines are equal to their fallbacks, to the bit.
+func TestGridMatchesFallback(t *testing.T) {
 	atLevels(t, func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			g := drawGrid(t)
@@ -92,7 +92,7 @@ func TestGridMeaning(t *testing.T) {
 		for c := range scale {
 			scale[c] = f16(float32(0.01 + rnd.Float64()))
 		}
-		g, w := NewGrid(bits, scale), randoms[float32](rnd, 64)
+		g, w := NewGrid(bits, scale, make([]float32, len(scale))), randoms[float32](rnd, 64)
 		codes, e, err := make([]uint8, 64), make([]float32, 64), make([]float32, 64)
 		g.Quantize(codes, e, w, 1)
 		g.Errors(err, w, 64, []float32{2})
@@ -145,7 +145,7 @@ func BenchmarkGrid(b *testing.B) {
 	for c := range scale {
 		scale[c] = 0.25
 	}
-	g, w, u := NewGrid(4, scale), randoms[float32](rnd, rows*cols), randoms[float32](rnd, rows)
+	g, w, u := NewGrid(4, scale, make([]float32, len(scale))), randoms[float32](rnd, rows*cols), randoms[float32](rnd, rows)
 	e, codes := make([]float32, cols), make([]uint8, cols)
 	for _, c := range []struct {
 		name  string

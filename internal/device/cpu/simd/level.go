@@ -21,7 +21,7 @@ var levelNames = [...]string{None: "none", AVX2: "avx2", AVX512: "avx512"}
 func (l Level) String() string { return levelNames[l] }
 
 // kernels are the assembly routines of a level. A nil routine has only its
-// twin. The lengths that routines over slices are given are multiples of block.
+// fallback. The lengths that routines over slices are given are multiples of block.
 type kernels struct {
 	gemm32 tiler[float32]
 	gemm64 tiler[float64]

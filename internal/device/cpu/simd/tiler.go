@@ -19,7 +19,7 @@ func tilerOf[T Float]() tiler[T] {
 	}
 	t := *kernel.(*tiler[T])
 	if t.tile == nil {
-		t.rows, t.cols, t.tile = twinRows, twinCols, gemmTile[T]
+		t.rows, t.cols, t.tile = portableRows, portableCols, gemmTile[T]
 	}
 	return t
 }

@@ -2,8 +2,8 @@ package simd
 
 import "unsafe"
 
-// The twin's tile.
-const twinRows, twinCols = 4, 8
+// The portable fallback's tile.
+const portableRows, portableCols = 4, 8
 
 // gemmTile is
 //
@@ -21,23 +21,23 @@ const twinRows, twinCols = 4, 8
 //		}
 //	}
 //
-// for a tile of twinRows × twinCols; the assembly has larger ones and uses fused
+// for a tile of portableRows × portableCols; the assembly has larger ones and uses fused
 // multiply-adds.
 func gemmTile[T Float](k int, a, b, c *T, ldc int, alpha, beta T) {
-	var acc [twinRows][twinCols]T
-	as, bs := unsafe.Slice(a, k*twinRows), unsafe.Slice(b, k*twinCols)
-	for ; len(as) >= twinRows && len(bs) >= twinCols; as, bs = as[twinRows:], bs[twinCols:] {
-		x := (*[twinCols]T)(bs)
-		for i, v := range as[:twinRows] {
+	var acc [portableRows][portableCols]T
+	as, bs := unsafe.Slice(a, k*portableRows), unsafe.Slice(b, k*portableCols)
+	for ; len(as) >= portableRows && len(bs) >= portableCols; as, bs = as[portableRows:], bs[portableCols:] {
+		x := (*[portableCols]T)(bs)
+		for i, v := range as[:portableRows] {
 			row := &acc[i]
 			for j := range row {
 				row[j] += v * x[j]
 			}
 		}
 	}
-	cs := unsafe.Slice(c, (twinRows-1)*ldc+twinCols)
+	cs := unsafe.Slice(c, (portableRows-1)*ldc+portableCols)
 	for i := range acc {
-		row := cs[i*ldc:][:twinCols]
+		row := cs[i*ldc:][:portableCols]
 		for j, sum := range acc[i] {
 			if beta == 0 {
 				row[j] = alpha * sum
