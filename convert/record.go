@@ -95,7 +95,7 @@ func (s *source) unchanged(then record, now []recordedFile) (compare bool, err e
 		compare = compare || f.Modified != old.Modified
 	}
 	for _, name := range s.files.Names() {
-		if then.Tensors[name] == "" && !unused(name) {
+		if then.Tensors[name] == "" && !s.loader.Spec.Unused(name) {
 			return false, fmt.Errorf("%w: %s: tensor %s was not there when the job began; %s", ErrRefused, s.dir, name, asItWas)
 		}
 	}

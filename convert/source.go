@@ -108,13 +108,9 @@ func (s *source) weights() int {
 
 func (s *source) close() { s.files.Close() }
 
-// unused reports whether a tensor is one that nothing reads: frequencies, which
-// follow from the configuration.
-func unused(name string) bool { return strings.HasSuffix(name, ".rotary_emb.inv_freq") }
-
 // used leaves out tensors that nothing reads.
-func used(names []string) []string {
-	return slices.DeleteFunc(names, unused)
+func (s *source) used(names []string) []string {
+	return slices.DeleteFunc(names, s.loader.Spec.Unused)
 }
 
 // readingStage is what progress calls inspect.
@@ -140,7 +136,7 @@ func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error
 			return err
 		}
 	}
-	for _, name := range used(s.files.Names()) {
+	for _, name := range s.used(s.files.Names()) {
 		if s.witness.sums[name] == "" {
 			if _, err := s.witness.Get(name); err != nil {
 				return err
@@ -172,7 +168,7 @@ func (s *source) ahead(place int) {
 // what the source has.
 func (s *source) kept() []string {
 	var list []string
-	for _, name := range used(s.loader.Files.Names()) {
+	for _, name := range s.used(s.loader.Files.Names()) {
 		if key, ok := strings.CutSuffix(name, ".weight"); !ok || !s.quantized[key] {
 			list = append(list, name)
 		}

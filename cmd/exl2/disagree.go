@@ -66,7 +66,7 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 			}
 		}
 	}
-	next := spec.Names.Layer(spec.Layers, "")
+	next := spec.Names.Layer(spec.Layers+spec.Further, "")
 	if slices.ContainsFunc(files.Names(), func(name string) bool { return strings.HasPrefix(name, next) }) {
 		say("there are weights of %s*, config.json says %d layers", next, spec.Layers)
 	}

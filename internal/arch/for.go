@@ -27,6 +27,7 @@ func For(c *Config) (Spec, error) {
 	}
 	s := e.build(c)
 	s.Arch = name
+	s.Further = int(c.optional("num_nextn_predict_layers", 0))
 	s.Warnings = c.leftovers()
 	if c.Err() != nil {
 		return Spec{}, c.Err()
@@ -73,7 +74,7 @@ func (s Spec) check(c *Config) error {
 	}
 	a, l := s.Attn, s.Latent
 	sizes := []size{
-		{"num_hidden_layers", s.Layers, 1, maxLayers}, {"hidden_size", s.Hidden, 1, maxSize}, {"vocab_size", s.Vocab, 1, maxSize},
+		{"num_hidden_layers", s.Layers, 1, maxLayers}, {"num_nextn_predict_layers", s.Further, 0, maxLayers}, {"hidden_size", s.Hidden, 1, maxSize}, {"vocab_size", s.Vocab, 1, maxSize},
 		{"num_attention_heads", a.Heads, 1, maxSize}, {"num_key_value_heads", a.KVHeads, 1, maxSize},
 		{"head_dim", a.HeadDim, 1, maxSize}, {"width of all heads", a.Heads * a.HeadDim, 1, maxSize},
 		{"max_position_embeddings", s.MaxPositions, 1, 1 << 30},

@@ -22,6 +22,7 @@ type Spec struct {
 	Arch                  string // the name in config.json's "architectures"
 	Vocab, Hidden, Layers int
 	MaxPositions          int // context the model was made for
+	Further               int // layers behind the last in files, which predict later tokens (DeepSeek-V3's MTP) and are not run
 	Learned               int // rows of the table of positions, added to embeddings (GPT-2); 0 means none
 
 	EmbedScale float32 // multiplies embeddings; 0 means 1
@@ -224,6 +225,20 @@ func (s *Spec) eachRope(change func(Rope) Rope) {
 // to the original context are assumed.
 func (s *Spec) SetContext(length int) {
 	s.eachRope(func(r Rope) Rope { return r.For(length) })
+}
+
+// Unused reports whether a tensor of the source is one that nothing reads:
+// frequencies, which follow from the configuration, and layers behind the last.
+func (s Spec) Unused(name string) bool {
+	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+		return true
+	}
+	for i := range s.Further {
+		if strings.HasPrefix(name, s.Names.Layer(s.Layers+i, "")) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sparse reports whether a layer has a mixture of experts.

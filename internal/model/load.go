@@ -114,9 +114,14 @@ func (l *Loader) LoadAll(d device.Device) ([]*Module, error) {
 	return list, nil
 }
 
-// Quantized reports whether the model's matrices are EXL2.
+// Quantized reports whether matrices of the model are EXL2.
 func (l *Loader) Quantized() bool {
-	return l.Files.Has(l.Decoder()[0].Linears[0].Name + "." + exl2.SuffixWords)
+	for _, m := range l.Decoder() {
+		if slices.ContainsFunc(m.Linears, func(x LinearSpec) bool { return l.Files.Has(x.Name + "." + exl2.SuffixWords) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // A builder makes one module and keeps the first error.
