@@ -17,7 +17,7 @@ import (
 
 // probeRows is how many of the measurement rows gradients are computed for, and
 // options are scored on.
-const probeRows = 4
+const probeRows = 8
 
 // The files that a job keeps a measurement in.
 const (
