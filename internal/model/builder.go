@@ -1,0 +1,173 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
+)
+
+// A builder makes one module and keeps the first error.
+type builder struct {
+	*Loader
+	dev device.Device
+	err error
+}
+
+// linear loads a linear that is not an expert's, by its name in arch.Names.
+func (b *builder) linear(m *Module, part string) *Linear { return b.expertLinear(m, part, 0) }
+
+// expertLinear loads a linear in whichever format the file has it.
+func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
+	spec, _ := m.Linear(part, expert)
+	l := &Linear{LinearSpec: spec}
+	packed, err := b.Matrix(spec)
+	if err != nil {
+		b.fail(err)
+	}
+	switch {
+	case b.err != nil:
+	case packed != nil:
+		l.W = Quantized{b.dev.LoadEXL2(packed, l.Out)}
+	case spec.Role == arch.Head && b.Spec.HeadUnit:
+		l.W = Dense{b.unitRows(m, l)}
+	default:
+		l.W = Dense{b.dense(m.table(l), l.Out, l.In)}
+	}
+	if l.Biased {
+		l.Bias = b.vector(l.Name+".bias", l.Out)
+	}
+	return l
+}
+
+// table returns the name of the tensor that holds a linear's weights.
+func (m *Module) table(l *Linear) string {
+	if m.Table != "" {
+		return m.Table
+	}
+	return l.Name
+}
+
+// own has the module free t.
+func (b *builder) own(m *Module, t tensor.Tensor) tensor.Tensor {
+	if !t.Nil() {
+		m.owned = append(m.owned, t)
+	}
+	return t
+}
+
+// dense loads the tensor name.weight, [rows, cols], in the file's own type, or,
+// where activations are fp16, in that, which products then need not convert.
+func (b *builder) dense(name string, rows, cols int) tensor.Tensor {
+	t, kind, ok := b.get(name+".weight", []int{rows, cols})
+	if !ok {
+		return tensor.Tensor{}
+	}
+	if kind != tensor.F16 && b.dev.Activation() == tensor.F16 {
+		data, err := narrow(kind, t.Data)
+		if err != nil {
+			b.fail(fmt.Errorf("%s: %w", t.Name, err))
+			return tensor.Tensor{}
+		}
+		return b.upload(tensor.F16, rows, cols, data)
+	}
+	if h, ok := b.dev.(device.Borrower); ok {
+		if borrowed, ok := h.Borrow(kind, rows, cols, t.Data); ok {
+			return borrowed
+		}
+	}
+	return b.upload(kind, rows, cols, t.Data)
+}
+
+// unitRows loads the head with its rows divided by their norms.
+func (b *builder) unitRows(m *Module, l *Linear) tensor.Tensor {
+	t, kind, ok := b.get(m.table(l)+".weight", []int{l.Out, l.In})
+	if !ok {
+		return tensor.Tensor{}
+	}
+	w := tensor.Widen(kind, t.Data)
+	for r := range l.Out {
+		toUnit(w[r*l.In : (r+1)*l.In])
+	}
+	if b.dev.Activation() == tensor.F16 {
+		data, _ := narrow(tensor.F32, tensor.BytesOf(w)) // none is above one
+		return b.upload(tensor.F16, l.Out, l.In, data)
+	}
+	return b.upload(tensor.F32, l.Out, l.In, tensor.BytesOf(w))
+}
+
+// vector loads n numbers as F32.
+func (b *builder) vector(name string, n int) tensor.Tensor {
+	v := b.floats(name, 1, n)
+	if v == nil {
+		return tensor.Tensor{}
+	}
+	return b.upload(tensor.F32, 1, n, tensor.BytesOf(v))
+}
+
+// floats loads the rows of a tensor, of one dimension or two. EXL2 files hold
+// biases padded like their matrices: the first cols elements of one row count.
+func (b *builder) floats(name string, rows, cols int) []float32 {
+	shapes := [][]int{{rows * cols}, {rows, cols}}
+	if rows == 1 {
+		shapes = [][]int{{cols}, {exl2.Pad(cols)}}
+	}
+	t, kind, ok := b.get(name, shapes...)
+	if !ok {
+		return nil
+	}
+	return tensor.Widen(kind, t.Data)[:rows*cols]
+}
+
+// get finds a floating-point tensor of one of the given shapes.
+func (b *builder) get(name string, shapes ...[]int) (safetensors.Tensor, tensor.Type, bool) {
+	if b.err != nil {
+		return safetensors.Tensor{}, 0, false
+	}
+	t, err := b.Files.Get(name)
+	if err != nil {
+		b.fail(err)
+		return t, 0, false
+	}
+	kind, ok := floatTypes[t.DType]
+	if !ok {
+		b.fail(fmt.Errorf("%s: %w: type %s, want F16, BF16 or F32", name, arch.ErrUnsupported, t.DType))
+		return t, 0, false
+	}
+	if !slices.ContainsFunc(shapes, func(s []int) bool { return slices.Equal(s, t.Shape) }) {
+		b.fail(fmt.Errorf("%s: shape %v, want %v", name, t.Shape, shapes[0]))
+		return t, 0, false
+	}
+	if b.Strict {
+		if i := firstNotFinite(kind, t.Data); i >= 0 {
+			b.fail(fmt.Errorf("%s: element %d is NaN or infinite: the source is damaged", name, i))
+			return t, 0, false
+		}
+	}
+	return t, kind, true
+}
+
+var floatTypes = map[string]tensor.Type{"F16": tensor.F16, "BF16": tensor.BF16, "F32": tensor.F32}
+
+func (b *builder) upload(t tensor.Type, rows, cols int, data []byte) tensor.Tensor {
+	dst := b.dev.Alloc(t, rows, cols)
+	b.dev.Upload(dst, data)
+	return dst
+}
+
+func (b *builder) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func orOne(f float32) float32 {
+	if f == 0 {
+		return 1
+	}
+	return f
+}
