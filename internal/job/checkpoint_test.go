@@ -12,7 +12,7 @@ import (
 
 func store(t *testing.T, name string, rows [][]float32) Store {
 	t.Helper()
-	s, err := stream.NewStore(len(rows), len(rows[0]), "")
+	s, err := stream.Place{}.Store(len(rows), len(rows[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,12 +29,6 @@ type Store struct {
 	left   string // path of the file, if it could not be unlinked
 }
 
-// NewStore returns a store of zeros: in memory, or, if spill names a folder, in
-// a file there.
-func NewStore(rows, floats int, spill string) (*Store, error) {
-	return Place{Folder: spill}.Store(rows, floats)
-}
-
 // Store returns a store of zeros.
 func (p Place) Store(rows, floats int) (*Store, error) {
 	s := &Store{Rows: rows, Floats: floats}

@@ -20,7 +20,7 @@ func places(t *testing.T) map[string]string {
 
 func newStore(t *testing.T, rows, floats int, spill string) *stream.Store {
 	t.Helper()
-	s, err := stream.NewStore(rows, floats, spill)
+	s, err := stream.Place{Folder: spill}.Store(rows, floats)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 			}
 		})
 	}
-	if _, err := stream.NewStore(1, 1, filepath.Join(t.TempDir(), "nowhere")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := (stream.Place{Folder: filepath.Join(t.TempDir(), "nowhere")}).Store(1, 1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a store in a folder that is not there: error %v", err)
 	}
 }
