@@ -35,17 +35,7 @@ func synced(t *testing.T, d device.Device) {
 
 func testMemory(t *testing.T, open func(t testing.TB) device.Device) {
 	d := opened(t, open)
-	t.Run("zeroed", func(t *testing.T) {
-		for range 3 { // memory that is used again, too
-			x := d.Alloc(tensor.U8, 3, 100_001)
-			if got := download(d, x); !bytes.Equal(got, make([]byte, len(got))) {
-				t.Error("new memory is not zero")
-			}
-			d.Upload(x, bytesOf(1, x.Bytes()))
-			d.Free(x)
-		}
-		synced(t, d)
-	})
+	t.Run("zeroed", func(t *testing.T) { testZeroed(t, d) })
 	for _, n := range []int{0, 1, 3, 4096, 1<<20 - 1, 1 << 20, 1<<20 + 1, 40<<20 + 5} {
 		t.Run(fmt.Sprintf("there and back, %d bytes", n), func(t *testing.T) {
 			x, src := d.Alloc(tensor.U8, 1, n), bytesOf(2, n)
@@ -59,62 +49,82 @@ func testMemory(t *testing.T, open func(t testing.TB) device.Device) {
 			d.Free(x)
 		})
 	}
-	t.Run("many small uploads", func(t *testing.T) {
-		const rows = 1000
-		x, all, row := d.Alloc(tensor.I32, rows, 3), bytesOf(3, rows*12), make([]byte, 12)
-		for r := range rows {
-			copy(row, all[r*12:])
-			d.Upload(x.Slice(r, r+1), row)
-		}
-		if !bytes.Equal(download(d, x), all) {
-			t.Error("other bytes come back")
-		}
-		synced(t, d)
-		d.Free(x)
-	})
-	t.Run("in order with operations", func(t *testing.T) {
-		pos := d.Alloc(tensor.I32, 1, 5)
-		for i := range 50 {
-			d.Upload(pos, encodeInts(repeat(int32(i), 5)))
-			d.Advance(pos)
-			if got := decodeInts(download(d, pos))[4]; got != int32(i+1) {
-				t.Fatalf("%d after an upload of %d and an advance", got, i)
-			}
-		}
-		synced(t, d)
-		d.Free(pos)
-	})
-	t.Run("cleared", func(t *testing.T) {
-		x := d.Alloc(tensor.F32, 5, 12)
-		d.Upload(x, bytesOf(4, x.Bytes()))
-		want := bytesOf(4, x.Bytes())
-		for r := 1; r < 4; r++ {
-			clear(want[(r*12+2)*4 : (r*12+9)*4])
-		}
-		d.Clear(x.Slice(1, 4).Columns(2, 9))
-		if !bytes.Equal(download(d, x), want) {
-			t.Error("other elements than those of the range")
-		}
-		d.Clear(x)
-		if !bytes.Equal(download(d, x), make([]byte, x.Bytes())) {
-			t.Error("something is left")
-		}
-		synced(t, d)
-		d.Free(x)
-	})
-	t.Run("size of caches", func(t *testing.T) {
-		s := device.CacheShape{Layers: 3, Pages: 5, PageRows: 32, K: 128, V: 128}
-		c := d.NewCache(s)
-		if n := d.CacheBytes(s); n <= 0 || c.Bytes() != n || c.Shape() != s {
-			t.Errorf("%d bytes expected, the cache has %d; its shape is %+v, want %+v", n, c.Bytes(), c.Shape(), s)
-		}
-		synced(t, d)
-		d.FreeCache(c)
-	})
+	t.Run("many small uploads", func(t *testing.T) { testSmallUploads(t, d) })
+	t.Run("in order with operations", func(t *testing.T) { testUploadOrder(t, d) })
+	t.Run("cleared", func(t *testing.T) { testCleared(t, d) })
+	t.Run("size of caches", func(t *testing.T) { testCacheSize(t, d) })
 	t.Run("nothing to free", func(t *testing.T) {
 		d.Free(tensor.Tensor{})
 		synced(t, d)
 	})
+}
+
+func testZeroed(t *testing.T, d device.Device) {
+	for range 3 { // memory that is used again, too
+		x := d.Alloc(tensor.U8, 3, 100_001)
+		if got := download(d, x); !bytes.Equal(got, make([]byte, len(got))) {
+			t.Error("new memory is not zero")
+		}
+		d.Upload(x, bytesOf(1, x.Bytes()))
+		d.Free(x)
+	}
+	synced(t, d)
+}
+
+func testSmallUploads(t *testing.T, d device.Device) {
+	const rows = 1000
+	x, all, row := d.Alloc(tensor.I32, rows, 3), bytesOf(3, rows*12), make([]byte, 12)
+	for r := range rows {
+		copy(row, all[r*12:])
+		d.Upload(x.Slice(r, r+1), row)
+	}
+	if !bytes.Equal(download(d, x), all) {
+		t.Error("other bytes come back")
+	}
+	synced(t, d)
+	d.Free(x)
+}
+
+func testUploadOrder(t *testing.T, d device.Device) {
+	pos := d.Alloc(tensor.I32, 1, 5)
+	for i := range 50 {
+		d.Upload(pos, encodeInts(repeat(int32(i), 5)))
+		d.Advance(pos)
+		if got := decodeInts(download(d, pos))[4]; got != int32(i+1) {
+			t.Fatalf("%d after an upload of %d and an advance", got, i)
+		}
+	}
+	synced(t, d)
+	d.Free(pos)
+}
+
+func testCleared(t *testing.T, d device.Device) {
+	x := d.Alloc(tensor.F32, 5, 12)
+	d.Upload(x, bytesOf(4, x.Bytes()))
+	want := bytesOf(4, x.Bytes())
+	for r := 1; r < 4; r++ {
+		clear(want[(r*12+2)*4 : (r*12+9)*4])
+	}
+	d.Clear(x.Slice(1, 4).Columns(2, 9))
+	if !bytes.Equal(download(d, x), want) {
+		t.Error("other elements than those of the range")
+	}
+	d.Clear(x)
+	if !bytes.Equal(download(d, x), make([]byte, x.Bytes())) {
+		t.Error("something is left")
+	}
+	synced(t, d)
+	d.Free(x)
+}
+
+func testCacheSize(t *testing.T, d device.Device) {
+	s := device.CacheShape{Layers: 3, Pages: 5, PageRows: 32, K: 128, V: 128}
+	c := d.NewCache(s)
+	if n := d.CacheBytes(s); n <= 0 || c.Bytes() != n || c.Shape() != s {
+		t.Errorf("%d bytes expected, the cache has %d; its shape is %+v, want %+v", n, c.Bytes(), c.Shape(), s)
+	}
+	synced(t, d)
+	d.FreeCache(c)
 }
 
 // testRecord checks that a recording follows what is in the device's memory.
