@@ -22,7 +22,7 @@ func measureOnly(t *testing.T, o Options, steps int) {
 			cancel()
 		}
 	}
-	if err := measureOn(ctx, openCPU(t), &o, w); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := measureOn(ctx, openCPU(t), &o, w); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

@@ -45,7 +45,7 @@ func (q *quantizing) head() error {
 // perplexities scores the first rows of both streams; like ExLlamaV2, as many
 // as were asked for measuring.
 func (q *quantizing) perplexities(source, work *model.Module) (*headReport, error) {
-	defer q.run.profile.On("perplexity", profile.Work{})()
+	defer q.run.profile.On("quantize: perplexity", profile.Work{})()
 	var quantized, reference score.Likelihood
 	for row := range min(q.run.opts.Data.MeasureRows, q.x.Rows) {
 		if err := likelihood(&quantized, q.pass, q.x, work, row, q.run.tokens.quantize[row]); err != nil {

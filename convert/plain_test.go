@@ -24,7 +24,7 @@ func measured(t *testing.T, d device.Quantize, source string) (*measure.File, *w
 	o := options(t, source)
 	o.SaveMeasurement = filepath.Join(t.TempDir(), "m.json")
 	w := &watcher{}
-	if err := measureOn(context.Background(), d, o, w); err != nil {
+	if _, err := measureOn(context.Background(), d, o, w); err != nil {
 		t.Fatal(err)
 	}
 	f, err := measure.ReadFile(o.SaveMeasurement)

@@ -99,7 +99,7 @@ func (q *quantizing) resume([]model.ModuleSpec) error { return nil }
 
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
-	end := q.run.profile.On("load", profile.Work{})
+	end := q.run.profile.On("quantize: load", profile.Work{})
 	source, err := q.run.src.loader.Load(q.run.dev, spec)
 	end()
 	if err != nil {
@@ -189,7 +189,7 @@ func freeAll(list []*quant.Hessian) {
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	k := float64(site.Linears[0].In)
-	end := q.run.profile.On("factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
+	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
 	f, err := h.Factor()
 	end()
 	if err != nil {
@@ -220,20 +220,20 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 		return nil, err
 	}
 	p, k, n := q.run.profile, float64(l.In), float64(l.Out)
-	end := p.On("target", profile.Work{Flops: 4 * k * k * n})
+	end := p.On("quantize: target", profile.Work{Flops: 4 * k * k * n})
 	t := f.Target(l.W.(model.Dense).Tensor)
 	defer t.Free()
 	end()
 	loss := q.run.dev.Alloc(tensor.F64, 1, 1)
 	defer q.run.dev.Free(loss)
-	end = p.On("gptq", profile.Work{Flops: k * k * n})
+	end = p.On("quantize: gptq", profile.Work{Flops: k * k * n})
 	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
 	defer list[0].Free()
 	end()
-	end = p.On("descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
+	end = p.On("quantize: descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
 	quant.Descend(list, descents)
 	end()
-	end = p.On("pack", profile.Work{Bytes: 2 * k * n})
+	end = p.On("quantize: pack", profile.Work{Bytes: 2 * k * n})
 	packed := list[0].Matrix()
 	l.Replace(q.run.dev, model.Quantized{Matrix: packed})
 	m, err := list[0].Download(packed)
@@ -243,7 +243,7 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
 func (q *quantizing) distance() (float64, error) {
-	defer q.run.profile.On("distance", profile.Work{Bytes: 8 * float64(q.x.Rows*q.x.Floats)})()
+	defer q.run.profile.On("quantize: distance", profile.Work{Bytes: 8 * float64(q.x.Rows*q.x.Floats)})()
 	d, rows := q.run.dev, q.x.Rows
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
@@ -285,7 +285,7 @@ func sum(values []float64) float64 {
 
 // write writes the quantized matrices of a module to the job.
 func (q *quantizing) write(key string, list []packedMatrix) error {
-	defer q.run.profile.Off("write")()
+	defer q.run.profile.Beside("quantize: write")()
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {

@@ -13,7 +13,7 @@ import (
 // A job's folder has the options that continue the job, also after it has moved.
 func TestResume(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
-	if err := measureOn(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+	if _, err := measureOn(context.Background(), openCPU(t), o, &watcher{}); err != nil {
 		t.Fatal(err)
 	}
 	if asked, err := Resume(o.Work); err != nil || len(asked.Targets) != 0 {

@@ -121,38 +121,44 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 		}
 		report.Outputs, report.Reference, report.Experts = append(report.Outputs, out.Output), out.Reference, out.Experts
 	}
+	return r.conclude(report, start), nil
+}
+
+// conclude completes a report on a run that began at start.
+func (r *run) conclude(report *Report, start time.Time) *Report {
 	report.Seconds.Total = time.Since(start).Seconds()
 	if r.profile != nil {
 		for _, s := range r.profile.Stages(r.rates()) {
 			report.Profile = append(report.Profile, Stage(s))
 		}
 	}
-	return report, nil
+	return report
 }
 
 // Measure does the first phase of Run only, which needs neither targets nor
-// what concerns the finished model. Run continues its job.
-func Measure(ctx context.Context, o *Options, p Progress) error {
+// what concerns the finished model. Run continues its job. The report has no outputs.
+func Measure(ctx context.Context, o *Options, p Progress) (*Report, error) {
 	d, err := devices.OpenQuantizer(o.Device, p.Note)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.Close()
 	return measureOn(ctx, d, o, p)
 }
 
-func measureOn(ctx context.Context, d device.Quantize, o *Options, p Progress) error {
-	only := *o
+func measureOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Report, error) {
+	only, start := *o, time.Now()
 	only.Targets, only.Measurement = nil, ""
 	r, err := open(ctx, d, &only, p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.close()
-	if err := r.measureAll(); err != nil {
-		return err
+	report := &Report{Rows: len(r.tokens.measure), Length: o.Data.MeasureLength, Devices: []string{r.dev.Name()}}
+	if err := r.firstPhase(report); err != nil {
+		return nil, err
 	}
-	return r.copyMeasurement()
+	return r.conclude(report, start), nil
 }
 
 // classes measures, or takes the measurement that was given.
@@ -160,15 +166,20 @@ func (r *run) classes(report *Report) ([]class, error) {
 	if r.given != nil {
 		return r.given, nil
 	}
+	if err := r.firstPhase(report); err != nil {
+		return nil, err
+	}
+	return r.readClasses(r.job.Path(measurementName))
+}
+
+// firstPhase measures, and copies the measurement to where it is wanted.
+func (r *run) firstPhase(report *Report) error {
 	start := time.Now()
 	if err := r.measureAll(); err != nil {
-		return nil, err
-	}
-	if err := r.copyMeasurement(); err != nil {
-		return nil, err
+		return err
 	}
 	report.Seconds.Measure = time.Since(start).Seconds()
-	return r.readClasses(r.job.Path(measurementName))
+	return r.copyMeasurement()
 }
 
 // spill returns the folder where hidden states of that many bytes are to be kept,

@@ -48,7 +48,7 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	}
 	last := n+1 == len(s.work.Steps) // which moves the streams behind the module
 	hold, holdR := s.hold(n), s.hold(n)
-	end := s.run.profile.On("forward and moments", s.cost(n))
+	end := s.run.profile.On("quantize: forward and moments", s.cost(n))
 	err := s.each(func(x, r *model.State, row int) error {
 		s.advance(s.work, s.held, n, x, row)
 		if len(sites) > 0 { // both streams send the same rows to the same experts

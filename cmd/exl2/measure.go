@@ -77,6 +77,14 @@ func runMeasure(c *cobra.Command, a *app, o *convertOptions) error {
 	return o.measure(c, a, p)
 }
 
+// measuredModel is what measure prints.
+type measuredModel struct {
+	Measurement string          `json:"measurement"`
+	Seconds     float64         `json:"seconds"`
+	Devices     []string        `json:"devices"`
+	Profile     []convert.Stage `json:"profile,omitempty"`
+}
+
 // measuresOnly reports whether a conversion ends after measuring.
 func (o *convertOptions) measuresOnly() bool { return o.SaveMeasurement != "" || len(o.Targets) == 0 }
 
@@ -85,13 +93,15 @@ func (o *convertOptions) measure(c *cobra.Command, a *app, p term.Progress) erro
 	if info, err := os.Stat(o.SaveMeasurement); err == nil && info.IsDir() {
 		o.SaveMeasurement = filepath.Join(o.SaveMeasurement, "measurement.json")
 	}
-	if err := convert.Measure(c.Context(), &o.Options, p); err != nil {
+	r, err := convert.Measure(c.Context(), &o.Options, p)
+	if err != nil {
 		return err
 	}
 	p.Close()
-	result := struct {
-		Measurement string `json:"measurement"`
-	}{o.SaveMeasurement}
+	if !a.json && r.Profile != nil {
+		printProfile(a.err, r.Profile)
+	}
+	result := measuredModel{Measurement: o.SaveMeasurement, Seconds: r.Seconds.Measure, Devices: r.Devices, Profile: r.Profile}
 	if result.Measurement == "" {
 		result.Measurement = filepath.Join(o.Work, "job", "measurement.json")
 	}

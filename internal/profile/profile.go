@@ -27,13 +27,17 @@ type Stage struct {
 // device waits for nothing on its behalf.
 type Profile struct {
 	dev    device.Device
+	begun  time.Time
+	within float64 // seconds of stages that nothing else went on beside
 	mu     sync.Mutex
 	order  []*Stage
 	byName map[string]*Stage
 }
 
 // New returns an empty profile of work on d.
-func New(d device.Device) *Profile { return &Profile{dev: d, byName: map[string]*Stage{}} }
+func New(d device.Device) *Profile {
+	return &Profile{dev: d, begun: time.Now(), byName: map[string]*Stage{}}
+}
 
 // Work is what a stage does, as far as it is counted.
 type Work struct{ Flops, Bytes float64 }
@@ -56,23 +60,31 @@ func (p *Profile) On(name string, w Work) (end func()) {
 			gpu = stop()
 		}
 		p.dev.Sync()
-		p.add(name, time.Since(start).Seconds(), gpu, w)
+		p.add(name, time.Since(start).Seconds(), gpu, w, true)
 	}
 }
 
 // Off begins an occurrence of a stage of the host's work, which the returned
 // function ends.
-func (p *Profile) Off(name string) (end func()) {
+func (p *Profile) Off(name string) (end func()) { return p.host(name, true) }
+
+// Beside is Off for work that goes on beside other stages.
+func (p *Profile) Beside(name string) (end func()) { return p.host(name, false) }
+
+func (p *Profile) host(name string, alone bool) (end func()) {
 	if p == nil {
 		return func() {}
 	}
 	start := time.Now()
-	return func() { p.add(name, time.Since(start).Seconds(), 0, Work{}) }
+	return func() { p.add(name, time.Since(start).Seconds(), 0, Work{}, alone) }
 }
 
-func (p *Profile) add(name string, seconds, gpu float64, w Work) {
+func (p *Profile) add(name string, seconds, gpu float64, w Work, alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if alone {
+		p.within += seconds
+	}
 	s := p.byName[name]
 	if s == nil {
 		s = &Stage{Name: name}
@@ -85,7 +97,11 @@ func (p *Profile) add(name string, seconds, gpu float64, w Work) {
 // Rates are what the machine can do a second.
 type Rates struct{ Flops, Bytes float64 }
 
-// Stages returns the stages in the order they first occurred.
+// Rest is the name of what no stage is of.
+const Rest = "the rest"
+
+// Stages returns the stages in the order they first occurred, and last the time
+// since New that is none of theirs.
 func (p *Profile) Stages(r Rates) []Stage {
 	if p == nil {
 		return nil
@@ -100,7 +116,7 @@ func (p *Profile) Stages(r Rates) []Stage {
 		}
 		list = append(list, out)
 	}
-	return list
+	return append(list, Stage{Name: Rest, Seconds: max(0, time.Since(p.begun).Seconds()-p.within)})
 }
 
 // Print writes a table of stages.

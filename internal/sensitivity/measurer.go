@@ -11,6 +11,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/stream"
 	"exl2/measure"
 )
@@ -26,6 +27,8 @@ type Measurer struct {
 	Pass   *stream.Pass
 	Place  stream.Place
 	Warn   func(text string) // called when something is done less well
+
+	Profile *profile.Profile // may be nil
 
 	// AllExperts gives every expert all tokens for its moments, not only those that
 	// see too few.

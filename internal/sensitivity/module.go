@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
 	"exl2/measure"
@@ -47,7 +48,9 @@ type matrixWork struct {
 
 // open loads a module and lists its sites and matrices.
 func (m *Measurer) open(ctx context.Context, spec model.ModuleSpec) (*half, error) {
+	end := m.Profile.On("measure: load", profile.Work{})
 	module, err := m.Loader.Load(m.Dev, spec)
+	end()
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +173,7 @@ func (h *half) moments(sites []*siteWork, last bool) error {
 	}
 	squares := quant.NewScalars(h.Dev, h.rows.Rows)
 	defer squares.Free()
+	defer h.stage("forward and moments", h.momentsCost(sites, h.rows.Rows))()
 	err := h.Pass.Each(h.ctx, h.rows, func(s *model.State, row int) error {
 		site := 0
 		for i := range h.module.Steps {

@@ -88,6 +88,7 @@ func OptionName(kind model.Kind, l model.LinearSpec) string {
 // averaged over the probe rows.
 func (h *half) loss() (float64, error) {
 	rows := len(h.Probes)
+	defer h.stage("options", h.forwardCost(rows))()
 	want := h.Dev.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
 	defer h.Dev.Free(want)
 	s := quant.NewScalars(h.Dev, 2*rows)

@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -37,6 +38,7 @@ func (m *Measurer) Head(ctx context.Context) error {
 	defer g.Free()
 	random := m.Dev.Alloc(tensor.F32, 1, m.Pass.Length)
 	defer m.Dev.Free(random)
+	defer m.Profile.On("back: head", profile.Work{Flops: 4 * float64(len(m.Probes)*m.Pass.Length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
 	return m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
 		m.Dev.Upload(random, tensor.BytesOf(labelNumbers(row, m.Pass.Length)))
 		m.Dev.Clear(g.At(model.Stream))
@@ -144,6 +146,7 @@ func (h *half) change(group []*matrixWork, sums tensor.Tensor) error {
 		}
 	}()
 	d, n := h.Dev, h.windows()
+	defer h.stage("variants", h.forwardCost(len(h.Probes)))()
 	scratch := d.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
 	defer d.Free(scratch)
 	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
@@ -188,6 +191,7 @@ func (h *half) back() error {
 	}
 	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
 	defer g.Free()
+	defer h.stage("backward", profile.Work{Flops: 2 * h.forwardCost(len(h.Probes)).Flops})() // forward once more, and back
 	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
 		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/tensor"
 	"exl2/measure"
@@ -19,7 +20,9 @@ func (h *half) tabulate(s *siteWork) error {
 	if s.hessian == nil {
 		return nil
 	}
+	end := h.stage("factor", factorCost(s.Linears[0].In))
 	f, err := s.hessian.Factor()
+	end()
 	s.hessian = nil
 	if err != nil {
 		return err
@@ -70,7 +73,9 @@ const most = 128
 
 // measure measures every candidate of one matrix.
 func (h *half) measure(f *quant.Factor, w *matrixWork) error {
+	end := h.stage("target", profile.Work{})
 	target := f.Target(w.dense.Tensor)
+	end()
 	defer target.Free()
 	recipes := h.only
 	if recipes == nil {
@@ -79,7 +84,9 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 	s := quant.NewScalars(h.Dev, len(recipes)+1)
 	defer s.Free()
 	square, losses := s.Take(1), s.Take(len(recipes))
+	end = h.stage("square", profile.Work{Flops: 2 * float64(w.linear.In) * float64(w.linear.In) * float64(w.linear.Out)})
 	target.Square(square)
+	end()
 	batch := h.batchFor(w.linear.In, exl2.Pad(w.linear.Out))
 	for lo := 0; lo < len(recipes); lo += batch {
 		if err := h.ctx.Err(); err != nil {
@@ -105,7 +112,11 @@ func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Reci
 	for i := range targets {
 		targets[i] = target
 	}
-	for i, r := range quant.Quantize(targets, recipes, losses) {
+	end := h.stage("gptq", candidatesCost(w, len(recipes)))
+	list := quant.Quantize(targets, recipes, losses)
+	end()
+	defer h.stage("pack", profile.Work{})()
+	for i, r := range list {
 		if h.needed(w.linear.Role, recipes[i]) {
 			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
 		}
