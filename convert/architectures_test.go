@@ -57,7 +57,7 @@ func TestUnusualBlocks(t *testing.T) {
 			for stop := 2; stop < len(w.steps); stop += 3 { // in the middle of each phase
 				ctx, cancel := context.WithCancel(context.Background())
 				steps := 0
-				_, err := runOn(ctx, openCPU(t), parts, &watcher{step: func() {
+				_, err := runOn(ctx, on(openCPU(t)), parts, &watcher{step: func() {
 					if steps++; steps == stop {
 						cancel()
 					}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 
 	"exl2/internal/job"
 	"exl2/internal/model"
@@ -16,22 +17,26 @@ func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 	if err != nil {
 		return err
 	}
-	r.progress.Start("sensitivities", len(layout)-1)
-	for i := len(layout) - 1; i > 0; i-- {
-		if i >= done {
-			r.progress.Skip(layout[i].Name)
-			continue
-		}
+	passed := slices.Clone(layout[done:])
+	slices.Reverse(passed)
+	m.trip.back.begin(r.progress, passed, m.mine)
+	for i := done - 1; i > 0; i-- {
+		r.src.ahead(i - 1)
 		note, err := m.stepBack(layout[i])
 		if err != nil {
 			return err
 		}
 		if c.Due() {
+			if err := m.trip.done.wait(r.ctx, layout[i:done]); err != nil {
+				return err
+			}
 			if err := c.Write(i, m.gradients()); err != nil {
 				return err
 			}
 		}
-		r.progress.Step(layout[i].Name, note)
+		if m.mine(layout[i]) {
+			r.progress.Step(layout[i].Name, note)
+		}
 	}
 	return nil
 }
@@ -59,13 +64,17 @@ func (m *measuring) gradients() []job.Store {
 // stepBack moves the gradients in front of a module.
 func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if spec.Kind == model.Head {
+		m.trip.done.add(spec.Name)
 		return "", m.measurer.Head(m.run.ctx)
+	}
+	if !m.run.mine(spec) {
+		return "", m.measurer.SkipBack(m.run.ctx, spec)
 	}
 	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
 	if err != nil {
 		return "", err
 	}
-	h, err := m.read(spec)
+	h, err := m.run.measuredOf(spec)
 	if err != nil {
 		return "", err
 	}
@@ -75,5 +84,5 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 		t.SetSensitivity(sensitivities[t.VariantKey()])
 		most = max(most, t.Sensitivity)
 	}
-	return fmt.Sprintf("up to %.3g", most), m.write(h)
+	return fmt.Sprintf("up to %.3g", most), m.write(h, m.trip.done)
 }

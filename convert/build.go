@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"exl2/internal/job"
@@ -13,6 +14,7 @@ import (
 type build struct {
 	run    *run
 	target Target
+	stage  *stage
 	plan   *plan
 }
 
@@ -41,9 +43,55 @@ func (b *build) checkpoint() *job.Checkpoint {
 	return b.run.job.Checkpoint(b.file("hidden.safetensors"), b.run.opts.on().every)
 }
 
-// target makes the model of one target, unless it is done.
-func (r *run) target(t Target, classes []class, report *Report) (*finished, error) {
-	b := &build{run: r, target: t}
+// targets makes the models of all targets, each on one device.
+func (r *run) targets(classes []class, report *Report) error {
+	start, outs := time.Now(), make([]*finished, len(r.opts.Targets))
+	workers := r.workers()
+	workers = workers[:min(len(workers), len(outs))]
+	shared := r.sharedStage(len(workers))
+	var next atomic.Int32
+	var solving atomic.Int64 // nanoseconds
+	err := each(workers, func(w *run) error {
+		for i := int(next.Add(1)) - 1; i < len(outs); i = int(next.Add(1)) - 1 {
+			b := &build{run: w, target: r.opts.Targets[i]}
+			b.stage = shared(b.target)
+			out, err := b.make(classes, &solving)
+			if err != nil {
+				return err
+			}
+			outs[i] = out
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	report.Seconds.Solve = time.Duration(solving.Load()).Seconds()
+	report.Seconds.Quantize = time.Since(start).Seconds() - report.Seconds.Solve
+	for _, out := range outs {
+		report.Outputs, report.Reference, report.Experts = append(report.Outputs, out.Output), out.Reference, out.Experts
+	}
+	return nil
+}
+
+// sharedStage returns a function that returns a target's stage: one of its own, or a
+// part of what several workers do at once.
+func (r *run) sharedStage(workers int) func(t Target) *stage {
+	steps := len(r.src.loader.Decoder()) + 1
+	if workers == 1 {
+		return func(t Target) *stage { return newStage("quantize "+t.Text, steps) }
+	}
+	all := newStage("quantize", steps*len(r.unfinished()))
+	return func(t Target) *stage {
+		s := *all
+		s.prefix = t.Text + " "
+		return &s
+	}
+}
+
+// make makes the model, unless it is done.
+func (b *build) make(classes []class, solving *atomic.Int64) (*finished, error) {
+	r, t := b.run, b.target
 	if done := r.done[t]; done != nil {
 		done.Output.Path = r.opts.folder(t) // as it is given now
 		return done, b.tidy()
@@ -52,9 +100,7 @@ func (r *run) target(t Target, classes []class, report *Report) (*finished, erro
 	if err := b.solve(classes); err != nil {
 		return nil, err
 	}
-	report.Seconds.Solve += time.Since(start).Seconds()
-	start = time.Now()
-	defer func() { report.Seconds.Quantize += time.Since(start).Seconds() }()
+	solving.Add(int64(time.Since(start)))
 	quantized, err := r.job.Has(b.file("head.json"))
 	if err == nil && !quantized {
 		err = b.quantize()

@@ -25,7 +25,7 @@ func stopped(t *testing.T, o *Options, steps int) {
 			cancel()
 		}
 	}
-	if _, err := runOn(ctx, openCPU(t), o, w); !errors.Is(err, context.Canceled) {
+	if _, err := runOn(ctx, on(openCPU(t)), o, w); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want an interruption", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestEditedSource(t *testing.T) {
 			stopped(t, o, 2)
 			c.edit(t, o)
 			w := &watcher{}
-			_, err := runOn(context.Background(), openCPU(t), o, w)
+			_, err := runOn(context.Background(), on(openCPU(t)), o, w)
 			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want)) {
 				t.Fatalf("error %v, want %q", err, c.want)
 			}
@@ -132,7 +132,7 @@ func TestSourceCutMeanwhile(t *testing.T) {
 			}
 		}
 	}
-	if _, err := runOn(context.Background(), openCPU(t), o, w); err == nil || !strings.Contains(err.Error(), "truncated") || strings.Contains(err.Error(), "\n") {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, w); err == nil || !strings.Contains(err.Error(), "truncated") || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("error %v", err)
 	}
 	mustWrite(t, path, text)
@@ -238,7 +238,7 @@ func TestNextCommand(t *testing.T) {
 			o := good(t)
 			bad := *o
 			c.spoil(t, &bad)
-			_, err := runOn(context.Background(), openCPU(t), &bad, &watcher{})
+			_, err := runOn(context.Background(), on(openCPU(t)), &bad, &watcher{})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want %q", err, c.want)
 			}
@@ -300,7 +300,7 @@ func TestAdvice(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	refusal := func(free int) string {
 		o.conditions.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: free}, true }
-		_, err := runOn(context.Background(), openCPU(t), o, &watcher{})
+		_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
 		if !errors.Is(err, ErrRefused) {
 			t.Fatalf("error %v", err)
 		}
@@ -344,7 +344,7 @@ func TestTooLargeForEXL2(t *testing.T) {
 				return kind
 			})
 			o, w := options(t, source, "4.0"), &watcher{}
-			_, err := runOn(context.Background(), openCPU(t), o, w)
+			_, err := runOn(context.Background(), on(openCPU(t)), o, w)
 			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), name+": element 5 is -7") || len(w.steps) > 0 || exists(o.Work) {
 				t.Errorf("%s of %s: error %v after %d steps", kind, name, err, len(w.steps))
 			}
@@ -364,7 +364,7 @@ func TestImpossibleOptions(t *testing.T) {
 	} {
 		o := options(t, "nowhere", "4.0")
 		change(o)
-		if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

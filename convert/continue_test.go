@@ -22,7 +22,7 @@ func measureOnly(t *testing.T, o Options, steps int) {
 			cancel()
 		}
 	}
-	if _, err := measureOn(ctx, openCPU(t), &o, w); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := measureOn(ctx, on(openCPU(t)), &o, w); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func TestMeasureThenConvertOtherwise(t *testing.T) {
 	} {
 		other := o
 		change(&other)
-		if _, err := runOn(context.Background(), openCPU(t), &other, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), flag) {
+		if _, err := runOn(context.Background(), on(openCPU(t)), &other, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: error %v", flag, err)
 		}
 	}
@@ -88,12 +88,12 @@ func TestSecondProcess(t *testing.T) {
 		}
 		second := *o
 		second.Restart = tried == 2
-		_, err := runOn(context.Background(), openCPU(t), &second, &watcher{})
+		_, err := runOn(context.Background(), on(openCPU(t)), &second, &watcher{})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another process is working on the job in "+o.Work) {
 			t.Errorf("error %v", err)
 		}
 	}}
-	if _, err := runOn(context.Background(), openCPU(t), o, w); err != nil || tried < 2 {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, w); err != nil || tried < 2 {
 		t.Fatalf("error %v after %d tries", err, tried)
 	}
 	mustRun(t, o)
@@ -136,7 +136,7 @@ func TestAlarmAfterResuming(t *testing.T) {
 			}
 		}
 	}
-	if _, err := runOn(context.Background(), openCPU(t), o, w); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), obstacle) {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, w); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), obstacle) {
 		t.Fatalf("error %v", err)
 	}
 	if err := os.Remove(obstacle); err != nil {

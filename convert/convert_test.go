@@ -54,6 +54,8 @@ func openCPU(t testing.TB) device.Quantize {
 	return devtest.CPU(t)
 }
 
+func on(list ...device.Quantize) []device.Quantize { return list }
+
 // sourceModel copies a golden model, two layers of 64, to a folder of its own.
 func sourceModel(t testing.TB, name string) string {
 	t.Helper()
@@ -124,7 +126,7 @@ func conditionsOf() *conditions {
 func mustRun(t testing.TB, o *Options) (*Report, *watcher) {
 	t.Helper()
 	w := &watcher{}
-	r, err := runOn(context.Background(), openCPU(t), o, w)
+	r, err := runOn(context.Background(), on(openCPU(t)), o, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +286,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, source, "4.0")
 			c.change(o)
-			_, err := runOn(context.Background(), openCPU(t), o, &watcher{})
+			_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
 			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want a refusal about %q", err, c.want)
 			}
@@ -302,7 +304,7 @@ func TestForeignWeightsInTheWay(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.Out, "model.safetensors"), []byte("x"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); !errors.Is(err, ErrRefused) {
 		t.Fatalf("error %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(o.Out, "config.json")); err == nil {
@@ -314,7 +316,7 @@ func TestForeignWeightsInTheWay(t *testing.T) {
 func TestDamagedSource(t *testing.T) {
 	source := sourceModel(t, "llama")
 	poison(t, source, "model.layers.1.mlp.up_proj.weight")
-	_, err := runOn(context.Background(), openCPU(t), options(t, source, "4.0"), &watcher{})
+	_, err := runOn(context.Background(), on(openCPU(t)), options(t, source, "4.0"), &watcher{})
 	if err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp.up_proj.weight") {
 		t.Fatalf("error %v", err)
 	}

@@ -62,7 +62,7 @@ func child(text string) int {
 	}}
 	d, err := newCPU()
 	if err == nil {
-		_, err = runOn(context.Background(), d, &c.Options, w)
+		_, err = runOn(context.Background(), on(d), &c.Options, w)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -152,7 +152,7 @@ func TestAnyState(t *testing.T) {
 	atomicfile.BeforeRename = func(string) { snapshot() }
 	w := &watcher{}
 	w.step = snapshot
-	_, err := runOn(context.Background(), openCPU(t), o, w)
+	_, err := runOn(context.Background(), on(openCPU(t)), o, w)
 	atomicfile.BeforeRename = nil
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAnyState(t *testing.T) {
 			t.Fatal(err)
 		}
 		copyTree(t, base, state)
-		if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+		if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); err != nil {
 			t.Fatalf("state %d of %d: %v", i, len(states), err)
 		}
 		mustEqual(t, outputs(t, *o), want)
@@ -265,7 +265,7 @@ func TestOtherOptions(t *testing.T) {
 	} {
 		other := o
 		change(&other)
-		_, err := runOn(context.Background(), openCPU(t), &other, &watcher{})
+		_, err := runOn(context.Background(), on(openCPU(t)), &other, &watcher{})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: error %v", flag, err)
 		}
@@ -281,7 +281,7 @@ func (otherDevice) Name() string { return "cpu, other BLAS" }
 func TestOtherDevice(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	mustRun(t, o)
-	_, err := runOn(context.Background(), otherDevice{openCPU(t)}, o, &watcher{})
+	_, err := runOn(context.Background(), on(otherDevice{openCPU(t)}), o, &watcher{})
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `processor and its BLAS: "`+openCPU(t).Name()+`", not "cpu, other BLAS"`) {
 		t.Errorf("error %v", err)
 	}
@@ -301,11 +301,11 @@ func TestRestartElsewhere(t *testing.T) {
 	if err := os.WriteFile("model/config.json", []byte("mine"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--compile-full") {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--compile-full") {
 		t.Errorf("error %v", err)
 	}
 	o.Restart = true
-	if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "config.json is there and this job did not write it") {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "config.json is there and this job did not write it") {
 		t.Errorf("error %v", err)
 	}
 	if got, err := os.ReadFile("model/config.json"); err != nil || string(got) != "mine" {
@@ -370,7 +370,7 @@ func TestRestartOfADamagedList(t *testing.T) {
 	model := contents(t, o.Out)
 	list := filepath.Join(o.jobDir(), "files.jsonl")
 	mustWrite(t, list, "garbage\n"+contents(t, o.jobDir())["files.jsonl"])
-	if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); err == nil || !strings.Contains(err.Error(), "files.jsonl: line 1 is not an entry; --restart") {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); err == nil || !strings.Contains(err.Error(), "files.jsonl: line 1 is not an entry; --restart") {
 		t.Errorf("error %v", err)
 	}
 	o.Restart = true

@@ -60,7 +60,7 @@ func TestExtremeWeights(t *testing.T) {
 			rewrite(t, source, change)
 			o := options(t, source, "4.0")
 			w := &watcher{}
-			report, err := runOn(context.Background(), openCPU(t), o, w)
+			report, err := runOn(context.Background(), on(openCPU(t)), o, w)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func jobStates(f *testing.F) (*Options, []string) {
 			}
 		}
 	}
-	if _, err := runOn(context.Background(), openCPU(f), o, w); err != nil {
+	if _, err := runOn(context.Background(), on(openCPU(f)), o, w); err != nil {
 		f.Fatal(err)
 	}
 	head := filepath.Join("4.0", "head.json") // follows the last step
@@ -94,7 +94,7 @@ func FuzzJobFiles(f *testing.F) {
 				cancel()
 			}
 		}
-		if _, err := runOn(ctx, openCPU(t), &o, w); err != nil && strings.Contains(err.Error(), "\n") {
+		if _, err := runOn(ctx, on(openCPU(t)), &o, w); err != nil && strings.Contains(err.Error(), "\n") {
 			t.Fatalf("error of several lines: %q", err)
 		}
 	})

@@ -34,7 +34,7 @@ func (q *quantizing) head() error {
 	if err := q.write(work.Name, packed); err != nil {
 		return err
 	}
-	q.run.progress.Step(work.Name, fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
+	q.run.progress.Step(q.build.stage.what(source.ModuleSpec), fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
 	report, err := q.perplexities(source, work)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func TestEverythingIsFreed(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := runOn(ctx, d, o, w)
+		_, err := runOn(ctx, on(d), o, w)
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestEverythingIsFreedOnErrors(t *testing.T) {
 						spoil(t, o, w)
 					}
 				}
-				if _, err := runOn(context.Background(), d, o, w); err == nil {
+				if _, err := runOn(context.Background(), on(d), o, w); err == nil {
 					t.Fatal("it ended well")
 				}
 				if live := d.Live(); len(live) > 0 || d.Faults() != nil || openFiles(t) != files {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -29,51 +30,75 @@ const (
 // measureAll measures every sublayer, from where an earlier run left off, and
 // writes measurement.json.
 func (r *run) measureAll() error {
-	hidden := r.job.Checkpoint(measuredHidden, r.opts.on().every)
-	gradients := r.job.Checkpoint(measuredGradients, r.opts.on().every)
 	if !r.measured {
-		if err := r.measureModules(hidden, gradients); err != nil {
+		t := &trip{
+			there: newStage("measure", len(r.src.loader.Decoder())), measured: newBoard(),
+			back: newStage("sensitivities", len(r.src.loader.Layout)-1), done: newBoard(),
+		}
+		if err := each(r.workers(), func(w *run) error { return w.measureModules(t) }); err != nil {
+			return err
+		}
+		if err := r.finishMeasurement(); err != nil {
 			return err
 		}
 	}
-	if err := hidden.Remove(); err != nil {
-		return err
+	for _, name := range []string{measuredHidden, measuredGradients} {
+		if err := r.checkpoint(name).Remove(); err != nil {
+			return err
+		}
 	}
-	return gradients.Remove()
+	return nil
+}
+
+// checkpoint returns where hidden states of measuring are kept. They are the same
+// with all workers; the first writes them.
+func (r *run) checkpoint(name string) *job.Checkpoint {
+	every := r.opts.on().every
+	if r.number > 0 {
+		every = math.MaxInt64
+	}
+	return r.job.Checkpoint(name, every)
+}
+
+// A trip is the way to the head and back, which all workers go, each through all
+// modules: hidden states and gradients are carried along cheaply, and candidates and
+// variants, which are not cheap, are each of one worker.
+type trip struct {
+	there, back    *stage
+	measured, done *board
 }
 
 // measureModules goes to the head and back.
-func (r *run) measureModules(hidden, gradients *job.Checkpoint) error {
-	m, err := r.newMeasuring()
+func (r *run) measureModules(t *trip) error {
+	m, err := r.newMeasuring(t)
 	if err != nil {
 		return err
 	}
 	defer m.close()
+	gradients := r.checkpoint(measuredGradients)
 	saved, err := gradients.Open(len(r.src.loader.Layout) - 1)
 	if err != nil {
 		return err
 	}
 	if saved != nil {
 		defer saved.Close()
-	} else if err := r.walk(m, hidden, "measure", len(r.src.loader.Decoder())); err != nil {
+	} else if err := r.walk(m, r.checkpoint(measuredHidden), t.there); err != nil {
 		return err
 	}
-	if err := m.back(gradients, saved); err != nil {
-		return err
-	}
-	return m.finish()
+	return m.back(gradients, saved)
 }
 
 // measuring is the phase that measures.
 type measuring struct {
 	run      *run
+	trip     *trip
 	measurer *sensitivity.Measurer
 }
 
 // newMeasuring allocates the hidden states.
-func (r *run) newMeasuring() (*measuring, error) {
+func (r *run) newMeasuring(t *trip) (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
-	m := &measuring{run: r, measurer: &sensitivity.Measurer{
+	m := &measuring{run: r, trip: t, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn, Profile: r.profile,
 		AllExperts: r.opts.AllExperts, Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
 	}}
@@ -116,9 +141,10 @@ func (m *measuring) resume(passed []model.ModuleSpec) error {
 		return err
 	}
 	for _, spec := range passed {
-		if _, err := m.read(spec); err != nil {
+		if _, err := m.run.measuredOf(spec); err != nil {
 			return err
 		}
+		m.trip.measured.add(spec.Name)
 		if err := m.measurer.Advance(m.run.ctx, spec); err != nil {
 			return err
 		}
@@ -127,6 +153,9 @@ func (m *measuring) resume(passed []model.ModuleSpec) error {
 }
 
 func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
+	if !m.run.mine(spec) {
+		return "", m.measurer.Skip(m.run.ctx, spec)
+	}
 	h, err := m.measurer.Sublayer(m.run.ctx, spec)
 	if err != nil {
 		return "", err
@@ -134,11 +163,23 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	if n := len(h.Options); n > 0 {
 		note = fmt.Sprintf("accuracy %.4f to %.4f", h.Options[0].Accuracy, h.Options[n-1].Accuracy)
 	}
-	return note, m.write(h)
+	return note, m.write(h, m.trip.measured)
 }
 
-// settle has nothing to do: what a step finds is written at once.
-func (m *measuring) settle() error { return nil }
+// mine: a module has one worker, the head, which all need the gradients of, the first.
+func (m *measuring) mine(spec model.ModuleSpec) bool {
+	if spec.Kind == model.Head {
+		return m.run.number == 0
+	}
+	return m.run.mine(spec)
+}
+
+// settle waits until the modules that the hidden states have passed are measured, by
+// whomever: what a step finds is written at once.
+func (m *measuring) settle() error {
+	passed := m.run.src.loader.Layout[1:len(m.measurer.Inputs)]
+	return m.trip.measured.wait(m.run.ctx, passed)
+}
 
 func (m *measuring) stores() []job.Store {
 	return []job.Store{{Name: "base", Hidden: m.measurer.Base}}
@@ -146,14 +187,19 @@ func (m *measuring) stores() []job.Store {
 
 func sublayerFile(key string) string { return "measure/" + key + ".json" }
 
-func (m *measuring) write(h *measure.Sublayer) error {
-	return m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
+// write writes a sublayer's file, which is then done.
+func (m *measuring) write(h *measure.Sublayer, b *board) error {
+	err := m.run.job.Write(sublayerFile(h.Key), (&measure.File{Sublayers: []measure.Sublayer{*h}}).Write)
+	if err == nil {
+		b.add(h.Key)
+	}
+	return err
 }
 
-// read returns the measurement of a sublayer, which must be there.
-func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
+// measuredOf returns the measurement of a sublayer, which must be there.
+func (r *run) measuredOf(spec model.ModuleSpec) (*measure.Sublayer, error) {
 	key := spec.Name
-	name, j := sublayerFile(key), m.run.job
+	name, j := sublayerFile(key), r.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
 			err = j.Damaged(name, fs.ErrNotExist)
@@ -170,12 +216,12 @@ func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
 	return &f.Sublayers[0], nil
 }
 
-// finish joins the sublayers' files to measurement.json.
-func (m *measuring) finish() error {
-	l := m.run.src.loader
+// finishMeasurement joins the sublayers' files to measurement.json.
+func (r *run) finishMeasurement() error {
+	l := r.src.loader
 	f := &measure.File{LastModule: len(l.Layout)}
 	for _, spec := range l.Decoder() {
-		h, err := m.read(spec)
+		h, err := r.measuredOf(spec)
 		if err != nil {
 			return err
 		}
@@ -183,7 +229,7 @@ func (m *measuring) finish() error {
 	}
 	// ExLlamaV2 lists norm and head, too, under these names.
 	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
-	return m.run.job.Write(measurementName, f.Write)
+	return r.job.Write(measurementName, f.Write)
 }
 
 // copyMeasurement copies the job's measurement to where the user wants it.

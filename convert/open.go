@@ -17,7 +17,8 @@ import (
 
 // open checks what is asked and starts or continues the job. Until all is
 // checked nothing is written down, so that what was wrong can be given anew.
-func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run, error) {
+func open(ctx context.Context, list []device.Quantize, o *Options, p Progress) (*run, error) {
+	p = &choir{Progress: p}
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -28,9 +29,9 @@ func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run,
 	if w := src.loader.Spec.Warning(); w != "" {
 		p.Warn(w)
 	}
-	r := &run{ctx: ctx, dev: d, opts: o, progress: p, src: src, done: map[Target]*finished{}}
+	r := &run{ctx: ctx, devices: list, dev: list[0], opts: o, progress: p, src: src, done: map[Target]*finished{}}
 	if o.Profile {
-		r.profile = profile.New(d)
+		r.profile = profile.New(r.dev)
 	}
 	if err := r.begin(); err != nil {
 		r.close()

@@ -24,7 +24,7 @@ func measured(t *testing.T, d device.Quantize, source string) (*measure.File, *w
 	o := options(t, source)
 	o.SaveMeasurement = filepath.Join(t.TempDir(), "m.json")
 	w := &watcher{}
-	if _, err := measureOn(context.Background(), d, o, w); err != nil {
+	if _, err := measureOn(context.Background(), on(d), o, w); err != nil {
 		t.Fatal(err)
 	}
 	f, err := measure.ReadFile(o.SaveMeasurement)
@@ -103,7 +103,7 @@ func TestInfiniteMeasurement(t *testing.T) {
 // A conversion names all matrices that it rounds to nearest.
 func TestPlainConversion(t *testing.T) {
 	o, w := options(t, sourceModel(t, "llama"), "6.0"), &watcher{}
-	if _, err := runOn(context.Background(), stubborn{openCPU(t)}, o, w); err != nil {
+	if _, err := runOn(context.Background(), on(stubborn{openCPU(t)}), o, w); err != nil {
 		t.Fatal(err)
 	}
 	quantizing := w.warnings[8:]

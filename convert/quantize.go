@@ -3,7 +3,6 @@ package convert
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/job"
@@ -27,7 +26,7 @@ func (b *build) quantize() error {
 		return err
 	}
 	defer q.close()
-	if err := b.run.walk(q, b.checkpoint(), "quantize "+b.target.Text, len(b.run.src.loader.Decoder())+1); err != nil {
+	if err := b.run.walk(q, b.checkpoint(), b.stage); err != nil {
 		return err
 	}
 	return q.head()
@@ -106,7 +105,6 @@ func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 		return "", err
 	}
 	defer source.Free()
-	q.run.src.ahead(slices.IndexFunc(q.run.src.loader.Layout, func(m model.ModuleSpec) bool { return m.Name == spec.Name }) + 1)
 	work := source.Twin()
 	defer work.Free()
 	packed, err := q.steps(source, work, q.planned)
@@ -146,6 +144,9 @@ func (q *quantizing) settle() error {
 	q.writing = nil
 	return err
 }
+
+// mine: a target has one worker.
+func (q *quantizing) mine(model.ModuleSpec) bool { return true }
 
 func (q *quantizing) planned(l *model.Linear) (exl2.Recipe, error) {
 	return q.build.plan.recipe(l.Name)

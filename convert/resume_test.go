@@ -13,14 +13,14 @@ import (
 // A job's folder has the options that continue the job, also after it has moved.
 func TestResume(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
-	if _, err := measureOn(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+	if _, err := measureOn(context.Background(), on(openCPU(t)), o, &watcher{}); err != nil {
 		t.Fatal(err)
 	}
 	if asked, err := Resume(o.Work); err != nil || len(asked.Targets) != 0 {
 		t.Fatalf("after measuring: %+v, error %v; want options without targets", asked, err)
 	}
 	o.Restart = true
-	r, err := runOn(context.Background(), openCPU(t), o, &watcher{})
+	r, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestResume(t *testing.T) {
 	if asked.Restart || asked.Work != moved || len(asked.Targets) != 1 || asked.Targets[0] != o.Targets[0] {
 		t.Errorf("resumed with %+v", asked)
 	}
-	again, err := runOn(context.Background(), openCPU(t), asked, &watcher{})
+	again, err := runOn(context.Background(), on(openCPU(t)), asked, &watcher{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func TestOverflow(t *testing.T) {
 		}
 		return "F32"
 	})
-	_, err := runOn(context.Background(), openCPU(t), options(t, source, "4.0"), &watcher{})
+	_, err := runOn(context.Background(), on(openCPU(t)), options(t, source, "4.0"), &watcher{})
 	if err == nil || !strings.Contains(err.Error(), "model.layers.1.mlp") {
 		t.Fatalf("error %v", err)
 	}
@@ -192,7 +192,7 @@ func TestEmbeddingBeyondF16(t *testing.T) {
 		}
 		return "F32"
 	})
-	_, err := runOn(context.Background(), openCPU(t), options(t, source, "4.0"), &watcher{})
+	_, err := runOn(context.Background(), on(openCPU(t)), options(t, source, "4.0"), &watcher{})
 	if err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight: element 197 is 70000") {
 		t.Fatalf("error %v", err)
 	}
@@ -236,7 +236,7 @@ func TestShards(t *testing.T) {
 func TestDiskTooSmall(t *testing.T) {
 	o := options(t, sourceModel(t, "llama"), "4.0")
 	o.conditions.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: 1000}, true }
-	_, err := runOn(context.Background(), openCPU(t), o, &watcher{})
+	_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
 	if err == nil || !strings.Contains(err.Error(), "on disk") {
 		t.Fatalf("error %v", err)
 	}

@@ -73,7 +73,9 @@ type Seconds struct {
 // run is one run of a job.
 type run struct {
 	ctx      context.Context
-	dev      device.Quantize
+	devices  []device.Quantize // that work on the job at once
+	dev      device.Quantize   // the worker's
+	number   int               // of the worker
 	opts     *Options
 	progress Progress
 
@@ -91,35 +93,48 @@ type run struct {
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.
 func Run(ctx context.Context, o *Options, p Progress) (*Report, error) {
-	d, err := devices.OpenQuantizer(o.Device, p.Note)
+	return onDevices(o, p, func(list []device.Quantize) (*Report, error) { return runOn(ctx, list, o, p) })
+}
+
+// onDevices opens the devices of a job for f.
+func onDevices(o *Options, p Progress, f func([]device.Quantize) (*Report, error)) (*Report, error) {
+	list, err := devices.OpenQuantizers(o.Device, p.Note)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	return runOn(ctx, d, o, p)
+	defer func() {
+		for _, d := range list {
+			d.Close()
+		}
+	}()
+	return f(list)
 }
 
-func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Report, error) {
+// names are what the devices are called in a report.
+func (r *run) names() (names []string) {
+	for _, d := range r.devices {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) (*Report, error) {
 	if len(o.Targets) == 0 {
 		return nil, fmt.Errorf("bits: none given")
 	}
 	start := time.Now()
-	r, err := open(ctx, d, o, p)
+	r, err := open(ctx, list, o, p)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
+	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: r.names()}
 	classes, err := r.classes(report)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range o.Targets {
-		out, err := r.target(t, classes, report)
-		if err != nil {
-			return nil, err
-		}
-		report.Outputs, report.Reference, report.Experts = append(report.Outputs, out.Output), out.Reference, out.Experts
+	if err := r.targets(classes, report); err != nil {
+		return nil, err
 	}
 	return r.conclude(report, start), nil
 }
@@ -138,23 +153,18 @@ func (r *run) conclude(report *Report, start time.Time) *Report {
 // Measure does the first phase of Run only, which needs neither targets nor
 // what concerns the finished model. Run continues its job. The report has no outputs.
 func Measure(ctx context.Context, o *Options, p Progress) (*Report, error) {
-	d, err := devices.OpenQuantizer(o.Device, p.Note)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return measureOn(ctx, d, o, p)
+	return onDevices(o, p, func(list []device.Quantize) (*Report, error) { return measureOn(ctx, list, o, p) })
 }
 
-func measureOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Report, error) {
+func measureOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) (*Report, error) {
 	only, start := *o, time.Now()
 	only.Targets, only.Measurement = nil, ""
-	r, err := open(ctx, d, &only, p)
+	r, err := open(ctx, list, &only, p)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.measure), Length: o.Data.MeasureLength, Devices: []string{r.dev.Name()}}
+	report := &Report{Rows: len(r.tokens.measure), Length: o.Data.MeasureLength, Devices: r.names()}
 	if err := r.firstPhase(report); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // mustRefuse runs a job that must be refused with some words.
 func mustRefuse(t *testing.T, o *Options, words ...string) {
 	t.Helper()
-	_, err := runOn(context.Background(), openCPU(t), o, &watcher{})
+	_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("error %v, want a refusal with %q", err, words)
 		return
@@ -170,7 +170,7 @@ func TestMeasurementInTheWay(t *testing.T) {
 	o.SaveMeasurement = filepath.Join(o.jobDir(), "measurement.json")
 	mustRefuse(t, o, "job's own folder")
 	o.SaveMeasurement = filepath.Join(t.TempDir(), "missing", "m.json")
-	if _, err := runOn(context.Background(), openCPU(t), o, &watcher{}); err != nil {
+	if _, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{}); err != nil {
 		t.Error(err)
 	}
 }

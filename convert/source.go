@@ -147,6 +147,14 @@ func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error
 	return nil
 }
 
+// another returns the source for another reader: a loader is for one.
+func (s *source) another() *source {
+	other, loader := *s, *s.loader
+	other.witness, other.loader = s.witness.another(), &loader
+	loader.Use(other.witness)
+	return &other
+}
+
 // ahead begins to read the weights of the module at a place of the layout, if
 // there is one.
 func (s *source) ahead(place int) {

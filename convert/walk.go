@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"sync"
+
 	"exl2/internal/job"
 	"exl2/internal/model"
 )
@@ -15,25 +17,51 @@ type walker interface {
 	// step works on a module, moves the hidden states behind it, and says in a few
 	// words how it went.
 	step(spec model.ModuleSpec) (note string, err error)
+	// mine reports whether progress of a module is this walker's to tell.
+	mine(spec model.ModuleSpec) bool
 	// settle waits until what the steps so far have found is in files.
 	settle() error
 	// stores lists the hidden states.
 	stores() []job.Store
 }
 
-// walk goes through the decoder from where an earlier run has stopped. The stage
-// may have more steps than it takes.
-func (r *run) walk(w walker, c *job.Checkpoint, stage string, steps int) error {
+func newStage(name string, steps int) *stage {
+	return &stage{name: name, steps: steps, begun: &sync.Once{}}
+}
+
+// A stage is what progress is told of. It may have more steps than a walk takes.
+type stage struct {
+	name   string
+	steps  int
+	prefix string // of what is told of modules, where stages share progress
+	begun  *sync.Once
+}
+
+// begin tells of the stage, once for all walkers, and of the modules of this one that
+// an earlier run has passed.
+func (s *stage) begin(p Progress, passed []model.ModuleSpec, mine func(model.ModuleSpec) bool) {
+	s.begun.Do(func() { p.Start(s.name, s.steps) })
+	for _, spec := range passed {
+		if mine(spec) {
+			p.Skip(s.what(spec))
+		}
+	}
+}
+
+// what is what progress calls a module.
+func (s *stage) what(spec model.ModuleSpec) string { return s.prefix + spec.Name }
+
+// walk goes through the decoder from where an earlier run has stopped.
+func (r *run) walk(w walker, c *job.Checkpoint, s *stage) error {
 	next, err := r.enter(w, c)
 	if err != nil {
 		return err
 	}
-	r.progress.Start(stage, steps)
-	for i, spec := range r.src.loader.Decoder() {
-		if i+1 < next {
-			r.progress.Skip(spec.Name)
-			continue
-		}
+	layout := r.src.loader.Layout
+	s.begin(r.progress, layout[1:next], w.mine)
+	for i := next; i < len(layout)-1; i++ {
+		spec := layout[i]
+		r.src.ahead(i + 1)
 		note, err := w.step(spec)
 		if err != nil {
 			return err
@@ -42,11 +70,13 @@ func (r *run) walk(w walker, c *job.Checkpoint, stage string, steps int) error {
 			if err := w.settle(); err != nil {
 				return err
 			}
-			if err := c.Write(i+2, w.stores()); err != nil {
+			if err := c.Write(i+1, w.stores()); err != nil {
 				return err
 			}
 		}
-		r.progress.Step(spec.Name, note)
+		if w.mine(spec) {
+			r.progress.Step(s.what(spec), note)
+		}
 	}
 	return w.settle()
 }

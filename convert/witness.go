@@ -19,10 +19,14 @@ import (
 // error and nothing worse.
 type witness struct {
 	files *safetensors.Set
-
-	mu    sync.Mutex
-	sums  map[string]string   // by tensor: XXH3, 128 bits
+	*noted
 	ahead map[string]*reading // by tensor
+}
+
+// noted is what all witnesses of a source have noted.
+type noted struct {
+	mu   sync.Mutex
+	sums map[string]string // by tensor: XXH3, 128 bits
 }
 
 // A reading is a tensor that is being read before it is asked for.
@@ -33,7 +37,12 @@ type reading struct {
 }
 
 func newWitness(files *safetensors.Set) *witness {
-	return &witness{files: files, sums: map[string]string{}, ahead: map[string]*reading{}}
+	return &witness{files: files, noted: &noted{sums: map[string]string{}}, ahead: map[string]*reading{}}
+}
+
+// another returns a witness of the same source for another reader.
+func (w *witness) another() *witness {
+	return &witness{files: w.files, noted: w.noted, ahead: map[string]*reading{}}
 }
 
 // Has reports whether the source has a tensor.

@@ -60,18 +60,42 @@ func Open(names string, note func(text string)) (List, error) {
 	return list, err
 }
 
-// OpenQuantizer opens the one device that converts models.
-func OpenQuantizer(names string, note func(text string)) (device.Quantize, error) {
+// OpenQuantizers opens the devices that convert models, which compute the same bits:
+// GPUs of one type, or the CPU.
+func OpenQuantizers(names string, note func(text string)) ([]device.Quantize, error) {
 	list, err := Open(names, note)
 	if err != nil {
 		return nil, err
 	}
-	q, ok := list[0].(device.Quantize)
-	if len(list) > 1 || !ok {
-		list.Close()
-		return nil, &NamesError{names, "one device converts; give one that quantizes"}
+	var all []device.Quantize
+	for _, d := range list {
+		q, ok := d.(device.Quantize)
+		if !ok {
+			list.Close()
+			return nil, &NamesError{names, d.Name() + " does not quantize; give one that does"}
+		}
+		if d.Name() != list[0].Name() {
+			list.Close()
+			return nil, &NamesError{names, fmt.Sprintf("%s and %s differ in the last bits of what they compute; give devices of one type", list[0].Name(), d.Name())}
+		}
+		all = append(all, q)
 	}
-	return q, nil
+	return all, nil
+}
+
+// OpenQuantizer opens the one device that quantizes a matrix.
+func OpenQuantizer(names string, note func(text string)) (device.Quantize, error) {
+	all, err := OpenQuantizers(names, note)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 1 {
+		for _, d := range all {
+			d.Close()
+		}
+		return nil, &NamesError{names, "one device quantizes a matrix; give one"}
+	}
+	return all[0], nil
 }
 
 // CPU opens the CPU.

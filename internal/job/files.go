@@ -189,7 +189,7 @@ func (j *Job) Remove(name string) error {
 // the job's folder and those elsewhere.
 func (j *Job) Written() (within, elsewhere int64) {
 	seen := map[string]bool{}
-	for _, e := range j.list.entries {
+	for _, e := range j.list.all() {
 		info, err := os.Lstat(j.Path(e.Name))
 		switch {
 		case err != nil || seen[e.Name]:

@@ -23,8 +23,8 @@ const (
 
 // A Job is the state of some work on disk. Names of its files are slash-separated
 // paths in its folder, or absolute paths of files elsewhere; the list has those
-// beside the folder as ../NAME, so that both can be moved together. Not safe for
-// concurrent use.
+// beside the folder as ../NAME, so that both can be moved together. Different files
+// may be written and looked for at once, once there is a job.
 type Job struct {
 	// Overwrite allows replacing files outside of the folder that the job did
 	// not write.

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
@@ -34,6 +36,7 @@ func sum(r io.Reader) (entry, error) {
 // which it did. An entry is on disk before its file has its name, and stays when
 // the file is replaced: after a crash either may be there.
 type list struct {
+	mu      sync.Mutex // of file and entries
 	path    string
 	file    *os.File // nil until something is added
 	entries []entry
@@ -76,6 +79,8 @@ func (l *list) add(e entry) error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.file == nil {
 		if err := l.continued(); err != nil {
 			return err
@@ -122,12 +127,14 @@ func (l *list) close() {
 
 // has reports whether a file of that name was ever written.
 func (l *list) has(name string) bool {
-	for _, e := range l.entries {
-		if e.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.all(), func(e entry) bool { return e.Name == name })
+}
+
+// all returns the entries so far.
+func (l *list) all() []entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clip(l.entries)
 }
 
 // wrote reports whether the file at path has bytes that were written under that
@@ -142,7 +149,7 @@ func (l *list) wrote(name, path string) (bool, error) {
 	}
 	candidate := func(e entry) bool { return e.Name == name && e.Bytes == info.Size() }
 	var now *entry
-	for _, e := range l.entries {
+	for _, e := range l.all() {
 		if !candidate(e) {
 			continue
 		}

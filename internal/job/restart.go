@@ -22,7 +22,7 @@ func (j *Job) Restart(replaces func(folder string) bool) error {
 
 func (j *Job) restart(replaces func(folder string) bool) error {
 	var names []string
-	for _, e := range j.list.entries {
+	for _, e := range j.list.all() {
 		if inside(e.Name) || replaces(filepath.Dir(j.Path(e.Name))) {
 			names = append(names, e.Name)
 		}

@@ -100,6 +100,21 @@ func (m *Measurer) Advance(ctx context.Context, spec model.ModuleSpec) error {
 	return m.Pass.Forward(ctx, module, before, x)
 }
 
+// Skip moves all hidden states behind a module that somebody else measures.
+func (m *Measurer) Skip(ctx context.Context, spec model.ModuleSpec) error {
+	h, err := m.open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer h.free()
+	h.rows, h.moves = m.Base, true
+	if h.after, err = m.store(len(m.Probes)); err != nil {
+		return err
+	}
+	m.Inputs = append(m.Inputs, h.after)
+	return h.moments(nil, true)
+}
+
 // Sublayer measures the module that is specified, which is a sublayer, and
 // moves all hidden states behind it.
 func (m *Measurer) Sublayer(ctx context.Context, spec model.ModuleSpec) (*measure.Sublayer, error) {

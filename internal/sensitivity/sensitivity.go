@@ -85,24 +85,41 @@ func (m *Measurer) windows() int { return (m.Pass.Length + window - 1) / window 
 // divergence, to second order: it is the Fisher information in that direction. One
 // square of a whole row tells little; windows of some positions count by themselves.
 func (m *Measurer) Sensitivities(ctx context.Context, spec model.ModuleSpec) (map[string]float64, error) {
+	var out map[string]float64
+	err := m.throughBack(ctx, spec, func(h *half) (err error) {
+		out, err = h.sensitivities()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sensitivities of %s: %w", spec.Name, err)
+	}
+	return out, nil
+}
+
+// SkipBack moves Gradient in front of a module that somebody else works on.
+func (m *Measurer) SkipBack(ctx context.Context, spec model.ModuleSpec) error {
+	return m.throughBack(ctx, spec, func(*half) error { return nil })
+}
+
+// throughBack moves Gradient in front of a module, after some work on it.
+func (m *Measurer) throughBack(ctx context.Context, spec model.ModuleSpec, work func(h *half) error) error {
 	h, err := m.open(ctx, spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer h.free()
 	n := len(m.Inputs)
 	h.before, h.after = m.Inputs[n-2], m.Inputs[n-1]
 	h.rows, h.only = h.before, []exl2.Recipe{probe}
-	out, err := h.sensitivities()
-	if err == nil {
+	if err = work(h); err == nil {
 		err = h.back()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sensitivities of %s: %w", spec.Name, err)
+		return err
 	}
 	h.after.Close()
 	m.Inputs = m.Inputs[:n-1]
-	return out, nil
+	return nil
 }
 
 // sensitivities quantizes every matrix by the probe's recipe, on the moments of the

@@ -1,0 +1,113 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"exl2/internal/model"
+)
+
+// workers returns a run for each device, all of one job: a device and a reader of the
+// source are each its own.
+func (r *run) workers() []*run {
+	list := make([]*run, len(r.devices))
+	for i, d := range r.devices {
+		w := *r
+		w.dev, w.number = d, i
+		if i > 0 {
+			w.src, w.profile = r.src.another(), nil // the profile is the first one's
+		}
+		list[i] = &w
+	}
+	return list
+}
+
+// each calls f with every worker, at once, and returns when all calls have: what
+// fails first stops the others.
+func each(workers []*run, f func(w *run) error) error {
+	if len(workers) == 1 {
+		return f(workers[0])
+	}
+	ctx, stop := context.WithCancel(workers[0].ctx)
+	defer stop()
+	failed := make(chan error, len(workers))
+	for _, w := range workers {
+		w.ctx = ctx
+		go func() { failed <- f(w) }()
+	}
+	var first error
+	for range workers {
+		err := <-failed
+		if err != nil {
+			stop()
+		}
+		if first == nil || errors.Is(first, context.Canceled) && err != nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// mine reports whether a module is the worker's to measure: a layer is one's, and
+// layers are dealt out in turn.
+func (r *run) mine(spec model.ModuleSpec) bool { return spec.Layer%len(r.devices) == r.number }
+
+// A board says which modules are done, for all workers.
+type board struct {
+	mu   sync.Mutex
+	next *sync.Cond
+	done map[string]bool
+}
+
+func newBoard() *board {
+	b := &board{done: map[string]bool{}}
+	b.next = sync.NewCond(&b.mu)
+	return b
+}
+
+// add says that a module is done.
+func (b *board) add(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done[name] = true
+	b.next.Broadcast()
+}
+
+// wait waits until all modules of a list are done.
+func (b *board) wait(ctx context.Context, list []model.ModuleSpec) error {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.next.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, spec := range list {
+		for !b.done[spec.Name] {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.next.Wait()
+		}
+	}
+	return nil
+}
+
+// A choir lets several follow progress at once, one call at a time.
+type choir struct {
+	mu sync.Mutex
+	Progress
+}
+
+func (c *choir) do(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+func (c *choir) Start(stage string, steps int) { c.do(func() { c.Progress.Start(stage, steps) }) }
+func (c *choir) Step(what, note string)        { c.do(func() { c.Progress.Step(what, note) }) }
+func (c *choir) Skip(what string)              { c.do(func() { c.Progress.Skip(what) }) }
+func (c *choir) Note(text string)              { c.do(func() { c.Progress.Note(text) }) }
+func (c *choir) Warn(text string)              { c.do(func() { c.Progress.Warn(text) }) }
