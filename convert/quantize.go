@@ -42,7 +42,8 @@ type quantizing struct {
 	pass     *stream.Pass // of the quantized model
 	passR    *stream.Pass // of the reference
 	x, r     *stream.Store
-	dx, dr   tensor.Tensor // scratch for differences
+	dx       tensor.Tensor // scratch for differences of what linears read
+	dr       tensor.Tensor // and of a row of the streams
 	coverage []int         // of the experts of the last module
 	holds    bool          // a sweep holds activations on the device
 
@@ -54,8 +55,8 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
 	most := r.together(length)
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
-	q.dx = r.dev.Alloc(tensor.F32, most*length, r.src.loader.Width())
-	q.dr = r.dev.Alloc(tensor.F32, most*length, spec.Hidden)
+	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
+	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
@@ -251,7 +252,7 @@ func (q *quantizing) distance() (float64, error) {
 	diffs, squares := s.Take(rows), s.Take(rows)
 	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
 		x := st.At(model.Stream)
-		r := q.dr.Slice(0, x.Rows)
+		r := q.dr
 		if err := q.r.Load(d, r, row); err != nil {
 			return err
 		}

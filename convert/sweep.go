@@ -121,14 +121,12 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, st, ref *model
 	}
 	h.Add(x)
 	dx := q.dx.Reshape(x.Rows, x.Cols)
-	q.run.dev.Copy(dx, x)
-	q.run.dev.AddScaled(dx, inRef(ref), -1)
+	q.run.dev.Difference(dx, x, inRef(ref))
 	h.AddDrift(dx, x)
 	if site.Adds {
 		r := st.At(model.Stream)
-		dr := q.dr.Slice(0, r.Rows)
-		q.run.dev.Copy(dr, ref.At(model.Stream))
-		q.run.dev.AddScaled(dr, r, -1)
+		dr := q.dx.Reshape(r.Rows, r.Cols)
+		q.run.dev.Difference(dr, ref.At(model.Stream), r)
 		h.AddResidual(x, dr)
 	}
 }
@@ -228,7 +226,7 @@ func (s *sweep) cost(n int) profile.Work {
 		k := float64(site.Linears[0].In)
 		flops += 3 * tokens * k * k
 		if site.Adds {
-			flops += 2 * tokens * k * float64(s.dr.Cols)
+			flops += 2 * tokens * k * float64(s.pass.State.At(model.Stream).Cols)
 		}
 	}
 	return profile.Work{Flops: flops}

@@ -113,8 +113,32 @@ func (b *cublas) gemm(d *Device, p product) bool {
 	status := d.blasCall(b.lib.gemmEx, b.handle, cublasOpT, cublasOpN, uintptr(n), uintptr(m), uintptr(k),
 		uintptr(unsafe.Pointer(&alpha)), d.address("MatMul", p.w), cudaR16F, uintptr(k), d.address("MatMul", p.x), cudaR16F, uintptr(p.x.Stride),
 		uintptr(unsafe.Pointer(&beta)), d.address("MatMul", from(p.y, p.column)), kind, uintptr(p.y.Stride), cublasCompute32F, cublasDefaultAlgo)
+	b.check(d, "MatMul", status)
+	return true
+}
+
+func (b *cublas) check(d *Device, op string, status int32) {
 	if status != 0 {
-		d.failWith("MatMul: cuBLAS fails with status %d; EXL2_NO_CUBLAS=1 does without it", status)
+		d.failWith("%s: cuBLAS fails with status %d; EXL2_NO_CUBLAS=1 does without it", op, status)
 	}
+}
+
+// gram computes h += xᵀ·y of fp16, and reports whether it could.
+func (b *cublas) gram(d *Device, h, x, y tensor.Tensor) bool {
+	aligned := func(t tensor.Tensor) bool {
+		return t.Type == tensor.F16 && t.Cols%8 == 0 && t.Stride%8 == 0 && t.Off%16 == 0
+	}
+	if b.lib == nil || !aligned(x) || !aligned(y) || x.Rows == 0 {
+		return false
+	}
+	if d.err != nil {
+		return true
+	}
+	one := float32(1)
+	// Column-major: hᵀ [y's columns, x's] = yᵀ · x, as memory has them y and xᵀ.
+	status := d.blasCall(b.lib.gemmEx, b.handle, cublasOpN, cublasOpT, uintptr(y.Cols), uintptr(x.Cols), uintptr(x.Rows),
+		uintptr(unsafe.Pointer(&one)), d.address("Gram", y), cudaR16F, uintptr(y.Stride), d.address("Gram", x), cudaR16F, uintptr(x.Stride),
+		uintptr(unsafe.Pointer(&one)), d.address("Gram", h), cudaR32F, uintptr(h.Cols), cublasCompute32F, cublasDefaultAlgo)
+	b.check(d, "Gram", status)
 	return true
 }

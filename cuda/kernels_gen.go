@@ -53,6 +53,8 @@ const (
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
+	kernel_difference_f16
+	kernel_difference_f32
 	kernel_dot_parts
 	kernel_dot_sum
 	kernel_embed_f32
@@ -198,6 +200,8 @@ var kernels = [kernelCount]struct {
 	kernel_diagonal_get:           {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:           {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:        {"diagonal", "diagonal_mirror", true},
+	kernel_difference_f16:         {"difference", "difference_f16", true},
+	kernel_difference_f32:         {"difference", "difference_f32", true},
 	kernel_dot_parts:              {"dot", "dot_parts", true},
 	kernel_dot_sum:                {"dot", "dot_sum", true},
 	kernel_embed_f32:              {"embed", "embed_f32", true},
@@ -1068,6 +1072,32 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	a := d.begin(kernel_diagonal_mirror)
 	a.tensor(m, tensor.F32, "m")
 	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) difference_f16(l launch, y tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, rows int32, n int64, ldy int64, lda int64, ldb int64) {
+	a := d.begin(kernel_difference_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(a_, tensor.F16, "a_")
+	a.tensor(b, tensor.F16, "b")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(lda)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) difference_f32(l launch, y tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, rows int32, n int64, ldy int64, lda int64, ldb int64) {
+	a := d.begin(kernel_difference_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(lda)
+	a.int64(ldb)
 	d.launch(a, l)
 }
 

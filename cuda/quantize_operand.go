@@ -45,6 +45,16 @@ func overTiles(k int, p planes) launch {
 	return launch{blocks: dim{x: pieces(p.tiles*planes_tile_cols, 8*threads), y: pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows}, threads: dim{x: threads}}
 }
 
+// Difference is y = a - b, in fp16, within what that can hold.
+func (d *Device) Difference(y, a, b tensor.Tensor) {
+	want(y.Rows == a.Rows && y.Cols == a.Cols && b.Rows == a.Rows && b.Cols == a.Cols && a.Type == b.Type && y.Type == tensor.F16, "Difference", y, a, b)
+	p, difference := planeOf(y, a, b), d.difference_f16
+	if a.Type == tensor.F32 {
+		difference = d.difference_f32
+	}
+	difference(p.launch(), y, a, b, int32(p.rows), int64(p.cols), int64(y.Stride), int64(a.Stride), int64(b.Stride))
+}
+
 // Bytes of rows of activations that are multiplied at a time.
 const gramRows = 8192
 
@@ -53,6 +63,9 @@ const gramRows = 8192
 func (d *Device) Gram(h, x, y tensor.Tensor) {
 	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols && h.Type == tensor.F32, "Gram", h, x, y)
 	same := x.Type == y.Type && x.Mem == y.Mem && x.Off == y.Off && x.Stride == y.Stride && x.Cols == y.Cols
+	if !same && d.blas.gram(d, h, x, y) {
+		return
+	}
 	for lo := 0; lo < x.Rows; lo += gramRows {
 		hi := min(x.Rows, lo+gramRows)
 		d.addGram(h, x.Slice(lo, hi), y.Slice(lo, hi), same)

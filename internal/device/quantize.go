@@ -16,6 +16,10 @@ type Quantize interface {
 	// Gram is h += xᵀ·y for activations x [r, k] and y [r, k'].
 	Gram(h, x, y tensor.Tensor)
 
+	// Difference is y = a - b, y of the activation type, a and b of that or F32;
+	// what fp16 cannot hold becomes its largest.
+	Difference(y, a, b tensor.Tensor)
+
 	// Take is dst[i, j] = src[rows[i], cols[j]]; rows and cols are I32 and may
 	// be absent, which stands for all in order.
 	Take(dst, src, rows, cols tensor.Tensor)

@@ -25,6 +25,19 @@ func (d *Device) Gram(h, x, y tensor.Tensor) {
 	mirror(out, h.Cols)
 }
 
+// Difference is y = a - b.
+func (d *Device) Difference(y, a, b tensor.Tensor) {
+	want(y.Rows == a.Rows && y.Cols == a.Cols && b.Rows == a.Rows && b.Cols == a.Cols, "Difference", y, a, b)
+	flatten(&y, &a, &b)
+	out, from, less := rowsOf("Difference", y), rowsOf("Difference", a), rowsOf("Difference", b)
+	pieces(y.Rows, y.Cols, func(r, lo, hi int) {
+		to, subtract := out.row(r)[lo:hi], less.row(r)[lo:hi]
+		for i, v := range from.row(r)[lo:hi] {
+			to[i] = v - subtract[i]
+		}
+	})
+}
+
 // mirrorTile is the side of the squares that are mirrored at a time.
 const mirrorTile = 64
 

@@ -44,6 +44,27 @@ func gramCases() (cases []testCase) {
 	return cases
 }
 
+func differenceCases() (cases []testCase) {
+	half := limit{rel: ulp, abs: 1e-6, why: "rounded to fp16"}
+	for _, c := range []struct {
+		name       string
+		rows, cols int
+		of         tensor.Type
+		a, b       values
+	}{
+		{"nothing", 0, 64, activation, noise(1), noise(2)}, {"one", 1, 1, activation, noise(1), noise(2)}, {"activations", 33, 100, activation, noise(1), noise(2)},
+		{"alike", 20, 256, activation, noise(1), noise(1)}, {"of the stream", 33, 100, residual, noise(3), noise(4)}, {"large", 3, 64, residual, scaled(noise(3), 2e4, 0), scaled(noise(4), 2e4, 0)},
+		{"NaN", 3, 64, activation, withAt(noise(1), nan, 70), noise(2)},
+	} {
+		cases = append(cases, testCase{name: c.name, limit: half, build: func(f *fixture) func(device.Device) {
+			y := f.out("y", activation, c.rows, c.cols)
+			a, b := f.in("a", c.of, c.rows, c.cols, c.a), f.in("b", c.of, c.rows, c.cols, c.b)
+			return quantizing(func(d device.Quantize) { d.Difference(y, a, b) })
+		}})
+	}
+	return cases
+}
+
 func takeCases() (cases []testCase) {
 	const rows, cols = 96, 130
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 func quantizeGroups() []group {
 	return []group{
 		{"Gram", withGaps(gramCases())},
+		{"Difference", withGaps(differenceCases())},
 		{"Take", takeCases()},
 		{"TakeT", takeTCases()},
 		{"Diagonal", diagonalCases()},
