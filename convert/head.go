@@ -3,12 +3,14 @@ package convert
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
-	"exl2/internal/score"
+	"exl2/internal/quant"
 	"exl2/internal/stream"
+	"exl2/internal/tensor"
 )
 
 // headReport is what is known once the head is quantized.
@@ -46,16 +48,23 @@ func (q *quantizing) head() error {
 // as were asked for measuring.
 func (q *quantizing) perplexities(source, work *model.Module) (*headReport, error) {
 	defer q.run.profile.On("quantize: perplexity", profile.Work{})()
-	var quantized, reference score.Likelihood
-	for row := range min(q.run.opts.Data.MeasureRows, q.x.Rows) {
-		if err := likelihood(&quantized, q.pass, q.x, work, row, q.run.tokens.quantize[row]); err != nil {
+	rows := min(q.run.opts.Data.MeasureRows, q.x.Rows)
+	n := rows * q.pass.Length
+	s := quant.NewScalars(q.run.dev, 2*n)
+	defer s.Free()
+	quantized, reference := s.Take(n), s.Take(n)
+	for row := range rows {
+		if err := q.likelihood(quantized, q.pass, q.x, work, row); err != nil {
 			return nil, err
 		}
-		if err := likelihood(&reference, q.passR, q.r, source, row, q.run.tokens.quantize[row]); err != nil {
+		if err := q.likelihood(reference, q.passR, q.r, source, row); err != nil {
 			return nil, err
 		}
 	}
-	r := &headReport{Perplexity: quantized.Perplexity(), Reference: reference.Perplexity()}
+	if err := s.Fetch(); err != nil {
+		return nil, err
+	}
+	r := &headReport{Perplexity: perplexity(s.Values(quantized), rows), Reference: perplexity(s.Values(reference), rows)}
 	if math.IsNaN(r.Perplexity) || math.IsNaN(r.Reference) {
 		return nil, fmt.Errorf("%s: logits are NaN or infinite", work.Name)
 	}
@@ -64,16 +73,25 @@ func (q *quantizing) perplexities(source, work *model.Module) (*headReport, erro
 	return r, nil
 }
 
-// likelihood scores one row of hidden states.
-func likelihood(sum *score.Likelihood, p *stream.Pass, x *stream.Store, head *model.Module, row int, ids []int32) error {
-	return p.At(x, row, func(*model.State) error {
-		return p.Logits(head, func(first int, logits [][]float32) {
-			known := min(len(logits), len(ids)-1-first) // the last position predicts nothing that is known
-			logProb := make([]float64, known)
-			score.Each(known, func(i int) { logProb[i] = score.NewRow(logits[i]).LogLikelihood(ids[first+i+1]) })
-			for _, l := range logProb {
-				sum.Add(l)
-			}
-		})
+// perplexity returns that of log-likelihoods, the last of each row being of no token.
+func perplexity(logs []float64, rows int) float64 {
+	return math.Exp(-sum(logs) / float64(max(len(logs)-rows, 1)))
+}
+
+// likelihood scores one row of hidden states, some positions at a time; the last
+// position predicts nothing that is known.
+func (q *quantizing) likelihood(logs tensor.Tensor, p *stream.Pass, x *stream.Store, head *model.Module, row int) error {
+	d, n := q.run.dev, p.Length
+	ids := d.Alloc(tensor.I32, 1, n)
+	defer d.Free(ids)
+	d.Upload(ids, tensor.BytesOf(append(slices.Clone(q.run.tokens.quantize[row][1:]), -1)))
+	return p.At(x, row, func(s *model.State) error {
+		for lo := 0; lo < n; lo += stream.LogitRows {
+			hi := min(lo+stream.LogitRows, n)
+			part := s.Slice(lo, hi)
+			head.Forward(part)
+			d.LogLikelihood(logs.Columns(row*n+lo, row*n+hi), part.At(model.Logits), ids.Columns(lo, hi))
+		}
+		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/job"
 	"exl2/internal/model"
@@ -43,7 +44,6 @@ type quantizing struct {
 	passR    *stream.Pass // of the reference
 	x, r     *stream.Store
 	dx       tensor.Tensor // scratch for differences of what linears read
-	dr       tensor.Tensor // and of a row of the streams
 	coverage []int         // of the experts of the last module
 	holds    bool          // a sweep holds activations on the device
 
@@ -56,7 +56,6 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	most := r.together(length)
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
-	q.dr = r.dev.Alloc(tensor.F32, length, spec.Hidden)
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
@@ -75,7 +74,6 @@ func (q *quantizing) close() {
 	q.pass.Free()
 	q.passR.Free()
 	q.run.dev.Free(q.dx)
-	q.run.dev.Free(q.dr)
 	for _, s := range q.stores() {
 		if s.Hidden != nil {
 			s.Hidden.Close()
@@ -191,6 +189,12 @@ func freeAll(list []*quant.Hessian) {
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	k := float64(site.Linears[0].In)
+	corrections := q.corrections(h, site.Linears)
+	defer func() {
+		for _, c := range corrections {
+			c.Free()
+		}
+	}()
 	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
 	f, err := h.Factor()
 	end()
@@ -201,46 +205,68 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	if f.Nearest {
 		q.run.progress.Warn(sensitivity.NearestWarning(site.Linears))
 	}
-	var list []packedMatrix
-	for _, l := range site.Linears {
-		if err := q.run.ctx.Err(); err != nil {
-			return nil, err
-		}
-		m, err := q.matrix(f, l, recipe)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Name, err)
-		}
-		list = append(list, packedMatrix{l.Name, m})
-	}
-	return list, nil
-}
-
-// matrix quantizes one linear and puts the result in its place.
-func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model.Linear) (exl2.Recipe, error)) (*exl2.Matrix, error) {
-	r, err := recipe(l)
-	if err != nil {
+	if err := q.run.ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, k, n := q.run.profile, float64(l.In), float64(l.Out)
-	end := p.On("quantize: target", profile.Work{Flops: 4 * k * k * n})
-	t := f.Target(l.W.(model.Dense).Tensor)
-	defer t.Free()
+	return q.matrices(f, site.Linears, corrections, recipe)
+}
+
+func (q *quantizing) corrections(h *quant.Hessian, linears []*model.Linear) []*quant.Correction {
+	weights, numbers := make([]tensor.Tensor, len(linears)), 0.0
+	for i, l := range linears {
+		weights[i] = l.W.(model.Dense).Tensor
+		numbers += float64(l.In) * float64(l.Out)
+	}
+	defer q.run.profile.On("quantize: target", profile.Work{Flops: 2 * float64(linears[0].In) * numbers})()
+	return h.Corrections(weights)
+}
+
+// matrices quantizes the linears of a site, side by side, and puts the results in
+// their places.
+func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, corrections []*quant.Correction, recipe func(*model.Linear) (exl2.Recipe, error)) (out []packedMatrix, err error) {
+	d, p := q.run.dev, q.run.profile
+	recipes, weights := make([]exl2.Recipe, len(linears)), 0.0
+	for i, l := range linears {
+		if recipes[i], err = recipe(l); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
+		}
+		weights += float64(l.In) * float64(l.Out)
+	}
+	k := float64(linears[0].In)
+	end := p.On("quantize: target", profile.Work{Flops: 2 * k * weights})
+	targets := make([]*quant.Target, len(linears))
+	for i, l := range linears {
+		targets[i] = f.Corrected(l.W.(model.Dense).Tensor, corrections[i])
+		defer targets[i].Free()
+	}
 	end()
-	loss := q.run.dev.Alloc(tensor.F64, 1, 1)
-	defer q.run.dev.Free(loss)
-	end = p.On("quantize: gptq", profile.Work{Flops: k * k * n})
-	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
-	defer list[0].Free()
+	loss := d.Alloc(tensor.F64, 1, len(linears))
+	defer d.Free(loss)
+	end = p.On("quantize: gptq", profile.Work{Flops: k * weights})
+	list := quant.Quantize(targets, recipes, loss)
+	defer func() {
+		for _, r := range list {
+			r.Free()
+		}
+	}()
 	end()
-	end = p.On("quantize: descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
+	end = p.On("quantize: descent", profile.Work{Flops: (1 + descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
-	end = p.On("quantize: pack", profile.Work{Bytes: 2 * k * n})
-	packed := list[0].Matrix()
-	l.Replace(q.run.dev, model.Quantized{Matrix: packed})
-	m, err := list[0].Download(packed)
-	end()
-	return m, err
+	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
+	packed := make([]device.Matrix, len(linears))
+	for i, l := range linears {
+		packed[i] = list[i].Matrix()
+		l.Replace(d, model.Quantized{Matrix: packed[i]})
+	}
+	matrices, err := quant.Download(list, packed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", linears[0].Name, err)
+	}
+	for i, l := range linears {
+		out = append(out, packedMatrix{l.Name, matrices[i]})
+	}
+	return out, nil
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.
@@ -250,15 +276,11 @@ func (q *quantizing) distance() (float64, error) {
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := q.pass.Each(q.run.ctx, q.x, func(st *model.State, row int) error {
-		x := st.At(model.Stream)
-		r := q.dr
-		if err := q.r.Load(d, r, row); err != nil {
-			return err
-		}
-		d.Dot(squares.Columns(row, row+1), r, r)
-		d.AddScaled(r, x, -1)
-		d.Dot(diffs.Columns(row, row+1), r, r)
+	err := q.eachPair(func(x, r *model.State, row, n int) error {
+		a, b := x.At(model.Stream), r.At(model.Stream)
+		d.Dot(squares.Columns(row, row+n), b, b)
+		d.AddScaled(b, a, -1)
+		d.Dot(diffs.Columns(row, row+n), b, b)
 		return nil
 	})
 	if err == nil {

@@ -49,7 +49,7 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	last := n+1 == len(s.work.Steps) // which moves the streams behind the module
 	hold, holdR := s.hold(n), s.hold(n)
 	end := s.run.profile.On("quantize: forward and moments", s.cost(n))
-	err := s.each(func(x, r *model.State, row int) error {
+	err := s.eachPair(func(x, r *model.State, row, _ int) error {
 		s.advance(s.work, s.held, n, x, row)
 		if len(sites) > 0 { // both streams send the same rows to the same experts
 			r.Follow(x.Route)
@@ -131,22 +131,21 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, st, ref *model
 	}
 }
 
-// each calls f with the rows of both streams in front of the module, some at a
-// time from row on.
-func (s *sweep) each(f func(x, r *model.State, row int) error) error {
-	for row := 0; row < s.x.Rows; row += s.pass.Most {
-		if err := s.run.ctx.Err(); err != nil {
+// eachPair calls f with the rows of both streams, n at a time from row on.
+func (q *quantizing) eachPair(f func(x, r *model.State, row, n int) error) error {
+	for row := 0; row < q.x.Rows; row += q.pass.Most {
+		if err := q.run.ctx.Err(); err != nil {
 			return err
 		}
-		n := min(s.pass.Most, s.x.Rows-row)
-		err := s.pass.Some(s.x, row, n, func(x *model.State) error {
-			return s.passR.Some(s.r, row, n, func(r *model.State) error { return f(x, r, row) })
+		n := min(q.pass.Most, q.x.Rows-row)
+		err := q.pass.Some(q.x, row, n, func(x *model.State) error {
+			return q.passR.Some(q.r, row, n, func(r *model.State) error { return f(x, r, row, n) })
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return s.run.dev.Sync()
+	return q.run.dev.Sync()
 }
 
 // rowsOf returns the places of the rows of a pass, from row on, among those that

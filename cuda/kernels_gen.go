@@ -103,6 +103,7 @@ const (
 	kernel_inverse_strip
 	kernel_inverse_diagonal
 	kernel_inverse_store
+	kernel_likelihood
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
@@ -250,6 +251,7 @@ var kernels = [kernelCount]struct {
 	kernel_inverse_strip:          {"inverse", "inverse_strip", true},
 	kernel_inverse_diagonal:       {"inverse", "inverse_diagonal", true},
 	kernel_inverse_store:          {"inverse", "inverse_store", true},
+	kernel_likelihood:             {"likelihood", "likelihood", true},
 	kernel_norm_rms_f32_f32:       {"norm", "norm_rms_f32_f32", true},
 	kernel_norm_rms_f32_f16:       {"norm", "norm_rms_f32_f16", true},
 	kernel_norm_rms_f16_f16:       {"norm", "norm_rms_f16_f16", true},
@@ -362,6 +364,7 @@ const (
 	inverse_panel               = 16
 	inverse_threads             = 256
 	inverse_pitch               = inverse_strip + 1
+	likelihood_threads          = 512
 	permute_threads             = 256
 	permute_columns             = permute_threads * 8
 	product_threads             = 256
@@ -1730,6 +1733,16 @@ func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok te
 	a.int32(width)
 	a.int32(tiles)
 	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids tensor.Tensor, n int32, ld int64) {
+	a := d.begin(kernel_likelihood)
+	a.tensor(logs, tensor.F64, "logs")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(ids, tensor.I32, "ids")
+	a.int32(n)
+	a.int64(ld)
 	d.launch(a, l)
 }
 

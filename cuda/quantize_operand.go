@@ -189,6 +189,12 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 	d.sumParts(sum, parts, runs)
 }
 
+// LogLikelihood stores how likely rows of logits make tokens.
+func (d *Device) LogLikelihood(logs, logits, ids tensor.Tensor) {
+	want(logs.Cols == logits.Rows && ids.Cols == logits.Rows && logs.Type == tensor.F64 && logits.Type == tensor.F32, "LogLikelihood", logs, logits, ids)
+	d.likelihood(launch{blocks: dim{x: logits.Rows}, threads: dim{x: likelihood_threads}}, logs, logits, ids, int32(logits.Cols), int64(logits.Stride))
+}
+
 // sumParts adds the parts of n sums.
 func (d *Device) sumParts(sums, parts tensor.Tensor, n int) {
 	d.dot_sum(launch{blocks: dim{x: n}, threads: dim{x: 256}}, sums, parts, int32(parts.Cols))

@@ -117,10 +117,11 @@ func (w Weight) quantize(d device.Quantize, inputs []float32, r exl2.Recipe) (*M
 	quant.Descend(list, descents)
 	packed := list[0].Matrix()
 	defer d.FreeEXL2(packed)
-	m, err := list[0].Download(packed)
+	done, err := quant.Download(list, []device.Matrix{packed})
 	if err != nil {
 		return nil, err
 	}
+	m := done[0]
 	out := &Matrix{Bits: m.Bits(), packed: m, out: w.Out}
 	for _, t := range m.Tensors() {
 		out.Tensors = append(out.Tensors, Tensor(t))

@@ -48,6 +48,10 @@ type Quantize interface {
 	// the columns are for runs of ⌈rows/n⌉ rows, the last shorter or empty.
 	Dot(sum, x, y tensor.Tensor)
 
+	// LogLikelihood stores log softmax(logits[r])[ids[r]] in logs, F64 [1, rows], and 0
+	// where an id, I32 [1, rows], is negative; NaN where a row has NaN or +infinity.
+	LogLikelihood(logs, logits, ids tensor.Tensor)
+
 	// GPTQ quantizes matrices that share a factor, each of the list by itself
 	// (Frantar et al. 2022, algorithm 1, with lazy updates). For one matrix:
 	// begin with a copy of W; group after group, in order, choose the group's

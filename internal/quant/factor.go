@@ -36,13 +36,10 @@ type Factor struct {
 
 	device.Factor               // stored order; H damped, the identity if Nearest
 	perm          tensor.Tensor // I32 [1, k]
-	drift         tensor.Tensor // [k, k]: the Hessian's, columns in stored order, or absent
-	residual      tensor.Tensor // [k, hidden], stored order, or absent
 }
 
-// Factor orders, damps and factors the Hessian. It frees the moments one by one
-// as it goes: those of a wide layer fill gigabytes. h holds none after it,
-// whether it succeeds or not.
+// Factor orders, damps and factors the Hessian, whose moments it frees: those of a
+// wide layer fill gigabytes. h holds none after it, whether it succeeds or not.
 func (h *Hessian) Factor() (*Factor, error) {
 	defer h.Free()
 	d := h.dev
@@ -56,15 +53,6 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f.U = d.Alloc(tensor.F32, h.k, h.k)
 	f.factor(diag)
 	f.weigh()
-	if !h.drift.Nil() && !f.Nearest {
-		f.drift = d.Alloc(tensor.F32, h.k, h.k)
-		d.Take(f.drift, h.drift, tensor.Tensor{}, f.perm)
-		h.free(&h.drift)
-	}
-	if !h.residual.Nil() && !f.Nearest {
-		f.residual = d.Alloc(tensor.F32, h.k, h.residual.Cols)
-		d.Take(f.residual, h.residual, f.perm, tensor.Tensor{})
-	}
 	if err := d.Sync(); err != nil {
 		f.Free()
 		return nil, fmt.Errorf("factor a Hessian of %d inputs: %w", h.k, err)
@@ -139,7 +127,7 @@ func (f *Factor) weigh() {
 
 // Free frees the factor.
 func (f *Factor) Free() {
-	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance, f.drift, f.residual} {
+	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance} {
 		f.dev.Free(t)
 	}
 }

@@ -84,11 +84,11 @@ func (p problem) quantize(t testing.TB, d device.Quantize, f *Factor, r exl2.Rec
 	Descend(list, descents)
 	packed := q.Matrix()
 	defer d.FreeEXL2(packed)
-	m, err := q.Download(packed)
+	done, err := Download(list, []device.Matrix{packed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, loss
+	return done[0], loss
 }
 
 func quantizeOne(t testing.TB, d device.Quantize, target *Target, r exl2.Recipe) ([]*Result, float64) {
@@ -236,11 +236,13 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 	}
 	h.Add(x)
 	h.AddDrift(matrix(d, p.rows, p.in, dx), x)
+	w := matrix(d, p.out, p.in, p.w)
+	corrections := h.Corrections([]tensor.Tensor{w})
 	f, err := h.Factor()
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := f.Target(matrix(d, p.out, p.in, p.w))
+	target := f.Corrected(w, corrections[0])
 	stored := make([]float32, p.in*p.out)
 	d.Download(tensor.BytesOf(stored), target.w)
 	before, after := 0.0, 0.0

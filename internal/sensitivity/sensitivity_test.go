@@ -75,10 +75,11 @@ func logits(t *testing.T, m *Measurer, modules []*model.Module) (list []score.Ro
 		for _, x := range modules[1:last] {
 			x.Forward(s)
 		}
-		return m.Pass.Logits(modules[last], func(_ int, rows [][]float32) {
+		return m.Pass.State.EachLogits(modules[last], 0, m.Pass.Length, func(_ int, rows [][]float32) error {
 			for _, r := range rows {
 				list = append(list, score.NewRow(append([]float32(nil), r...)))
 			}
+			return nil
 		})
 	})
 	if err != nil {

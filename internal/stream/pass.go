@@ -138,12 +138,3 @@ func (p *Pass) Coverage(ctx context.Context, m *model.Module, src *Store) ([]int
 func (p *Pass) Keep(dst *Store, row int) error {
 	return dst.Save(p.Dev, p.State.At(model.Stream), row)
 }
-
-// Logits runs the head over the positions of the state, some at a time, and
-// calls f with the logits of each part, whose first position is first.
-func (p *Pass) Logits(head *model.Module, f func(first int, logits [][]float32)) error {
-	return p.State.EachLogits(head, 0, p.Length, func(first int, logits [][]float32) error {
-		f(first, logits)
-		return nil
-	})
-}

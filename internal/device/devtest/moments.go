@@ -230,6 +230,29 @@ func subtractProductCases() (cases []testCase) {
 	return cases
 }
 
+func likelihoodCases() (cases []testCase) {
+	for _, c := range []struct {
+		name       string
+		rows, cols int
+		v          values
+	}{
+		{"none", 0, 10, noise(1)}, {"one column", 3, 1, noise(1)}, {"few", 70, 9, scaled(noise(2), 3, 0)}, {"vocabulary", 3, 128256, scaled(noise(4), 8, 0)},
+		{"odd vocabulary", 5, 50257, scaled(noise(5), 2, -100)}, {"impossible ones", 3, 100, withAt(noise(11), -infinity, 0, 5, 99, 150)},
+		{"NaN", 3, 100, withAt(noise(11), nan, 130)}, {"infinity", 3, 100, withAt(noise(11), infinity, 130)},
+	} {
+		cases = append(cases, testCase{name: c.name, limit: limit{abs: 1e-6, rel: 1e-6, why: "exponentials in float32"}, build: func(f *fixture) func(device.Device) {
+			logs, x := f.out("logs", tensor.F64, 1, c.rows), f.in("x", residual, c.rows, c.cols, c.v)
+			ids := make([]int32, c.rows)
+			for i := range ids {
+				ids[i] = int32(i*7919%(c.cols+1)) - 1
+			}
+			of := f.ints("ids", 1, c.rows, ids)
+			return quantizing(func(d device.Quantize) { d.LogLikelihood(logs, x, of) })
+		}})
+	}
+	return cases
+}
+
 func dotCases() (cases []testCase) {
 	for _, c := range []struct {
 		name       string

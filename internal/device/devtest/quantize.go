@@ -20,6 +20,7 @@ func quantizeGroups() []group {
 		{"Solve", solveCases()},
 		{"SubtractProduct", subtractProductCases()},
 		{"Dot", withGaps(dotCases())},
+		{"LogLikelihood", withGaps(likelihoodCases())},
 		{"SearchScale", searchScaleCases()},
 		{"GPTQ", gptqCases()},
 		{"Descend", descendCases()},
