@@ -21,7 +21,7 @@ func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 	slices.Reverse(passed)
 	m.trip.back.begin(r.progress, passed, m.mine)
 	for i := done - 1; i > 0; i-- {
-		r.src.ahead(i - 1)
+		r.ahead(i - 1)
 		note, err := m.stepBack(layout[i])
 		if err != nil {
 			return err

@@ -46,8 +46,7 @@ func (b *build) checkpoint() *job.Checkpoint {
 // targets makes the models of all targets, each on one device.
 func (r *run) targets(classes []class, report *Report) error {
 	start, outs := time.Now(), make([]*finished, len(r.opts.Targets))
-	workers := r.workers()
-	workers = workers[:min(len(workers), len(outs))]
+	workers := r.workers[:min(len(r.workers), len(outs))]
 	shared := r.sharedStage(len(workers))
 	var next atomic.Int32
 	var solving atomic.Int64 // nanoseconds

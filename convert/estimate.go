@@ -8,17 +8,15 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
-	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
 	"exl2/internal/sensitivity"
-	"exl2/internal/stream"
 	"exl2/internal/tensor"
 )
 
 // An Estimate says what a job will take, with what it has taken already.
 type Estimate struct {
-	Memory int           // bytes, of host and device together
+	Memory int           // bytes of the machine's memory
 	Work   int           // bytes on disk in the job's folder
 	Models int           // bytes on disk of the finished models
 	Time   time.Duration // of the phases that are not done
@@ -41,6 +39,9 @@ func size(bytes int) string {
 func (r *run) announce() error {
 	e := r.estimate()
 	r.progress.Note("this will take " + e.String())
+	if _, own := r.dev.(device.MemoryInfo); own {
+		r.progress.Note(r.memory.String())
+	}
 	if free, ok := r.opts.on().freeMemory(); ok && e.Memory > free {
 		return fmt.Errorf("%w: the job needs about %s of memory, %s are free%s", ErrRefused, size(e.Memory), size(free), r.lessMemory(e.Memory-free))
 	}
@@ -112,10 +113,11 @@ func (r *run) fewest() Estimate {
 func (r *run) estimate() Estimate {
 	streams := max(r.measureStreams(), r.quantizeStreams())
 	e := Estimate{Memory: r.workspace(r.opts), Work: 2 * streams} // one checkpoint takes the other's place
-	if r.spill(streams) == "" {
-		e.Memory += streams
-	} else {
-		e.Work += streams
+	switch r.memory.Hidden {
+	case "host":
+		e.Memory += streams * len(r.devices)
+	case "disk":
+		e.Work += streams * len(r.devices)
 	}
 	for _, t := range r.unfinished() {
 		e.Work += r.src.quantizedBytes(t.Bits)
@@ -136,39 +138,21 @@ func (r *run) quantizeStreams() int {
 	return 2 * len(r.tokens.quantize) * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
 }
 
-// Bytes that measuring takes for every weight of a sublayer, whose matrices it
-// keeps in every recipe that options need, and for every weight of a matrix: the
-// target, the source's in stored order, and the codes of a batch of candidates.
-const (
-	packedBytes = 9
-	matrixBytes = 4 + 4 + sensitivity.Batch
-)
-
-// workspace returns the bytes that working on the widest module takes: Hessians
-// and factors, the weight in several forms, activations, and what is read of the
-// source, twice. Gradients are float32.
+// workspace returns the bytes of the machine's memory that working on the widest module
+// takes: what the device has, if that is the machine's, and what is read of the source,
+// twice, and written.
 func (r *run) workspace(o *Options) int {
-	spec, length := r.src.loader.Spec, max(o.Data.Length, o.Data.MeasureLength)
-	most := 0
+	read := 0
 	for _, m := range r.src.loader.Layout {
-		inputs, matrix, all, device, moments := 0, 0, 0, 0, 0
-		for _, l := range m.Linears {
-			n := exl2.Pad(l.Out)
-			inputs, matrix, all = max(inputs, l.In), max(matrix, l.In*n), all+l.In*n
-			if m.Kind == model.Experts {
-				moments += 4 * l.In * l.In
-			}
-			device = max(device, r.dev.QuantizeWorkspace(l.In, n, sensitivity.Batch))
-		}
-		if m.Kind == model.Head {
-			all = 0 // has one recipe
-		}
-		most = max(most, min(moments, sensitivity.MomentBytes)+7*4*inputs*inputs+matrixBytes*matrix+packedBytes*all+device+2*r.src.moduleBytes(m))
+		read = max(read, r.src.moduleBytes(m))
 	}
-	z, c := stream.Size(length, r.together(length))
-	state := model.Bytes(spec, z, r.dev.Activation()) + model.CacheBytes(r.dev, spec, c)
-	gradients := model.Bytes(spec, z, tensor.F32) + 2*4*length*max(spec.Hidden, spec.MLP.Width)
-	return most + 2*state + gradients + 100<<20
+	if _, own := r.dev.(device.MemoryInfo); own {
+		return len(r.devices)*3*read + 300<<20
+	}
+	as := *r
+	as.opts = o
+	p := &memoryPlan{moments: r.memory.moments, batch: r.memory.batch}
+	return max(as.measureMemory(p), as.quantizeMemory(p)) + 2*read + 100<<20
 }
 
 // bytesOf returns the bytes of a tensor of the source.
@@ -254,8 +238,11 @@ func (r *run) quantizeOperations() float64 {
 // some size.
 func (r *run) speed() float64 {
 	n := 512
-	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+	if _, gpu := r.dev.(device.Meter); gpu {
 		n = 8192
+	}
+	if side := r.opts.on().product; side > 0 {
+		n = side
 	}
 	d := r.dev
 	x, w, y := d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n)

@@ -22,7 +22,7 @@ type headReport struct {
 // head quantizes the head matrix, writes it, and computes the perplexity of
 // the calibration rows in both streams.
 func (q *quantizing) head() error {
-	source, err := q.run.src.loader.Load(q.run.dev, q.run.src.loader.Head())
+	source, err := q.run.shelf.load(q.run.src.loader.Head())
 	if err != nil {
 		return err
 	}

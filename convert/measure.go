@@ -35,7 +35,7 @@ func (r *run) measureAll() error {
 			there: newStage("measure", len(r.src.loader.Decoder())), measured: newBoard(),
 			back: newStage("sensitivities", len(r.src.loader.Layout)-1), done: newBoard(),
 		}
-		if err := each(r.workers(), func(w *run) error { return w.measureModules(t) }); err != nil {
+		if err := each(r.workers, func(w *run) error { return w.measureModules(t) }); err != nil {
 			return err
 		}
 		if err := r.finishMeasurement(); err != nil {
@@ -100,7 +100,7 @@ func (r *run) newMeasuring(t *trip) (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
 	m := &measuring{run: r, trip: t, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn, Profile: r.profile,
-		AllExperts: r.opts.AllExperts, Place: r.place(r.measureStreams()), Probes: spread(rows, probeRows),
+		AllExperts: r.opts.AllExperts, Load: r.shelf.load, Place: r.place(r.measureStreams()), Work: r.memory.batch, Moments: r.memory.moments, Probes: spread(rows, probeRows),
 	}}
 	var err error
 	if m.measurer.Base, err = m.measurer.Place.Store(rows, length*spec.Hidden); err != nil {
@@ -132,7 +132,7 @@ func (m *measuring) embed(e *model.Module) error {
 // resume computes again the probe rows in front of sublayers that are measured,
 // and of the next one.
 func (m *measuring) resume(passed []model.ModuleSpec) error {
-	e, err := m.run.src.loader.Load(m.run.dev, m.run.src.loader.Embedding())
+	e, err := m.run.shelf.load(m.run.src.loader.Embedding())
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ func open(ctx context.Context, list []device.Quantize, o *Options, p Progress) (
 }
 
 func (r *run) close() {
+	for _, w := range r.workers {
+		w.shelf.free()
+	}
 	r.src.close()
 	if r.job != nil {
 		r.job.Close()
@@ -96,6 +99,11 @@ func (r *run) check() error {
 	if err := r.checkOutputs(); err != nil {
 		return err
 	}
+	if err := r.planMemory(); err != nil {
+		return err
+	}
+	r.shelf = r.newShelf()
+	r.hire()
 	if len(r.unfinished()) > 0 || !r.measured {
 		if err := r.announce(); err != nil {
 			return err
@@ -243,7 +251,7 @@ func (r *run) checkSource() error {
 		r.src.witness.sums = then.Tensors
 	}
 	if r.src.read {
-		if err := r.src.inspect(r.ctx, r.dev, r.progress); err != nil {
+		if err := r.src.inspect(r.ctx, r.shelf.load, r.progress); err != nil {
 			return err
 		}
 	}

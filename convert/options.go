@@ -44,6 +44,9 @@ type Options struct {
 	Overwrite            bool    // replace files that the job did not write
 	Profile              bool    // report where the time goes
 
+	LowMemory bool // take as little of a GPU's memory as can be: hidden states elsewhere, few candidates at once
+	GPUMemory int  // bytes of a GPU's memory that may be taken; 0 means what is free
+
 	conditions *conditions // nil: usual
 }
 
@@ -51,12 +54,14 @@ type Options struct {
 type conditions struct {
 	every      time.Duration                     // between checkpoints
 	inMemory   int                               // bytes of hidden states; more go to disk
+	together   int                               // positions that a GPU brings through a module at a time: enough for its products, and to decode a matrix for, once
+	product    int                               // the side of a product that the device's speed is measured by; 0: its own
 	megabyte   int                               // the unit of the shard size
 	freeMemory func() (int, bool)                // in bytes
 	disk       func(string) (machine.Disk, bool) // that a folder is on
 }
 
-var usual = conditions{3 * time.Minute, 512 << 20, 1 << 20, machine.FreeMemory, machine.DiskOf}
+var usual = conditions{every: 3 * time.Minute, inMemory: 512 << 20, together: 8192, megabyte: 1 << 20, freeMemory: machine.FreeMemory, disk: machine.DiskOf}
 
 // on returns the conditions of the job.
 func (o *Options) on() *conditions {

@@ -57,7 +57,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
 	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
-	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
+	q.holds = r.memory.Held
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
 		q.r, err = place.Store(rows, floats)
@@ -98,7 +98,7 @@ func (q *quantizing) resume([]model.ModuleSpec) error { return nil }
 // step quantizes a module, writes it, and moves both streams behind it.
 func (q *quantizing) step(spec model.ModuleSpec) (note string, err error) {
 	end := q.run.profile.On("quantize: load", profile.Work{})
-	source, err := q.run.src.loader.Load(q.run.dev, spec)
+	source, err := q.run.shelf.load(spec)
 	end()
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ func (r *run) remember() error {
 	if found && len(before.Targets) > 0 && len(asked.Targets) == 0 {
 		return nil
 	}
-	asked.Device, asked.Restart, asked.Overwrite, asked.Profile, asked.conditions = "", false, false, false, nil
+	asked.Device, asked.Restart, asked.Overwrite, asked.Profile, asked.LowMemory, asked.GPUMemory, asked.conditions = "", false, false, false, false, 0, nil
 	for _, path := range []*string{&asked.Source, &asked.Work, &asked.Out, &asked.Data.File, &asked.Measurement, &asked.SaveMeasurement} {
 		*path = absolute(*path)
 	}

@@ -9,7 +9,6 @@ import (
 	"exl2/internal/devices"
 	"exl2/internal/job"
 	"exl2/internal/profile"
-	"exl2/internal/stream"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -36,6 +35,7 @@ type Report struct {
 	Seconds   Seconds  `json:"seconds"`
 	Devices   []string `json:"devices"` // that computed
 
+	Memory  *Memory    `json:"gpu_memory,omitempty"`
 	Experts []Coverage `json:"experts,omitempty"` // of mixtures, by layer, for the last target
 
 	Profile []Stage `json:"profile,omitempty"`
@@ -84,6 +84,9 @@ type run struct {
 	job       *job.Job
 	tokens    tokens
 	profile   *profile.Profile // nil unless it is asked for
+	memory    *memoryPlan
+	shelf     *shelf // the worker's
+	workers   []*run // one for each device
 
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
@@ -142,6 +145,10 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 // conclude completes a report on a run that began at start.
 func (r *run) conclude(report *Report, start time.Time) *Report {
 	report.Seconds.Total = time.Since(start).Seconds()
+	if m, own := r.dev.(device.MemoryInfo); own {
+		r.memory.Peak = m.MemPeak()
+		report.Memory = &r.memory.Memory
+	}
 	if r.profile != nil {
 		for _, s := range r.profile.Stages(r.rates()) {
 			report.Profile = append(report.Profile, Stage(s))
@@ -193,34 +200,25 @@ func (r *run) firstPhase(report *Report) error {
 }
 
 // spill returns the folder where hidden states of that many bytes are to be kept,
-// or none for the host's memory.
+// or none for the host's memory: of a machine whose GPU computes, half of that.
 func (r *run) spill(bytes int) string {
-	if bytes > r.opts.on().inMemory {
+	most := r.opts.on().inMemory
+	if _, own := r.dev.(device.MemoryInfo); own {
+		if free, ok := r.opts.on().freeMemory(); ok {
+			most = max(most, free/2/len(r.devices))
+		}
+	}
+	if bytes > most {
 		return r.job.Dir()
 	}
 	return ""
 }
 
-// positionsAtATime is how many positions a GPU brings through a module at a time:
-// enough for its products, and to decode a matrix for, once.
-const positionsAtATime = 8192
-
 // together returns how many rows of the given length are brought through a module
 // at a time.
 func (r *run) together(length int) int {
 	if _, own := r.dev.(device.MemoryInfo); own {
-		return max(1, positionsAtATime/length)
+		return max(1, r.opts.on().together/length)
 	}
 	return 1
-}
-
-// place returns where hidden states of that many bytes are to be kept: on a device
-// with memory of its own, if that leaves room for the work on a module.
-func (r *run) place(bytes int) stream.Place {
-	if d, own := r.dev.(device.MemoryInfo); own {
-		if free, _ := d.MemInfo(); bytes+r.workspace(r.opts) < free {
-			return stream.Place{Device: r.dev}
-		}
-	}
-	return stream.Place{Folder: r.spill(bytes)}
 }

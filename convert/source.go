@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"exl2/internal/arch"
-	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
@@ -119,14 +118,14 @@ const readingStage = "read the source"
 // inspect loads every module and reads what no module has, so that what is
 // missing, cannot be converted, or is not what it was stops the job before any
 // work.
-func (s *source) inspect(ctx context.Context, d device.Device, p Progress) error {
+func (s *source) inspect(ctx context.Context, load func(model.ModuleSpec) (*model.Module, error), p Progress) error {
 	for _, l := range s.odd {
 		p.Warn(fmt.Sprintf("%s has %d inputs, and EXL2 needs a multiple of %d up to %d: it stays as it is", l.Name, l.In, exl2.Align, 1<<16))
 	}
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	for i, spec := range s.loader.Layout {
 		s.ahead(i + 1)
-		m, err := s.loader.Load(d, spec)
+		m, err := load(spec)
 		if err != nil {
 			return err
 		}
@@ -153,6 +152,13 @@ func (s *source) another() *source {
 	other.witness, other.loader = s.witness.another(), &loader
 	loader.Use(other.witness)
 	return &other
+}
+
+// ahead is that of the source for a module that is not on the shelf.
+func (r *run) ahead(place int) {
+	if layout := r.src.loader.Layout; place >= 0 && place < len(layout) && !r.shelf.has(layout[place]) {
+		r.src.ahead(place)
+	}
 }
 
 // ahead begins to read the weights of the module at a place of the layout, if

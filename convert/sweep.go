@@ -36,7 +36,7 @@ func (s *sweep) seesAll(site model.Site) bool {
 // gathered in one pass.
 func (s *sweep) together(n, lo int) int {
 	sites := s.work.Steps[n].Sites
-	return sensitivity.Together(len(sites), lo, func(i int) int { return 2 * sites[i].Linears[0].In }) // drift and residual, too
+	return sensitivity.Together(len(sites), lo, s.run.memory.moments, func(i int) int { return 2 * sites[i].Linears[0].In }) // drift and residual, too
 }
 
 // to runs the streams to step n and returns the moments of its sites from lo to hi.
@@ -229,13 +229,4 @@ func (s *sweep) cost(n int) profile.Work {
 		}
 	}
 	return profile.Work{Flops: flops}
-}
-
-// heldBytes is what holding takes at most, of one module.
-func (r *run) heldBytes() int {
-	spec, most := r.src.loader.Spec, 0
-	for _, cols := range []int{spec.Hidden, spec.Attn.Heads * spec.Attn.HeadDim, spec.MLP.Width} {
-		most = max(most, cols)
-	}
-	return 2 * 2 * len(r.tokens.quantize) * r.opts.Data.Length * most * r.dev.Activation().Size() // two streams, two steps
 }

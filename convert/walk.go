@@ -61,7 +61,7 @@ func (r *run) walk(w walker, c *job.Checkpoint, s *stage) error {
 	s.begin(r.progress, layout[1:next], w.mine)
 	for i := next; i < len(layout)-1; i++ {
 		spec := layout[i]
-		r.src.ahead(i + 1)
+		r.ahead(i + 1)
 		note, err := w.step(spec)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func (r *run) enter(w walker, c *job.Checkpoint) (next int, err error) {
 		return 0, err
 	}
 	if saved == nil {
-		e, err := l.Load(r.dev, l.Embedding())
+		e, err := r.shelf.load(l.Embedding())
 		if err != nil {
 			return 0, err
 		}

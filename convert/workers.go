@@ -8,19 +8,22 @@ import (
 	"exl2/internal/model"
 )
 
-// workers returns a run for each device, all of one job: a device and a reader of the
-// source are each its own.
-func (r *run) workers() []*run {
-	list := make([]*run, len(r.devices))
+// hire makes a run for each device, all of one job: a device, what is kept on it, and a
+// reader of the source are each its own.
+func (r *run) hire() {
 	for i, d := range r.devices {
 		w := *r
 		w.dev, w.number = d, i
 		if i > 0 {
 			w.src, w.profile = r.src.another(), nil // the profile is the first one's
+			w.shelf = w.newShelf()
 		}
-		list[i] = &w
+		r.workers = append(r.workers, &w)
 	}
-	return list
+}
+
+func (r *run) newShelf() *shelf {
+	return &shelf{dev: r.dev, loader: r.src.loader, keeps: r.memory.Weights, modules: map[string]*model.Module{}}
 }
 
 // each calls f with every worker, at once, and returns when all calls have: what
@@ -29,11 +32,13 @@ func each(workers []*run, f func(w *run) error) error {
 	if len(workers) == 1 {
 		return f(workers[0])
 	}
-	ctx, stop := context.WithCancel(workers[0].ctx)
+	outer := workers[0].ctx
+	ctx, stop := context.WithCancel(outer)
 	defer stop()
 	failed := make(chan error, len(workers))
 	for _, w := range workers {
 		w.ctx = ctx
+		defer func() { w.ctx = outer }()
 		go func() { failed <- f(w) }()
 	}
 	var first error

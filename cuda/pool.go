@@ -16,6 +16,7 @@ const (
 	poolReleaseThreshold = 4
 	poolReserved         = 5
 	poolUsed             = 7
+	poolMostUsed         = 8
 
 	attributePools = 115 // of a GPU: it has pools
 )
@@ -62,6 +63,15 @@ func (d *Device) release(at pointer) {
 		return
 	}
 	d.do("Free", cuMemFreeAsync, uintptr(at), d.stream)
+}
+
+// MemPeak returns the most bytes that were in use at once, or 0 without a pool.
+func (d *Device) MemPeak() int {
+	var most uint64
+	if d.pool.handle != 0 {
+		d.try(cuMemPoolGetAttribute, d.pool.handle, poolMostUsed, uintptr(unsafe.Pointer(&most)))
+	}
+	return int(most)
 }
 
 // idle returns the bytes that the pool holds and nobody uses.

@@ -18,7 +18,8 @@ import (
 // convertOptions are the flags of convert, and of measure.
 type convertOptions struct {
 	convert.Options
-	bits []string
+	bits      []string
+	gpuMemory float64
 
 	resume bool // what happens anyway
 }
@@ -56,8 +57,14 @@ tokens the experts of each layer have seen.
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.
 Perplexities that are printed are on calibration data; exl2 ppl on other text
-says what the conversion has cost. A GPU converts if there is one; --devices cpu
-takes the CPU.`,
+says what the conversion has cost.
+
+A GPU converts if there is one; --devices cpu takes the CPU. With several GPUs of one
+type, --devices 0,1, each measures layers, and quantizes targets, of its own, to the
+same bytes as one. How much of a GPU's memory a job will take is said before it
+begins, and kept to; it keeps there what has room: hidden states, activations, the
+source's weights. --low-memory, or --gpu-memory with a number of GB, has it take less
+and more time, to the same bytes.`,
 		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
   exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
   exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
@@ -85,6 +92,8 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
 	f.BoolVar(&o.Profile, "profile", false, "print where the time goes, stage by stage (it takes a little longer)")
+	f.BoolVar(&o.LowMemory, "low-memory", false, "take little of a GPU's memory: hidden states elsewhere, fewer candidates at once; the same bytes, later")
+	f.Float64Var(&o.gpuMemory, "gpu-memory", 0, "most of a GPU's memory to take, in GB (default: what is free)")
 	f.BoolVar(&o.Overwrite, "overwrite", false, "replace files in the way that this job did not write, and delete other weights there")
 	idleBools(f, "status-output", "fast-safetensors")
 	idleInts(f, "hidden-state-offload-layers", "gpu-rows", "param-cache-size", "snapshot-interval")
@@ -108,7 +117,10 @@ func (o *convertOptions) prepare(c *cobra.Command, a *app) error {
 	if o.Source, err = findModel(o.Source); err != nil {
 		return err
 	}
-	o.Device = a.devices
+	if !(o.gpuMemory >= 0 && o.gpuMemory < 1e6) {
+		return usage("--gpu-memory: %v, want GB, or 0 for what is free", o.gpuMemory)
+	}
+	o.Device, o.GPUMemory = a.devices, int(o.gpuMemory*1e9)
 	a.hint = "; the same command continues the job in " + o.Work
 	return nil
 }
@@ -201,8 +213,16 @@ func printReport(w io.Writer, r *convert.Report) {
 		fmt.Fprintln(w, o.Path)
 	}
 	printCoverage(w, r.Experts)
+	printGPUMemory(w, r.Memory)
 	s := r.Seconds
 	fmt.Fprintf(w, "%d rows of %d tokens; %.1f s measuring, %.3f s solving, %.1f s quantizing\n", r.Rows, r.Length, s.Measure, s.Solve, s.Quantize)
+}
+
+// printGPUMemory prints what of a GPU's memory was planned and taken.
+func printGPUMemory(w io.Writer, m *convert.Memory) {
+	if m != nil && m.Peak > 0 {
+		fmt.Fprintf(w, "%.1f GB of GPU memory planned, %.1f GB taken\n", float64(m.Planned())/1e9, float64(m.Peak)/1e9)
+	}
 }
 
 // printCoverage prints how many calibration tokens experts have seen.

@@ -260,6 +260,10 @@ type MemoryInfo interface {
 	// MemInfo returns the bytes of memory that are free, and of all.
 	MemInfo() (free, total int)
 
+	// MemPeak returns the most bytes that were allocated at once since the device was
+	// opened, or 0 where that is not known.
+	MemPeak() int
+
 	// Workspace returns the bytes of workspace that operations need in a pass of
 	// the given number of rows with matrices of up to width inputs.
 	Workspace(rows, width int) int

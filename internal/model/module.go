@@ -160,7 +160,7 @@ func (m *Module) Free() {
 // Twin returns a module that shares the weights of m, and whose linears can be
 // replaced by themselves. It must be freed before m.
 func (m *Module) Twin() *Module {
-	t := &Module{ModuleSpec: m.ModuleSpec, Waits: m.Waits, Chained: m.Chained, dev: m.dev, active: m.active}
+	t := &Module{ModuleSpec: m.ModuleSpec, Waits: m.Waits, Chained: m.Chained, dev: m.dev, active: m.active, assemble: m.assemble}
 	if m.assemble != nil {
 		t.Steps = m.assemble(t, twins())
 		return t

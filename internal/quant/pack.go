@@ -76,15 +76,15 @@ func (r *Result) download() *exl2.Matrix {
 	return out
 }
 
-// verifiedRows is about how many rows are decoded and compared at a time.
-const verifiedRows = 1024
+// VerifiedRows is about how many rows are decoded and compared at a time.
+const VerifiedRows = 1024
 
 // tiles cuts the codes into parts of whole groups.
 func (r *Result) tiles() (list []device.Coding) {
 	groups := r.c.Groups
 	for first := 0; first < len(groups); {
 		row, end := groups[first].Row, first
-		for end < len(groups) && (end == first || groups[end].Row+groups[end].Rows-row <= verifiedRows) {
+		for end < len(groups) && (end == first || groups[end].Row+groups[end].Rows-row <= VerifiedRows) {
 			end++
 		}
 		last := groups[end-1].Row + groups[end-1].Rows

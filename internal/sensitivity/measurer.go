@@ -24,11 +24,17 @@ import (
 type Measurer struct {
 	Dev    device.Quantize
 	Loader *model.Loader
+	Load   func(model.ModuleSpec) (*model.Module, error) // on Dev
 	Pass   *stream.Pass
 	Place  stream.Place
 	Warn   func(text string) // called when something is done less well
 
 	Profile *profile.Profile // may be nil
+
+	// Moments is how many bytes the moments of sites that are gathered together may
+	// take, Work those that candidates of a matrix may, with the work on them; what is
+	// found does not depend on either.
+	Moments, Work int
 
 	// AllExperts gives every expert all tokens for its moments, not only those that
 	// see too few.
@@ -86,7 +92,7 @@ func (m *Measurer) EmbedProbes(ctx context.Context, e *model.Module, tokens [][]
 
 // Advance brings Inputs behind a module that has been measured before.
 func (m *Measurer) Advance(ctx context.Context, spec model.ModuleSpec) error {
-	module, err := m.Loader.Load(m.Dev, spec)
+	module, err := m.Load(spec)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ type matrixWork struct {
 // open loads a module and lists its sites and matrices.
 func (m *Measurer) open(ctx context.Context, spec model.ModuleSpec) (*half, error) {
 	end := m.Profile.On("measure: load", profile.Work{})
-	module, err := m.Loader.Load(m.Dev, spec)
+	module, err := m.Load(spec)
 	end()
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (h *half) tables() error {
 		return err
 	}
 	for lo := 0; lo < len(h.sites); {
-		hi := Together(len(h.sites), lo, func(i int) int { return h.sites[i].Linears[0].In })
+		hi := Together(len(h.sites), lo, h.Moments, func(i int) int { return h.sites[i].Linears[0].In })
 		if err := h.moments(h.sites[lo:hi], hi == len(h.sites)); err != nil {
 			return err
 		}
@@ -127,17 +127,14 @@ func (h *half) tables() error {
 	return nil
 }
 
-// MomentBytes is how much memory the moments of sites that are gathered together
-// may take.
-const MomentBytes = 4 << 30
-
 // Together returns the end of the sites, from lo on, whose moments are gathered in
-// one pass; inputs says how wide site i of n is.
-func Together(n, lo int, inputs func(i int) int) int {
+// one pass: of one at least, and of as many as take up to most bytes; inputs says how
+// wide site i of n is.
+func Together(n, lo, most int, inputs func(i int) int) int {
 	bytes, hi := 0, lo
 	for hi < n {
 		bytes += 4 * inputs(hi) * inputs(hi)
-		if hi > lo && bytes > MomentBytes {
+		if hi > lo && bytes > most {
 			break
 		}
 		hi++

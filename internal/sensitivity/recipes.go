@@ -93,6 +93,21 @@ func optionsFor(r arch.Role) []exl2.Recipe {
 	return nil
 }
 
+// Kept lists the recipes of Recipes that options need, each once.
+func Kept(r arch.Role) (list []exl2.Recipe) {
+	seen := map[string]bool{}
+	for _, o := range optionsFor(r) {
+		if !seen[o.String()] {
+			seen[o.String()] = true
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// Probe is the recipe that sensitivities are found by.
+func Probe() exl2.Recipe { return probe }
+
 // ours lists the recipes that every matrix is measured with, beside those of
 // the options: one width in each group size, and mixes of neighbouring widths.
 func ours() []exl2.Recipe {

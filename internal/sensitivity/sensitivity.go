@@ -26,7 +26,7 @@ func (m *Measurer) Turn() (err error) {
 // from the model's own distribution, and sets Gradient to that of their negative
 // log-likelihoods, in front of the head.
 func (m *Measurer) Head(ctx context.Context) error {
-	head, err := m.Loader.Load(m.Dev, m.Loader.Head())
+	head, err := m.Load(m.Loader.Head())
 	if err != nil {
 		return err
 	}

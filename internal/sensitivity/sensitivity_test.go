@@ -25,7 +25,7 @@ func measurer(t *testing.T, name string, rows, length int) (*Measurer, []*model.
 	}
 	t.Cleanup(func() { files.Close() })
 	ctx, d := context.Background(), devtest.CPU(t)
-	m := &Measurer{Dev: d, Loader: l, Pass: stream.NewPass(d, l.Spec, length, 1), Warn: func(text string) { t.Log(text) }}
+	m := &Measurer{Dev: d, Loader: l, Load: func(s model.ModuleSpec) (*model.Module, error) { return l.Load(d, s) }, Pass: stream.NewPass(d, l.Spec, length, 1), Warn: func(text string) { t.Log(text) }}
 	tokens := make([][]int32, rows)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range tokens {

@@ -48,22 +48,13 @@ func NearestWarning(ls []*model.Linear) string {
 	return strings.Join(list, ", ") + ": rounded to nearest, as no damping makes the Hessian positive definite, or it overflows"
 }
 
-// Batch is how many candidates of a matrix are quantized at once on a device
-// without memory of its own, and at least on others.
-const Batch = 8
-
-// batchFor returns how many candidates of a k x n matrix are quantized at once: as
-// many as take a quarter of what a device has free, for their codes and for the
-// work on them. What is found does not depend on it.
-func (h *half) batchFor(k, n int) int {
-	d, own := h.Dev.(device.MemoryInfo)
-	if !own {
-		return Batch
-	}
-	free, _ := d.MemInfo()
-	count := Batch
-	for count < most && (count+Batch)*k*n+h.Dev.QuantizeWorkspace(k, n, count+Batch) < free/4 {
-		count += Batch
+// BatchFor returns how many candidates of a k x n matrix are quantized at once: as many
+// as take up to so many bytes, for their codes and for the work on them, and one at
+// least.
+func BatchFor(d device.Quantize, bytes, k, n int) int {
+	count := 1
+	for count < most && (count+1)*k*n+d.QuantizeWorkspace(k, n, count+1) <= bytes {
+		count++
 	}
 	return count
 }
@@ -87,7 +78,7 @@ func (h *half) measure(f *quant.Factor, w *matrixWork) error {
 	end = h.stage("square", profile.Work{Flops: 2 * float64(w.linear.In) * float64(w.linear.In) * float64(w.linear.Out)})
 	target.Square(square)
 	end()
-	batch := h.batchFor(w.linear.In, exl2.Pad(w.linear.Out))
+	batch := BatchFor(h.Dev, h.Work, w.linear.In, exl2.Pad(w.linear.Out))
 	for lo := 0; lo < len(recipes); lo += batch {
 		if err := h.ctx.Err(); err != nil {
 			return err

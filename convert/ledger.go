@@ -1,0 +1,225 @@
+package convert
+
+import (
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/quant"
+	"exl2/internal/sensitivity"
+	"exl2/internal/stream"
+	"exl2/internal/tensor"
+)
+
+// A ledger adds up what is on a device while a module is worked on, in the order in
+// which that comes and goes.
+type ledger struct {
+	now   int // bytes
+	total int // the most, with the workspace of operations
+}
+
+func (l *ledger) take(bytes int) {
+	l.now += bytes
+	l.use(0)
+}
+
+func (l *ledger) give(bytes int) { l.now -= bytes }
+
+// use counts workspace that an operation takes for itself.
+func (l *ledger) use(workspace int) {
+	l.total = max(l.total, l.now+workspace)
+}
+
+// atOnce counts what comes and goes.
+func (l *ledger) atOnce(bytes, workspace int) {
+	l.take(bytes)
+	l.use(workspace)
+	l.give(bytes)
+}
+
+// A job's work on a device, as far as memory goes.
+type work struct {
+	spec    arch.Spec
+	dev     device.Quantize
+	length  int // of rows
+	most    int // rows at a time
+	probes  int
+	batch   int // bytes that candidates of a matrix may take, with the work on them
+	moments int // bytes of moments that are gathered together
+}
+
+func square(k int) int { return 4 * k * k }
+
+func (w *work) wide(l model.LinearSpec) int { return 4 * l.In * exl2.Pad(l.Out) }
+
+// state is the activations of a pass, and its cache.
+func (w *work) state() int {
+	z, c := stream.Size(w.length, w.most)
+	return model.Bytes(w.spec, z, w.dev.Activation()) + model.CacheBytes(w.dev, w.spec, c)
+}
+
+// sites groups the linears of a module by what they read.
+func sites(m model.ModuleSpec) (list [][]model.LinearSpec) {
+	same := map[arch.Role]arch.Role{arch.K: arch.Q, arch.V: arch.Q, arch.Up: arch.Gate}
+	for _, l := range m.Linears {
+		if n := len(list); n > 0 {
+			first := list[n-1][0]
+			if same[l.Role] == first.Role && l.In == first.In && l.Expert == first.Expert {
+				list[n-1] = append(list[n-1], l)
+				continue
+			}
+		}
+		list = append(list, []model.LinearSpec{l})
+	}
+	return list
+}
+
+// factor counts what factoring moments takes, which leaves both factors.
+func (w *work) factor(l *ledger, k int) {
+	moments := square(k)
+	l.take(moments) // in stored order
+	l.give(moments) // as they were
+	l.take(moments)
+	l.use(w.dev.QuantizeWorkspace(k, exl2.Align, 1))
+}
+
+// measure counts the way to the head, or, with one recipe for each matrix, the first
+// part of the way back.
+func (w *work) measure(l *ledger, m model.ModuleSpec, recipes func(arch.Role) (all, kept []exl2.Recipe)) {
+	packed := 0
+	list := sites(m)
+	for lo := 0; lo < len(list); {
+		hi := sensitivity.Together(len(list), lo, w.moments, func(i int) int { return list[i][0].In })
+		for _, s := range list[lo:hi] {
+			l.take(square(s[0].In))
+			l.use(w.dev.QuantizeWorkspace(s[0].In, exl2.Align, 1))
+		}
+		for _, s := range list[lo:hi] {
+			w.factor(l, s[0].In)
+			for _, x := range s {
+				all, kept := recipes(x.Role)
+				packed += w.candidates(l, x, all, kept)
+			}
+			l.give(2 * square(s[0].In))
+		}
+		lo = hi
+	}
+	l.give(packed)
+}
+
+// candidates counts the recipes of a matrix, and returns what stays of those that are
+// kept.
+func (w *work) candidates(l *ledger, x model.LinearSpec, all, kept []exl2.Recipe) (stays int) {
+	k, n := x.In, exl2.Pad(x.Out)
+	l.take(w.wide(x))
+	l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, n, 1))
+	count := min(sensitivity.BatchFor(w.dev, w.batch, k, n), len(all))
+	for _, r := range kept {
+		stays += packedSize(r, x)
+	}
+	l.take(stays)
+	l.atOnce(count*k*n, w.dev.QuantizeWorkspace(k, n, count))
+	l.give(w.wide(x))
+	return stays
+}
+
+// packedSize is about what a matrix takes on a device.
+func packedSize(r exl2.Recipe, x model.LinearSpec) int { return r.Size(x.In, x.Out) / 8 }
+
+// back counts the backward pass through a module: the gradients of its activations,
+// what steps keep, and operands of products.
+func (w *work) back(l *ledger, m model.ModuleSpec) {
+	z, _ := stream.Size(w.length, w.most)
+	operands := 0
+	for _, x := range m.Linears {
+		operands = max(operands, 2*x.In*x.Out+4*w.length*x.Out)
+	}
+	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Hidden, operands)
+}
+
+// steps groups the sites of a module by when they run.
+func steps(m model.ModuleSpec) (list [][][]model.LinearSpec) {
+	var down [][]model.LinearSpec
+	for _, s := range sites(m) {
+		switch {
+		case m.Kind != model.Experts:
+			list = append(list, [][]model.LinearSpec{s})
+		case s[0].Role == arch.Down:
+			down = append(down, s)
+		case len(list) == 0:
+			list = append(list, [][]model.LinearSpec{s})
+		default:
+			list[0] = append(list[0], s)
+		}
+	}
+	if down != nil {
+		list = append(list, down)
+	}
+	return list
+}
+
+// quantize counts a module's way through quantizing; held is what the rows of a step
+// take that linears of so many inputs read, in both streams, or 0.
+func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearSpec) int, held func(columns int) int) {
+	before, matrices := 0, 0
+	for i, step := range steps(m) {
+		hold := 0
+		if m.Kind != model.Experts && m.Kind != model.Parallel && m.Kind != model.Head {
+			hold = held(step[0][0].In)
+		}
+		l.take(hold)
+		for lo := 0; lo < len(step); {
+			hi := sensitivity.Together(len(step), lo, w.moments, func(i int) int { return 2 * step[i][0].In })
+			for _, s := range step[lo:hi] {
+				l.take(w.allMoments(s))
+				l.use(w.dev.QuantizeWorkspace(s[0].In, exl2.Align, 1))
+			}
+			if lo == 0 && i > 0 {
+				l.give(before)
+			}
+			for _, s := range step[lo:hi] {
+				matrices += w.site(l, s, packed)
+			}
+			lo = hi
+		}
+		before = hold
+	}
+	l.give(before + matrices)
+}
+
+// allMoments are the Hessian, the drift, and the residual of a site.
+func (w *work) allMoments(s []model.LinearSpec) int {
+	n := 2 * square(s[0].In)
+	if adds(s) {
+		n += 4 * s[0].In * w.spec.Hidden
+	}
+	return n
+}
+
+func adds(s []model.LinearSpec) bool { return s[0].Role == arch.O || s[0].Role == arch.Down }
+
+// site counts what quantizing the linears of a site takes, whose moments are there,
+// and returns what its matrices take from then on.
+func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
+	k, wide, columns := s[0].In, 0, 0
+	for _, x := range s {
+		l.take(w.wide(x)) // the correction
+		l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, exl2.Pad(x.Out), 1))
+		wide, columns = wide+w.wide(x), columns+exl2.Pad(x.Out)
+		stays += packed(x)
+	}
+	l.give(w.allMoments(s) - square(k))
+	w.factor(l, k)
+	for _, x := range s { // a target takes the correction's place, but for a while
+		l.take(w.wide(x))
+		l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, exl2.Pad(x.Out), 1))
+		l.give(w.wide(x))
+	}
+	l.take(k * columns)
+	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
+	l.take(2 * stays) // packed, and as the device likes it
+	last := s[len(s)-1]
+	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows)*exl2.Pad(last.Out))
+	l.give(k*columns + stays + wide + 2*square(k))
+	return stays
+}

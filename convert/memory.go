@@ -1,0 +1,269 @@
+package convert
+
+import (
+	"fmt"
+
+	"exl2/internal/arch"
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/sensitivity"
+	"exl2/internal/stream"
+)
+
+// Memory is what a job plans to have in a GPU's memory, at most, and what it had.
+type Memory struct {
+	Device   string `json:"device"`
+	Free     int    `json:"free"`               // before the job
+	Measure  int    `json:"measure,omitempty"`  // planned, while measuring
+	Quantize int    `json:"quantize,omitempty"` // planned, while quantizing
+	Hidden   string `json:"hidden_states"`      // where they are kept: "gpu", "host" or "disk"
+	Held     bool   `json:"activations_held"`   // between the steps of a module
+	Weights  bool   `json:"weights_held"`       // of the whole source
+	Peak     int    `json:"peak,omitempty"`     // what was in use at most
+}
+
+// Planned is the most of all phases.
+func (m *Memory) Planned() int { return max(m.Measure, m.Quantize) }
+
+// memoryPlan says what is kept where, and what that takes of a device.
+type memoryPlan struct {
+	Memory
+	batch   int // bytes that candidates of a matrix may take, with the work on them
+	moments int // bytes of moments that are gathered together
+	shelf   int // bytes of the source that stay on the device
+}
+
+// Bytes of candidates and moments at a time: usually, and with --low-memory.
+const (
+	usualBatch, leastBatch     = 64 << 30, 1 << 30
+	usualMoments, leastMoments = 4 << 30, 1 << 30
+	batchOnHost                = 8 // candidates
+)
+
+// planMemory plans for the memory that is free on the device with least.
+func (r *run) planMemory() error {
+	free, own := 0, false
+	for _, d := range r.devices {
+		if m, ok := d.(device.MemoryInfo); ok {
+			n, _ := m.MemInfo()
+			if !own || n < free {
+				free, own = n, true
+			}
+		}
+	}
+	if limit := r.opts.GPUMemory; limit > 0 {
+		free = min(free, limit)
+	}
+	if !own {
+		r.memory = r.hostPlan()
+		return nil
+	}
+	for _, p := range r.plans(r.opts.LowMemory, free) {
+		if p.Planned() <= free {
+			r.memory = p
+			return nil
+		}
+	}
+	return r.tooLittle(free)
+}
+
+// plans lists what can be, the quickest first.
+func (r *run) plans(low bool, free int) (list []*memoryPlan) {
+	if !low {
+		for _, keep := range []memoryPlan{
+			{Memory: Memory{Hidden: "gpu", Held: true, Weights: true}}, {Memory: Memory{Hidden: "gpu", Held: true}}, {Memory: Memory{Hidden: "gpu"}}, {},
+		} {
+			for batch := usualBatch; batch >= leastBatch; batch /= 2 {
+				p := keep
+				p.batch, p.moments = batch, usualMoments
+				list = append(list, r.filled(&p, free))
+			}
+		}
+		return list
+	}
+	for batch := leastBatch; batch >= 1<<20; batch /= 4 {
+		list = append(list, r.filled(&memoryPlan{batch: batch, moments: leastMoments}, free))
+	}
+	return list
+}
+
+// hostPlan is that of a device that uses the machine's memory.
+func (r *run) hostPlan() *memoryPlan {
+	p := &memoryPlan{moments: usualMoments}
+	for _, m := range r.src.loader.Layout {
+		for _, l := range m.Linears {
+			n := exl2.Pad(l.Out)
+			p.batch = max(p.batch, batchOnHost*l.In*n+r.dev.QuantizeWorkspace(l.In, n, batchOnHost))
+		}
+	}
+	return r.filled(p, 0)
+}
+
+// filled adds what a plan takes.
+func (r *run) filled(p *memoryPlan, free int) *memoryPlan {
+	p.Device, p.Free = r.dev.Name(), free
+	if p.Weights {
+		for _, m := range r.src.loader.Layout {
+			p.shelf += r.weightBytes(m)
+		}
+	}
+	if !r.measured {
+		p.Measure = r.measureMemory(p)
+	}
+	if len(r.unfinished()) > 0 {
+		p.Quantize = r.quantizeMemory(p)
+	}
+	if p.Hidden == "" {
+		p.Hidden = "host"
+		if r.spill(max(r.measureStreams(), r.quantizeStreams())) != "" {
+			p.Hidden = "disk"
+		}
+	}
+	return p
+}
+
+// weightBytes are those of a module on the device.
+func (r *run) weightBytes(m model.ModuleSpec) int {
+	n := r.src.loader.Beside(m)
+	for _, l := range m.Linears {
+		n += l.In * l.Out * r.elementSize(l)
+		if l.Biased {
+			n += 4 * l.Out
+		}
+	}
+	if m.Kind == model.Embedding {
+		n += r.dev.Activation().Size() * r.src.loader.Spec.Vocab * r.src.loader.Spec.Hidden
+	}
+	return n
+}
+
+// elementSize is that of a linear's weights on the device.
+func (r *run) elementSize(l model.LinearSpec) int {
+	if size := r.dev.Activation().Size(); size == 2 {
+		return size
+	}
+	if info, ok := r.src.loader.Files.Info(l.Name + ".weight"); ok {
+		if n, err := info.Bytes(); err == nil {
+			return int(n) / max(l.In*l.Out, 1)
+		}
+	}
+	return 4
+}
+
+// small is more than scalars, permutations and the like take.
+const small = 32 << 10
+
+// common is what a phase takes beside the work on a module.
+func (r *run) common(l *ledger, p *memoryPlan, w *work, passes, streams int) {
+	l.take(passes*w.state() + p.shelf + small)
+	if p.Hidden == "gpu" {
+		l.take(streams)
+	}
+	if m, ok := r.dev.(device.MemoryInfo); ok {
+		l.take(m.Workspace(w.most*w.length, r.src.loader.Width()))
+	}
+}
+
+// weigh takes a module's weights, unless they are on the shelf, for f.
+func (r *run) weigh(l *ledger, p *memoryPlan, m model.ModuleSpec, f func()) {
+	n := r.weightBytes(m)
+	if p.shelf > 0 {
+		n = 0
+	}
+	l.take(n)
+	f()
+	l.give(n)
+}
+
+// measureMemory is the most that measuring takes.
+func (r *run) measureMemory(p *memoryPlan) int {
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: r.opts.Data.MeasureLength, most: 1, batch: p.batch, moments: p.moments}
+	l := &ledger{}
+	r.common(l, p, w, 1, r.measureStreams())
+	all := func(role arch.Role) (all, kept []exl2.Recipe) {
+		return sensitivity.Recipes(role), sensitivity.Kept(role)
+	}
+	probe := func(arch.Role) (all, kept []exl2.Recipe) {
+		one := []exl2.Recipe{sensitivity.Probe()}
+		return one, one
+	}
+	for _, m := range r.src.loader.Layout[1:] {
+		r.weigh(l, p, m, func() {
+			if m.Kind != model.Head {
+				w.measure(l, m, all)
+				w.measure(l, m, probe)
+			}
+			w.back(l, m)
+		})
+	}
+	return l.total
+}
+
+// quantizeMemory is the most that quantizing takes, of any target.
+func (r *run) quantizeMemory(p *memoryPlan) int {
+	length := r.opts.Data.Length
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: length, most: r.together(length), moments: p.moments}
+	l := &ledger{}
+	r.common(l, p, w, 2, r.quantizeStreams())
+	l.take(w.most * length * r.src.loader.Width() * r.dev.Activation().Size()) // differences
+	held := func(columns int) int {
+		if !p.Held {
+			return 0
+		}
+		return 2 * len(r.tokens.quantize) * length * columns * r.dev.Activation().Size()
+	}
+	bits := 0.0
+	for _, t := range r.unfinished() {
+		bits = max(bits, t.Bits)
+	}
+	packed := func(x model.LinearSpec) int {
+		if x.Role == arch.Head {
+			return packedSize(headRecipes[r.opts.HeadBits], x)
+		}
+		return int(bits*float64(x.In*x.Out)) / 8 // on average
+	}
+	for _, m := range r.src.loader.Layout[1:] {
+		r.weigh(l, p, m, func() { w.quantize(l, m, packed, held) })
+	}
+	return l.total
+}
+
+// tooLittle refuses a job that the memory of its GPU is too little for.
+func (r *run) tooLittle(free int) error {
+	plans := r.plans(r.opts.LowMemory, free)
+	least := plans[len(plans)-1]
+	for _, p := range plans {
+		if p.Planned() < least.Planned() {
+			least = p
+		}
+	}
+	remedy := "; give a smaller --length and --measurement-length, or --devices cpu"
+	if !r.opts.LowMemory {
+		for _, p := range r.plans(true, free) {
+			if p.Planned() <= free {
+				remedy = fmt.Sprintf("; --low-memory does with %s", size(p.Planned()))
+				break
+			}
+		}
+	}
+	return fmt.Errorf("%w: the job needs %s of GPU memory (measuring %s, quantizing %s), %s are free on %s%s",
+		ErrRefused, size(least.Planned()), size(least.Measure), size(least.Quantize), size(free), least.Device, remedy)
+}
+
+// String says the plan in a line.
+func (m *Memory) String() string {
+	where := map[string]string{"gpu": "hidden states on the GPU", "host": "hidden states in the host's memory", "disk": "hidden states on disk"}[m.Hidden]
+	if m.Weights {
+		where += ", and the weights"
+	}
+	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (measuring %s, quantizing %s), %s", m.Device, size(m.Planned()), size(m.Free), size(m.Measure), size(m.Quantize), where)
+}
+
+// place returns where hidden states are kept.
+func (r *run) place(bytes int) stream.Place {
+	if r.memory.Hidden == "gpu" {
+		return stream.Place{Device: r.dev}
+	}
+	return stream.Place{Folder: r.spill(bytes)}
+}

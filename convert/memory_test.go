@@ -1,0 +1,86 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"exl2/internal/device/devtest"
+)
+
+// ownMemory is a CPU whose memory is its own, and counted.
+type ownMemory struct {
+	*devtest.Counter
+	free int
+}
+
+func (d ownMemory) MemInfo() (free, total int)            { return d.free, d.free }
+func (d ownMemory) Workspace(rows, width int) int         { return 0 }
+func (d ownMemory) QuantizeWorkspace(k, n, count int) int { return 0 }
+func (d ownMemory) MemPeak() int                          { return d.Peak() }
+
+// taken converts with so much memory, checks what was planned against what was taken,
+// and returns that and the files, or nothing if the job is refused.
+func taken(t *testing.T, source string, free int, low bool) (*Memory, map[string]string) {
+	t.Helper()
+	o := options(t, source, "4.0")
+	o.LowMemory = low
+	o.conditions.together, o.conditions.product = 128, 32
+	d := ownMemory{devtest.Counting(openCPU(t)), free}
+	r, err := runOn(context.Background(), on(d), o, &watcher{})
+	if errors.Is(err, ErrRefused) {
+		if !strings.Contains(err.Error(), "of GPU memory") {
+			t.Errorf("error %v", err)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	planned, peak := r.Memory.Planned(), d.Peak()
+	t.Logf("%d free: %d planned (%d, %d), %d taken, hidden states: %s, held %v, weights %v", free, planned, r.Memory.Measure, r.Memory.Quantize, peak, r.Memory.Hidden, r.Memory.Held, r.Memory.Weights)
+	if peak > planned || float64(peak) < 0.9*float64(planned) {
+		t.Errorf("%d bytes planned, %d taken", planned, peak)
+	}
+	return r.Memory, contents(t, o.folder(o.Targets[0]))
+}
+
+// What is planned is what is taken, within a tenth, wherever things are kept, and the
+// files are the same.
+func TestMemoryPlan(t *testing.T) {
+	for _, name := range []string{"llama", "qwen2_moe"} {
+		t.Run(name, func(t *testing.T) {
+			source := sourceModel(t, name)
+			most, want := taken(t, source, 1<<40, false)
+			if !most.Weights || !most.Held || most.Hidden != "gpu" {
+				t.Errorf("with plenty of memory %+v", most)
+			}
+			less := 0
+			for _, share := range []float64{0.98, 0.7} {
+				m, got := taken(t, source, int(share*float64(most.Planned())), false)
+				if m != nil && !maps.Equal(got, want) {
+					t.Errorf("other files with %.2f of the memory", share)
+				}
+				if m == nil {
+					less++
+				}
+			}
+			least, got := taken(t, source, 1<<40, true)
+			if least.Planned() >= most.Planned() || !maps.Equal(got, want) {
+				t.Errorf("low memory: %+v", least)
+			}
+		})
+	}
+}
+
+// What cannot fit is refused, with what would.
+func TestTooLittleMemory(t *testing.T) {
+	source := sourceModel(t, "llama")
+	for _, free := range []int{1000, 1 << 20} {
+		if m, _ := taken(t, source, free, false); m != nil {
+			t.Errorf("%d bytes: %+v", free, m)
+		}
+	}
+}
