@@ -91,7 +91,8 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")
 	f.StringVar(&o.Out, "compile-full", "", "folder of the finished model (-cf; default: the job's folder)")
 	f.StringVarP(&o.Measurement, "measurement", "m", "", "use this measurement.json, ours or ExLlamaV2's, instead of measuring")
-	f.IntVar(&o.HeadBits, "head-bits", 6, "bits of the head: 2, 3, 4, 5, 6 or 8 (-hb)")
+	f.TextVar(&o.HeadBits, "head-bits", convert.AutoHead, "bits of the head: auto, 2, 3, 4, 5, 6 or 8; auto chooses, the file as large as with 6 (-hb)")
+	f.StringVar((*string)(&o.Quality), "quality", string(convert.Normal), "work that goes into the codes: fast or normal")
 	o.ShardMB = 8192
 	f.Var((*wholeNumber)(&o.ShardMB), "shard-size", "largest output file in MB, 0 for one file (-ss)")
 }
