@@ -163,6 +163,11 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 	return c, nil
 }
 
+// headWeight is by how much the head's costs exceed those of matrices of the decoder
+// that were measured as large: these are measured without drift, residual and
+// descent, which take a quarter off (docs/algorithm.md).
+const headWeight = 1.3
+
 // headClass makes a class of the head's table, by rising width. A measurement that
 // has none leaves no choice.
 func (s *source) headClass(f *measure.File) (c class, known bool, err error) {
@@ -180,7 +185,7 @@ func (s *source) headClass(f *measure.File) (c class, known bool, err error) {
 				if o.Bits != size(headWidths[i]) {
 					return c, false, fmt.Errorf("measurement: %s: %s is not the recipe of %d bits", t.Key, o.Recipe, headWidths[i])
 				}
-				c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: t.Cost(o)})
+				c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: headWeight * t.Cost(o)})
 			}
 			return c, true, nil
 		}

@@ -31,6 +31,8 @@ func newConvertCommand(a *app) *cobra.Command {
 		Long: `convert quantizes a model to a mean number of bits per weight of its decoder. It
 measures what every matrix loses in every recipe, solves for the best choice
 within the target, quantizes, and writes a folder that ExLlamaV2 and exl2 load.
+The head competes with the decoder for bits: together they take what the target and
+a head of 6 bits would. With -hb the head has bits of its own.
 
 WORK holds the job in WORK/job; the finished model goes to WORK itself or to the
 folder given with -cf. -om FILE ends after measuring, as exl2 measure does. With several bits, -b 3.0,4.0, one measurement serves all,

@@ -39,6 +39,9 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measu
 		return nil, err
 	}
 	defer f.Free()
+	if f.Nearest {
+		m.Warn(NearestWarning(site.Linears))
+	}
 	w := site.work[0]
 	if err := h.headCandidates(f, w, recipes); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.linear.Name, err)
