@@ -5,6 +5,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/measure"
 )
 
 // back goes through the modules from the head to the first, from where an earlier
@@ -59,7 +60,7 @@ func (m *measuring) gradients() []job.Store {
 // stepBack moves the gradients in front of a module.
 func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if spec.Kind == model.Head {
-		return "", m.measurer.Head(m.run.ctx)
+		return m.head()
 	}
 	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
 	if err != nil {
@@ -76,4 +77,17 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 		most = max(most, t.Sensitivity)
 	}
 	return fmt.Sprintf("up to %.3g", most), m.write(h)
+}
+
+// head measures the head and sets the gradients in front of it.
+func (m *measuring) head() (note string, err error) {
+	table, err := m.measurer.HeadTable(m.run.ctx, headCandidates())
+	if err != nil {
+		return "", fmt.Errorf("measure %s: %w", m.run.src.loader.Head().Name, err)
+	}
+	if err := m.write(&measure.Sublayer{Key: table.Module, Tables: []measure.Table{*table}}); err != nil {
+		return "", err
+	}
+	costs := table.Candidates
+	return fmt.Sprintf("divergence %.3g to %.3g", costs[len(costs)-1].Divergence, costs[0].Divergence), m.measurer.Head(m.run.ctx)
 }

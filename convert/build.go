@@ -42,14 +42,14 @@ func (b *build) checkpoint() *job.Checkpoint {
 }
 
 // target makes the model of one target, unless it is done.
-func (r *run) target(t Target, classes []class, report *Report) (*finished, error) {
+func (r *run) target(t Target, m *offers, report *Report) (*finished, error) {
 	b := &build{run: r, target: t}
 	if done := r.done[t]; done != nil {
 		done.Output.Path = r.opts.folder(t) // as it is given now
 		return done, b.tidy()
 	}
 	start := time.Now()
-	if err := b.solve(classes); err != nil {
+	if err := b.solve(m); err != nil {
 		return nil, err
 	}
 	report.Seconds.Solve += time.Since(start).Seconds()
@@ -66,12 +66,12 @@ func (r *run) target(t Target, classes []class, report *Report) (*finished, erro
 }
 
 // solve finds the plan, the job's if it has one.
-func (b *build) solve(classes []class) (err error) {
+func (b *build) solve(m *offers) (err error) {
 	b.plan = &plan{}
 	if found, err := b.run.job.ReadJSON(b.file("plan.json"), b.plan); err != nil || found {
 		return err
 	}
-	if b.plan, err = b.run.src.solve(classes, b.target); err != nil {
+	if b.plan, err = b.run.src.solve(m, b.target, b.run.opts.HeadBits); err != nil {
 		return err
 	}
 	return b.run.job.WriteJSON(b.file("plan.json"), b.plan)

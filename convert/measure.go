@@ -152,7 +152,15 @@ func (m *measuring) write(h *measure.Sublayer) error {
 
 // read returns the measurement of a sublayer, which must be there.
 func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
-	key := spec.Name
+	h, err := m.readFile(spec.Name)
+	if err == nil && (len(h.Options) == 0) != (len(spec.Packable()) == 0) {
+		return nil, m.run.job.Damaged(sublayerFile(spec.Name), errors.New("it does not hold that sublayer's measurement"))
+	}
+	return h, err
+}
+
+// readFile returns what is measured under a name.
+func (m *measuring) readFile(key string) (*measure.Sublayer, error) {
 	name, j := sublayerFile(key), m.run.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
@@ -164,8 +172,8 @@ func (m *measuring) read(spec model.ModuleSpec) (*measure.Sublayer, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || (len(f.Sublayers[0].Options) == 0) != (len(spec.Packable()) == 0) {
-		return nil, j.Damaged(name, errors.New("it does not hold that sublayer's measurement"))
+	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key {
+		return nil, j.Damaged(name, fmt.Errorf("it does not hold the measurement of %s", key))
 	}
 	return &f.Sublayers[0], nil
 }
@@ -181,8 +189,12 @@ func (m *measuring) finish() error {
 		}
 		f.Sublayers = append(f.Sublayers, *h)
 	}
-	// ExLlamaV2 lists norm and head, too, under these names.
-	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
+	head, err := m.readFile(sensitivity.HeadModule(l.Spec.Names.Head))
+	if err != nil {
+		return err
+	}
+	// ExLlamaV2 lists norm and head, too, under these names, without options.
+	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, *head)
 	return m.run.job.Write(measurementName, f.Write)
 }
 

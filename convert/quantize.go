@@ -16,10 +16,6 @@ import (
 	"exl2/internal/tensor"
 )
 
-// descents is how many passes of coordinate descent follow GPTQ: the second
-// still pays, the third hardly does (docs/benchmarks.md).
-const descents = 2
-
 // quantize quantizes every sublayer and the head.
 func (b *build) quantize() error {
 	q, err := b.newQuantizing()
@@ -230,7 +226,8 @@ func (q *quantizing) matrix(f *quant.Factor, l *model.Linear, recipe func(*model
 	list := quant.Quantize([]*quant.Target{t}, []exl2.Recipe{r}, loss)
 	defer list[0].Free()
 	end()
-	end = p.On("descent", profile.Work{Flops: (1 + descents) * 2 * k * k * n})
+	descents := q.run.opts.Quality.descents()
+	end = p.On("descent", profile.Work{Flops: float64(1+descents) * 2 * k * k * n})
 	quant.Descend(list, descents)
 	end()
 	end = p.On("pack", profile.Work{Bytes: 2 * k * n})

@@ -53,13 +53,13 @@ type Stage struct {
 
 // An Output is one finished model.
 type Output struct {
-	Path       string  `json:"path"`
-	Bits       float64 `json:"bits"`
-	DecoderBPW float64 `json:"decoder_bpw"`
-	HeadBits   int     `json:"head_bits"`
-	HeadBPW    float64 `json:"head_bpw"`
-	FileBytes  int64   `json:"file_bytes"`
-	Perplexity float64 `json:"perplexity"` // on calibration rows
+	Path       string   `json:"path"`
+	Bits       float64  `json:"bits"`
+	DecoderBPW float64  `json:"decoder_bpw"`
+	HeadBits   HeadBits `json:"head_bits"`
+	HeadBPW    float64  `json:"head_bpw"`
+	FileBytes  int64    `json:"file_bytes"`
+	Perplexity float64  `json:"perplexity"` // on calibration rows
 }
 
 // Seconds are the wall times of the phases of this run.
@@ -86,7 +86,7 @@ type run struct {
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
 	done     map[Target]*finished
-	given    []class // of Options.Measurement
+	given    *offers // Options.Measurement
 }
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.
@@ -110,12 +110,12 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 	}
 	defer r.close()
 	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
-	classes, err := r.classes(report)
+	m, err := r.measurement(report)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range o.Targets {
-		out, err := r.target(t, classes, report)
+		out, err := r.target(t, m, report)
 		if err != nil {
 			return nil, err
 		}
@@ -155,8 +155,8 @@ func measureOn(ctx context.Context, d device.Quantize, o *Options, p Progress) e
 	return r.copyMeasurement()
 }
 
-// classes measures, or takes the measurement that was given.
-func (r *run) classes(report *Report) ([]class, error) {
+// measurement measures, or takes the measurement that was given.
+func (r *run) measurement(report *Report) (*offers, error) {
 	if r.given != nil {
 		return r.given, nil
 	}
@@ -168,7 +168,7 @@ func (r *run) classes(report *Report) ([]class, error) {
 		return nil, err
 	}
 	report.Seconds.Measure = time.Since(start).Seconds()
-	return r.readClasses(r.job.Path(measurementName))
+	return r.readMeasured(r.job.Path(measurementName))
 }
 
 // spill returns the folder where hidden states of that many bytes are to be kept,
