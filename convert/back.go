@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/measure"
 )
 
 // back goes through the modules from the head to the first, from where an earlier
@@ -64,8 +65,7 @@ func (m *measuring) gradients() []job.Store {
 // stepBack moves the gradients in front of a module.
 func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if spec.Kind == model.Head {
-		m.trip.done.add(spec.Name)
-		return "", m.measurer.Head(m.run.ctx)
+		return m.head(spec)
 	}
 	if !m.run.mine(spec) {
 		return "", m.measurer.SkipBack(m.run.ctx, spec)
@@ -85,4 +85,21 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 		most = max(most, t.Sensitivity)
 	}
 	return fmt.Sprintf("up to %.3g", most), m.write(h, m.trip.done)
+}
+
+// head measures the head, if it is the worker's, and sets the gradients in front of it.
+func (m *measuring) head(spec model.ModuleSpec) (note string, err error) {
+	if !m.mine(spec) {
+		return "", m.measurer.Head(m.run.ctx)
+	}
+	table, err := m.measurer.HeadTable(m.run.ctx, headCandidates())
+	if err != nil {
+		return "", fmt.Errorf("measure %s: %w", m.run.src.loader.Head().Name, err)
+	}
+	if err := m.write(&measure.Sublayer{Key: table.Module, Tables: []measure.Table{*table}}, m.trip.done); err != nil {
+		return "", err
+	}
+	m.trip.done.add(spec.Name)
+	costs := table.Candidates
+	return fmt.Sprintf("divergence %.3g to %.3g", costs[len(costs)-1].Divergence, costs[0].Divergence), m.measurer.Head(m.run.ctx)
 }

@@ -44,7 +44,7 @@ func (b *build) checkpoint() *job.Checkpoint {
 }
 
 // targets makes the models of all targets, each on one device.
-func (r *run) targets(classes []class, report *Report) error {
+func (r *run) targets(m *offers, report *Report) error {
 	start, outs := time.Now(), make([]*finished, len(r.opts.Targets))
 	workers := r.workers[:min(len(r.workers), len(outs))]
 	shared := r.sharedStage(len(workers))
@@ -54,7 +54,7 @@ func (r *run) targets(classes []class, report *Report) error {
 		for i := int(next.Add(1)) - 1; i < len(outs); i = int(next.Add(1)) - 1 {
 			b := &build{run: w, target: r.opts.Targets[i]}
 			b.stage = shared(b.target)
-			out, err := b.make(classes, &solving)
+			out, err := b.make(m, &solving)
 			if err != nil {
 				return err
 			}
@@ -89,14 +89,14 @@ func (r *run) sharedStage(workers int) func(t Target) *stage {
 }
 
 // make makes the model, unless it is done.
-func (b *build) make(classes []class, solving *atomic.Int64) (*finished, error) {
+func (b *build) make(m *offers, solving *atomic.Int64) (*finished, error) {
 	r, t := b.run, b.target
 	if done := r.done[t]; done != nil {
 		done.Output.Path = r.opts.folder(t) // as it is given now
 		return done, b.tidy()
 	}
 	start := time.Now()
-	if err := b.solve(classes); err != nil {
+	if err := b.solve(m); err != nil {
 		return nil, err
 	}
 	solving.Add(int64(time.Since(start)))
@@ -111,12 +111,12 @@ func (b *build) make(classes []class, solving *atomic.Int64) (*finished, error) 
 }
 
 // solve finds the plan, the job's if it has one.
-func (b *build) solve(classes []class) (err error) {
+func (b *build) solve(m *offers) (err error) {
 	b.plan = &plan{}
 	if found, err := b.run.job.ReadJSON(b.file("plan.json"), b.plan); err != nil || found {
 		return err
 	}
-	if b.plan, err = b.run.src.solve(classes, b.target); err != nil {
+	if b.plan, err = b.run.src.solve(m, b.target, b.run.opts.HeadBits); err != nil {
 		return err
 	}
 	return b.run.job.WriteJSON(b.file("plan.json"), b.plan)

@@ -212,7 +212,7 @@ func checkModel(t *testing.T, o *Options, out Output) {
 		t.Errorf("decoder has %v bits per weight, the report says %v", bpw, out.DecoderBPW)
 	}
 	q := config.Object("quantization_config")
-	if q.String("quant_method") != "exl2" || q.Float("bits") != out.Bits || q.Int("head_bits") != o.HeadBits || q.Object("calibration").Int("rows") != 8 {
+	if q.String("quant_method") != "exl2" || q.Float("bits") != out.Bits || q.Int("head_bits") != int(o.HeadBits) || q.Object("calibration").Int("rows") != 8 {
 		t.Error("config.json is not signed")
 	}
 }

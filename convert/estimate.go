@@ -229,7 +229,7 @@ func (r *run) quantizeOperations() float64 {
 	n := 2 * 2 * 2.2 * float64(r.src.weights()) * tokens
 	for _, m := range r.src.shapes {
 		in, out := float64(m.In), float64(m.Out)
-		n += 2*1.5*in*in*tokens/2 + (4+2*descents)*in*in*out
+		n += 2*1.5*in*in*tokens/2 + float64(4+2*r.opts.Quality.descents())*in*in*out
 	}
 	return n
 }
@@ -238,7 +238,7 @@ func (r *run) quantizeOperations() float64 {
 // some size.
 func (r *run) speed() float64 {
 	n := 512
-	if _, gpu := r.dev.(device.Meter); gpu {
+	if _, own := r.dev.(device.MemoryInfo); own {
 		n = 8192
 	}
 	if side := r.opts.on().product; side > 0 {

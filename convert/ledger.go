@@ -107,6 +107,22 @@ func (w *work) measure(l *ledger, m model.ModuleSpec, recipes func(arch.Role) (a
 	l.give(packed)
 }
 
+// head counts measuring the head: one candidate after another, and what each changes.
+func (w *work) head(l *ledger, m model.ModuleSpec) {
+	x := m.Linears[0]
+	k, n := x.In, exl2.Pad(x.Out)
+	l.take(square(k))
+	l.use(w.dev.QuantizeWorkspace(k, exl2.Align, 1))
+	w.factor(l, k)
+	l.take(w.wide(x))
+	l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, n, 1))
+	l.atOnce(k*n, w.dev.QuantizeWorkspace(k, n, 1))
+	packed := packedSize(exl2.Uniform(exl2.Widths[len(exl2.Widths)-1], 32), x)
+	l.atOnce(k*n, 2*packed)
+	l.atOnce(packed+2*4*min(stream.LogitRows, w.length)*x.Out, 0)
+	l.give(w.wide(x) + 2*square(k))
+}
+
 // candidates counts the recipes of a matrix, and returns what stays of those that are
 // kept.
 func (w *work) candidates(l *ledger, x model.LinearSpec, all, kept []exl2.Recipe) (stays int) {

@@ -198,7 +198,15 @@ func (m *measuring) write(h *measure.Sublayer, b *board) error {
 
 // measuredOf returns the measurement of a sublayer, which must be there.
 func (r *run) measuredOf(spec model.ModuleSpec) (*measure.Sublayer, error) {
-	key := spec.Name
+	h, err := r.measuredAs(spec.Name)
+	if err == nil && (len(h.Options) == 0) != (len(spec.Packable()) == 0) {
+		return nil, r.job.Damaged(sublayerFile(spec.Name), errors.New("it does not hold that sublayer's measurement"))
+	}
+	return h, err
+}
+
+// measuredAs returns what is measured under a name.
+func (r *run) measuredAs(key string) (*measure.Sublayer, error) {
 	name, j := sublayerFile(key), r.job
 	if found, err := j.Has(name); !found {
 		if err == nil {
@@ -210,8 +218,8 @@ func (r *run) measuredOf(spec model.ModuleSpec) (*measure.Sublayer, error) {
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
-	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key || (len(f.Sublayers[0].Options) == 0) != (len(spec.Packable()) == 0) {
-		return nil, j.Damaged(name, errors.New("it does not hold that sublayer's measurement"))
+	if len(f.Sublayers) != 1 || f.Sublayers[0].Key != key {
+		return nil, j.Damaged(name, fmt.Errorf("it does not hold the measurement of %s", key))
 	}
 	return &f.Sublayers[0], nil
 }
@@ -227,8 +235,12 @@ func (r *run) finishMeasurement() error {
 		}
 		f.Sublayers = append(f.Sublayers, *h)
 	}
-	// ExLlamaV2 lists norm and head, too, under these names.
-	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, measure.Sublayer{Key: l.Spec.Names.Head + ".linear"})
+	head, err := r.measuredAs(sensitivity.HeadModule(l.Spec.Names.Head))
+	if err != nil {
+		return err
+	}
+	// ExLlamaV2 lists norm and head, too, under these names, without options.
+	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, *head)
 	return r.job.Write(measurementName, f.Write)
 }
 

@@ -190,7 +190,9 @@ func (r *run) measureMemory(p *memoryPlan) int {
 	}
 	for _, m := range r.src.loader.Layout[1:] {
 		r.weigh(l, p, m, func() {
-			if m.Kind != model.Head {
+			if m.Kind == model.Head {
+				w.head(l, m)
+			} else {
 				w.measure(l, m, all)
 				w.measure(l, m, probe)
 			}
@@ -219,7 +221,11 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 	}
 	packed := func(x model.LinearSpec) int {
 		if x.Role == arch.Head {
-			return packedSize(headRecipes[r.opts.HeadBits], x)
+			width := int(r.opts.HeadBits)
+			if r.opts.HeadBits == AutoHead {
+				width = headWidths[len(headWidths)-1]
+			}
+			return packedSize(headRecipes[width], x)
 		}
 		return int(bits*float64(x.In*x.Out)) / 8 // on average
 	}

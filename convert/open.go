@@ -92,7 +92,7 @@ func (r *run) check() error {
 	}
 	if r.opts.Measurement != "" {
 		var err error
-		if r.given, err = r.readClasses(r.opts.Measurement); err != nil {
+		if r.given, err = r.readMeasured(r.opts.Measurement); err != nil {
 			return err
 		}
 	}
@@ -177,18 +177,25 @@ func (r *run) unfinished() []Target {
 	return list
 }
 
-// readClasses reads a measurement and refuses targets that it cannot reach.
-func (r *run) readClasses(path string) ([]class, error) {
+// readMeasured reads a measurement and refuses targets that it cannot reach, for
+// which the decoder alone counts.
+func (r *run) readMeasured(path string) (*offers, error) {
 	f, err := measure.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	classes, err := r.src.classes(f)
-	if err != nil {
+	m := &offers{}
+	if m.decoder, err = r.src.classes(f); err != nil {
 		return nil, err
 	}
-	lo, hi := limits(classes)
-	return classes, r.src.reachable(lo, hi, r.opts.Targets)
+	if m.head, m.headKnown, err = r.src.headClass(f); err != nil {
+		return nil, err
+	}
+	if r.opts.HeadBits == AutoHead && !m.headKnown {
+		r.progress.Note(fmt.Sprintf("%s says nothing of the head: it gets %d bits", path, usualHead))
+	}
+	lo, hi := limits(m.decoder)
+	return m, r.src.reachable(lo, hi, r.opts.Targets)
 }
 
 // checkOutputs refuses what stands where something will be written, and folders

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"exl2/internal/exl2"
 	"exl2/internal/job"
 	"exl2/internal/machine"
 )
@@ -27,7 +26,8 @@ type Options struct {
 	Out     string // folder of the finished model; "" means Work
 	Targets []Target
 
-	HeadBits int
+	HeadBits HeadBits
+	Quality  Quality
 	Data     Data
 	Device   string // "cpu" or the number of a GPU; "" is the first GPU, or the CPU where there is none
 
@@ -84,24 +84,13 @@ type Data struct {
 	MeasureRows, MeasureLength int
 }
 
-// headRecipes are what -hb means, as in ExLlamaV2 (exl2-format.md, "What
-// ExLlamaV2's converter does", 5).
-var headRecipes = map[int]exl2.Recipe{
-	2: exl2.MustRecipe("0.3:4b_32g/0.7:2b_32g"),
-	3: exl2.MustRecipe("0.15:4b_32g/0.85:3b_32g"),
-	4: exl2.MustRecipe("0.15:6b_32g/0.85:4b_32g"),
-	5: exl2.MustRecipe("0.15:6b_128g/0.85:5b_128g"),
-	6: exl2.MustRecipe("0.15:8b_128g/0.85:6b_128g"),
-	8: exl2.MustRecipe("1:8b_128g"),
-}
-
-// HeadBits lists the values that Options.HeadBits can have.
-var HeadBits = []int{2, 3, 4, 5, 6, 8}
-
 // Check reports the first option that cannot be.
 func (o *Options) Check() error {
-	if headRecipes[o.HeadBits] == nil {
-		return fmt.Errorf("head bits: %d, want one of %v", o.HeadBits, HeadBits)
+	if err := o.HeadBits.check(); err != nil {
+		return err
+	}
+	if err := o.Quality.check(); err != nil {
+		return err
 	}
 	for _, v := range []struct {
 		name     string

@@ -270,7 +270,7 @@ func (w *writer) config() error {
 	}
 	c.Set("quantization_config", ordered.Object{
 		{Name: "quant_method", Value: "exl2"}, {Name: "version", Value: formatVersion},
-		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.run.opts.HeadBits},
+		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.plan.HeadBits},
 		{Name: "calibration", Value: ordered.Object{
 			{Name: "rows", Value: len(w.build.run.tokens.quantize)}, {Name: "length", Value: w.build.run.opts.Data.Length}, {Name: "dataset", Value: dataset},
 		}},

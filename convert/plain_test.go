@@ -54,7 +54,7 @@ func mustFall(t *testing.T, table measure.Table) {
 // that mean something, and a warning names it.
 func TestPlainMeasurement(t *testing.T) {
 	f, w := measured(t, stubborn{openCPU(t)}, sourceModel(t, "llama"))
-	if len(w.warnings) != 8 { // 4 sublayers with 2 or 3 steps that read
+	if len(w.warnings) != 9 { // 4 sublayers with 2 steps that read, and the head
 		t.Errorf("%d warnings: %q", len(w.warnings), w.warnings)
 	}
 	all := strings.Join(w.warnings, "\n")
@@ -106,7 +106,7 @@ func TestPlainConversion(t *testing.T) {
 	if _, err := runOn(context.Background(), on(stubborn{openCPU(t)}), o, w); err != nil {
 		t.Fatal(err)
 	}
-	quantizing := w.warnings[8:]
+	quantizing := w.warnings[9:]
 	for i, want := range []string{"q_proj, model.layers.0.self_attn.k_proj, model.layers.0.self_attn.v_proj", "o_proj"} {
 		if got := quantizing[i]; !strings.HasPrefix(got, "model.layers.0.self_attn."+want+": rounded to nearest") {
 			t.Errorf("warning %q, want %s", got, want)

@@ -16,10 +16,6 @@ import (
 	"exl2/internal/tensor"
 )
 
-// descents is how many passes of coordinate descent follow GPTQ: the second
-// still pays, the third hardly does (docs/benchmarks.md).
-const descents = 2
-
 // quantize quantizes every sublayer and the head.
 func (b *build) quantize() error {
 	q, err := b.newQuantizing()
@@ -250,7 +246,8 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 		}
 	}()
 	end()
-	end = p.On("quantize: descent", profile.Work{Flops: (1 + descents) * 2 * k * weights})
+	descents := q.run.opts.Quality.descents()
+	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()

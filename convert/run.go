@@ -53,13 +53,13 @@ type Stage struct {
 
 // An Output is one finished model.
 type Output struct {
-	Path       string  `json:"path"`
-	Bits       float64 `json:"bits"`
-	DecoderBPW float64 `json:"decoder_bpw"`
-	HeadBits   int     `json:"head_bits"`
-	HeadBPW    float64 `json:"head_bpw"`
-	FileBytes  int64   `json:"file_bytes"`
-	Perplexity float64 `json:"perplexity"` // on calibration rows
+	Path       string   `json:"path"`
+	Bits       float64  `json:"bits"`
+	DecoderBPW float64  `json:"decoder_bpw"`
+	HeadBits   HeadBits `json:"head_bits"`
+	HeadBPW    float64  `json:"head_bpw"`
+	FileBytes  int64    `json:"file_bytes"`
+	Perplexity float64  `json:"perplexity"` // on calibration rows
 }
 
 // Seconds are the wall times of the phases of this run.
@@ -91,7 +91,7 @@ type run struct {
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
 	done     map[Target]*finished
-	given    []class // of Options.Measurement
+	given    *offers // Options.Measurement
 }
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.
@@ -132,11 +132,11 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 	}
 	defer r.close()
 	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: r.names()}
-	classes, err := r.classes(report)
+	m, err := r.measurement(report)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.targets(classes, report); err != nil {
+	if err := r.targets(m, report); err != nil {
 		return nil, err
 	}
 	return r.conclude(report, start), nil
@@ -178,15 +178,15 @@ func measureOn(ctx context.Context, list []device.Quantize, o *Options, p Progre
 	return r.conclude(report, start), nil
 }
 
-// classes measures, or takes the measurement that was given.
-func (r *run) classes(report *Report) ([]class, error) {
+// measurement measures, or takes the measurement that was given.
+func (r *run) measurement(report *Report) (*offers, error) {
 	if r.given != nil {
 		return r.given, nil
 	}
 	if err := r.firstPhase(report); err != nil {
 		return nil, err
 	}
-	return r.readClasses(r.job.Path(measurementName))
+	return r.readMeasured(r.job.Path(measurementName))
 }
 
 // firstPhase measures, and copies the measurement to where it is wanted.

@@ -10,7 +10,7 @@ import (
 
 // algorithm is the version of what makes bytes of settings: it rises with every
 // change after which a job that was begun before would end with other bytes.
-const algorithm = 3
+const algorithm = 4
 
 // settings are what the job's results depend on; paths are absolute, as the same
 // words mean another file in another folder. What is converted, which is nothing
@@ -36,7 +36,8 @@ func settings(o *Options, device string) job.Settings {
 	s.Rest = []job.Setting{
 		{Flag: "--compile-full", Value: absolute(o.Out)},
 		{Flag: "--bits", Value: strings.Join(bits, ",")},
-		{Flag: "--head-bits", Value: fmt.Sprint(o.HeadBits)},
+		{Flag: "--head-bits", Value: o.HeadBits.String()},
+		{Flag: "--quality", Value: o.Quality.String()},
 		{Flag: "--dataset-rows", Value: fmt.Sprint(o.Data.Rows)},
 		{Flag: "--length", Value: fmt.Sprint(o.Data.Length)},
 		{Flag: "--measurement", Value: absolute(o.Measurement)},

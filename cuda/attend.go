@@ -5,8 +5,8 @@ import (
 	"exl2/internal/tensor"
 )
 
-type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq tensor.Tensor,
-	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap float32, window int32)
+type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq, sinks tensor.Tensor,
+	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window int32)
 
 // A prefillVariant is a kernel, the dimensions of a head that it is made for,
 // and the positions that it takes at a time.
@@ -27,8 +27,29 @@ var prefillVariants = []prefillVariant{
 // be even, too.
 const MaxHeadDim = 256
 
+// pageUnit divides the positions of a page that attention takes.
+const pageUnit = 16
+
 // Attend is softmax(scale·q·Kᵀ)·V by heads.
 func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device.Attend, b device.Batch) {
+	d.attend(y, q, own{}, of, layer, a, b)
+}
+
+// Mix is Rope, Store and Attend: of single rows in one kernel.
+func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
+	if b.Span == 1 && a.Latent == 0 {
+		want(k.Rows == q.Rows && v.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
+		d.attend(y, q, own{k, v, freqs, r}, of, layer, a, b)
+		return
+	}
+	if r.Dims > 0 {
+		d.Rope(q, k, freqs, a.HeadDim, r, b)
+	}
+	d.Store(of, layer, k, v, b)
+	d.attend(y, q, own{}, of, layer, a, b)
+}
+
+func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a device.Attend, b device.Batch) {
 	if a.Latent > 0 {
 		d.lacks("latent attention")
 		return
@@ -37,19 +58,19 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 	width := a.Heads * a.HeadDim
 	want(y.Rows == q.Rows && q.Rows == b.Pos.Cols && q.Rows == b.Seq.Cols && y.Cols == width && q.Cols == width &&
 		c.shape.K == a.KVHeads*a.HeadDim && c.shape.V == c.shape.K && a.Heads%a.KVHeads == 0, "Attend", y, q, c.k[layer], c.v[layer], b.Pos)
-	if !a.Sinks.Nil() || a.Temperature != 0 {
-		d.lacks("attention with sinks or a temperature")
-		return
-	}
 	if a.HeadDim > MaxHeadDim || a.HeadDim%2 != 0 {
 		d.failWith("Attend: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, MaxHeadDim)
+		return
+	}
+	if c.shape.PageRows%pageUnit != 0 {
+		d.failWith("Attend: pages of %d positions, want a multiple of %d", c.shape.PageRows, pageUnit)
 		return
 	}
 	if q.Rows == 0 {
 		return
 	}
 	if b.Span == 1 {
-		d.attendRows(y, q, c, layer, a, b)
+		d.attendRows(y, q, o, c, layer, a, b)
 	} else {
 		d.attendRuns(y, q, c, layer, a, b)
 	}
@@ -68,37 +89,6 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.At
 		blocks: dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}, threads: dim{x: attend_prefill_threads},
 		shared: max(rows, 2*v.keys) * (v.dim + attend_prefill_padding) * tensor.F16.Size(),
 	}
-	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, int32(a.Window))
-}
-
-type decodeAttendFunc func(d *Device, l launch, out, stats, q, k, v, table, pos, seq tensor.Tensor,
-	tableCols, pageRows, heads, kvHeads, dim, splits int32, ldq int64, scale, softcap float32, window int32)
-
-// decodeVariants are kernels by the heads that a block takes.
-var decodeVariants = []struct {
-	kernel decodeAttendFunc
-	heads  int
-}{{(*Device).attend_decode_1, 1}, {(*Device).attend_decode_4, 4}, {(*Device).attend_decode_8, 8}}
-
-// attendRows is attention of single rows: the positions of each are divided
-// among as many blocks as keep the GPU busy, whatever the positions are.
-func (d *Device) attendRows(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	const blocksAnSM, most = 6, 64
-	group, v := a.Heads/a.KVHeads, decodeVariants[0]
-	for _, w := range decodeVariants {
-		if v = w; group <= v.heads {
-			break
-		}
-	}
-	sets := a.KVHeads * ((group + v.heads - 1) / v.heads)
-	capacity := b.Table.Cols * c.shape.PageRows
-	splits := min(pieces(blocksAnSM*d.sms, sets*q.Rows), pieces(capacity, attend_decode_positions), most)
-	sums := d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.HeadDim)
-	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads*splits, 2)
-	l := launch{blocks: dim{x: splits, y: sets, z: q.Rows}, threads: dim{x: attend_decode_threads}}
-	v.kernel(d, l, sums, stats, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, int32(b.Table.Cols), int32(c.shape.PageRows),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(splits), int64(q.Stride), a.Scale, a.Softcap, int32(a.Window))
-	join := launch{blocks: dim{x: a.Heads, y: q.Rows}, threads: dim{x: min(attend_decode_threads, pieces(a.HeadDim, 32)*32)}}
-	d.attend_decode_join(join, y, sums, stats, int32(a.Heads), int32(a.HeadDim), int32(splits), int64(y.Stride))
+	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
+		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
 }

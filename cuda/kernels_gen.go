@@ -22,10 +22,14 @@ const (
 	kernel_attend_back_rows_256
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
-	kernel_attend_decode_1
-	kernel_attend_decode_4
-	kernel_attend_decode_8
-	kernel_attend_decode_join
+	kernel_attend_decode_64_8
+	kernel_attend_decode_64_16
+	kernel_attend_decode_128_8
+	kernel_attend_decode_128_16
+	kernel_attend_decode_256_8
+	kernel_attend_decode_64_any
+	kernel_attend_decode_128_any
+	kernel_attend_decode_256_any
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
 	kernel_attend_prefill_96
@@ -170,10 +174,14 @@ var kernels = [kernelCount]struct {
 	kernel_attend_back_rows_256:   {"attend_back", "attend_back_rows_256", true},
 	kernel_attend_back_keys_128:   {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:   {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_decode_1:        {"attend_decode", "attend_decode_1", true},
-	kernel_attend_decode_4:        {"attend_decode", "attend_decode_4", true},
-	kernel_attend_decode_8:        {"attend_decode", "attend_decode_8", true},
-	kernel_attend_decode_join:     {"attend_decode", "attend_decode_join", true},
+	kernel_attend_decode_64_8:     {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:    {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:    {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:   {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:    {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:   {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:  {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:  {"attend_decode", "attend_decode_256_any", true},
 	kernel_attend_prefill_32:      {"attend_prefill", "attend_prefill_32", true},
 	kernel_attend_prefill_64:      {"attend_prefill", "attend_prefill_64", true},
 	kernel_attend_prefill_96:      {"attend_prefill", "attend_prefill_96", true},
@@ -306,17 +314,17 @@ const (
 	planes_lifted               = 8
 	product_block_m             = 128
 	product_block_n             = 128
+	split_at_once               = 16
+	split_least_units           = 2
 	advance_threads             = 128
 	attend_back_across          = 8
 	attend_back_threads         = attend_back_across * attend_back_across
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
-	attend_decode_threads       = 128
-	attend_decode_most_dim      = 256
-	attend_decode_positions     = 64
-	attend_decode_lanes_a_key   = 8
-	attend_decode_keys_a_pass   = attend_decode_threads / attend_decode_lanes_a_key
-	attend_decode_passes        = attend_decode_positions / attend_decode_keys_a_pass
+	attend_decode_warps         = 4
+	attend_decode_threads       = 32 * attend_decode_warps
+	attend_decode_positions     = split_at_once * attend_decode_warps
+	attend_decode_extra         = 2
 	attend_prefill_rows_a_block = 64
 	attend_prefill_threads      = 128
 	attend_prefill_padding      = 8
@@ -664,88 +672,319 @@ func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
-	a := d.begin(kernel_attend_decode_1)
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(splits)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
-	a := d.begin(kernel_attend_decode_4)
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(splits)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
-	a := d.begin(kernel_attend_decode_8)
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(splits)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
-	a := d.begin(kernel_attend_decode_join)
+func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_64_8)
 	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
 	a.int32(heads)
+	a.int32(kvHeads)
 	a.int32(dim)
-	a.int32(splits)
+	a.int32(pairs)
+	a.int32(interleaved)
 	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_64_16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_128_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_128_16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_256_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_64_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_128_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_decode_256_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -754,6 +993,7 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -764,11 +1004,13 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -777,6 +1019,7 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -787,11 +1030,13 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_96)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -800,6 +1045,7 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -810,11 +1056,13 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -823,6 +1071,7 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -833,11 +1082,13 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
+func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -846,6 +1097,7 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -856,6 +1108,8 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }

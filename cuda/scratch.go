@@ -14,6 +14,7 @@ const (
 	scratchWeights
 	scratchSums
 	scratchStats
+	scratchCounters // zeros, and left so by those who use them
 	scratchUses
 )
 

@@ -44,6 +44,10 @@ type Candidate struct {
 	Recipe string
 	Bits   int
 	Error  float64 // squared error of the outputs over the outputs' square
+
+	// Divergence (KL, nats a token) of the model's output, if this candidate's own was
+	// measured.
+	Divergence float64
 }
 
 // A Table is what was measured of one matrix.
@@ -78,6 +82,14 @@ func (t Table) VariantShare() float64 {
 		return t.Share
 	}
 	return 1
+}
+
+// Cost is the divergence that storing the matrix by a candidate causes.
+func (t Table) Cost(c Candidate) float64 {
+	if c.Divergence > 0 {
+		return c.Divergence
+	}
+	return t.Sensitivity * c.Error
 }
 
 // SetSensitivity sets the sensitivity of the matrix, given the divergence of its

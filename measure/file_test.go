@@ -74,7 +74,7 @@ func TestTables(t *testing.T) {
 			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"up_proj", r.String()}}}},
 			Tables: []Table{{
 				Key: "model.layers.0.mlp.up_proj", In: 64, Out: 96, Sensitivity: 0.25,
-				Candidates: []Candidate{{r.String(), r.Size(64, 96), 0.0625}},
+				Candidates: []Candidate{{Recipe: r.String(), Bits: r.Size(64, 96), Error: 0.0625}},
 			}},
 		},
 		{
@@ -87,7 +87,7 @@ func TestTables(t *testing.T) {
 			Options: []Option{{Accuracy: 0.5, Bits: 10, Recipes: []NamedRecipe{{"w1", r.String()}}}},
 			Tables: []Table{{
 				Key: "model.layers.2.mlp.experts.3.up_proj", Module: "model.layers.2.block_sparse_moe", In: 64, Out: 96, Sensitivity: 0.25,
-				Candidates: []Candidate{{r.String(), r.Size(64, 96), 0.0625}}, Group: "model.layers.2.mlp.experts.*.up_proj", Share: 0.125,
+				Candidates: []Candidate{{Recipe: r.String(), Bits: r.Size(64, 96), Error: 0.0625, Divergence: 0.5}}, Group: "model.layers.2.mlp.experts.*.up_proj", Share: 0.125,
 			}},
 			Coverage: []int{0, 3, 5, 100},
 		},

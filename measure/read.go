@@ -204,7 +204,10 @@ func (j tableJSON) table() (Table, error) {
 		if !(c.Error >= 0 && c.Error <= maxError) {
 			return t, fmt.Errorf("%s: error %v", c.Mix, c.Error)
 		}
-		t.Candidates = append(t.Candidates, Candidate{r.String(), c.Bits, c.Error})
+		if !(c.Divergence >= 0 && c.Divergence <= maxError) {
+			return t, fmt.Errorf("%s: divergence %v", c.Mix, c.Divergence)
+		}
+		t.Candidates = append(t.Candidates, Candidate{r.String(), c.Bits, c.Error, c.Divergence})
 	}
 	return t, nil
 }

@@ -45,6 +45,8 @@ type candidateJSON struct {
 	Mix   string  `json:"mix"`
 	Bits  int     `json:"bits"`
 	Error float64 `json:"error"`
+
+	Divergence float64 `json:"divergence,omitempty"`
 }
 
 type paramsJSON struct {
@@ -130,7 +132,7 @@ func (t Table) json() tableJSON {
 		j.Module = t.Module
 	}
 	for _, c := range t.Candidates {
-		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, c.Error})
+		j.Candidates = append(j.Candidates, candidateJSON{c.Recipe, c.Bits, c.Error, c.Divergence})
 	}
 	return j
 }

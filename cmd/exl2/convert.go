@@ -32,6 +32,8 @@ func newConvertCommand(a *app) *cobra.Command {
 		Long: `convert quantizes a model to a mean number of bits per weight of its decoder. It
 measures what every matrix loses in every recipe, solves for the best choice
 within the target, quantizes, and writes a folder that ExLlamaV2 and exl2 load.
+The head competes with the decoder for bits: together they take what the target and
+a head of 6 bits would. With -hb the head has bits of its own.
 
 WORK holds the job in WORK/job; the finished model goes to WORK itself or to the
 folder given with -cf. -om FILE ends after measuring, as exl2 measure does. With several bits, -b 3.0,4.0, one measurement serves all,
@@ -100,7 +102,8 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")
 	f.StringVar(&o.Out, "compile-full", "", "folder of the finished model (-cf; default: the job's folder)")
 	f.StringVarP(&o.Measurement, "measurement", "m", "", "use this measurement.json, ours or ExLlamaV2's, instead of measuring")
-	f.IntVar(&o.HeadBits, "head-bits", 6, "bits of the head: 2, 3, 4, 5, 6 or 8 (-hb)")
+	f.TextVar(&o.HeadBits, "head-bits", convert.AutoHead, "bits of the head: auto, 2, 3, 4, 5, 6 or 8; auto chooses, the file as large as with 6 (-hb)")
+	f.StringVar((*string)(&o.Quality), "quality", string(convert.Normal), "work that goes into the codes: fast or normal")
 	o.ShardMB = 8192
 	f.Var((*wholeNumber)(&o.ShardMB), "shard-size", "largest output file in MB, 0 for one file (-ss)")
 }

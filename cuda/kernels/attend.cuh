@@ -1,4 +1,4 @@
-// What both kernels of attention share.
+// What kernels of attention share.
 #pragma once
 
 #include "half.cuh"
@@ -22,3 +22,14 @@ __device__ inline float capped(float x, float cap) { return cap == 0 ? x : cap *
 
 // no_score is that of positions that are not seen: less than any, and finite.
 constexpr float no_score = -1e30f;
+
+// Scoring is what makes scores of the products of queries and keys.
+struct Scoring {
+	float scale, cap, temperature;
+	int temperature_span;
+
+	// factor is what a product at a row's position is multiplied by.
+	__device__ float factor(int pos) const {
+		return temperature == 0 ? scale : scale * (1 + temperature * logf((float)(1 + pos / temperature_span)));
+	}
+};

@@ -1,206 +1,425 @@
 // Attention of single rows, each of its own sequence: y = softmax(scale·q·Kᵀ)·V by
-// heads over the positions up to the row's own.
+// heads over the positions up to the row's own. Where keys and values are given,
+// they are the rows' own: queries and keys are rotated, and keys and values stored,
+// by the blocks that need them.
 //
-// The positions of a row are divided among `splits` blocks, by the row's own
-// position, which is in memory: the grid does not depend on it. A block takes
-// some heads that share keys and values, 64 positions at a time: eight lanes a
-// key for the scores; for the sums, a thread for eight dimensions of every n-th
-// position. What the blocks of a row find is joined by attend_decode_join.
+// The units of work, of which every warp of a block takes 16 positions, are divided
+// among blocks by split.cuh. A warp multiplies keys, then values, by all heads that
+// share them with tensor cores, straight from memory to registers: dimensions of
+// keys, and of values, are taken in the order in which lanes load them, 16 bytes at
+// a time. Parts of an item are joined by the block that comes last.
 //
-// H200, 2026-11-21, 32 heads of 128: 4000 positions 49 µs, 1.3 TB/s; 16 sequences of
-// 2000, 8 heads of keys, 85 µs, 1.6 TB/s.
+// Sums are rescaled only when a score exceeds what they are relative to by 2⁸:
+// weights are at most that, which fp16 holds as well as 1.
 #include "attend.cuh"
+#include "fault.cuh"
+#include "mma.cuh"
 #include "order.cuh"
+#include "rope.cuh"
+#include "split.cuh"
 
-constexpr int threads = 128;
-constexpr int most_dim = 256;
-constexpr int positions = 64;  // at a time
-constexpr int lanes_a_key = 8;
-constexpr int keys_a_pass = threads / lanes_a_key;
-constexpr int passes = positions / keys_a_pass;
+constexpr int warps = 4, threads = 32 * warps;
+constexpr int positions = at_once * warps;  // of a unit
+constexpr int extra = 2;                    // numbers that a part has beside its sums: largest score, sum of weights
+constexpr float log2e = 1.4426950408889634f, leeway = 8;
 
-// Shared is the shared memory of a block that takes up to most_heads heads.
-template <int most_heads>
-struct Shared {
-	float q[most_heads][most_dim];
-	float scores[most_heads][positions];
-	float top[most_heads], sum[most_heads], shrink[most_heads];
-	int64 rows[positions];   // where the positions of a tile are
-	float parts[threads][9];  // eight sums of a thread, and no conflicts
+// Attend is what the kernel is given.
+struct Attend {
+	half* y;            // [rows, heads·dim], rows ldy elements apart
+	const half* q;      // [rows, heads·dim]
+	const half *k, *v;  // [rows, kv_heads·dim], or null: the cache has them
+	const float* freqs;  // [pairs]
+	const float* sinks;  // [heads], or null
+	const int* pos;      // [rows]
+	const int* seq;      // [rows]
+	int* fault;
+	float* parts;   // [blocks, 2, heads of a set, dim + extra]
+	int* counters;  // [rows, sets]: zeros, and left so
+	int rows, sequences, pages, heads, kv_heads, dim, pairs, interleaved;
+	int64 ldy, ldq, ldk, ldv;
+	float turn_scale;
+	Scoring how;
+	int window;
+
+	// there reports whether a row's position has a page.
+	__device__ bool there(const Cache& c, int row) const {
+		int p = pos[row], of = seq[row];
+		if (of < 0 || of >= sequences || p < 0 || p / c.page_rows >= c.table_cols) return false;
+		int page = c.table[of * c.table_cols + p / c.page_rows];
+		return page >= 0 && page < pages;
+	}
 };
 
-// score computes the scores of a tile of n positions. All passes ask for their keys
-// before the first needs them.
-template <int most_heads>
-__device__ inline void score(Shared<most_heads>& m, const half* keys, int n, int heads, int dim, float cap) {
-	int part = threadIdx.x % lanes_a_key, key = threadIdx.x / lanes_a_key;
-	float sums[passes][most_heads] = {};
-	for (int at = part * 8; at < dim; at += lanes_a_key * 8) {
-		float k[passes][8];
+// Shared is the shared memory of a block: queries, the new key and value, and what
+// the warps have found.
+template <int D, int N>
+struct Shared {
+	static constexpr int heads = 8 * N, stride = D + 8;
+	half q[heads][stride], k[D], v[D];
+	float2 turns[D / 2];
+	float sums[warps][heads][D + 4], top[warps][heads], sum[warps][heads];
+	int last;
+};
+
+// Heads are those that an item's block takes: count from first on, and their head
+// of keys.
+struct Heads {
+	int kv, first, count;
+	__device__ Heads(const Attend& a, int set, int most) {
+		int group = a.heads / a.kv_heads, sets = (group + most - 1) / most;
+		kv = set / sets, first = kv * group + set % sets * most;
+		count = min(most, (kv + 1) * group - first);
+	}
+};
+
+// rotate copies a head to shared memory, from thread `at` of `step` on, with the
+// rotation of its position.
+template <int D>
+__device__ inline void rotate(half* to, const half* from, const Attend& a, const float2* turns, int at, int step) {
+	for (int i = at; i < D / 2; i += step) {
+		bool turned = i < a.pairs, apart = turned && !a.interleaved;
+		int x = apart ? i : 2 * i, y = apart ? i + a.pairs : 2 * i + 1;
+		half zero = __float2half(0), u = x < a.dim ? from[x] : zero, v = y < a.dim ? from[y] : zero;
+		if (turned) {
+			float2 t = turns[i];
+			float c = widen(u), s = widen(v);
+			narrow(u, c * t.x - s * t.y);
+			narrow(v, s * t.x + c * t.y);
+		}
+		to[x] = u, to[y] = v;
+	}
+}
+
+// prepare brings an item's queries to shared memory, and, to the block that has the
+// item's last unit, the new key and value, which it stores if the set is its head's
+// first.
+template <int D, int N>
+__device__ inline void prepare(Shared<D, N>& m, const Attend& a, const Cache& c, const Item& item, const Heads& h, bool newest) {
+	int pos = a.pos[item.row], head = threadIdx.x / 32;
+	if (a.k && a.pairs)
+		for (int i = threadIdx.x; i < a.pairs; i += threads) {
+			float2 t = turn((double)pos * (double)a.freqs[i]);
+			m.turns[i] = make_float2(t.x * a.turn_scale, t.y * a.turn_scale);
+		}
+	__syncthreads();
+	const half* q = a.q + item.row * a.ldq + h.first * a.dim;
+	for (; head < 8 * N; head += warps) {
+		if (head < h.count)
+			rotate<D>(m.q[head], q + head * a.dim, a, m.turns, threadIdx.x % 32, 32);
+		else
+			for (int i = threadIdx.x % 32; i < D; i += 32) m.q[head][i] = __float2half(0);
+	}
+	if (a.k && newest) {
+		const half* v = a.v + item.row * a.ldv + h.kv * a.dim;
+		rotate<D>(m.k, a.k + item.row * a.ldk + h.kv * a.dim, a, m.turns, threadIdx.x, threads);
+		for (int i = threadIdx.x; i < D; i += threads) m.v[i] = i < a.dim ? v[i] : __float2half(0);
+	}
+	__syncthreads();
+	if (a.k && newest && h.first == h.kv * (a.heads / a.kv_heads)) {
+		int64 at = c.row(a.seq[item.row], pos) + h.kv * a.dim;
+		for (int i = threadIdx.x; i < a.dim; i += threads) ((half*)c.k)[at + i] = m.k[i], ((half*)c.v)[at + i] = m.v[i];
+	}
+}
+
+// eight reads eight elements of a row of dim from `at` on, zeros past its end. Where
+// heads are `full`, all of them are there and rows are at 16 bytes.
+template <bool full>
+__device__ inline uint4 eight(const half* row, int at, int dim) {
+	if (full) return *(const uint4*)(row + at);
+	Eight<half> e;
+	if (whole(row, at, dim)) return *(const uint4*)(row + at);
 #pragma unroll
-		for (int p = 0; p < passes; p++) load8(k[p], keys + m.rows[min(key + p * keys_a_pass, n - 1)], at, dim);
+	for (int j = 0; j < 8; j++) e.v[j] = at + j < dim ? row[at + j] : __float2half(0);
+	return e.words[0];
+}
+
+// transposed is a matrix of 8 x 8 halves, a pair a lane as mma has them, transposed.
+__device__ inline u32 transposed(u32 x) {
+	u32 y;
+	asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+	return y;
+}
+
+__device__ inline u32 pack(float a, float b) {
+	half2 h = __floats2half2_rn(a, b);
+	return *(u32*)&h;
+}
+
+__device__ inline u32 lows(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
+__device__ inline u32 highs(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
+
+// State is what a warp has found for eight heads and n times as many: of heads 2q and
+// 2q+1, with g = lane/4 and q = lane%4, out[4j+w] has dimensions 64j + 8g + 2w and the
+// next, first of one head, then of the other in between; top and sum are a lane's own
+// positions'.
+template <int D, int N>
+struct State {
+	float out[N][D / 16][4] = {}, top[N][2], sum[N][2] = {};
+	__device__ State() {
+		for (int n = 0; n < N; n++) top[n][0] = top[n][1] = no_score;
+	}
+
+	// raise makes the sums relative to the largest scores so far.
+	__device__ void raise(const float (&s)[N][4]) {
 #pragma unroll
-		for (int h = 0; h < most_heads; h++) {
-			if (h >= heads) break;
+		for (int n = 0; n < N; n++)
 #pragma unroll
-			for (int j = 0; j < 8; j++) {
-				float q = m.q[h][at + j];
+			for (int e = 0; e < 2; e++) {
+				float most = fmaxf(top[n][e], fmaxf(s[n][e], s[n][e + 2]));
 #pragma unroll
-				for (int p = 0; p < passes; p++) sums[p][h] += q * k[p][j];
+				for (int step = 4; step < 32; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+				float shrink = exp2f(top[n][e] - most);
+				sum[n][e] *= shrink, top[n][e] = most;
+#pragma unroll
+				for (int j = 0; j < D / 16; j++) out[n][j][e] *= shrink, out[n][j][e + 2] *= shrink;
+			}
+	}
+
+	// add adds the values of 16 positions, of which scores have g and g + 8.
+	__device__ void add(float (&s)[N][4], const uint4 (&v)[D / 64][4]) {
+		bool grows = false;
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) grows |= s[n][e] > top[n][e % 2] + leeway;
+		if (__any_sync(~0u, grows)) raise(s);
+		u32 b[N][2];
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+#pragma unroll
+			for (int e = 0; e < 4; e++) s[n][e] = exp2f(s[n][e] - top[n][e % 2]), sum[n][e % 2] += s[n][e];
+			b[n][0] = transposed(pack(s[n][0], s[n][1])), b[n][1] = transposed(pack(s[n][2], s[n][3]));
+		}
+#pragma unroll
+		for (int j = 0; j < D / 64; j++) {
+			const u32 *v0 = &v[j][0].x, *v1 = &v[j][1].x, *v2 = &v[j][2].x, *v3 = &v[j][3].x;
+#pragma unroll
+			for (int w = 0; w < 4; w++) {
+				u32 a[4] = {lows(v0[w], v1[w]), highs(v0[w], v1[w]), lows(v2[w], v3[w]), highs(v2[w], v3[w])};
+#pragma unroll
+				for (int n = 0; n < N; n++) mma(out[n][4 * j + w], a, b[n]);
 			}
 		}
 	}
+
+	// put stores what the warp has found for `count` heads.
+	__device__ void put(Shared<D, N>& m, int count) {
+		int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
 #pragma unroll
-	for (int h = 0; h < most_heads; h++) {
-		if (h >= heads) break;
+		for (int n = 0; n < N; n++)
 #pragma unroll
-		for (int p = 0; p < passes; p++) {
-			float s = sums[p][h];
-			for (int step = lanes_a_key / 2; step > 0; step /= 2) s += __shfl_xor_sync(~0u, s, step);
-			int i = key + p * keys_a_pass;
-			if (part == 0) m.scores[h][i] = i < n ? capped(s, cap) : no_score;
+			for (int e = 0; e < 2; e++) {
+				float all = sum[n][e];
+				for (int step = 4; step < 32; step *= 2) all += __shfl_xor_sync(~0u, all, step);
+				int head = 8 * n + 2 * q + e;
+				if (head >= count) continue;
+				if (g == 0) m.top[warp][head] = top[n][e], m.sum[warp][head] = all;
+#pragma unroll
+				for (int j = 0; j < D / 16; j++)
+					*(float2*)&m.sums[warp][head][j / 4 * 64 + g * 8 + j % 4 * 2] = make_float2(out[n][j][e], out[n][j][e + 2]);
+			}
+	}
+};
+
+// Walk is how a lane reads 16 positions of a sequence at a time, the first of which
+// is a multiple of that, and whose last is the last that its row sees.
+template <int D, bool full>
+struct Walk {
+	const half *k, *v;  // of the head
+	int cols, dim;
+	uint4 keys[D / 32][2], values[D / 64][4];  // of positions g and g + 8; of 2q, 2q + 1, and those 8 further
+
+	// last is the last of the 16 positions that is seen: those behind it are read as it.
+	__device__ void read_keys(int64 at, int last) {
+		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+		const half *one = k + at + min(g, last) * cols, *two = k + at + min(g + 8, last) * cols;
+#pragma unroll
+		for (int j = 0; j < D / 32; j++) keys[j][0] = eight<full>(one, 32 * j + 8 * q, dim), keys[j][1] = eight<full>(two, 32 * j + 8 * q, dim);
+	}
+	__device__ void read_values(int64 at, int last) {
+		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const half* row = v + at + min(2 * q + i % 2 + i / 2 * 8, last) * cols;
+#pragma unroll
+			for (int j = 0; j < D / 64; j++) values[j][i] = eight<full>(row, 64 * j + 8 * g, dim);
 		}
 	}
-}
-
-// weigh turns the scores of a tile into weights, a warp a head.
-template <int most_heads>
-__device__ inline void weigh(Shared<most_heads>& m, int heads) {
-	int lane = threadIdx.x % 32;
-	for (int h = threadIdx.x / 32; h < heads; h += threads / 32) {
-		float a = m.scores[h][lane], b = m.scores[h][lane + 32], top = m.top[h], most = fmaxf(top, fmaxf(a, b));
-		for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-		a = a <= no_score ? 0 : __expf(a - most), b = b <= no_score ? 0 : __expf(b - most);
-		m.scores[h][lane] = a, m.scores[h][lane + 32] = b;
-		float part = a + b;
-		for (int step = 16; step > 0; step /= 2) part += __shfl_xor_sync(~0u, part, step);
-		__syncwarp();  // every lane has read the top
-		if (lane == 0) {
-			float shrink = __expf(top - most);
-			m.shrink[h] = shrink, m.sum[h] = m.sum[h] * shrink + part, m.top[h] = most;
-		}
+	// put_key and put_value put a row that is in shared memory in the place of the last.
+	__device__ void put_key(const half* row, int last) {
+		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			if (g + 8 * i >= last)
+#pragma unroll
+				for (int j = 0; j < D / 32; j++) keys[j][i] = *(const uint4*)(row + 32 * j + 8 * q);
 	}
-}
-
-// add adds a tile's weighted values, eight dimensions from `at` on of positions
-// `first` and every `step` further, four of which are asked for at a time.
-template <int most_heads>
-__device__ inline void add(float (&sums)[most_heads][8], const Shared<most_heads>& m, const half* values, int n, int heads, int dim, int at, int first, int step) {
+	__device__ void put_value(const half* row, int last) {
+		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
-	for (int h = 0; h < most_heads; h++) {
-		if (h >= heads) break;
+		for (int i = 0; i < 4; i++)
+			if (2 * q + i % 2 + i / 2 * 8 >= last)
 #pragma unroll
-		for (int j = 0; j < 8; j++) sums[h][j] *= m.shrink[h];
+				for (int j = 0; j < D / 64; j++) values[j][i] = *(const uint4*)(row + 64 * j + 8 * g);
 	}
-	constexpr int ahead = 4;
-	for (int i = first; i < n; i += ahead * step) {
-		float v[ahead][8];
+	// multiply returns the products of the keys with the queries of 8·N heads.
+	template <int N>
+	__device__ void multiply(float (&s)[N][4], const Shared<D, N>& m) {
+		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 #pragma unroll
-		for (int p = 0; p < ahead; p++) load8(v[p], values + m.rows[min(i + p * step, n - 1)], at, dim);
+		for (int j = 0; j < D / 32; j++) {
+			u32 low[4] = {keys[j][0].x, keys[j][1].x, keys[j][0].y, keys[j][1].y}, high[4] = {keys[j][0].z, keys[j][1].z, keys[j][0].w, keys[j][1].w};
 #pragma unroll
-		for (int p = 0; p < ahead; p++) {
-			if (i + p * step >= n) break;
-#pragma unroll
-			for (int h = 0; h < most_heads; h++) {
-				if (h >= heads) break;
-				float weight = m.scores[h][i + p * step];
-#pragma unroll
-				for (int j = 0; j < 8; j++) sums[h][j] += weight * v[p][j];
+			for (int n = 0; n < N; n++) {
+				uint4 x = *(const uint4*)&m.q[8 * n + g][32 * j + 8 * q];
+				u32 first[2] = {x.x, x.y}, second[2] = {x.z, x.w};
+				mma(s[n], low, first);
+				mma(s[n], high, second);
 			}
 		}
 	}
-}
+};
 
-template <int most_heads>
-__device__ inline void attend(
-	float* out,        // [rows, heads, splits, dim]: sums of weighted values
-	float* stats,      // [rows, heads, splits, 2]: largest score, sum of weights
-	const half* q,     // [rows, heads·dim], rows ldq elements apart
-	Cache c,
-	const int* pos,    // [rows]
-	const int* seq,    // [rows]
-	int heads, int kv_heads, int dim, int splits, int64 ldq, float scale, float cap, int window) {
-	__shared__ Shared<most_heads> m;
-	after_previous();
-	int group = heads / kv_heads, sets = (group + most_heads - 1) / most_heads;
-	int kv_head = blockIdx.y / sets, head = kv_head * group + blockIdx.y % sets * most_heads;
-	int count = min(most_heads, (kv_head + 1) * group - head);
-	int row = blockIdx.z, split = blockIdx.x, end = pos[row] + 1, of = seq[row];
-	int start = window > 0 ? max(0, end - window) : 0;
-	int share = ((end - start + splits - 1) / splits + positions - 1) / positions * positions;
-	start += split * share;
-	end = min(end, start + share);
-
-	if (start < end)
-		for (int i = threadIdx.x; i < count * most_dim; i += threads) {
-			int h = i / most_dim, at = i % most_dim;
-			m.q[h][at] = at < dim ? scale * __half2float(q[row * ldq + (head + h) * dim + at]) : 0;
-		}
-	if (threadIdx.x < most_heads) m.top[threadIdx.x] = no_score, m.sum[threadIdx.x] = 0;
-	int chunks = (dim + 7) / 8, step = threads / chunks;  // threads of a position, and positions that they take at a time
-	int at = threadIdx.x % chunks * 8, first = threadIdx.x / chunks;
-	float sums[most_heads][8] = {};
-	for (int from = start; from < end; from += positions) {
-		int n = min(positions, end - from);
-		if (threadIdx.x < n) m.rows[threadIdx.x] = c.row(of, from + threadIdx.x) + kv_head * dim;
-		__syncthreads();
-		score(m, c.k, n, count, dim, cap);
-		__syncthreads();
-		weigh(m, count);
-		__syncthreads();
-		if (first < step) add(sums, m, c.v, n, count, dim, at, first, step);
-		__syncthreads();
-	}
-	float* to = out + (((int64)row * heads + head) * splits + split) * dim;
+// attend_units has the warp's positions of units from..to-1 of an item.
+template <int D, int N, bool full>
+__device__ inline void attend_units(State<D, N>& state, const Shared<D, N>& m, const Attend& a, const Cache& c, const Item& item, int kv, int from, int to) {
+	constexpr bool ahead = D <= 128;  // there are registers for the next keys
+	int pos = a.pos[item.row], of = a.seq[item.row], g = threadIdx.x % 32 / 4;
+	Span span(pos, a.window);
+	float cap = a.how.cap, factor = a.how.factor(pos) * (cap == 0 ? log2e : 1);
+	Walk<D, full> walk = {c.k + kv * a.dim, c.v + kv * a.dim, c.cols, a.dim};
+	int chunk = span.chunk() + from * warps + threadIdx.x / 32, end = min(span.chunk() + to * warps, span.chunks_end());
+	if (chunk >= end) return;
+	int64 at = c.row(of, chunk * at_once), next;
+	if (ahead) walk.read_keys(at, pos - chunk * at_once);
+#pragma unroll 1
+	for (; chunk < end; chunk += warps, at = next) {
+		int first = chunk * at_once, last = pos - first;
+		bool newest = a.k && last < at_once, more = chunk + warps < end;
+		if (!ahead) walk.read_keys(at, last);
+		walk.read_values(at, last);
+		next = more ? c.row(of, first + positions) : 0;
+		if (newest) walk.put_key(m.k, last);
+		float s[N][4] = {};
+		walk.multiply(s, m);
+		if (ahead && more) walk.read_keys(next, last - positions);
 #pragma unroll
-	for (int h = 0; h < most_heads; h++) {
-		if (h >= count) break;
+		for (int n = 0; n < N; n++)
 #pragma unroll
-		for (int j = 0; j < 8; j++) m.parts[threadIdx.x][j] = sums[h][j];
-		__syncthreads();
-		for (int d = threadIdx.x; d < dim; d += threads) {
-			float sum = 0;
-			for (int i = 0; i < step; i++) sum += m.parts[i * chunks + d / 8][d % 8];
-			to[(int64)h * splits * dim + d] = sum;
+			for (int e = 0; e < 4; e++) {
+				int p = first + g + e / 2 * 8;
+				float score = cap == 0 ? s[n][e] * factor : capped(s[n][e] * factor, cap) * log2e;
+				s[n][e] = p >= span.start && p < span.end ? score : no_score;
+			}
+		if (newest) walk.put_value(m.v, last);
+		state.add(s, walk.values);
+	}
+}
+
+// Join adds parts of sums that are relative to different scores.
+struct Join {
+	float top = no_score, sum = 0, out = 0;
+	__device__ void add(float t, float s, float o) {
+		float most = fmaxf(top, t), mine = exp2f(top - most), others = exp2f(t - most);
+		sum = sum * mine + s * others, out = out * mine + o * others, top = most;
+	}
+	// result takes in the sink of the head, if there is one.
+	__device__ half result(const float* sink) {
+		if (sink) add(*sink * log2e, 1, 0);
+		return __float2half_rn(out / sum);
+	}
+};
+
+// finish joins what the warps have found, and, in the block that comes last of those
+// that have a part of the item, what the blocks have found.
+template <int D, int N>
+__device__ inline void finish(Shared<D, N>& m, const Attend& a, const Split& split, const Item& item, const Heads& h, bool begins) {
+	int first = split.block(item.first), last = split.block(item.first + item.units - 1), stride = a.dim + extra;
+	auto part = [&](int block, bool begins, int head) { return a.parts + ((int64)(2 * block + begins) * 8 * N + head) * stride; };
+	half* y = a.y + item.row * a.ldy + h.first * a.dim;
+	for (int i = threadIdx.x; i < h.count * a.dim; i += threads) {
+		int head = i / a.dim, at = i % a.dim;
+		Join join;
+#pragma unroll
+		for (int w = 0; w < warps; w++) join.add(m.top[w][head], m.sum[w][head], m.sums[w][head][at]);
+		if (first == last) {
+			y[i] = join.result(a.sinks ? a.sinks + h.first + head : nullptr);
+			continue;
 		}
+		float* to = part(blockIdx.x, begins, head);
+		to[at] = join.out;
+		if (at == 0) to[a.dim] = join.top, to[a.dim + 1] = join.sum;
+	}
+	if (first == last) return;
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		int* counter = a.counters + item.row * split.sets + item.set;
+		m.last = atomicAdd(counter, 1) == last - first;
+		if (m.last) *counter = 0;
+	}
+	__syncthreads();
+	if (!m.last) return;
+	__threadfence();
+	for (int i = threadIdx.x; i < h.count * a.dim; i += threads) {
+		int head = i / a.dim, at = i % a.dim;
+		Join join;
+#pragma unroll 4
+		for (int block = first; block <= last; block++) {
+			const float* from = part(block, block == first, head);
+			join.add(__ldcg(from + a.dim), __ldcg(from + a.dim + 1), __ldcg(from + at));
+		}
+		y[i] = join.result(a.sinks ? a.sinks + h.first + head : nullptr);
+	}
+}
+
+template <int D, int N, bool full>
+__device__ void attend(const Attend& a, const Cache& c) {
+	__shared__ __align__(16) Shared<D, N> m;
+	after_previous();
+	int group = a.heads / a.kv_heads, sets = a.kv_heads * ((group + 8 * N - 1) / (8 * N));
+	Split split(a.pos, a.rows, sets, a.window, warps);
+	int unit = split.first(blockIdx.x), end = split.first(blockIdx.x + 1);
+	while (unit < end) {
+		Item item = split.find(unit);
+		Heads heads(a, item.set, 8 * N);
+		int from = unit - item.first, to = min(end - item.first, item.units);
+		unit = item.first + to;
+		if (!a.there(c, item.row)) {
+			if (threadIdx.x == 0) report(a.fault, position_fault, a.pos[item.row], c.table_cols * c.page_rows);
+			continue;
+		}
+		prepare(m, a, c, item, heads, to == item.units);
+		State<D, N> state;
+		attend_units<D, N, full>(state, m, a, c, item, heads.kv, from, to);
+		state.put(m, heads.count);
+		__syncthreads();
+		finish(m, a, split, item, heads, from == 0);
 		__syncthreads();
 	}
-	if (threadIdx.x < count) {
-		float* of_head = stats + (((int64)row * heads + head + threadIdx.x) * splits + split) * 2;
-		of_head[0] = m.top[threadIdx.x], of_head[1] = m.sum[threadIdx.x];
-	}
 }
 
-// The name's number is the heads of a block.
-#define ATTEND(name, most_heads)                                                                    \
-	extern "C" __global__ void __launch_bounds__(threads)                                           \
-	name(float* out, float* stats, const half* q, const half* k, const half* v, const int* table,   \
-	     const int* pos, const int* seq, int table_cols, int page_rows, int heads, int kv_heads,    \
-	     int dim, int splits, int64 ldq, float scale, float cap, int window) {                      \
-		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<most_heads>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, ldq, scale,    \
-		                   cap, window);                                                            \
+// Names are of the largest dimension, the heads of a set, and whether dimensions may
+// be any.
+#define ATTEND(name, D, N, full, blocks)                                                            \
+	extern "C" __global__ void __launch_bounds__(threads, blocks)                                   \
+	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
+	     const float* freqs, const float* sinks, const int* pos, const int* seq, const int* table,  \
+	     int* fault, float* parts, int* counters, int rows, int sequences, int table_cols, int pages,\
+	     int page_rows, int heads, int kv_heads, int dim, int pairs, int interleaved, int64 ldy,    \
+	     int64 ldq, int64 ldk, int64 ldv, float turn_scale, float scale, float cap,                 \
+	     float temperature, int temperature_span, int window) {                                     \
+		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
+		attend<D, N, full>({y, q, k, v, freqs, sinks, pos, seq, fault, parts, counters, rows,      \
+		                    sequences, pages, heads, kv_heads, dim, pairs, interleaved, ldy, ldq, ldk, ldv,           \
+		                    turn_scale, {scale, cap, temperature, temperature_span}, window}, c);     \
 	}
 
-ATTEND(attend_decode_1, 1)
-ATTEND(attend_decode_4, 4)
-ATTEND(attend_decode_8, 8)
-
-// attend_decode_join joins the splits of a row and head: a block each.
-extern "C" __global__ void attend_decode_join(
-	half* y,             // [rows, heads·dim], rows ldy elements apart
-	const float* out,    // [rows, heads, splits, dim]
-	const float* stats,  // [rows, heads, splits, 2]
-	int heads, int dim, int splits, int64 ldy) {
-	after_previous();
-	int64 at = (int64)blockIdx.y * heads + blockIdx.x;
-	const float* s = stats + at * splits * 2;
-	float top = no_score, sum = 0;
-	for (int i = 0; i < splits; i++) top = fmaxf(top, s[2 * i]);
-	for (int i = 0; i < splits; i++) sum += s[2 * i + 1] * __expf(s[2 * i] - top);
-	for (int d = threadIdx.x; d < dim; d += blockDim.x) {
-		float v = 0;
-		for (int i = 0; i < splits; i++) v += out[(at * splits + i) * dim + d] * __expf(s[2 * i] - top);
-		y[blockIdx.y * ldy + blockIdx.x * dim + d] = __float2half_rn(v / sum);
-	}
-}
+ATTEND(attend_decode_64_8, 64, 1, true, 4)
+ATTEND(attend_decode_64_16, 64, 2, true, 3)
+ATTEND(attend_decode_128_8, 128, 1, true, 3)
+ATTEND(attend_decode_128_16, 128, 2, true, 2)
+ATTEND(attend_decode_256_8, 256, 1, true, 2)
+ATTEND(attend_decode_64_any, 64, 1, false, 3)
+ATTEND(attend_decode_128_any, 128, 1, false, 3)
+ATTEND(attend_decode_256_any, 256, 1, false, 2)

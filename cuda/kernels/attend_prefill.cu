@@ -93,7 +93,8 @@ __device__ void attend(
 	Cache c,
 	const int* pos,  // [rows]
 	const int* seq,  // [rows]
-	int span, int heads, int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap, int window) {
+	const float* sinks,  // [heads] or null
+	int span, int heads, int kv_heads, int dim, int64 ldy, int64 ldq, Scoring how, int window) {
 	extern __shared__ uint4 memory[];
 	half* base = (half*)memory;
 	after_previous();
@@ -112,6 +113,7 @@ __device__ void attend(
 	for (int i = 0; i < S::dim / 16; i++) ldmatrix(a[i], base + (warp * 16 + lane % 16) * S::stride + 16 * i + lane / 16 * 8);
 
 	Softmax<S> state = {{no_score, no_score}};
+	float factors[2] = {how.factor(begin + warp * 16 + lane / 4), how.factor(begin + warp * 16 + lane / 4 + 8)};
 	int end = begin + rows, start = window > 0 ? max(0, begin - window + 1) : 0;
 	half *keys = base, *values = base + S::keys * S::stride;
 	for (int from = start; from < end; from += S::keys) {
@@ -139,7 +141,7 @@ __device__ void attend(
 			for (int e = 0; e < 4; e++) {
 				int p = from + 8 * j + lane % 4 * 2 + e % 2, own = begin + warp * 16 + lane / 4 + e / 2 * 8;
 				bool seen = p <= own && p < end && (window <= 0 || p > own - window);
-				s[j][e] = seen ? capped(s[j][e] * scale, cap) : no_score;
+				s[j][e] = seen ? capped(s[j][e] * factors[e / 2], how.cap) : no_score;
 			}
 		state.weigh(s);
 		arrived<0>();
@@ -162,6 +164,10 @@ __device__ void attend(
 		int row = warp * 16 + lane / 4 + 8 * h;
 		if (row >= rows) continue;
 		float inverse = 1 / state.sum[h];
+		if (sinks) {  // one more score, whose value is zero
+			float most = fmaxf(state.top[h], sinks[head]), shrink = __expf(state.top[h] - most);
+			inverse = shrink / (state.sum[h] * shrink + __expf(sinks[head] - most));
+		}
 		half* to = y + (first + row) * ldy + head * dim;
 #pragma unroll
 		for (int j = 0; j < S::dim / 8; j++)
@@ -176,10 +182,12 @@ __device__ void attend(
 #define ATTEND(name, d, n)                                                                          \
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
 	name(half* y, const half* q, const half* k, const half* v, const int* table, const int* pos,    \
-	     const int* seq, int table_cols, int page_rows, int span, int heads, int kv_heads,          \
-	     int dim, int64 ldy, int64 ldq, float scale, float cap, int window) {                       \
+	     const int* seq, const float* sinks, int table_cols, int page_rows, int span, int heads,    \
+	     int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap, float temperature,    \
+	     int temperature_span, int window) {                                                        \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<Shape<d, n>>(y, q, c, pos, seq, span, heads, kv_heads, dim, ldy, ldq, scale, cap,    \
+		Scoring how = {scale, cap, temperature, temperature_span};                                  \
+		attend<Shape<d, n>>(y, q, c, pos, seq, sinks, span, heads, kv_heads, dim, ldy, ldq, how,    \
 		                    window);                                                                \
 	}
 

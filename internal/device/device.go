@@ -148,6 +148,11 @@ type Forward interface {
 	// c up to and including each row's own. In place, if a.Latent is 0.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
+	// Mix is Rope of q and k where r.Dims > 0, Store of k and v, and Attend of q: what
+	// a layer does between its products. No row may see a position of another run,
+	// and q and k hold anything afterwards. freqs may be absent.
+	Mix(y, q, k, v, freqs tensor.Tensor, c Cache, layer int, r Rope, a Attend, b Batch)
+
 	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
 	ActMul(y, gate, up tensor.Tensor, a Act)
 

@@ -91,6 +91,10 @@ func (a *attention) mix(s *State) {
 	if !a.late {
 		a.norms(s)
 	}
+	if !a.late && !s.apart {
+		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.freqs, s.Cache, layer, a.rope, a.attend, s.Batch)
+		return
+	}
 	if a.rope.Dims > 0 {
 		d.Rope(s.At(Query), s.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}

@@ -29,6 +29,8 @@ func (m *Module) Backward(s, g *State, loss func()) {
 			g.Dev.Clear(t)
 		}
 	}
+	s.apart = true
+	defer func() { s.apart = false }()
 	kept := make([][]tensor.Tensor, len(m.Steps))
 	for i := range m.Steps {
 		t := &m.Steps[i]

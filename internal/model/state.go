@@ -72,6 +72,7 @@ type State struct {
 	Route *Route
 
 	follow *Route // the one to take, if not nil
+	apart  bool   // operations run one by one: a backward pass reads what they leave
 	act    [slots]tensor.Tensor
 	size   Size
 	cache  *Cache

@@ -180,6 +180,9 @@ func (h *half) moments(sites []*siteWork, last bool) error {
 				h.sites[site].gather(s)
 				site++
 			}
+			if h.module.Kind == model.Head {
+				break // logits are computed in parts, by others
+			}
 			t.Multiply(s)
 		}
 		x := s.At(model.Stream)

@@ -41,6 +41,15 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 	})
 }
 
+// Mix is Rope, Store and Attend.
+func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
+	if r.Dims > 0 {
+		d.Rope(q, k, freqs, a.HeadDim, r, b)
+	}
+	d.Store(c, layer, k, v, b)
+	d.Attend(y, q, c, layer, a, b)
+}
+
 // attention is what every tile of an Attend shares.
 type attention struct {
 	device.Attend

@@ -2,7 +2,6 @@ package devtest
 
 import (
 	"fmt"
-	"math"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -200,11 +199,6 @@ func (c attendCase) build(f *fixture) func(device.Device) {
 	l.fill(f, cache, 1, table, visible(noise(1)), visible(noise(2)))
 	q := f.inOut("q", activation, l.rows(), c.heads*c.dim, noise(3))
 	b := l.batch(f, table)
-	a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Softcap: c.softcap, Window: c.window}
-	if c.sinks {
-		a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(7), 4, 0))
-	}
-	a.Temperature, a.TemperatureSpan = c.temperature, 16
-	a.Scale = 3 * c.sharp / float32(math.Sqrt(float64(c.dim)))
+	a := c.attend(f)
 	return func(d device.Device) { d.Attend(q, q, cache, 1, a, b) }
 }

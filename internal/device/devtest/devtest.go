@@ -67,6 +67,7 @@ func groups() []group {
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
 		{"Attend", withGaps(attendCases())},
+		{"Mix", withGaps(mixCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
 		{"ClampMul", withGaps(clampMulCases())},
 		{"Clip", withGaps(clipCases())},

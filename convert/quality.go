@@ -1,0 +1,47 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Quality says how much work goes into the codes of a given size. "" is Normal.
+type Quality string
+
+// The qualities, by rising work.
+const (
+	Fast   Quality = "fast"   // error feedback only
+	Normal Quality = "normal" // and descent
+)
+
+// Qualities lists the values that Options.Quality can have.
+var Qualities = []Quality{Fast, Normal}
+
+func (q Quality) check() error {
+	if q == "" || slices.Contains(Qualities, q) {
+		return nil
+	}
+	var names []string
+	for _, known := range Qualities {
+		names = append(names, string(known))
+	}
+	return fmt.Errorf("quality: %q, want one of %s", string(q), strings.Join(names, ", "))
+}
+
+// String returns the name.
+func (q Quality) String() string {
+	if q == "" {
+		return string(Normal)
+	}
+	return string(q)
+}
+
+// descents is how many passes of coordinate descent follow GPTQ: the second
+// still pays, the third hardly does (docs/benchmarks.md).
+func (q Quality) descents() int {
+	if q == Fast {
+		return 0
+	}
+	return 2
+}

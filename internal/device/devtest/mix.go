@@ -1,0 +1,100 @@
+package devtest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// spent is the limit of what an operation may leave as it likes.
+var spent = limit{any: true, why: "the operation needs it no more"}
+
+type mixCase struct {
+	attendCase
+	rope device.Rope
+}
+
+// mixCases are rotation, storing and attention at once, and then attention to the
+// rows' own positions and those before, which shows what has been stored.
+func mixCases() (cases []testCase) {
+	runs := func(positions ...int) (list []run) {
+		for s, p := range positions {
+			list = append(list, run{s, p})
+		}
+		return list
+	}
+	whole, part, none := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, device.Rope{}
+	for _, c := range []mixCase{
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(0), span: 1}, whole},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 1}, whole},
+		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(640, 3), span: 1, sinks: true}, none},
+		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(129, 64, 63, 2500), span: 1, temperature: 0.3}, device.Rope{Dims: 64, Interleaved: true}},
+		{attendCase{heads: 5, kvHeads: 5, dim: 80, runs: runs(257, 16), span: 1, window: 100, pageRows: 32}, part},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1, softcap: 20}, device.Rope{Dims: 256}},
+		{attendCase{heads: 10, kvHeads: 1, dim: 192, runs: runs(100), span: 1}, device.Rope{Dims: 64}},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 61, 62, 63, 64, 65, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 1500, 22, 23, 24, 25, 26, 27, 28, 900), span: 1, pageRows: 16}, whole},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole},
+		{attendCase{heads: 4, kvHeads: 4, dim: 96, runs: runs(30), span: 9, window: 16}, none},
+	} {
+		one := c.testCase()
+		one.name += fmt.Sprintf(" sinks=%v temperature=%v rope=%+v", c.sinks, c.temperature, c.rope)
+		one.build = c.build
+		cases = append(cases, one)
+	}
+	return cases
+}
+
+// build fills the positions before the rows'.
+func (c mixCase) build(f *fixture) func(device.Device) {
+	if c.pageRows == 0 {
+		c.pageRows = 256
+	}
+	l := c.layout()
+	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
+	before := make([]bool, l.sequences*l.positions())
+	for _, r := range c.runs {
+		for pos := range r.pos {
+			before[r.seq*l.positions()+pos] = true
+		}
+	}
+	past := func(v values) values {
+		return func(i int) float32 {
+			if !before[i/cols] {
+				return nan
+			}
+			return v(i)
+		}
+	}
+	l.fill(f, cache, 1, table, past(noise(1)), past(noise(2)))
+	q, k := f.inOut("q", activation, l.rows(), c.heads*c.dim, noise(3)), f.inOut("k", activation, l.rows(), cols, noise(4))
+	f.operands[len(f.operands)-2].limit, f.operands[len(f.operands)-1].limit = &spent, &spent
+	v, q2 := f.in("v", activation, l.rows(), cols, noise(5)), f.in("q2", activation, l.rows(), c.heads*c.dim, noise(6))
+	y, y2 := f.out("y", activation, l.rows(), c.heads*c.dim), f.out("y2", activation, l.rows(), c.heads*c.dim)
+	freqs := tensor.Tensor{}
+	if c.rope.Dims > 0 {
+		freqs = f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
+	}
+	a := c.attend(f)
+	near, b := a, l.batch(f, table)
+	near.Window = 2
+	return func(d device.Device) {
+		d.Mix(y, q, k, v, freqs, cache, 1, c.rope, a, b)
+		d.Attend(y2, q2, cache, 1, near, b)
+	}
+}
+
+// attend returns the parameters of the case.
+func (c attendCase) attend(f *fixture) device.Attend {
+	a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Softcap: c.softcap, Window: c.window}
+	if c.sinks {
+		a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(7), 4, 0))
+	}
+	a.Temperature, a.TemperatureSpan = c.temperature, 16
+	a.Scale = 3 * cmp.Or(c.sharp, 1) / float32(math.Sqrt(float64(c.dim)))
+	return a
+}

@@ -1,0 +1,125 @@
+package sensitivity
+
+import (
+	"context"
+	"fmt"
+
+	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/quant"
+	"exl2/internal/stream"
+	"exl2/internal/tensor"
+	"exl2/measure"
+)
+
+// headDraws is how many labels are drawn for every position of the probe rows to
+// find what storing the head in fewer bits costs.
+const headDraws = 4
+
+// HeadTable quantizes the head by some recipes, on the moments of Base, which stands
+// in front of it, and finds what each costs in divergence of the model's output.
+//
+// It is the Fisher information in the direction of the change, as in Sensitivities;
+// a change of the head concerns no position but its own, so a window is a position,
+// and logits and their gradients are all there is to it.
+func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measure.Table, error) {
+	h, err := m.open(ctx, m.Loader.Head())
+	if err != nil {
+		return nil, err
+	}
+	defer h.free()
+	h.rows, h.before = m.Base, m.Inputs[len(m.Inputs)-1]
+	site := h.sites[0]
+	if err := h.moments(h.sites, true); err != nil {
+		return nil, err
+	}
+	f, err := site.hessian.Factor()
+	site.hessian = nil
+	if err != nil {
+		return nil, err
+	}
+	defer f.Free()
+	if f.Nearest {
+		m.Warn(NearestWarning(site.Linears))
+	}
+	w := site.work[0]
+	if err := h.headCandidates(f, w, recipes); err != nil {
+		return nil, fmt.Errorf("%s: %w", w.linear.Name, err)
+	}
+	w.table.Module, w.table.Sensitivity = HeadModule(m.Loader.Spec.Names.Head), 1
+	return &w.table, nil
+}
+
+// HeadModule is what ExLlamaV2's measurements call the module of the head matrix.
+func HeadModule(head string) string { return head + ".linear" }
+
+// headCandidates measures one candidate after another: the head may be the largest
+// matrix of all.
+func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes []exl2.Recipe) error {
+	target := f.Target(w.dense.Tensor)
+	defer target.Free()
+	s := quant.NewScalars(h.Dev, len(recipes)*(1+headDraws*h.positions())+1)
+	defer s.Free()
+	square, losses := s.Take(1), s.Take(len(recipes))
+	changes := make([]tensor.Tensor, len(recipes))
+	target.Square(square)
+	for i := range recipes {
+		q := quant.Quantize([]*quant.Target{target}, recipes[i:i+1], losses.Columns(i, i+1))[0]
+		packed := q.Matrix()
+		q.Free()
+		changes[i] = s.Take(headDraws * h.positions())
+		err := h.headChange(w, model.Quantized{Matrix: packed}, changes[i])
+		h.Dev.FreeEXL2(packed)
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.Fetch(); err != nil {
+		return err
+	}
+	for i, r := range recipes {
+		sum := 0.0
+		for _, v := range s.Values(changes[i]) {
+			sum += v * v
+		}
+		w.table.Candidates = append(w.table.Candidates, measure.Candidate{
+			Recipe: r.String(), Bits: r.Size(w.linear.In, w.linear.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0]),
+			Divergence: sum / float64(2*changes[i].Cols),
+		})
+	}
+	return nil
+}
+
+// positions counts those of the probe rows.
+func (h *half) positions() int { return len(h.Probes) * h.Pass.Length }
+
+// headChange stores what a quantized head changes the log-likelihoods of labels by,
+// position by position, draw after draw.
+func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor) error {
+	d, vocab, parts := h.Dev, h.Loader.Spec.Vocab, min(stream.LogitRows, h.Pass.Length)
+	logits, gradients := d.Alloc(tensor.F32, parts, vocab), d.Alloc(tensor.F32, parts, vocab)
+	random := d.Alloc(tensor.F32, 1, h.Pass.Length)
+	defer func() { d.Free(logits); d.Free(gradients); d.Free(random) }()
+	defer func() { w.linear.W = w.dense }()
+	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
+		for draw := range headDraws {
+			d.Upload(random, tensor.BytesOf(labelNumbers(row+draw*len(h.Probes), h.Pass.Length)))
+			for lo := 0; lo < h.Pass.Length; lo += stream.LogitRows {
+				hi := min(lo+stream.LogitRows, h.Pass.Length)
+				part, want, g := s.Slice(lo, hi), logits.Slice(0, hi-lo), gradients.Slice(0, hi-lo)
+				w.linear.W = w.dense
+				h.module.Forward(part)
+				d.Copy(want, part.At(model.Logits))
+				d.Copy(g, want)
+				d.SampleBack(g, random.Columns(lo, hi))
+				w.linear.W = packed
+				h.module.Forward(part)
+				changed := part.At(model.Logits)
+				d.AddScaled(changed, want, -1)
+				at := (draw*len(h.Probes) + row) * h.Pass.Length
+				d.Dot(sums.Columns(at+lo, at+hi), changed, g)
+			}
+		}
+		return nil
+	})
+}
