@@ -57,8 +57,10 @@ const (
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
+	kernel_divergence_back
 	kernel_dot_parts
 	kernel_dot_sum
+	kernel_draw
 	kernel_embed_f32
 	kernel_embed_f16
 	kernel_embed_bf16
@@ -105,6 +107,8 @@ const (
 	kernel_inverse_strip
 	kernel_inverse_diagonal
 	kernel_inverse_store
+	kernel_latent_round
+	kernel_latent_train
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
@@ -206,8 +210,10 @@ var kernels = [kernelCount]struct {
 	kernel_diagonal_get:           {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:           {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:        {"diagonal", "diagonal_mirror", true},
+	kernel_divergence_back:        {"divergence_back", "divergence_back", true},
 	kernel_dot_parts:              {"dot", "dot_parts", true},
 	kernel_dot_sum:                {"dot", "dot_sum", true},
+	kernel_draw:                   {"draw", "draw", true},
 	kernel_embed_f32:              {"embed", "embed_f32", true},
 	kernel_embed_f16:              {"embed", "embed_f16", true},
 	kernel_embed_bf16:             {"embed", "embed_bf16", true},
@@ -254,6 +260,8 @@ var kernels = [kernelCount]struct {
 	kernel_inverse_strip:          {"inverse", "inverse_strip", true},
 	kernel_inverse_diagonal:       {"inverse", "inverse_diagonal", true},
 	kernel_inverse_store:          {"inverse", "inverse_store", true},
+	kernel_latent_round:           {"latent", "latent_round", true},
+	kernel_latent_train:           {"latent", "latent_train", true},
 	kernel_norm_rms_f32_f32:       {"norm", "norm_rms_f32_f32", true},
 	kernel_norm_rms_f32_f16:       {"norm", "norm_rms_f32_f16", true},
 	kernel_norm_rms_f16_f16:       {"norm", "norm_rms_f16_f16", true},
@@ -299,6 +307,7 @@ var kernels = [kernelCount]struct {
 
 // Constants that kernels and their launches share, by source.
 const (
+	draw_threads                = 512
 	exl2_block_rows             = 32
 	exl2_tile_columns           = 32
 	half_elements               = 8
@@ -324,6 +333,7 @@ const (
 	attend_prefill_padding      = 8
 	attend_prefill_keys         = 64
 	attend_prefill_keys_256     = 32
+	divergence_back_threads     = 256
 	exl2_arrange_threads        = 64
 	exl2_decode_warps           = 4
 	exl2_decode_unit_rows       = 4 * exl2_block_rows
@@ -366,6 +376,7 @@ const (
 	inverse_panel               = 16
 	inverse_threads             = 256
 	inverse_pitch               = inverse_strip + 1
+	latent_threads              = 256
 	permute_threads             = 256
 	permute_columns             = permute_threads * 8
 	product_threads             = 256
@@ -393,7 +404,6 @@ const (
 	rope_heads_a_block          = 8
 	rope_back_threads           = 256
 	rope_back_heads_a_block     = 8
-	sample_back_threads         = 512
 	take_side                   = 32
 )
 
@@ -1325,6 +1335,17 @@ func (d *Device) diagonal_mirror(l launch, m tensor.Tensor, k int32) {
 	d.launch(a, l)
 }
 
+func (d *Device) divergence_back(l launch, divergence tensor.Tensor, logits tensor.Tensor, reference tensor.Tensor, n int32, ldx int64, ldr int64) {
+	a := d.begin(kernel_divergence_back)
+	a.tensor(divergence, tensor.F32, "divergence")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(reference, tensor.F32, "reference")
+	a.int32(n)
+	a.int64(ldx)
+	a.int64(ldr)
+	d.launch(a, l)
+}
+
 func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
@@ -1343,6 +1364,16 @@ func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count
 	a.tensor(sum, tensor.F64, "sum")
 	a.tensor(parts, tensor.F64, "parts")
 	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) draw(l launch, ids tensor.Tensor, logits tensor.Tensor, random tensor.Tensor, n int32, ld int64) {
+	a := d.begin(kernel_draw)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(random, tensor.F32, "random")
+	a.int32(n)
+	a.int64(ld)
 	d.launch(a, l)
 }
 
@@ -1954,6 +1985,39 @@ func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok te
 	a.int32(width)
 	a.int32(tiles)
 	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_round(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, in int32, groups int32) {
+	a := d.begin(kernel_latent_round)
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(v, tensor.F32, "v")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(zero, tensor.F32, "zero")
+	a.int32(in)
+	a.int32(groups)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32) {
+	a := d.begin(kernel_latent_train)
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(v, tensor.F32, "v")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(zero, tensor.F32, "zero")
+	a.tensor(first, tensor.F32, "first")
+	a.tensor(second, tensor.F32, "second")
+	a.tensor(dw, tensor.F32, "dw")
+	a.int32(in)
+	a.int32(groups)
+	a.float32(rate)
+	a.float32(beta1)
+	a.float32(beta2)
+	a.float32(firstUp)
+	a.float32(secondUp)
+	a.float32(eps)
 	d.launch(a, l)
 }
 

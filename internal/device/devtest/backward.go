@@ -185,24 +185,29 @@ func capBackCases() (cases []testCase) {
 	return cases
 }
 
+// A drawing is rows of logits and the numbers by which columns are drawn.
+type drawing struct {
+	name       string
+	rows, cols int
+	v, random  values
+}
+
+var drawings = []drawing{
+	{"none", 0, 10, noise(1), constant(0)},
+	{"one column", 3, 1, noise(1), constant(0.5)},
+	{"few columns", 200, 7, scaled(noise(2), 3, 0), scaled(noise(3), 0.49, 0.5)},
+	{"vocabulary", 3, 128256, scaled(noise(4), 8, 0), list(0.1, 0.5, 0.9)},
+	{"odd vocabulary", 5, 50257, scaled(noise(5), 2, -100), scaled(noise(6), 0.49, 0.5)},
+	{"many rows", 256, 1000, scaled(noise(7), 10, 50), scaled(noise(8), 0.49, 0.5)},
+	{"the first", 4, 600, noise(9), constant(0)},
+	{"nearly the last", 4, 600, noise(10), constant(1 - 0x1p-24)},
+	{"all equal", 2, 2000, constant(-3), list(0.25013, 0.75017)},
+	{"one that is sure", 2, 3000, withAt(constant(-200), 100, 1234, 3000), constant(0.7)},
+	{"impossible ones", 3, 100, withAt(noise(11), -infinity, 0, 5, 99, 150), list(0, 0.4, 0.97)},
+}
+
 func sampleBackCases() (cases []testCase) {
-	for _, c := range []struct {
-		name       string
-		rows, cols int
-		v, random  values
-	}{
-		{"none", 0, 10, noise(1), constant(0)},
-		{"one column", 3, 1, noise(1), constant(0.5)},
-		{"few columns", 200, 7, scaled(noise(2), 3, 0), scaled(noise(3), 0.49, 0.5)},
-		{"vocabulary", 3, 128256, scaled(noise(4), 8, 0), list(0.1, 0.5, 0.9)},
-		{"odd vocabulary", 5, 50257, scaled(noise(5), 2, -100), scaled(noise(6), 0.49, 0.5)},
-		{"many rows", 256, 1000, scaled(noise(7), 10, 50), scaled(noise(8), 0.49, 0.5)},
-		{"the first", 4, 600, noise(9), constant(0)},
-		{"nearly the last", 4, 600, noise(10), constant(1 - 0x1p-24)},
-		{"all equal", 2, 2000, constant(-3), list(0.25013, 0.75017)},
-		{"one that is sure", 2, 3000, withAt(constant(-200), 100, 1234, 3000), constant(0.7)},
-		{"impossible ones", 3, 100, withAt(noise(11), -infinity, 0, 5, 99, 150), list(0, 0.4, 0.97)},
-	} {
+	for _, c := range drawings {
 		cases = append(cases, backwards(c.name, limit{abs: 1e-7, rel: 3e-6, why: "exponentials in float32"}, func(f *fixture) func(device.Backward) {
 			x, random := f.inOut("x", residual, c.rows, c.cols, c.v), f.in("random", tensor.F32, 1, c.rows, c.random)
 			return func(d device.Backward) { d.SampleBack(x, random) }
