@@ -10,7 +10,7 @@ import (
 )
 
 // tokens are the calibration rows of a job; none for a phase that it lacks.
-type tokens struct{ quantize, measure [][]int32 }
+type tokens struct{ quantize, measure, synthetic [][]int32 }
 
 // The files that a job keeps its calibration rows in.
 const (
@@ -24,6 +24,9 @@ func (r *run) calibrate() (err error) {
 	d := r.opts.Data
 	if len(r.opts.Targets) > 0 {
 		if r.tokens.quantize, err = r.calibrated(quantizeTokens, d.Rows, d.Length); err != nil {
+			return err
+		}
+		if err := r.planSynthetic(); err != nil {
 			return err
 		}
 	}

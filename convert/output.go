@@ -272,7 +272,7 @@ func (w *writer) config() error {
 		{Name: "quant_method", Value: "exl2"}, {Name: "version", Value: formatVersion},
 		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.plan.HeadBits},
 		{Name: "calibration", Value: ordered.Object{
-			{Name: "rows", Value: len(w.build.run.tokens.quantize)}, {Name: "length", Value: w.build.run.opts.Data.Length}, {Name: "dataset", Value: dataset},
+			{Name: "rows", Value: w.build.run.calibrationRows()}, {Name: "length", Value: w.build.run.opts.Data.Length}, {Name: "dataset", Value: dataset},
 		}},
 	})
 	out, err := json.MarshalIndent(c, "", "    ")

@@ -53,7 +53,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = r.dev.Alloc(tensor.F32, most*length, r.src.loader.Width())
 	q.dr = r.dev.Alloc(tensor.F32, most*length, spec.Hidden)
-	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = place.Device != nil && r.place(r.quantizeStreams()+r.heldBytes()).Device != nil
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
@@ -84,10 +84,10 @@ func (q *quantizing) stores() []job.Store {
 }
 
 func (q *quantizing) embed(e *model.Module) error {
-	if err := q.pass.Embed(q.run.ctx, e, q.run.tokens.quantize, q.x); err != nil {
+	if err := q.pass.Embed(q.run.ctx, e, q.run.tokens.calibration(), q.x); err != nil {
 		return err
 	}
-	return q.passR.Embed(q.run.ctx, e, q.run.tokens.quantize, q.r)
+	return q.passR.Embed(q.run.ctx, e, q.run.tokens.calibration(), q.r)
 }
 
 // resume has nothing to do: what is quantized is in files.

@@ -81,6 +81,7 @@ type run struct {
 	src       *source
 	job       *job.Job
 	tokens    tokens
+	synthetic int              // rows that are sampled from the source, or will be
 	profile   *profile.Profile // nil unless it is asked for
 
 	fresh    bool // the job begins, or begins again
@@ -109,7 +110,10 @@ func runOn(ctx context.Context, d device.Quantize, o *Options, p Progress) (*Rep
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
+	report := &Report{Rows: r.calibrationRows(), Length: o.Data.Length, Devices: []string{r.dev.Name()}}
+	if err := r.sample(); err != nil {
+		return nil, err
+	}
 	m, err := r.measurement(report)
 	if err != nil {
 		return nil, err

@@ -240,5 +240,5 @@ func (r *run) heldBytes() int {
 	for _, cols := range []int{spec.Hidden, spec.Attn.Heads * spec.Attn.HeadDim, spec.MLP.Width} {
 		most = max(most, cols)
 	}
-	return 2 * 2 * len(r.tokens.quantize) * r.opts.Data.Length * most * r.dev.Activation().Size() // two streams, two steps
+	return 2 * 2 * r.calibrationRows() * r.opts.Data.Length * most * r.dev.Activation().Size() // two streams, two steps
 }

@@ -139,7 +139,7 @@ func (t *Trainer) train(x *latent, dw tensor.Tensor, a device.Adam) {
 
 // adam returns the parameters of step number at, with gradients of sums over so many
 // tokens.
-func (p Plan) adam(rate float64, at, tokens int) device.Adam {
+func (p *Plan) adam(rate float64, at, tokens int) device.Adam {
 	const beta1, beta2, eps = 0.9, 0.95, 1e-8
 	return device.Adam{
 		Rate: float32(rate), Beta1: beta1, Beta2: beta2, Eps: float32(eps * float64(tokens)),
