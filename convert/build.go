@@ -59,6 +59,9 @@ func (r *run) target(t Target, m *offers, report *Report) (*finished, error) {
 	if err == nil && !quantized {
 		err = b.quantize()
 	}
+	if err == nil && r.opts.trains() {
+		err = b.train()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +86,13 @@ func (b *build) finish() (*finished, error) {
 	var head headReport
 	if err := r.job.MustReadJSON(b.file("head.json"), &head); err != nil {
 		return nil, err
+	}
+	if r.opts.trains() {
+		var trained trainedReport
+		if err := r.job.MustReadJSON(b.file(trainedName), &trained); err != nil {
+			return nil, err
+		}
+		head.Perplexity = trained.Perplexity
 	}
 	if err := b.judge(head); err != nil {
 		return nil, err
@@ -112,8 +122,10 @@ func (b *build) finish() (*finished, error) {
 // tidy deletes what only an unfinished target needs.
 func (b *build) tidy() error {
 	for _, m := range b.run.src.loader.Layout[1:] {
-		if err := b.run.job.Remove(b.file(m.Name + ".safetensors")); err != nil {
-			return err
+		for _, end := range []string{".safetensors", trainedEnding} {
+			if err := b.run.job.Remove(b.file(m.Name + end)); err != nil {
+				return err
+			}
 		}
 	}
 	return b.checkpoint().Remove()

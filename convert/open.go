@@ -95,6 +95,11 @@ func (r *run) check() error {
 	if err := r.checkOutputs(); err != nil {
 		return err
 	}
+	if len(r.unfinished()) > 0 {
+		if err := r.fitsTraining(); err != nil {
+			return err
+		}
+	}
 	if len(r.unfinished()) > 0 || !r.measured {
 		if err := r.announce(); err != nil {
 			return err
@@ -300,7 +305,7 @@ func (r *run) reopen(t Target) error {
 	}
 	// Its quantized modules are gone, too, and so is what says that they are all
 	// there; done.json goes last, so that this is done again if it is interrupted.
-	for _, name := range []string{"/head.json", "/done.json"} {
+	for _, name := range []string{"/head.json", "/" + trainedName, "/done.json"} {
 		if err := r.job.Remove(t.Text + name); err != nil {
 			return err
 		}

@@ -283,6 +283,11 @@ func sum(values []float64) float64 {
 // write writes the quantized matrices of a module to the job.
 func (q *quantizing) write(key string, list []packedMatrix) error {
 	defer q.run.profile.Off("write")()
+	return q.build.writeMatrices(key+".safetensors", list)
+}
+
+// writeMatrices writes matrices to a file of the target.
+func (b *build) writeMatrices(name string, list []packedMatrix) error {
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {
@@ -292,7 +297,7 @@ func (q *quantizing) write(key string, list []packedMatrix) error {
 			data[name] = t.Data
 		}
 	}
-	w, err := q.run.job.CreateTensors(q.build.file(key+".safetensors"), infos)
+	w, err := b.run.job.CreateTensors(b.file(name), infos)
 	if err != nil {
 		return err
 	}

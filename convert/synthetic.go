@@ -77,11 +77,9 @@ func (r *run) planSynthetic() error {
 			return err
 		}
 		if kept {
-			if err := r.readSynthetic(); err != nil {
-				return err
-			}
+			r.tokens.synthetic, err = r.keptRows(syntheticTokens)
 			r.synthetic = len(r.tokens.synthetic)
-			return nil
+			return err
 		}
 	}
 	reason := r.cannotSample()
@@ -95,16 +93,6 @@ func (r *run) planSynthetic() error {
 		r.synthetic = int(r.opts.SyntheticRows)
 	}
 	return nil
-}
-
-func (r *run) readSynthetic() error {
-	f, err := r.job.OpenTensors(syntheticTokens)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r.tokens.synthetic, err = readTokens(f, "tokens")
-	return err
 }
 
 // autoRows returns what AutoRows is for the model on the device.

@@ -17,8 +17,8 @@ type Train interface {
 	// logits and reference are F32 [rows, n].
 	DivergenceBack(divergence, logits, reference tensor.Tensor)
 
-	// RoundLatent stores the weights that a latent stands for in w, [out, in] F32 or
-	// F16: nearest codes, ties to even, times scales, rounded to fp16.
+	// RoundLatent stores the weights that a latent stands for in w, [out, in] of the
+	// activation type: nearest codes, ties to even, times scales, rounded to fp16.
 	RoundLatent(w tensor.Tensor, l Latent)
 
 	// TrainLatent takes a step of Adam (Kingma and Ba 2015) along dw, F32 [out, in],

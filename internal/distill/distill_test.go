@@ -199,7 +199,7 @@ func TestTrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := x.Train(context.Background(), func(int, float64) {})
+		r, err := x.Train(context.Background(), Follower{Checked: func(int, float64) {}, Pause: func() error { return nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,40 +14,57 @@ import (
 type latent struct {
 	device.Latent
 	linear        *model.Linear // of the student: its weight is what the latent stands for
+	source        *model.Linear // of the teacher
 	matrix        *exl2.Matrix  // as it was quantized
+	scales        []float32     // [out, groups]
+	zeros         []float32     // by group
 	first, second tensor.Tensor // moments, as V
 }
 
-// newLatent makes the latent of a quantized matrix on d, which begins at its codes
-// or, if drawn is set, as near to the source's weights w, [out, in], as rounds to
-// them. The linear's weight becomes what it stands for.
-func newLatent(d device.Quantize, l *model.Linear, m *exl2.Matrix, w []float32, drawn bool) *latent {
+// newLatent makes room for the latent of a quantized matrix on d. The linear's weight
+// becomes what it stands for.
+func newLatent(d device.Quantize, l, source *model.Linear, m *exl2.Matrix) *latent {
 	out, in, groups := l.Out, l.In, len(m.Groups)
-	v := make([]float32, out*in)
-	scales := matrixScales(m, out)
-	zeros, group := make([]float32, groups), make([]int32, in)
-	perm := m.Perm()
+	t := &latent{linear: l, source: source, matrix: m, scales: matrixScales(m, out), zeros: make([]float32, groups)}
+	group, perm := make([]int32, in), m.Perm()
 	for g, of := range m.Groups {
-		zeros[g] = float32(int(1) << (of.Bits - 1))
+		t.zeros[g] = float32(int(1) << (of.Bits - 1))
 		for _, i := range perm[of.Row : of.Row+of.Rows] {
 			group[i] = int32(g)
 		}
 	}
-	eachCode(m, out, func(o, i, g int, code uint8) {
-		q := float32(code) - zeros[g]
-		if s := scales[o*groups+g]; drawn && s != 0 {
+	t.Latent = device.Latent{
+		V: d.Alloc(tensor.F32, out, in), Scale: upload(d, tensor.F32, out, groups, t.scales),
+		Group: upload(d, tensor.I32, 1, in, group), Zero: upload(d, tensor.F32, 1, groups, t.zeros),
+	}
+	t.first, t.second = d.Alloc(tensor.F32, out, in), d.Alloc(tensor.F32, out, in)
+	l.Replace(d, model.Dense{Tensor: d.Alloc(d.Activation(), out, in)})
+	return t
+}
+
+// reset brings the latent to where it begins: at the codes or, if drawn is set, as
+// near to the source's weights as rounds to them.
+func (t *latent) reset(d device.Quantize, drawn bool) {
+	out, in, groups := t.linear.Out, t.linear.In, len(t.zeros)
+	var w []float32
+	if drawn {
+		dense := t.source.W.(model.Dense).Tensor
+		data := make([]byte, dense.Bytes())
+		d.Download(data, dense)
+		w = tensor.Widen(dense.Type, data)
+	}
+	v := make([]float32, out*in)
+	eachCode(t.matrix, out, func(o, i, g int, code uint8) {
+		q := float32(code) - t.zeros[g]
+		if s := t.scales[o*groups+g]; drawn && s != 0 {
 			q += min(max(w[o*in+i]/s-q, -device.Reach), device.Reach)
 		}
 		v[o*in+i] = q
 	})
-	t := &latent{linear: l, matrix: m, Latent: device.Latent{
-		V: upload(d, tensor.F32, out, in, v), Scale: upload(d, tensor.F32, out, groups, scales),
-		Group: upload(d, tensor.I32, 1, in, group), Zero: upload(d, tensor.F32, 1, groups, zeros),
-	}}
-	t.first, t.second = d.Alloc(tensor.F32, out, in), d.Alloc(tensor.F32, out, in)
-	l.Replace(d, model.Dense{Tensor: d.Alloc(d.Activation(), out, in)})
+	d.Upload(t.V, tensor.BytesOf(v))
+	d.Clear(t.first)
+	d.Clear(t.second)
 	d.RoundLatent(t.weight(), t.Latent)
-	return t
 }
 
 // weight is the linear's.

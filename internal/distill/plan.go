@@ -1,8 +1,6 @@
 package distill
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 )
@@ -31,51 +29,26 @@ func (p *Plan) rate(step int) float64 {
 	return p.Rate * (1 + math.Cos(math.Pi*float64(step-up)/float64(max(1, p.Steps-up)))) / 2
 }
 
-// rows returns the rows of a step: in another order every time that all have been seen.
-func (p *Plan) rows(step int) [][]int32 {
-	list := make([][]int32, p.Batch)
-	for i := range list {
-		at := step*p.Batch + i
-		epoch, place := at/len(p.Rows), at%len(p.Rows)
-		list[i] = p.Rows[rand.New(rand.NewPCG(orderSeed, uint64(epoch))).Perm(len(p.Rows))[place]]
-	}
-	return list
+// An order is the rows of steps: in another order every time that all have been seen.
+type order struct {
+	plan  *Plan
+	epoch int
+	perm  []int
 }
 
 // orderSeed is the seed of the order of rows: "exl2" in ASCII.
 const orderSeed = 0x65786c32
 
-// checks is how often training is judged.
-const checks = 20
-
-// A Report says how training went.
-type Report struct {
-	Steps         int     // that were taken
-	Before, After float64 // divergence of the held-out rows, nats a token
-}
-
-// Train takes all steps. said is called after every check.
-func (t *Trainer) Train(ctx context.Context, said func(step int, divergence float64)) (*Report, error) {
-	p := &t.plan
-	r := &Report{}
-	var err error
-	if r.Before, err = t.Divergence(p.HeldOut); err != nil {
-		return nil, err
+// rows returns those of a step.
+func (o *order) rows(step int) [][]int32 {
+	p := o.plan
+	list := make([][]int32, p.Batch)
+	for i := range list {
+		at := step*p.Batch + i
+		if epoch := at / len(p.Rows); o.perm == nil || epoch != o.epoch {
+			o.epoch, o.perm = epoch, rand.New(rand.NewPCG(orderSeed, uint64(epoch))).Perm(len(p.Rows))
+		}
+		list[i] = p.Rows[o.perm[at%len(p.Rows)]]
 	}
-	said(0, r.Before)
-	every := max(1, p.Steps/checks)
-	for ; r.Steps < p.Steps; r.Steps++ {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		t.step(p.rows(r.Steps), p.rate(r.Steps), r.Steps+1)
-		if (r.Steps+1)%every != 0 && r.Steps+1 < p.Steps {
-			continue
-		}
-		if r.After, err = t.Divergence(p.HeldOut); err != nil {
-			return nil, fmt.Errorf("training, step %d: %w", r.Steps, err)
-		}
-		said(r.Steps+1, r.After)
-	}
-	return r, nil
+	return list
 }

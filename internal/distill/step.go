@@ -1,7 +1,6 @@
 package distill
 
 import (
-	"math"
 	"slices"
 
 	"exl2/internal/device"
@@ -135,14 +134,4 @@ func (t *Trainer) gradientOf(x *latent) tensor.Tensor {
 
 func (t *Trainer) train(x *latent, dw tensor.Tensor, a device.Adam) {
 	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, dw, a)
-}
-
-// adam returns the parameters of step number at, with gradients of sums over so many
-// tokens.
-func (p *Plan) adam(rate float64, at, tokens int) device.Adam {
-	const beta1, beta2, eps = 0.9, 0.95, 1e-8
-	return device.Adam{
-		Rate: float32(rate), Beta1: beta1, Beta2: beta2, Eps: float32(eps * float64(tokens)),
-		First: float32(1 / (1 - math.Pow(beta1, float64(at)))), Second: float32(1 / (1 - math.Pow(beta2, float64(at)))),
-	}
 }

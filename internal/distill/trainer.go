@@ -35,6 +35,8 @@ type Trainer struct {
 	reference  tensor.Tensor   // logits of the teacher, F32 [logit rows, vocabulary]
 	divergence tensor.Tensor   // F32 [1, rows]
 	gradient   tensor.Tensor   // of a weight, F32 [1, elements of the largest]
+
+	Place Place
 }
 
 // logitRows is how many positions get logits at a time, at most.
@@ -85,30 +87,28 @@ func (t *Trainer) load(matrix func(name string) (*exl2.Matrix, error)) (err erro
 		}
 		twin := m.Twin()
 		t.student = append(t.student, twin)
-		if err := t.quantize(twin, matrix); err != nil {
+		if err := t.quantize(twin, m, matrix); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// quantize makes latents of the matrices of a module.
-func (t *Trainer) quantize(m *model.Module, matrix func(name string) (*exl2.Matrix, error)) error {
-	for _, s := range m.Sites() {
-		if !s.Packable() {
+// quantize makes latents of the matrices of the student's module m, a twin of the
+// teacher's.
+func (t *Trainer) quantize(m, teacher *model.Module, matrix func(name string) (*exl2.Matrix, error)) error {
+	sources := teacher.AllLinears()
+	for i, l := range m.AllLinears() {
+		if !l.Packable() {
 			continue
 		}
-		for _, l := range s.Linears {
-			q, err := matrix(l.Name)
-			if err != nil {
-				return err
-			}
-			dense := l.W.(model.Dense).Tensor
-			data := make([]byte, dense.Bytes())
-			t.dev.Download(data, dense)
-			x := newLatent(t.dev, l, q, tensor.Widen(dense.Type, data), !t.plan.FromCodes)
-			t.latents, t.byLinear[l] = append(t.latents, x), x
+		q, err := matrix(l.Name)
+		if err != nil {
+			return err
 		}
+		x := newLatent(t.dev, l, sources[i], q)
+		t.latents, t.byLinear[l] = append(t.latents, x), x
+		x.reset(t.dev, !t.plan.FromCodes)
 	}
 	return t.dev.Sync()
 }
@@ -150,3 +150,24 @@ func (t *Trainer) Matrix(i int) (name string, m *exl2.Matrix, err error) {
 
 // Matrices returns how many matrices there are.
 func (t *Trainer) Matrices() int { return len(t.latents) }
+
+// Student returns the modules of the model whose codes are trained.
+func (t *Trainer) Student() []*model.Module {
+	return append([]*model.Module{t.embed}, t.student...)
+}
+
+// Bytes is the memory that New takes on a device, about.
+func Bytes(d device.Device, l *model.Loader, p Plan) int {
+	n, most, activation := 0, 0, d.Activation().Size()
+	for _, m := range l.Layout {
+		n += l.Beside(m)
+		for _, x := range m.Linears {
+			n += x.In * x.Out * (2*activation + 3*4) // both models' weights; latents and moments
+			most = max(most, x.In*x.Out)
+		}
+	}
+	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
+	n += 4*most + l.Spec.Vocab*l.Spec.Hidden*activation + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
+	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
+	return n + model.Bytes(l.Spec, z, d.Activation()) + 2*model.Bytes(l.Spec, z, tensor.F32)
+}

@@ -81,6 +81,11 @@ func divergenceBackCases() (cases []testCase) {
 	return cases
 }
 
+// weight allocates a matrix of the activation type without gaps.
+func (f *fixture) weight(out, in int) tensor.Tensor {
+	return f.out("w", f.dev.Activation(), out, in)
+}
+
 // latent allocates a latent of a recipe's groups, whose inputs are shuffled.
 func (f *fixture) latent(out, in int, recipe string, v values) device.Latent {
 	groups := exl2.MustRecipe(recipe).Groups(in)
@@ -116,12 +121,10 @@ var latents = []struct {
 
 func roundLatentCases() (cases []testCase) {
 	for _, c := range latents {
-		for _, kind := range []tensor.Type{tensor.F32, tensor.F16} {
-			cases = append(cases, training(fmt.Sprintf("%dx%d %s to %v", c.out, c.in, c.recipe, kind), exact, func(f *fixture) func(device.Train) {
-				w, l := f.out("w", kind, c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
-				return func(d device.Train) { d.RoundLatent(w, l) }
-			}))
-		}
+		cases = append(cases, training(fmt.Sprintf("%dx%d %s", c.out, c.in, c.recipe), exact, func(f *fixture) func(device.Train) {
+			w, l := f.weight(c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
+			return func(d device.Train) { d.RoundLatent(w, l) }
+		}))
 	}
 	return cases
 }
@@ -132,7 +135,7 @@ func trainLatentCases() (cases []testCase) {
 	for _, c := range latents {
 		for _, a := range []device.Adam{first, later} {
 			cases = append(cases, training(fmt.Sprintf("%dx%d %s rate %g", c.out, c.in, c.recipe, a.Rate), exact, func(f *fixture) func(device.Train) {
-				w, l := f.out("w", tensor.F16, c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
+				w, l := f.weight(c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
 				m, s := f.inOut("first", tensor.F32, c.out, c.in, small(6)), f.inOut("second", tensor.F32, c.out, c.in, func(i int) float32 { return small(7)(i) * small(7)(i) })
 				dw := f.in("dw", tensor.F32, c.out, c.in, scaled(noise(8), 1e-3, 0))
 				return func(d device.Train) { d.TrainLatent(w, l, m, s, dw, a) }
