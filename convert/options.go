@@ -37,8 +37,6 @@ type Options struct {
 
 	SyntheticRows SyntheticRows // that are sampled from the source and quantized on, too
 
-	Distill bool // train the codes with the source as the teacher
-
 	// AllExperts has every expert see all calibration tokens, not only those that
 	// would see fewer than their matrices have inputs.
 	AllExperts bool

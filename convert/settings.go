@@ -40,7 +40,6 @@ func settings(o *Options, device string) job.Settings {
 		{Flag: "--quality", Value: o.Quality.String()},
 		{Flag: "--dataset-rows", Value: fmt.Sprint(o.Data.Rows)},
 		{Flag: "--synthetic-rows", Value: o.SyntheticRows.String()},
-		{Flag: "--distill", Value: fmt.Sprint(o.Distill)},
 		{Flag: "--length", Value: fmt.Sprint(o.Data.Length)},
 		{Flag: "--measurement", Value: absolute(o.Measurement)},
 		{Flag: "--shard-size", Value: fmt.Sprint(o.ShardMB)},

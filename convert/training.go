@@ -10,7 +10,7 @@ import (
 )
 
 // trains reports whether codes are trained.
-func (o *Options) trains() bool { return o.Distill }
+func (o *Options) trains() bool { return o.Quality == Best }
 
 // Training goes through rows of up to trainedLength tokens, trainedBatch at a time,
 // and is judged by heldOutRows others.
