@@ -20,16 +20,14 @@ const (
 	kernel_argmax_f32
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
+	kernel_attend_back_rows_576
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
-	kernel_attend_decode_64_8
-	kernel_attend_decode_64_16
-	kernel_attend_decode_128_8
-	kernel_attend_decode_128_16
-	kernel_attend_decode_256_8
-	kernel_attend_decode_64_any
-	kernel_attend_decode_128_any
-	kernel_attend_decode_256_any
+	kernel_attend_back_keys_576
+	kernel_attend_decode_1
+	kernel_attend_decode_4
+	kernel_attend_decode_8
+	kernel_attend_decode_join
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
 	kernel_attend_prefill_96
@@ -37,6 +35,9 @@ const (
 	kernel_attend_prefill_256
 	kernel_cap_f32
 	kernel_cap_back
+	kernel_clamp_mul_f16
+	kernel_clamp_mul_back
+	kernel_clip_back
 	kernel_coding_values
 	kernel_coding_errors
 	kernel_coding_range
@@ -169,16 +170,14 @@ var kernels = [kernelCount]struct {
 	kernel_argmax_f32:             {"argmax", "argmax_f32", true},
 	kernel_attend_back_rows_128:   {"attend_back", "attend_back_rows_128", true},
 	kernel_attend_back_rows_256:   {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:   {"attend_back", "attend_back_rows_576", true},
 	kernel_attend_back_keys_128:   {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:   {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_decode_64_8:     {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:    {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:    {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:   {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:    {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:   {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:  {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:  {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_back_keys_576:   {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_decode_1:        {"attend_decode", "attend_decode_1", true},
+	kernel_attend_decode_4:        {"attend_decode", "attend_decode_4", true},
+	kernel_attend_decode_8:        {"attend_decode", "attend_decode_8", true},
+	kernel_attend_decode_join:     {"attend_decode", "attend_decode_join", true},
 	kernel_attend_prefill_32:      {"attend_prefill", "attend_prefill_32", true},
 	kernel_attend_prefill_64:      {"attend_prefill", "attend_prefill_64", true},
 	kernel_attend_prefill_96:      {"attend_prefill", "attend_prefill_96", true},
@@ -186,6 +185,9 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_256:     {"attend_prefill", "attend_prefill_256", true},
 	kernel_cap_f32:                {"cap", "cap_f32", true},
 	kernel_cap_back:               {"cap_back", "cap_back", true},
+	kernel_clamp_mul_f16:          {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:         {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_back:              {"clip_back", "clip_back", true},
 	kernel_coding_values:          {"coding", "coding_values", true},
 	kernel_coding_errors:          {"coding", "coding_errors", true},
 	kernel_coding_range:           {"coding", "coding_range", true},
@@ -308,17 +310,18 @@ const (
 	planes_lifted               = 8
 	product_block_m             = 128
 	product_block_n             = 128
-	split_at_once               = 16
-	split_least_units           = 2
 	advance_threads             = 128
 	attend_back_across          = 8
 	attend_back_threads         = attend_back_across * attend_back_across
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
-	attend_decode_warps         = 4
-	attend_decode_threads       = 32 * attend_decode_warps
-	attend_decode_positions     = split_at_once * attend_decode_warps
-	attend_decode_extra         = 2
+	attend_back_side_576        = 8
+	attend_decode_threads       = 128
+	attend_decode_most_dim      = 256
+	attend_decode_positions     = 64
+	attend_decode_lanes_a_key   = 8
+	attend_decode_keys_a_pass   = attend_decode_threads / attend_decode_lanes_a_key
+	attend_decode_passes        = attend_decode_positions / attend_decode_keys_a_pass
 	attend_prefill_rows_a_block = 64
 	attend_prefill_threads      = 128
 	attend_prefill_padding      = 8
@@ -557,7 +560,7 @@ func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols i
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -567,10 +570,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -581,10 +586,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_256)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -594,10 +601,12 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -608,10 +617,43 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_rows_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_keys_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -621,10 +663,12 @@ func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -635,10 +679,12 @@ func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_keys_256)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -648,10 +694,12 @@ func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -662,322 +710,124 @@ func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_64_8)
-	a.tensor(y, tensor.F16, "y")
+func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_keys_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
 	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_decode_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_decode_1)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
 	a.int32(tableCols)
-	a.int32(pages)
 	a.int32(pageRows)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
+	a.int32(splits)
 	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_64_16)
-	a.tensor(y, tensor.F16, "y")
+func (d *Device) attend_decode_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_decode_4)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
 	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
 	a.int32(tableCols)
-	a.int32(pages)
 	a.int32(pageRows)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
+	a.int32(splits)
 	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_128_8)
-	a.tensor(y, tensor.F16, "y")
+func (d *Device) attend_decode_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_decode_8)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
 	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
 	a.int32(tableCols)
-	a.int32(pages)
 	a.int32(pageRows)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
+	a.int32(splits)
 	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_128_16)
+func (d *Device) attend_decode_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
+	a := d.begin(kernel_attend_decode_join)
 	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(tableCols)
-	a.int32(pages)
-	a.int32(pageRows)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
 	a.int32(heads)
-	a.int32(kvHeads)
 	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
+	a.int32(splits)
 	a.int64(ldy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_256_8)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(tableCols)
-	a.int32(pages)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_64_any)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(tableCols)
-	a.int32(pages)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_128_any)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(tableCols)
-	a.int32(pages)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_decode_256_any)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(kPages, tensor.F16, "kPages")
-	a.tensor(vPages, tensor.F16, "vPages")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(freqs, tensor.F32, "freqs")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(fault, tensor.I32, "fault")
-	a.tensor(parts, tensor.F32, "parts")
-	a.tensor(counters, tensor.I32, "counters")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(tableCols)
-	a.int32(pages)
-	a.int32(pageRows)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(pairs)
-	a.int32(interleaved)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(turnScale)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -986,7 +836,6 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -997,13 +846,11 @@ func (d *Device) attend_prefill_32(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_64)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1012,7 +859,6 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -1023,13 +869,11 @@ func (d *Device) attend_prefill_64(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_96)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1038,7 +882,6 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -1049,13 +892,11 @@ func (d *Device) attend_prefill_96(l launch, y tensor.Tensor, q tensor.Tensor, k
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_128)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1064,7 +905,6 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -1075,13 +915,11 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_prefill_256)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1090,7 +928,6 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.tensor(table, tensor.I32, "table")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(tableCols)
 	a.int32(pageRows)
 	a.int32(span)
@@ -1101,8 +938,6 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
 	a.int32(window)
 	d.launch(a, l)
 }
@@ -1128,6 +963,52 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	a.int64(ldy)
 	a.float32(scale)
 	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_back)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clip_back(l launch, dx tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldx int64, limit float32) {
+	a := d.begin(kernel_clip_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddx)
+	a.int64(ldx)
+	a.float32(limit)
 	d.launch(a, l)
 }
 

@@ -37,9 +37,6 @@ func (d *Device) ones(n int) tensor.Tensor {
 	return d.oneRow.Columns(0, n)
 }
 
-// ClampMul is not there.
-func (d *Device) ClampMul(_, _, _ tensor.Tensor, _ device.Clamp) { d.lacks("clamped gated units") }
-
 // Clip is not there.
 func (d *Device) Clip(tensor.Tensor, float32) { d.lacks("clipped queries, keys and values") }
 

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -48,7 +50,9 @@ func (m *Module) Backward(s, g *State, loss func()) {
 		t.multiplyBack(s, g)
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
-			g.Dev.Clear(g.At(site.Reads))
+			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
+				g.Dev.Clear(g.At(site.Reads))
+			}
 		}
 		for _, k := range kept[i] {
 			s.Dev.Free(k)
@@ -63,8 +67,8 @@ func (t *Step) multiplyBack(s, g *State) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		dx := site.of(g.At(site.Reads), s.Route)
-		for k, l := range site.Linears {
-			backward(g).MatMulBack(dx, site.of(g.At(site.Writes[k]), s.Route), l.W.(Dense).Tensor)
+		for k, slot := range site.Writes {
+			backward(g).MatMulBack(dx, site.of(g.At(slot), s.Route), site.Linears[k].W.(Dense).Tensor)
 		}
 	}
 	for _, site := range t.Sites {

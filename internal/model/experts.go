@@ -78,8 +78,10 @@ func (x *mixture) steps(_ *Module, get func(*Linear) *Linear) []Step {
 	if x.shared != nil {
 		add(x.shared.of(get).sites(Normed, SharedGate, SharedUp, SharedActed, Out))
 	}
-	if x.simple() {
-		read.Back, read.Keep, act.Back = x.readBack, []Slot{Stream}, x.actBack
+	read.Back, read.Keep = x.readBack, []Slot{Stream}
+	act.Back, act.Keep = x.actBack, x.keeps(ExpertGate)
+	if x.shared != nil {
+		act.Keep = x.keeps(ExpertGate, SharedGate)
 	}
 	return []Step{read, act, {Run: x.add, Back: x.addBack}}
 }
@@ -216,10 +218,10 @@ func weighted(g *State, y, x tensor.Tensor, weights []float32) {
 	d.Combine(y, x, places, list)
 }
 
-func (x *mixture) actBack(s, g *State, _ []tensor.Tensor) {
-	x.unit.back(s, g, ExpertActed, ExpertGate, ExpertUp)
+func (x *mixture) actBack(s, g *State, kept []tensor.Tensor) {
+	x.unit.back(s, g, kept, ExpertActed, ExpertGate, ExpertUp)
 	if x.shared != nil {
-		x.unit.back(s, g, SharedActed, SharedGate, SharedUp)
+		x.unit.back(s, g, kept[min(1, len(kept)):], SharedActed, SharedGate, SharedUp)
 	}
 }
 
