@@ -37,6 +37,10 @@ type Backward interface {
 	// latents (a.Latent), v and dv are the columns of k and dk that are values.
 	AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a Attend, b Batch)
 
+	// CombineBack is the gradient of Combine, whose places are different ones:
+	// dx[places[r, k]] += scale·weights[r, k]·dy[r].
+	CombineBack(dx, dy, places, weights tensor.Tensor, scale float32)
+
 	// CapBack replaces dx, the gradient of Cap's result, by that of its argument,
 	// given the result y; both F32.
 	CapBack(dx, y tensor.Tensor, scale, softcap float32)

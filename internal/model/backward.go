@@ -66,9 +66,9 @@ func (m *Module) Backward(s, g *State, loss func()) {
 func (t *Step) multiplyBack(s, g *State) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		dx := site.of(g.At(site.Reads), s.Route)
+		dx := site.of(g.At(site.Reads), s)
 		for k, slot := range site.Writes {
-			backward(g).MatMulBack(dx, site.of(g.At(slot), s.Route), site.Linears[k].W.(Dense).Tensor)
+			backward(g).MatMulBack(dx, site.of(g.At(slot), s), site.Linears[k].W.(Dense).Tensor)
 		}
 	}
 	for _, site := range t.Sites {

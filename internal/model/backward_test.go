@@ -124,7 +124,7 @@ func (f *forthAndBack) check(t *testing.T, g *model.State, limit float64) {
 	weights := normal(r, result.Rows*result.Cols, 1)
 	grad := f.back(g, weights)
 	if f.m.Kind == model.Experts { // whose choice is taken as given
-		f.s.Follow(f.s.Route)
+		f.s.Follow(f.s)
 		defer f.s.Follow(nil)
 	}
 	for range 3 {

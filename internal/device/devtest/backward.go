@@ -20,6 +20,7 @@ func backwardGroups() []group {
 		{"AttendBack", withGaps(attendBackCases())},
 		{"ClampMulBack", withGaps(clampMulBackCases())},
 		{"ClipBack", withGaps(clipBackCases())},
+		{"CombineBack", withGaps(combineBackCases())},
 		{"CapBack", withGaps(capBackCases())},
 		{"SampleBack", withGaps(sampleBackCases())},
 	}
