@@ -20,8 +20,10 @@ const (
 	kernel_argmax_f32
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
+	kernel_attend_back_rows_576
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
+	kernel_attend_back_keys_576
 	kernel_attend_back_mma_rows_64
 	kernel_attend_back_mma_rows_128
 	kernel_attend_back_mma_keys_64
@@ -41,6 +43,9 @@ const (
 	kernel_attend_prefill_256
 	kernel_cap_f32
 	kernel_cap_back
+	kernel_clamp_mul_f16
+	kernel_clamp_mul_back
+	kernel_clip_back
 	kernel_coding_values
 	kernel_coding_errors
 	kernel_coding_range
@@ -49,6 +54,9 @@ const (
 	kernel_coding_tiles
 	kernel_coding_units
 	kernel_coding_order
+	kernel_combine_f16
+	kernel_combine_f32
+	kernel_combine_back
 	kernel_copy_f32_f32
 	kernel_copy_f16_f16
 	kernel_copy_bf16_bf16
@@ -80,6 +88,8 @@ const (
 	kernel_exl2_decode_5
 	kernel_exl2_decode_6
 	kernel_exl2_decode_8
+	kernel_gather_f16
+	kernel_gather_f32
 	kernel_gemm_large_f16
 	kernel_gemm_large_f32
 	kernel_gemm_medium_f16
@@ -100,6 +110,9 @@ const (
 	kernel_gemv_bf16_f32
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
+	kernel_gemv_group_f16
+	kernel_gemv_group_bf16
+	kernel_gemv_group_f32
 	kernel_gptq_feed
 	kernel_gptq_feed_top
 	kernel_gptq_rows_round
@@ -143,11 +156,23 @@ const (
 	kernel_qmatmul_many_f32
 	kernel_qmatmul_tight_f16
 	kernel_qmatmul_tight_f32
+	kernel_qmatmul_group_2
+	kernel_qmatmul_group_4
+	kernel_qmatmul_group_8
 	kernel_read
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
 	kernel_rope_back_split
 	kernel_rope_back_interleaved
+	kernel_route_sort
+	kernel_route_2
+	kernel_route_choose_2
+	kernel_route_4
+	kernel_route_choose_4
+	kernel_route_8
+	kernel_route_choose_8
+	kernel_route_16
+	kernel_route_choose_16
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
@@ -177,8 +202,10 @@ var kernels = [kernelCount]struct {
 	kernel_argmax_f32:               {"argmax", "argmax_f32", true},
 	kernel_attend_back_rows_128:     {"attend_back", "attend_back_rows_128", true},
 	kernel_attend_back_rows_256:     {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:     {"attend_back", "attend_back_rows_576", true},
 	kernel_attend_back_keys_128:     {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:     {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:     {"attend_back", "attend_back_keys_576", true},
 	kernel_attend_back_mma_rows_64:  {"attend_back_mma", "attend_back_mma_rows_64", true},
 	kernel_attend_back_mma_rows_128: {"attend_back_mma", "attend_back_mma_rows_128", true},
 	kernel_attend_back_mma_keys_64:  {"attend_back_mma", "attend_back_mma_keys_64", true},
@@ -198,6 +225,9 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_256:       {"attend_prefill", "attend_prefill_256", true},
 	kernel_cap_f32:                  {"cap", "cap_f32", true},
 	kernel_cap_back:                 {"cap_back", "cap_back", true},
+	kernel_clamp_mul_f16:            {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:           {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_back:                {"clip_back", "clip_back", true},
 	kernel_coding_values:            {"coding", "coding_values", true},
 	kernel_coding_errors:            {"coding", "coding_errors", true},
 	kernel_coding_range:             {"coding", "coding_range", true},
@@ -206,6 +236,9 @@ var kernels = [kernelCount]struct {
 	kernel_coding_tiles:             {"coding", "coding_tiles", true},
 	kernel_coding_units:             {"coding", "coding_units", true},
 	kernel_coding_order:             {"coding", "coding_order", true},
+	kernel_combine_f16:              {"combine", "combine_f16", true},
+	kernel_combine_f32:              {"combine", "combine_f32", true},
+	kernel_combine_back:             {"combine", "combine_back", true},
 	kernel_copy_f32_f32:             {"copy", "copy_f32_f32", true},
 	kernel_copy_f16_f16:             {"copy", "copy_f16_f16", true},
 	kernel_copy_bf16_bf16:           {"copy", "copy_bf16_bf16", true},
@@ -237,6 +270,8 @@ var kernels = [kernelCount]struct {
 	kernel_exl2_decode_5:            {"exl2_decode", "exl2_decode_5", true},
 	kernel_exl2_decode_6:            {"exl2_decode", "exl2_decode_6", true},
 	kernel_exl2_decode_8:            {"exl2_decode", "exl2_decode_8", true},
+	kernel_gather_f16:               {"gather", "gather_f16", true},
+	kernel_gather_f32:               {"gather", "gather_f32", true},
 	kernel_gemm_large_f16:           {"gemm", "gemm_large_f16", true},
 	kernel_gemm_large_f32:           {"gemm", "gemm_large_f32", true},
 	kernel_gemm_medium_f16:          {"gemm", "gemm_medium_f16", true},
@@ -257,6 +292,9 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_bf16_f32:            {"gemv", "gemv_bf16_f32", true},
 	kernel_gemv_f32_f16:             {"gemv", "gemv_f32_f16", true},
 	kernel_gemv_f32_f32:             {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:           {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:          {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:           {"gemv_group", "gemv_group_f32", true},
 	kernel_gptq_feed:                {"gptq_feed", "gptq_feed", true},
 	kernel_gptq_feed_top:            {"gptq_feed", "gptq_feed_top", true},
 	kernel_gptq_rows_round:          {"gptq_rows", "gptq_rows_round", true},
@@ -300,11 +338,23 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_many_f32:         {"qmatmul", "qmatmul_many_f32", true},
 	kernel_qmatmul_tight_f16:        {"qmatmul", "qmatmul_tight_f16", true},
 	kernel_qmatmul_tight_f32:        {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_qmatmul_group_2:          {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_4:          {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_8:          {"qmatmul_group", "qmatmul_group_8", true},
 	kernel_read:                     {"read", "read", false},
 	kernel_rope_split_f16:           {"rope", "rope_split_f16", true},
 	kernel_rope_interleaved_f16:     {"rope", "rope_interleaved_f16", true},
 	kernel_rope_back_split:          {"rope_back", "rope_back_split", true},
 	kernel_rope_back_interleaved:    {"rope_back", "rope_back_interleaved", true},
+	kernel_route_sort:               {"route", "route_sort", true},
+	kernel_route_2:                  {"route", "route_2", true},
+	kernel_route_choose_2:           {"route", "route_choose_2", true},
+	kernel_route_4:                  {"route", "route_4", true},
+	kernel_route_choose_4:           {"route", "route_choose_4", true},
+	kernel_route_8:                  {"route", "route_8", true},
+	kernel_route_choose_8:           {"route", "route_choose_8", true},
+	kernel_route_16:                 {"route", "route_16", true},
+	kernel_route_choose_16:          {"route", "route_choose_16", true},
 	kernel_sample_back:              {"sample_back", "sample_back", true},
 	kernel_store_f16:                {"store", "store_f16", true},
 	kernel_take_f32:                 {"take", "take_f32", true},
@@ -332,6 +382,7 @@ const (
 	attend_back_threads         = attend_back_across * attend_back_across
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
+	attend_back_side_576        = 8
 	attend_back_mma_warps       = 4
 	attend_back_mma_threads     = 32 * attend_back_mma_warps
 	attend_back_mma_side        = 64
@@ -345,6 +396,7 @@ const (
 	attend_prefill_padding      = 8
 	attend_prefill_keys         = 64
 	attend_prefill_keys_256     = 32
+	combine_threads             = 64
 	divergence_back_threads     = 256
 	exl2_arrange_threads        = 64
 	exl2_decode_warps           = 4
@@ -375,6 +427,8 @@ const (
 	gemm_join_columns           = gemm_join_threads * 4
 	gemv_most                   = 8
 	gemv_warps                  = 4
+	gemv_group_most             = 8
+	gemv_group_warps            = 4
 	gptq_feed_part              = 32
 	gptq_feed_most_before       = 256
 	gptq_feed_ahead             = 8
@@ -412,10 +466,22 @@ const (
 	qmatmul_many_ring           = 7168
 	qmatmul_tight_warps         = 8
 	qmatmul_tight_ring          = 4352
+	qmatmul_group_most          = 8
+	qmatmul_group_ring          = 9216
+	qmatmul_group_side_bytes    = 256
+	qmatmul_group_row_padding   = 8
+	qmatmul_group_few_warps     = 2
+	qmatmul_group_some_warps    = 4
+	qmatmul_group_many_warps    = 8
 	rope_threads                = 256
 	rope_heads_a_block          = 8
 	rope_back_threads           = 256
 	rope_back_heads_a_block     = 8
+	route_few_threads           = 512
+	route_few_chosen            = 512
+	route_choose_warps          = 4
+	route_sort_threads          = 256
+	route_most_groups           = 32
 	take_side                   = 32
 )
 
@@ -579,7 +645,7 @@ func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols i
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -589,10 +655,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -603,10 +671,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_256)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -616,10 +686,12 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -630,10 +702,43 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_rows_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_keys_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -643,10 +748,12 @@ func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -657,10 +764,12 @@ func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_keys_256)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -670,10 +779,12 @@ func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -684,6 +795,39 @@ func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_keys_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
@@ -1261,6 +1405,52 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
+func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_back)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clip_back(l launch, dx tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldx int64, limit float32) {
+	a := d.begin(kernel_clip_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddx)
+	a.int64(ldx)
+	a.float32(limit)
+	d.launch(a, l)
+}
+
 func (d *Device) coding_values(l launch, w tensor.Tensor, codes tensor.Tensor, scales tensor.Tensor, largest tensor.Tensor, bits int32, rows int32, n int32) {
 	a := d.begin(kernel_coding_values)
 	a.tensor(w, tensor.F32, "w")
@@ -1330,6 +1520,54 @@ func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor,
 	a.tensor(order, tensor.F16, "order")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_f16)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_back(l launch, dx tensor.Tensor, dy tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, lddx int64, lddy int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(lddx)
+	a.int64(lddy)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
 	d.launch(a, l)
 }
 
@@ -1722,6 +1960,28 @@ func (d *Device) exl2_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor,
 	d.launch(a, l)
 }
 
+func (d *Device) gather_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows tensor.Tensor, cols int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gather_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(rows, tensor.I32, "rows")
+	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gather_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows tensor.Tensor, cols int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gather_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(rows, tensor.I32, "rows")
+	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
 func (d *Device) gemm_large_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, m int32, n int32, k int32, ldy int32, ldx int64) {
 	a := d.begin(kernel_gemm_large_f16)
 	a.tensor(y, tensor.F16, "y")
@@ -1991,6 +2251,51 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_group_f16(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_group_bf16(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_bf16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_group_f32(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
 	a.int32(n)
 	a.int32(k)
 	a.int64(ldy)
@@ -2542,6 +2847,69 @@ func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, w
 	d.launch(a, l)
 }
 
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_2)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_4)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_8)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
 func (d *Device) read(l launch, sum pointer, x pointer, words int64) {
 	a := d.begin(kernel_read)
 	a.pointer(sum)
@@ -2611,6 +2979,227 @@ func (d *Device) rope_back_interleaved(l launch, q tensor.Tensor, k tensor.Tenso
 	a.int64(ldq)
 	a.int64(ldk)
 	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) route_sort(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, ids tensor.Tensor, n int32, chosen int32, columns int32) {
+	a := d.begin(kernel_route_sort)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(ids, tensor.I32, "ids")
+	a.int32(n)
+	a.int32(chosen)
+	a.int32(columns)
+	d.launch(a, l)
+}
+
+func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_2)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_2)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_4)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_4)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_8)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_8)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_16)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_16)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
 	d.launch(a, l)
 }
 

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -56,7 +58,9 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 		t.multiplyBack(s, g, see)
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
-			g.Dev.Clear(g.At(site.Reads))
+			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
+				g.Dev.Clear(g.At(site.Reads))
+			}
 		}
 		for _, k := range kept[i] {
 			s.Dev.Free(k)
@@ -70,16 +74,16 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 func (t *Step) multiplyBack(s, g *State, see Seen) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		dx := site.of(g.At(site.Reads), s.Route)
-		for k, l := range site.Linears {
-			backward(g).MatMulBack(dx, site.of(g.At(site.Writes[k]), s.Route), l.W.(Dense).Tensor)
+		dx := site.of(g.At(site.Reads), s)
+		for k, slot := range site.Writes {
+			backward(g).MatMulBack(dx, site.of(g.At(slot), s), site.Linears[k].W.(Dense).Tensor)
 		}
 	}
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		for k, l := range site.Linears {
 			if see != nil {
-				see(l, site.In(s), site.of(g.At(site.Writes[k]), s.Route))
+				see(l, site.In(s), site.of(g.At(site.Writes[k]), s))
 			}
 		}
 	}
