@@ -47,6 +47,9 @@ func (b *build) checkpoint() *job.Checkpoint {
 func (r *run) targets(m *offers, report *Report) error {
 	start, outs := time.Now(), make([]*finished, len(r.opts.Targets))
 	workers := r.workers[:min(len(r.workers), len(outs))]
+	if r.opts.trains() {
+		workers = workers[:1] // rows to train on are made once
+	}
 	shared := r.sharedStage(len(workers))
 	var next atomic.Int32
 	var solving atomic.Int64 // nanoseconds
@@ -104,6 +107,9 @@ func (b *build) make(m *offers, solving *atomic.Int64) (*finished, error) {
 	if err == nil && !quantized {
 		err = b.quantize()
 	}
+	if err == nil && r.opts.trains() {
+		err = b.train()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +134,13 @@ func (b *build) finish() (*finished, error) {
 	var head headReport
 	if err := r.job.MustReadJSON(b.file("head.json"), &head); err != nil {
 		return nil, err
+	}
+	if r.opts.trains() {
+		var trained trainedReport
+		if err := r.job.MustReadJSON(b.file(trainedName), &trained); err != nil {
+			return nil, err
+		}
+		head.Perplexity = trained.Perplexity
 	}
 	if err := b.judge(head); err != nil {
 		return nil, err
@@ -157,8 +170,10 @@ func (b *build) finish() (*finished, error) {
 // tidy deletes what only an unfinished target needs.
 func (b *build) tidy() error {
 	for _, m := range b.run.src.loader.Layout[1:] {
-		if err := b.run.job.Remove(b.file(m.Name + ".safetensors")); err != nil {
-			return err
+		for _, end := range []string{".safetensors", trainedEnding} {
+			if err := b.run.job.Remove(b.file(m.Name + end)); err != nil {
+				return err
+			}
 		}
 	}
 	return b.checkpoint().Remove()

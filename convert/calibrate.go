@@ -10,7 +10,10 @@ import (
 )
 
 // tokens are the calibration rows of a job; none for a phase that it lacks.
-type tokens struct{ quantize, measure [][]int32 }
+type tokens struct {
+	quantize, measure   [][]int32
+	synthetic, training [][]int32 // that the source has written
+}
 
 // The files that a job keeps its calibration rows in.
 const (
@@ -24,6 +27,9 @@ func (r *run) calibrate() (err error) {
 	d := r.opts.Data
 	if len(r.opts.Targets) > 0 {
 		if r.tokens.quantize, err = r.calibrated(quantizeTokens, d.Rows, d.Length); err != nil {
+			return err
+		}
+		if err := r.planSynthetic(); err != nil {
 			return err
 		}
 	}
@@ -45,6 +51,12 @@ func (r *run) calibrated(name string, n, length int) ([][]int32, error) {
 	if !kept {
 		return r.rows(n, length)
 	}
+	return r.keptRows(name)
+}
+
+// keptRows reads the rows of a file of the job; fs.ErrNotExist is in the chain of the
+// error if there is none.
+func (r *run) keptRows(name string) ([][]int32, error) {
 	f, err := r.job.OpenTensors(name)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@
 //	asked.json              the options of the last run, for -o WORK alone
 //	source.json             size, time and sum of the source's files, sums of its tensors
 //	calib.safetensors       token rows for quantizing
+//	synthetic.safetensors   token rows for quantizing that the source has written
 //	measure/calib.safetensors                for measuring
 //	measure/KEY.json        a sublayer measured
 //	hidden.safetensors      hidden states in front of some sublayer, every 3 minutes

@@ -135,7 +135,7 @@ func (r *run) measureStreams() int {
 
 // quantizeStreams returns the bytes of hidden states that quantizing carries.
 func (r *run) quantizeStreams() int {
-	return 2 * len(r.tokens.quantize) * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
+	return 2 * r.calibrationRows() * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
 }
 
 // workspace returns the bytes of the machine's memory that working on the widest module
@@ -225,7 +225,7 @@ func (r *run) measureOperations() float64 {
 // quantizeOperations: two streams through every sublayer, some parts of it
 // several times; moments; one quantization and its descents.
 func (r *run) quantizeOperations() float64 {
-	tokens := float64(len(r.tokens.quantize) * r.opts.Data.Length)
+	tokens := float64(r.calibrationRows() * r.opts.Data.Length)
 	n := 2 * 2 * 2.2 * float64(r.src.weights()) * tokens
 	for _, m := range r.src.shapes {
 		in, out := float64(m.In), float64(m.Out)

@@ -54,10 +54,10 @@ func (q *quantizing) perplexities(source, work *model.Module) (*headReport, erro
 	defer s.Free()
 	quantized, reference := s.Take(n), s.Take(n)
 	for row := range rows {
-		if err := q.likelihood(quantized, q.pass, q.x, work, row); err != nil {
+		if err := q.run.likelihood(quantized, q.pass, q.x, work, row); err != nil {
 			return nil, err
 		}
-		if err := q.likelihood(reference, q.passR, q.r, source, row); err != nil {
+		if err := q.run.likelihood(reference, q.passR, q.r, source, row); err != nil {
 			return nil, err
 		}
 	}
@@ -80,11 +80,11 @@ func perplexity(logs []float64, rows int) float64 {
 
 // likelihood scores one row of hidden states, some positions at a time; the last
 // position predicts nothing that is known.
-func (q *quantizing) likelihood(logs tensor.Tensor, p *stream.Pass, x *stream.Store, head *model.Module, row int) error {
-	d, n := q.run.dev, p.Length
+func (r *run) likelihood(logs tensor.Tensor, p *stream.Pass, x *stream.Store, head *model.Module, row int) error {
+	d, n := r.dev, p.Length
 	ids := d.Alloc(tensor.I32, 1, n)
 	defer d.Free(ids)
-	d.Upload(ids, tensor.BytesOf(append(slices.Clone(q.run.tokens.quantize[row][1:]), -1)))
+	d.Upload(ids, tensor.BytesOf(append(slices.Clone(r.tokens.quantize[row][1:]), -1)))
 	return p.At(x, row, func(s *model.State) error {
 		for lo := 0; lo < n; lo += stream.LogitRows {
 			hi := min(lo+stream.LogitRows, n)

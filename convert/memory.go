@@ -213,7 +213,7 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 		if !p.Held {
 			return 0
 		}
-		return 2 * len(r.tokens.quantize) * length * columns * r.dev.Activation().Size()
+		return 2 * r.calibrationRows() * length * columns * r.dev.Activation().Size()
 	}
 	bits := 0.0
 	for _, t := range r.unfinished() {

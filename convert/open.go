@@ -41,6 +41,9 @@ func open(ctx context.Context, list []device.Quantize, o *Options, p Progress) (
 }
 
 func (r *run) close() {
+	if r.shelf != nil {
+		r.shelf.free()
+	}
 	for _, w := range r.workers {
 		w.shelf.free()
 	}
@@ -99,11 +102,15 @@ func (r *run) check() error {
 	if err := r.checkOutputs(); err != nil {
 		return err
 	}
+	if len(r.unfinished()) > 0 {
+		if err := r.fitsTraining(); err != nil {
+			return err
+		}
+	}
 	if err := r.planMemory(); err != nil {
 		return err
 	}
 	r.shelf = r.newShelf()
-	r.hire()
 	if len(r.unfinished()) > 0 || !r.measured {
 		if err := r.announce(); err != nil {
 			return err
@@ -309,7 +316,7 @@ func (r *run) reopen(t Target) error {
 	}
 	// Its quantized modules are gone, too, and so is what says that they are all
 	// there; done.json goes last, so that this is done again if it is interrupted.
-	for _, name := range []string{"/head.json", "/done.json"} {
+	for _, name := range []string{"/head.json", "/" + trainedName, "/done.json"} {
 		if err := r.job.Remove(t.Text + name); err != nil {
 			return err
 		}

@@ -35,6 +35,8 @@ type Options struct {
 	SaveMeasurement string // where to copy the measurement, too
 	ShardMB         int    // largest output file; 0 means one file
 
+	SyntheticRows SyntheticRows // that are sampled from the source and quantized on, too
+
 	// AllExperts has every expert see all calibration tokens, not only those that
 	// would see fewer than their matrices have inputs.
 	AllExperts bool

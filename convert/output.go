@@ -129,8 +129,12 @@ type outTensor struct {
 // tensors lists everything that goes into the model, sorted by name.
 func (w *writer) tensors() ([]outTensor, error) {
 	var list []outTensor
+	end := ".safetensors"
+	if w.build.run.opts.trains() {
+		end = trainedEnding
+	}
 	for _, m := range w.build.run.src.loader.Layout[1:] {
-		f, err := w.build.run.job.OpenTensors(w.build.file(m.Name + ".safetensors"))
+		f, err := w.build.run.job.OpenTensors(w.build.file(m.Name + end))
 		if err != nil {
 			return nil, err
 		}
@@ -272,7 +276,7 @@ func (w *writer) config() error {
 		{Name: "quant_method", Value: "exl2"}, {Name: "version", Value: formatVersion},
 		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.plan.HeadBits},
 		{Name: "calibration", Value: ordered.Object{
-			{Name: "rows", Value: len(w.build.run.tokens.quantize)}, {Name: "length", Value: w.build.run.opts.Data.Length}, {Name: "dataset", Value: dataset},
+			{Name: "rows", Value: w.build.run.calibrationRows()}, {Name: "length", Value: w.build.run.opts.Data.Length}, {Name: "dataset", Value: dataset},
 		}},
 	})
 	out, err := json.MarshalIndent(c, "", "    ")

@@ -13,10 +13,11 @@ type Quality string
 const (
 	Fast   Quality = "fast"   // error feedback only
 	Normal Quality = "normal" // and descent
+	Best   Quality = "best"   // and training with the source as the teacher
 )
 
 // Qualities lists the values that Options.Quality can have.
-var Qualities = []Quality{Fast, Normal}
+var Qualities = []Quality{Fast, Normal, Best}
 
 func (q Quality) check() error {
 	if q == "" || slices.Contains(Qualities, q) {

@@ -52,7 +52,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	most := r.together(length)
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
-	place, rows, floats := r.place(r.quantizeStreams()), len(r.tokens.quantize), length*spec.Hidden
+	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = r.memory.Held
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
@@ -82,10 +82,10 @@ func (q *quantizing) stores() []job.Store {
 }
 
 func (q *quantizing) embed(e *model.Module) error {
-	if err := q.pass.Embed(q.run.ctx, e, q.run.tokens.quantize, q.x); err != nil {
+	if err := q.pass.Embed(q.run.ctx, e, q.run.tokens.calibration(), q.x); err != nil {
 		return err
 	}
-	return q.passR.Embed(q.run.ctx, e, q.run.tokens.quantize, q.r)
+	return q.passR.Embed(q.run.ctx, e, q.run.tokens.calibration(), q.r)
 }
 
 // resume has nothing to do: what is quantized is in files.
@@ -307,6 +307,11 @@ func sum(values []float64) float64 {
 // write writes the quantized matrices of a module to the job.
 func (q *quantizing) write(key string, list []packedMatrix) error {
 	defer q.run.profile.Beside("quantize: write")()
+	return q.build.writeMatrices(key+".safetensors", list)
+}
+
+// writeMatrices writes matrices to a file of the target.
+func (b *build) writeMatrices(name string, list []packedMatrix) error {
 	var infos []safetensors.Info
 	data := map[string][]byte{}
 	for _, p := range list {
@@ -316,7 +321,7 @@ func (q *quantizing) write(key string, list []packedMatrix) error {
 			data[name] = t.Data
 		}
 	}
-	w, err := q.run.job.CreateTensors(q.build.file(key+".safetensors"), infos)
+	w, err := b.run.job.CreateTensors(b.file(name), infos)
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ type run struct {
 	src       *source
 	job       *job.Job
 	tokens    tokens
+	synthetic int              // rows that are sampled from the source, or will be
 	profile   *profile.Profile // nil unless it is asked for
 	memory    *memoryPlan
 	shelf     *shelf // the worker's
@@ -131,7 +132,11 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: len(r.tokens.quantize), Length: o.Data.Length, Devices: r.names()}
+	report := &Report{Rows: r.calibrationRows(), Length: o.Data.Length, Devices: r.names()}
+	if err := r.sample(); err != nil {
+		return nil, err
+	}
+	r.hire()
 	m, err := r.measurement(report)
 	if err != nil {
 		return nil, err
@@ -172,6 +177,7 @@ func measureOn(ctx context.Context, list []device.Quantize, o *Options, p Progre
 	}
 	defer r.close()
 	report := &Report{Rows: len(r.tokens.measure), Length: o.Data.MeasureLength, Devices: r.names()}
+	r.hire()
 	if err := r.firstPhase(report); err != nil {
 		return nil, err
 	}

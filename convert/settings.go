@@ -39,6 +39,7 @@ func settings(o *Options, device string) job.Settings {
 		{Flag: "--head-bits", Value: o.HeadBits.String()},
 		{Flag: "--quality", Value: o.Quality.String()},
 		{Flag: "--dataset-rows", Value: fmt.Sprint(o.Data.Rows)},
+		{Flag: "--synthetic-rows", Value: o.SyntheticRows.String()},
 		{Flag: "--length", Value: fmt.Sprint(o.Data.Length)},
 		{Flag: "--measurement", Value: absolute(o.Measurement)},
 		{Flag: "--shard-size", Value: fmt.Sprint(o.ShardMB)},

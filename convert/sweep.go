@@ -52,7 +52,7 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	err := s.eachPair(func(x, r *model.State, row, _ int) error {
 		s.advance(s.work, s.held, n, x, row)
 		if len(sites) > 0 { // both streams send the same rows to the same experts
-			r.Follow(x.Route)
+			r.Follow(x)
 		}
 		s.advance(s.source, s.heldR, n, r, row)
 		r.Follow(nil)

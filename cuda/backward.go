@@ -99,5 +99,5 @@ func (d *Device) CapBack(dx, y tensor.Tensor, scale, softcap float32) {
 // SampleBack draws a column of every row and leaves the gradient of -log p.
 func (d *Device) SampleBack(logits, random tensor.Tensor) {
 	want(random.Rows == 1 && random.Cols == logits.Rows && (logits.Cols > 0 || logits.Rows == 0), "SampleBack", logits, random)
-	d.sample_back(launch{blocks: dim{x: logits.Rows}, threads: dim{x: sample_back_threads}}, logits, random, int32(logits.Cols), int64(logits.Stride))
+	d.sample_back(launch{blocks: dim{x: logits.Rows}, threads: dim{x: draw_threads}}, logits, random, int32(logits.Cols), int64(logits.Stride))
 }

@@ -60,4 +60,8 @@ func TestDeviceBackward(t *testing.T) {
 	devtest.RunBackward(t, func(t testing.TB) device.Backward { return openGPU(t) })
 }
 
+func TestDeviceTrain(t *testing.T) {
+	devtest.RunTrain(t, func(t testing.TB) device.Train { return openGPU(t) })
+}
+
 func TestDeviceQuantize(t *testing.T) { devtest.RunQuantize(t, openQuantizer) }

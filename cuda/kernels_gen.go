@@ -20,8 +20,14 @@ const (
 	kernel_argmax_f32
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
+	kernel_attend_back_rows_576
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
+	kernel_attend_back_keys_576
+	kernel_attend_back_mma_rows_64
+	kernel_attend_back_mma_rows_128
+	kernel_attend_back_mma_keys_64
+	kernel_attend_back_mma_keys_128
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -37,6 +43,9 @@ const (
 	kernel_attend_prefill_256
 	kernel_cap_f32
 	kernel_cap_back
+	kernel_clamp_mul_f16
+	kernel_clamp_mul_back
+	kernel_clip_back
 	kernel_coding_values
 	kernel_coding_errors
 	kernel_coding_range
@@ -45,6 +54,9 @@ const (
 	kernel_coding_tiles
 	kernel_coding_units
 	kernel_coding_order
+	kernel_combine_f16
+	kernel_combine_f32
+	kernel_combine_back
 	kernel_copy_f32_f32
 	kernel_copy_f16_f16
 	kernel_copy_bf16_bf16
@@ -59,8 +71,10 @@ const (
 	kernel_diagonal_mirror
 	kernel_difference_f16
 	kernel_difference_f32
+	kernel_divergence_back
 	kernel_dot_parts
 	kernel_dot_sum
+	kernel_draw
 	kernel_embed_f32
 	kernel_embed_f16
 	kernel_embed_bf16
@@ -76,6 +90,8 @@ const (
 	kernel_exl2_decode_5
 	kernel_exl2_decode_6
 	kernel_exl2_decode_8
+	kernel_gather_f16
+	kernel_gather_f32
 	kernel_gemm_large_f16
 	kernel_gemm_large_f32
 	kernel_gemm_medium_f16
@@ -96,6 +112,9 @@ const (
 	kernel_gemv_bf16_f32
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
+	kernel_gemv_group_f16
+	kernel_gemv_group_bf16
+	kernel_gemv_group_f32
 	kernel_gptq_feed
 	kernel_gptq_feed_top
 	kernel_gptq_rows_round
@@ -107,6 +126,8 @@ const (
 	kernel_inverse_strip
 	kernel_inverse_diagonal
 	kernel_inverse_store
+	kernel_latent_round
+	kernel_latent_train
 	kernel_likelihood
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
@@ -138,11 +159,23 @@ const (
 	kernel_qmatmul_many_f32
 	kernel_qmatmul_tight_f16
 	kernel_qmatmul_tight_f32
+	kernel_qmatmul_group_2
+	kernel_qmatmul_group_4
+	kernel_qmatmul_group_8
 	kernel_read
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
 	kernel_rope_back_split
 	kernel_rope_back_interleaved
+	kernel_route_sort
+	kernel_route_2
+	kernel_route_choose_2
+	kernel_route_4
+	kernel_route_choose_4
+	kernel_route_8
+	kernel_route_choose_8
+	kernel_route_16
+	kernel_route_choose_16
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
@@ -158,153 +191,187 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:       {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:       {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16:  {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:       {"act_mul", "act_mul_relu_f16", true},
-	kernel_act_mul_back_silu:      {"act_mul_back", "act_mul_back_silu", true},
-	kernel_act_mul_back_gelu:      {"act_mul_back", "act_mul_back_gelu", true},
-	kernel_act_mul_back_gelu_tanh: {"act_mul_back", "act_mul_back_gelu_tanh", true},
-	kernel_act_mul_back_relu:      {"act_mul_back", "act_mul_back_relu", true},
-	kernel_add_scaled_f32:         {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:         {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:                {"advance", "advance", true},
-	kernel_argmax_f32:             {"argmax", "argmax_f32", true},
-	kernel_attend_back_rows_128:   {"attend_back", "attend_back_rows_128", true},
-	kernel_attend_back_rows_256:   {"attend_back", "attend_back_rows_256", true},
-	kernel_attend_back_keys_128:   {"attend_back", "attend_back_keys_128", true},
-	kernel_attend_back_keys_256:   {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_decode_64_8:     {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:    {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:    {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:   {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:    {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:   {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:  {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:  {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_prefill_32:      {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:      {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:      {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:     {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:     {"attend_prefill", "attend_prefill_256", true},
-	kernel_cap_f32:                {"cap", "cap_f32", true},
-	kernel_cap_back:               {"cap_back", "cap_back", true},
-	kernel_coding_values:          {"coding", "coding_values", true},
-	kernel_coding_errors:          {"coding", "coding_errors", true},
-	kernel_coding_range:           {"coding", "coding_range", true},
-	kernel_coding_words:           {"coding", "coding_words", true},
-	kernel_coding_scales:          {"coding", "coding_scales", true},
-	kernel_coding_tiles:           {"coding", "coding_tiles", true},
-	kernel_coding_units:           {"coding", "coding_units", true},
-	kernel_coding_order:           {"coding", "coding_order", true},
-	kernel_copy_f32_f32:           {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:           {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:         {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:           {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:          {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:           {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:          {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:          {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:          {"copy", "copy_bf16_f16", true},
-	kernel_diagonal_get:           {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:           {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:        {"diagonal", "diagonal_mirror", true},
-	kernel_difference_f16:         {"difference", "difference_f16", true},
-	kernel_difference_f32:         {"difference", "difference_f32", true},
-	kernel_dot_parts:              {"dot", "dot_parts", true},
-	kernel_dot_sum:                {"dot", "dot_sum", true},
-	kernel_embed_f32:              {"embed", "embed_f32", true},
-	kernel_embed_f16:              {"embed", "embed_f16", true},
-	kernel_embed_bf16:             {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:         {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:         {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:         {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:         {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:         {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:         {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:          {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:          {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:          {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:          {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:          {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:          {"exl2_decode", "exl2_decode_8", true},
-	kernel_gemm_large_f16:         {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:         {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:        {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:        {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:         {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:         {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:           {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:           {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:    {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:    {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:    {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:    {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:          {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:          {"gemm_join", "gemm_join_f32", true},
-	kernel_gemv_f16_f16:           {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:           {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:          {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:          {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:           {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:           {"gemv", "gemv_f32_f32", true},
-	kernel_gptq_feed:              {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:          {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:        {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:      {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:     {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:     {"gptq_search", "gptq_search_direct", true},
-	kernel_head_norm_rms_f16:      {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:    {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:          {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:       {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:          {"inverse", "inverse_store", true},
-	kernel_likelihood:             {"likelihood", "likelihood", true},
-	kernel_norm_rms_f32_f32:       {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:       {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:       {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:     {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:     {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:     {"norm", "norm_layer_f16_f16", true},
-	kernel_norm_back_rms_f32:      {"norm_back", "norm_back_rms_f32", true},
-	kernel_norm_back_rms_f16:      {"norm_back", "norm_back_rms_f16", true},
-	kernel_norm_back_layer_f32:    {"norm_back", "norm_back_layer_f32", true},
-	kernel_norm_back_layer_f16:    {"norm_back", "norm_back_layer_f16", true},
-	kernel_operand_largest:        {"operand", "operand_largest", true},
-	kernel_operand_f16:            {"operand", "operand_f16", true},
-	kernel_operand_f32:            {"operand", "operand_f32", true},
-	kernel_operand_turned_f32:     {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:        {"operand", "operand_squares", true},
-	kernel_permute_f16:            {"permute", "permute_f16", true},
-	kernel_product_11:             {"product", "product_11", true},
-	kernel_product_12:             {"product", "product_12", true},
-	kernel_product_21:             {"product", "product_21", true},
-	kernel_product_22:             {"product", "product_22", true},
-	kernel_product_hopper_11:      {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:      {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:      {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:      {"product_hopper", "product_hopper_22", false},
-	kernel_qmatmul_few_f16:        {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:        {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:       {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:       {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:      {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:      {"qmatmul", "qmatmul_tight_f32", true},
-	kernel_read:                   {"read", "read", false},
-	kernel_rope_split_f16:         {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:   {"rope", "rope_interleaved_f16", true},
-	kernel_rope_back_split:        {"rope_back", "rope_back_split", true},
-	kernel_rope_back_interleaved:  {"rope_back", "rope_back_interleaved", true},
-	kernel_sample_back:            {"sample_back", "sample_back", true},
-	kernel_store_f16:              {"store", "store_f16", true},
-	kernel_take_f32:               {"take", "take_f32", true},
-	kernel_take_turned_f32:        {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:        {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:       {"take", "take_turned_bf16", true},
+	kernel_act_mul_silu_f16:         {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:         {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:    {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:         {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_back_silu:        {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:        {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh:   {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:        {"act_mul_back", "act_mul_back_relu", true},
+	kernel_add_scaled_f32:           {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:           {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                  {"advance", "advance", true},
+	kernel_argmax_f32:               {"argmax", "argmax_f32", true},
+	kernel_attend_back_rows_128:     {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:     {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:     {"attend_back", "attend_back_rows_576", true},
+	kernel_attend_back_keys_128:     {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:     {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:     {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_mma_rows_64:  {"attend_back_mma", "attend_back_mma_rows_64", true},
+	kernel_attend_back_mma_rows_128: {"attend_back_mma", "attend_back_mma_rows_128", true},
+	kernel_attend_back_mma_keys_64:  {"attend_back_mma", "attend_back_mma_keys_64", true},
+	kernel_attend_back_mma_keys_128: {"attend_back_mma", "attend_back_mma_keys_128", true},
+	kernel_attend_decode_64_8:       {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:      {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:      {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:     {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:      {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:     {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:    {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:    {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_prefill_32:        {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:        {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:        {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:       {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:       {"attend_prefill", "attend_prefill_256", true},
+	kernel_cap_f32:                  {"cap", "cap_f32", true},
+	kernel_cap_back:                 {"cap_back", "cap_back", true},
+	kernel_clamp_mul_f16:            {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:           {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_back:                {"clip_back", "clip_back", true},
+	kernel_coding_values:            {"coding", "coding_values", true},
+	kernel_coding_errors:            {"coding", "coding_errors", true},
+	kernel_coding_range:             {"coding", "coding_range", true},
+	kernel_coding_words:             {"coding", "coding_words", true},
+	kernel_coding_scales:            {"coding", "coding_scales", true},
+	kernel_coding_tiles:             {"coding", "coding_tiles", true},
+	kernel_coding_units:             {"coding", "coding_units", true},
+	kernel_coding_order:             {"coding", "coding_order", true},
+	kernel_combine_f16:              {"combine", "combine_f16", true},
+	kernel_combine_f32:              {"combine", "combine_f32", true},
+	kernel_combine_back:             {"combine", "combine_back", true},
+	kernel_copy_f32_f32:             {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:             {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:           {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:             {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:            {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:             {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:            {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:            {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:            {"copy", "copy_bf16_f16", true},
+	kernel_diagonal_get:             {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:             {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:          {"diagonal", "diagonal_mirror", true},
+	kernel_difference_f16:           {"difference", "difference_f16", true},
+	kernel_difference_f32:           {"difference", "difference_f32", true},
+	kernel_divergence_back:          {"divergence_back", "divergence_back", true},
+	kernel_dot_parts:                {"dot", "dot_parts", true},
+	kernel_dot_sum:                  {"dot", "dot_sum", true},
+	kernel_draw:                     {"draw", "draw", true},
+	kernel_embed_f32:                {"embed", "embed_f32", true},
+	kernel_embed_f16:                {"embed", "embed_f16", true},
+	kernel_embed_bf16:               {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:           {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:           {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:           {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:           {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:           {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:           {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:            {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:            {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:            {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:            {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:            {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:            {"exl2_decode", "exl2_decode_8", true},
+	kernel_gather_f16:               {"gather", "gather_f16", true},
+	kernel_gather_f32:               {"gather", "gather_f32", true},
+	kernel_gemm_large_f16:           {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:           {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:          {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:          {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:           {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:           {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:             {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:             {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:      {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:      {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:      {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:      {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:            {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:            {"gemm_join", "gemm_join_f32", true},
+	kernel_gemv_f16_f16:             {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:             {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:            {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:            {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:             {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:             {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:           {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:          {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:           {"gemv_group", "gemv_group_f32", true},
+	kernel_gptq_feed:                {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:            {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:          {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:        {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:       {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:       {"gptq_search", "gptq_search_direct", true},
+	kernel_head_norm_rms_f16:        {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:      {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:            {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:         {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:            {"inverse", "inverse_store", true},
+	kernel_latent_round:             {"latent", "latent_round", true},
+	kernel_latent_train:             {"latent", "latent_train", true},
+	kernel_likelihood:               {"likelihood", "likelihood", true},
+	kernel_norm_rms_f32_f32:         {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:         {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:         {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:       {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:       {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:       {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:        {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:        {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:      {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:      {"norm_back", "norm_back_layer_f16", true},
+	kernel_operand_largest:          {"operand", "operand_largest", true},
+	kernel_operand_f16:              {"operand", "operand_f16", true},
+	kernel_operand_f32:              {"operand", "operand_f32", true},
+	kernel_operand_turned_f32:       {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:          {"operand", "operand_squares", true},
+	kernel_permute_f16:              {"permute", "permute_f16", true},
+	kernel_product_11:               {"product", "product_11", true},
+	kernel_product_12:               {"product", "product_12", true},
+	kernel_product_21:               {"product", "product_21", true},
+	kernel_product_22:               {"product", "product_22", true},
+	kernel_product_hopper_11:        {"product_hopper", "product_hopper_11", false},
+	kernel_product_hopper_12:        {"product_hopper", "product_hopper_12", false},
+	kernel_product_hopper_21:        {"product_hopper", "product_hopper_21", false},
+	kernel_product_hopper_22:        {"product_hopper", "product_hopper_22", false},
+	kernel_qmatmul_few_f16:          {"qmatmul", "qmatmul_few_f16", true},
+	kernel_qmatmul_few_f32:          {"qmatmul", "qmatmul_few_f32", true},
+	kernel_qmatmul_many_f16:         {"qmatmul", "qmatmul_many_f16", true},
+	kernel_qmatmul_many_f32:         {"qmatmul", "qmatmul_many_f32", true},
+	kernel_qmatmul_tight_f16:        {"qmatmul", "qmatmul_tight_f16", true},
+	kernel_qmatmul_tight_f32:        {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_qmatmul_group_2:          {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_4:          {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_8:          {"qmatmul_group", "qmatmul_group_8", true},
+	kernel_read:                     {"read", "read", false},
+	kernel_rope_split_f16:           {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:     {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:          {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:    {"rope_back", "rope_back_interleaved", true},
+	kernel_route_sort:               {"route", "route_sort", true},
+	kernel_route_2:                  {"route", "route_2", true},
+	kernel_route_choose_2:           {"route", "route_choose_2", true},
+	kernel_route_4:                  {"route", "route_4", true},
+	kernel_route_choose_4:           {"route", "route_choose_4", true},
+	kernel_route_8:                  {"route", "route_8", true},
+	kernel_route_choose_8:           {"route", "route_choose_8", true},
+	kernel_route_16:                 {"route", "route_16", true},
+	kernel_route_choose_16:          {"route", "route_choose_16", true},
+	kernel_sample_back:              {"sample_back", "sample_back", true},
+	kernel_store_f16:                {"store", "store_f16", true},
+	kernel_take_f32:                 {"take", "take_f32", true},
+	kernel_take_turned_f32:          {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:          {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:         {"take", "take_turned_bf16", true},
 }
 
 // Constants that kernels and their launches share, by source.
 const (
+	draw_threads                = 512
 	exl2_block_rows             = 32
 	exl2_tile_columns           = 32
 	half_elements               = 8
@@ -321,6 +388,11 @@ const (
 	attend_back_threads         = attend_back_across * attend_back_across
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
+	attend_back_side_576        = 8
+	attend_back_mma_warps       = 4
+	attend_back_mma_threads     = 32 * attend_back_mma_warps
+	attend_back_mma_side        = 64
+	attend_back_mma_tile        = 32
 	attend_decode_warps         = 4
 	attend_decode_threads       = 32 * attend_decode_warps
 	attend_decode_positions     = split_at_once * attend_decode_warps
@@ -330,6 +402,8 @@ const (
 	attend_prefill_padding      = 8
 	attend_prefill_keys         = 64
 	attend_prefill_keys_256     = 32
+	combine_threads             = 64
+	divergence_back_threads     = 256
 	exl2_arrange_threads        = 64
 	exl2_decode_warps           = 4
 	exl2_decode_unit_rows       = 4 * exl2_block_rows
@@ -359,6 +433,8 @@ const (
 	gemm_join_columns           = gemm_join_threads * 4
 	gemv_most                   = 8
 	gemv_warps                  = 4
+	gemv_group_most             = 8
+	gemv_group_warps            = 4
 	gptq_feed_part              = 32
 	gptq_feed_most_before       = 256
 	gptq_feed_ahead             = 8
@@ -372,6 +448,7 @@ const (
 	inverse_panel               = 16
 	inverse_threads             = 256
 	inverse_pitch               = inverse_strip + 1
+	latent_threads              = 256
 	likelihood_threads          = 512
 	permute_threads             = 256
 	permute_columns             = permute_threads * 8
@@ -396,11 +473,22 @@ const (
 	qmatmul_many_ring           = 7168
 	qmatmul_tight_warps         = 8
 	qmatmul_tight_ring          = 4352
+	qmatmul_group_most          = 8
+	qmatmul_group_ring          = 9216
+	qmatmul_group_side_bytes    = 256
+	qmatmul_group_row_padding   = 8
+	qmatmul_group_few_warps     = 2
+	qmatmul_group_some_warps    = 4
+	qmatmul_group_many_warps    = 8
 	rope_threads                = 256
 	rope_heads_a_block          = 8
 	rope_back_threads           = 256
 	rope_back_heads_a_block     = 8
-	sample_back_threads         = 512
+	route_few_threads           = 512
+	route_few_chosen            = 512
+	route_choose_warps          = 4
+	route_sort_threads          = 256
+	route_most_groups           = 32
 	take_side                   = 32
 )
 
@@ -564,7 +652,7 @@ func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols i
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -574,10 +662,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -588,10 +678,12 @@ func (d *Device) attend_back_rows_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_rows_256)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
@@ -601,10 +693,12 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
 	a.int32(span)
 	a.int32(heads)
 	a.int32(kvHeads)
 	a.int32(dim)
+	a.int32(width)
 	a.int32(window)
 	a.int64(lddq)
 	a.int64(lddk)
@@ -615,11 +709,137 @@ func (d *Device) attend_back_rows_256(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(ldv)
 	a.float32(scale)
 	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+func (d *Device) attend_back_rows_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_rows_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
 	a := d.begin(kernel_attend_back_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_keys_256)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, width int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_keys_576)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(width)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_64)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
 	a.tensor(dv, tensor.F32, "dv")
@@ -645,8 +865,62 @@ func (d *Device) attend_back_keys_128(l launch, dq tensor.Tensor, dk tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) attend_back_keys_256(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_keys_256)
+func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_128)
 	a.tensor(dq, tensor.F32, "dq")
 	a.tensor(dk, tensor.F32, "dk")
 	a.tensor(dv, tensor.F32, "dv")
@@ -1138,6 +1412,52 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
+func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+	a := d.begin(kernel_clamp_mul_back)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(limit)
+	a.float32(alpha)
+	d.launch(a, l)
+}
+
+func (d *Device) clip_back(l launch, dx tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldx int64, limit float32) {
+	a := d.begin(kernel_clip_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddx)
+	a.int64(ldx)
+	a.float32(limit)
+	d.launch(a, l)
+}
+
 func (d *Device) coding_values(l launch, w tensor.Tensor, codes tensor.Tensor, scales tensor.Tensor, largest tensor.Tensor, bits int32, rows int32, n int32) {
 	a := d.begin(kernel_coding_values)
 	a.tensor(w, tensor.F32, "w")
@@ -1207,6 +1527,54 @@ func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor,
 	a.tensor(order, tensor.F16, "order")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_f16)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_back(l launch, dx tensor.Tensor, dy tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, lddx int64, lddy int64, ldp int64, ldw int64, scale float32) {
+	a := d.begin(kernel_combine_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int64(n)
+	a.int32(count)
+	a.int64(lddx)
+	a.int64(lddy)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
 	d.launch(a, l)
 }
 
@@ -1358,6 +1726,17 @@ func (d *Device) difference_f32(l launch, y tensor.Tensor, a_ tensor.Tensor, b t
 	d.launch(a, l)
 }
 
+func (d *Device) divergence_back(l launch, divergence tensor.Tensor, logits tensor.Tensor, reference tensor.Tensor, n int32, ldx int64, ldr int64) {
+	a := d.begin(kernel_divergence_back)
+	a.tensor(divergence, tensor.F32, "divergence")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(reference, tensor.F32, "reference")
+	a.int32(n)
+	a.int64(ldx)
+	a.int64(ldr)
+	d.launch(a, l)
+}
+
 func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
@@ -1376,6 +1755,16 @@ func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count
 	a.tensor(sum, tensor.F64, "sum")
 	a.tensor(parts, tensor.F64, "parts")
 	a.int32(count)
+	d.launch(a, l)
+}
+
+func (d *Device) draw(l launch, ids tensor.Tensor, logits tensor.Tensor, random tensor.Tensor, n int32, ld int64) {
+	a := d.begin(kernel_draw)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(random, tensor.F32, "random")
+	a.int32(n)
+	a.int64(ld)
 	d.launch(a, l)
 }
 
@@ -1601,6 +1990,28 @@ func (d *Device) exl2_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor,
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
+	d.launch(a, l)
+}
+
+func (d *Device) gather_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows tensor.Tensor, cols int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gather_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(rows, tensor.I32, "rows")
+	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gather_f32(l launch, y tensor.Tensor, x tensor.Tensor, rows tensor.Tensor, cols int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gather_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(rows, tensor.I32, "rows")
+	a.int32(cols)
+	a.int64(ldy)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -1880,6 +2291,51 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	d.launch(a, l)
 }
 
+func (d *Device) gemv_group_f16(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_group_bf16(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_bf16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_group_f32(l launch, y tensor.Tensor, x tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, n int32, k int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_group_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(n)
+	a.int32(k)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
 func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32) {
 	a := d.begin(kernel_gptq_feed)
 	a.pointer(list)
@@ -1987,6 +2443,39 @@ func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok te
 	a.int32(width)
 	a.int32(tiles)
 	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_round(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, in int32, groups int32) {
+	a := d.begin(kernel_latent_round)
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(v, tensor.F32, "v")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(zero, tensor.F32, "zero")
+	a.int32(in)
+	a.int32(groups)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32) {
+	a := d.begin(kernel_latent_train)
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(v, tensor.F32, "v")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(zero, tensor.F32, "zero")
+	a.tensor(first, tensor.F32, "first")
+	a.tensor(second, tensor.F32, "second")
+	a.tensor(dw, tensor.F32, "dw")
+	a.int32(in)
+	a.int32(groups)
+	a.float32(rate)
+	a.float32(beta1)
+	a.float32(beta2)
+	a.float32(firstUp)
+	a.float32(secondUp)
+	a.float32(eps)
 	d.launch(a, l)
 }
 
@@ -2401,6 +2890,69 @@ func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, w
 	d.launch(a, l)
 }
 
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_2)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_4)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_8)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
 func (d *Device) read(l launch, sum pointer, x pointer, words int64) {
 	a := d.begin(kernel_read)
 	a.pointer(sum)
@@ -2470,6 +3022,227 @@ func (d *Device) rope_back_interleaved(l launch, q tensor.Tensor, k tensor.Tenso
 	a.int64(ldq)
 	a.int64(ldk)
 	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) route_sort(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, ids tensor.Tensor, n int32, chosen int32, columns int32) {
+	a := d.begin(kernel_route_sort)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(ids, tensor.I32, "ids")
+	a.int32(n)
+	a.int32(chosen)
+	a.int32(columns)
+	d.launch(a, l)
+}
+
+func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_2)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_2)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_4)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_4)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_8)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_8)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_16)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+	a := d.begin(kernel_route_choose_16)
+	a.tensor(ids, tensor.I32, "ids")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gate, tensor.F32, "gate")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(scale)
+	a.float32(jitter)
 	d.launch(a, l)
 }
 

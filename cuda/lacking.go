@@ -37,35 +37,5 @@ func (d *Device) ones(n int) tensor.Tensor {
 	return d.oneRow.Columns(0, n)
 }
 
-// ClampMul is not there.
-func (d *Device) ClampMul(_, _, _ tensor.Tensor, _ device.Clamp) { d.lacks("clamped gated units") }
-
 // Clip is not there.
 func (d *Device) Clip(tensor.Tensor, float32) { d.lacks("clipped queries, keys and values") }
-
-// Gather is y[i] = x[rows[i]]: a look-up in a table, in float32.
-func (d *Device) Gather(y, x, rows tensor.Tensor) {
-	want(y.Cols == x.Cols && rows.Cols == y.Rows && x.Dense(), "Gather", y, x, rows)
-	wide := d.scratch(scratchSums, tensor.F32, y.Rows, y.Cols)
-	d.Embed(wide, x, rows, 1)
-	d.Copy(y, wide)
-}
-
-// Combine is y[r] += Σ weights[r, k]·x[places[r, k]]: a sum for every number, which
-// the host reads.
-func (d *Device) Combine(y, x, places, weights tensor.Tensor) {
-	want(y.Cols == x.Cols && places.Rows == y.Rows && weights.Rows == y.Rows && weights.Cols == places.Cols, "Combine", y, x, places, weights)
-	d.forbidWhileRecording("Combine")
-	n := places.Cols
-	list, factors := make([]int32, y.Rows*n), make([]float32, y.Rows*n)
-	d.Download(tensor.BytesOf(list), places)
-	d.Download(tensor.BytesOf(factors), weights)
-	for i, at := range list {
-		if at < 0 || int(at) >= x.Rows {
-			d.failWith("Combine: row %d of %d", at, x.Rows)
-			return
-		}
-		r := i / n
-		d.AddScaled(y.Slice(r, r+1), x.Slice(int(at), int(at)+1), factors[i])
-	}
-}

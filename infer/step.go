@@ -2,7 +2,6 @@ package infer
 
 import (
 	"fmt"
-	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
@@ -191,16 +190,6 @@ func hand(to, from *model.State) {
 	to.Dev.Upload(dst, buf)
 }
 
-// waits reports whether a module waits for its device, and cannot be recorded.
-func (e *Engine) waits() bool {
-	for _, s := range e.stages {
-		if slices.ContainsFunc(s.modules, func(m *model.Module) bool { return m.Waits }) {
-			return true
-		}
-	}
-	return false
-}
-
 // decode runs all modules for one position of n sequences: it is recorded the
 // first time and repeated from then on.
 func (e *Engine) decode(n int) error {
@@ -212,7 +201,7 @@ func (e *Engine) decode(n int) error {
 		e.body()
 		e.head.Forward(e.last())
 	}
-	if len(e.stages) > 1 || e.waits() { // each device records by itself
+	if len(e.stages) > 1 { // each device records by itself
 		step()
 		return e.sync()
 	}

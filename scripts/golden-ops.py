@@ -130,6 +130,46 @@ def samples():
     keep("sample", logits=logits, random=u, column=column.int(), d=d)
 
 
-for make in (norms, ropes, acts, caps, attends, linears, samples):
+def units():
+    gate, up, dy = draw(4, 71, scale=5), draw(4, 71, scale=5), draw(4, 71)
+    g, u = gate.clamp(max=7.0), up.clamp(min=-7.0, max=7.0)  # gpt-oss, models/gpt_oss/modeling_gpt_oss.py
+    y = (u + 1) * g * torch.sigmoid(1.702 * g)
+    dgate, dup = torch.autograd.grad(y, [gate, up], dy)
+    keep("unit.clamped", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
+    x, dy = draw(3, 51, scale=2), draw(3, 51)
+    y = x.clamp(-1.5, 1.5)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    keep("unit.clipped", x=x, y=y, dy=dy, dx=dx)
+
+
+def attends_more():
+    runs, span, heads, kv, dim = 2, 9, 4, 2, 16
+    split = lambda x, n: x.reshape(runs, span, n, -1).transpose(1, 2)
+    join = lambda y: y.transpose(1, 2).reshape(runs * span, -1)
+    seen = torch.ones(span, span).tril().bool()
+    q, k, v, dy = (draw(runs * span, n * dim) for n in (heads, kv, kv, heads))
+    keys, values = (split(x, kv).repeat_interleave(heads // kv, 1) for x in (k, v))
+    scores = split(q, heads) @ keys.transpose(-1, -2) * 0.5
+
+    sinks = torch.tensor([-1.0, 0.5, 2.0, 0.0]).double()  # a score more, whose share is thrown away
+    more = torch.cat([scores.masked_fill(~seen, -torch.inf), sinks[None, :, None, None].expand(runs, heads, span, 1)], -1)
+    y = join(torch.softmax(more, -1)[..., :-1] @ values)
+    dq, dk, dv = torch.autograd.grad(y, [q, k, v], dy, retain_graph=True)
+    keep("attend.sinks", q=q, k=k, v=v, y=y, dy=dy, dq=dq, dk=dk, dv=dv, sinks=sinks)
+
+    heat = 1 + 0.3 * torch.log(1 + torch.arange(span).double() // 4)  # models/llama4/modeling_llama4.py
+    y = join(torch.softmax((scores * heat[:, None]).masked_fill(~seen, -torch.inf), -1) @ values)
+    dq, dk, dv = torch.autograd.grad(y, [q, k, v], dy)
+    keep("attend.temperature", q=q, k=k, v=v, y=y, dy=dy, dq=dq, dk=dk, dv=dv)
+
+    q, k, dy = draw(runs * span, heads * dim), draw(runs * span, dim), draw(runs * span, heads * 12)
+    keys = split(k, 1)  # of all heads; values are their last 12 columns
+    scores = split(q, heads) @ keys.transpose(-1, -2) * 0.5
+    y = join(torch.softmax(scores.masked_fill(~seen, -torch.inf), -1) @ keys[..., dim - 12:])
+    dq, dk = torch.autograd.grad(y, [q, k], dy)
+    keep("attend.latent", q=q, k=k, y=y, dy=dy, dq=dq, dk=dk)
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more):
     make()
 save_file(out, sys.argv[1])

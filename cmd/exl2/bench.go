@@ -31,7 +31,7 @@ tg128 are 128 tokens generated one by one, @d8192 means behind 8192 others.
 
 --synthetic measures a random model that exists in memory only: every matrix at
 the given bits per weight, whole or half, the head at 6. Shapes are
-` + wrapped(synth.Names()) + `as in exl2 synth. Mixtures of experts are refused: exl2 does not run them yet.`,
+` + wrapped(synth.Names()) + `as in exl2 synth. Of a mixture, what a token reads is counted: the chosen experts.`,
 		Example: `  exl2 bench -m llama-4.0bpw
   exl2 bench -m llama-4.0bpw -p 512,2048 -n 128 -d 0,8192 --output csv
   exl2 bench --synthetic llama2-7b@4.0`,

@@ -24,7 +24,7 @@ func newSynthCommand(a *app) *cobra.Command {
 		Short: "Write a random model, for benchmarks and tests",
 		Long: `synth writes a model with random weights, fp16 or, with --bits, EXL2. The same
 shape and seed give the same bytes. SHAPE is one of
-` + wrapped(synth.Names()) + `or any config.json. Mixtures of experts are refused: exl2 does not run them yet.`,
+` + wrapped(synth.Names()) + `or any config.json.`,
 		Example: `  exl2 synth tinyllama-1.1b -o random
   exl2 synth llama2-7b --layers 2 -o random --tokenizer models/llama
   exl2 synth --config models/llama/config.json -o random --bits 4.0`,

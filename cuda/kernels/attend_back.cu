@@ -3,7 +3,10 @@
 //
 //	dV += Pᵀ·dY,  dP = dY·Vᵀ,  dS = P∘(dP - D)∘cap',  dQ += scale·dS·K,  dK += scale·dSᵀ·Q
 //
-// (Dao 2022, FlashAttention, algorithm 4, without random masks.) attend_back_rows
+// (Dao 2022, FlashAttention, algorithm 4, without random masks.) A head of queries may
+// have a sink, a score whose weight is thrown away: it makes P smaller, and nothing
+// else. A temperature multiplies the scores of a row, and so their gradients. Heads of
+// values may be smaller than those of keys, and a part of them. attend_back_rows
 // has a block for some rows and one head: it goes over the positions twice, for D
 // and the softmax's scale, which it stores, and for dQ. attend_back_keys has a block
 // for some positions and one head of keys and goes over the rows that see them, of
@@ -17,17 +20,24 @@
 #include "order.cuh"
 
 constexpr int across = 8, threads = across * across;
-constexpr int side_128 = 32, side_256 = 16;
+constexpr int side_128 = 32, side_256 = 16, side_576 = 8;
 
 // Task is what the kernels are given.
 struct Task {
-	const half *q, *k, *v;  // [rows, heads·dim] and [rows, kv_heads·dim]
-	const float* dy;        // [rows, heads·dim]
+	const half *q, *k, *v;  // [rows, heads·dim], [rows, kv_heads·dim] and [rows, kv_heads·width]
+	const float* dy;        // [rows, heads·width]
+	const float* sinks;     // [heads] or null
 	float *dq, *dk, *dv;
 	float* stats;           // [rows, heads, 2]: log Σ exp(score), and D
-	int span, heads, kv_heads, dim, window;
+	int span, heads, kv_heads, dim, width, window;
 	int64 ldq, ldk, ldv, lddy, lddq, lddk, lddv;
-	float scale, softcap;
+	float scale, softcap, temperature;
+	int temperature_span;
+
+	// heat returns the factor on the scores of the row at a position.
+	__device__ float heat(int pos) const {
+		return temperature == 0 ? scale : scale * (1 + temperature * logf(1 + pos / temperature_span));
+	}
 };
 
 // Tiles is the shared memory of a block.
@@ -80,19 +90,22 @@ struct Scores {
 				}
 		}
 #pragma unroll
-		for (int a = 0; a < n; a++)
+		for (int a = 0; a < n; a++) {
+			int row = first_row + y + across * a;
+			float factor = t.heat(row);
 #pragma unroll
 			for (int b = 0; b < n; b++) {
-				int row = first_row + y + across * a, key = first_key + x + across * b;
+				int key = first_key + x + across * b;
 				bool seen = row < t.span && key <= row && (t.window <= 0 || row - key < t.window);
-				s[a][b] = seen ? capped(s[a][b] * t.scale, t.softcap) : no_score;
+				s[a][b] = seen ? capped(s[a][b] * factor, t.softcap) : no_score;
 			}
+		}
 	}
 
 	// weight returns P of a score, given the row's log Σ exp.
 	__device__ static float weight(float s, float log_sum) { return s <= no_score ? 0 : expf(s - log_sum); }
 
-	// gradient returns dS of it, before the scale.
+	// gradient returns dS of it, before scale and temperature.
 	__device__ static float gradient(const Task& t, float weight, float s, float dp, float d) {
 		if (weight == 0) return 0;
 		float r = t.softcap == 0 ? 0 : s / t.softcap;
@@ -113,9 +126,9 @@ __device__ inline float eight_sum(float x) {
 // move points the task at one sequence and heads.
 __device__ inline void move(Task& t, int sequence, int head, int kv_head) {
 	int64 row = (int64)sequence * t.span;
-	t.q += row * t.ldq + head * t.dim, t.dy += row * t.lddy + head * t.dim, t.dq += row * t.lddq + head * t.dim;
+	t.q += row * t.ldq + head * t.dim, t.dy += row * t.lddy + head * t.width, t.dq += row * t.lddq + head * t.dim;
 	t.k += row * t.ldk + kv_head * t.dim, t.dk += row * t.lddk + kv_head * t.dim;
-	t.v += row * t.ldv + kv_head * t.dim, t.dv += row * t.lddv + kv_head * t.dim;
+	t.v += row * t.ldv + kv_head * t.width, t.dv += row * t.lddv + kv_head * t.width;
 	t.stats += (row * t.heads + head) * 2;
 }
 
@@ -130,15 +143,18 @@ __device__ void rows_back(Task t) {
 	int from = t.window > 0 ? max(0, first - t.window + 1) / side * side : 0;
 	int y = threadIdx.x / across, x = threadIdx.x % across;
 	fill<side, most>(m.q, t.q, t.ldq, first, t.span, t.dim);
-	fill<side, most>(m.dy, t.dy, t.lddy, first, t.span, t.dim);
+	fill<side, most>(m.dy, t.dy, t.lddy, first, t.span, t.width);
 	Scores<side, most> z;
 	float top[n], sum[n], along[n];
 #pragma unroll
-	for (int a = 0; a < n; a++) top[a] = no_score, sum[a] = along[a] = 0;
+	for (int a = 0; a < n; a++) {
+		top[a] = t.sinks ? t.sinks[head] : no_score;
+		sum[a] = t.sinks ? 1 : 0, along[a] = 0;
+	}
 	for (int key = from; key <= last; key += side) {
 		__syncthreads();
 		fill<side, most>(m.k, t.k, t.ldk, key, t.span, t.dim);
-		fill<side, most>(m.v, t.v, t.ldv, key, t.span, t.dim);
+		fill<side, most>(m.v, t.v, t.ldv, key, t.span, t.width);
 		__syncthreads();
 		z.multiply(t, m, first, key);
 #pragma unroll
@@ -170,7 +186,7 @@ __device__ void rows_back(Task t) {
 	for (int key = from; key <= last; key += side) {
 		__syncthreads();
 		fill<side, most>(m.k, t.k, t.ldk, key, t.span, t.dim);
-		fill<side, most>(m.v, t.v, t.ldv, key, t.span, t.dim);
+		fill<side, most>(m.v, t.v, t.ldv, key, t.span, t.width);
 		__syncthreads();
 		z.multiply(t, m, first, key);
 #pragma unroll
@@ -197,9 +213,24 @@ __device__ void rows_back(Task t) {
 		for (int c = 0; c < pairs; c++) {
 			int row = first + y + across * a, i = 2 * (x + across * c);
 			if (row >= t.span || i >= t.dim) continue;
-			float* to = t.dq + row * t.lddq + i;
-			to[0] += t.scale * dq[a][c].x;
-			to[1] += t.scale * dq[a][c].y;
+			float *to = t.dq + row * t.lddq + i, factor = t.heat(row);
+			to[0] += factor * dq[a][c].x;
+			to[1] += factor * dq[a][c].y;
+		}
+}
+
+// add_pairs adds a thread's sums to rows first and on of up to end.
+template <int side, int most>
+__device__ inline void add_pairs(float* to, int64 ld, const float2 (&sums)[side / across][most / across / 2], int first, int end, int dim) {
+	int y = threadIdx.x / across, x = threadIdx.x % across;
+#pragma unroll
+	for (int a = 0; a < side / across; a++)
+#pragma unroll
+		for (int c = 0; c < most / across / 2; c++) {
+			int row = first + y + across * a, i = 2 * (x + across * c);
+			if (row >= end || i >= dim) continue;
+			to[row * ld + i] += sums[a][c].x;
+			to[row * ld + i + 1] += sums[a][c].y;
 		}
 }
 
@@ -220,23 +251,24 @@ __device__ void keys_back(Task all) {
 		move(t, blockIdx.x / tiles, head, blockIdx.y);
 		if (head == blockIdx.y * group) {
 			fill<side, most>(m.k, t.k, t.ldk, first, t.span, t.dim);
-			fill<side, most>(m.v, t.v, t.ldv, first, t.span, t.dim);
+			fill<side, most>(m.v, t.v, t.ldv, first, t.span, t.width);
 		}
 		for (int row = first; row < end; row += side) {
 			__syncthreads();
 			fill<side, most>(m.q, t.q, t.ldq, row, t.span, t.dim);
-			fill<side, most>(m.dy, t.dy, t.lddy, row, t.span, t.dim);
+			fill<side, most>(m.dy, t.dy, t.lddy, row, t.span, t.width);
 			__syncthreads();
 			z.multiply(t, m, row, first);
 #pragma unroll
 			for (int a = 0; a < n; a++) {
 				int r = row + y + across * a;
+				float factor = t.heat(r);
 				float2 stats = r < t.span ? *(const float2*)(t.stats + (int64)r * t.heads * 2) : make_float2(0, 0);
 #pragma unroll
 				for (int b = 0; b < n; b++) {
 					float w = z.weight(z.s[a][b], stats.x);
 					m.weights[y + across * a][x + across * b] = w;
-					m.grads[y + across * a][x + across * b] = z.gradient(t, w, z.s[a][b], z.dp[a][b], stats.y);
+					m.grads[y + across * a][x + across * b] = factor * z.gradient(t, w, z.s[a][b], z.dp[a][b], stats.y);
 				}
 			}
 			__syncthreads();
@@ -258,32 +290,27 @@ __device__ void keys_back(Task all) {
 			}
 		}
 	}
-#pragma unroll
-	for (int a = 0; a < n; a++)
-#pragma unroll
-		for (int c = 0; c < pairs; c++) {
-			int key = first + y + across * a, i = 2 * (x + across * c);
-			if (key >= t.span || i >= t.dim) continue;
-			float *k = t.dk + key * t.lddk + i, *v = t.dv + key * t.lddv + i;
-			k[0] += t.scale * dk[a][c].x;
-			k[1] += t.scale * dk[a][c].y;
-			v[0] += dv[a][c].x;
-			v[1] += dv[a][c].y;
-		}
+	// dv may be columns of dk, which other threads add to.
+	add_pairs<side, most>(t.dk, t.lddk, dk, first, t.span, t.dim);
+	__syncthreads();
+	add_pairs<side, most>(t.dv, t.lddv, dv, first, t.span, t.width);
 }
 
 #define ATTEND_BACK(name, of, side, most)                                                                     \
 	extern "C" __global__ void __launch_bounds__(threads) name(                                               \
 		float* dq, float* dk, float* dv, float* stats, const float* dy, const half* q, const half* k,         \
-		const half* v, int span, int heads, int kv_heads, int dim, int window, long long lddq,                \
-		long long lddk, long long lddv, long long lddy, long long ldq, long long ldk, long long ldv,          \
-		float scale, float softcap) {                                                                         \
+		const half* v, const float* sinks, int span, int heads, int kv_heads, int dim, int width, int window, \
+		long long lddq, long long lddk, long long lddv, long long lddy, long long ldq, long long ldk,         \
+		long long ldv, float scale, float softcap, float temperature, int temperature_span) {                 \
 		after_previous();                                                                                     \
-		of<side, most>(Task{q, k, v, dy, dq, dk, dv, stats, span, heads, kv_heads, dim, window,               \
-		                    ldq, ldk, ldv, lddy, lddq, lddk, lddv, scale, softcap});                          \
+		of<side, most>(Task{q, k, v, dy, sinks, dq, dk, dv, stats, span, heads, kv_heads, dim, width, window, \
+		                    ldq, ldk, ldv, lddy, lddq, lddk, lddv, scale, softcap, temperature,               \
+		                    temperature_span});                                                               \
 	}
 
 ATTEND_BACK(attend_back_rows_128, rows_back, side_128, 128)
 ATTEND_BACK(attend_back_rows_256, rows_back, side_256, 256)
+ATTEND_BACK(attend_back_rows_576, rows_back, side_576, 576)
 ATTEND_BACK(attend_back_keys_128, keys_back, side_128, 128)
 ATTEND_BACK(attend_back_keys_256, keys_back, side_256, 256)
+ATTEND_BACK(attend_back_keys_576, keys_back, side_576, 576)

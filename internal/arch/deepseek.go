@@ -1,5 +1,7 @@
 package arch
 
+import "exl2/internal/device"
+
 // deepseek3 has latent attention and grouped experts
 // (models/deepseek_v3/modeling_deepseek_v3.py).
 func deepseek3(c *Config) Spec {
@@ -90,7 +92,7 @@ func latent(c *Config) Spec {
 func (s *Spec) sigmoidExperts(c *Config) {
 	s.routedExperts(c)
 	r := &s.MoE.Routing
-	r.Score, r.Correction, s.Names.Correction = Sigmoid, true, "mlp.gate.e_score_correction_bias"
+	r.Score, r.Correction, s.Names.Correction = device.Sigmoid, true, "mlp.gate.e_score_correction_bias"
 	c.must("scoring_func", "sigmoid", "noaux_tc") // the second is dots1's word for both
 	c.must("topk_method", "noaux_tc")
 }
@@ -99,7 +101,7 @@ func (s *Spec) sigmoidExperts(c *Config) {
 // layers have an MLP.
 func (s *Spec) routedExperts(c *Config) {
 	m := MoE{Experts: c.Int("n_routed_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
-	m.Routing = Routing{
+	m.Routing.Routing = device.Routing{
 		Groups: int(c.optional("n_group", 1)), TopGroups: int(c.optional("topk_group", 1)),
 		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.Float("routed_scaling_factor", 1)),
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"exl2/internal/device"
 )
 
 // A Feature is something that an interpreter of Specs must know to run one
@@ -101,9 +103,9 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(SharedExperts, m.Shared > 0)
 	add(SharedGates, m.SharedGated)
 	add(DenseLayers, s.Dense != nil)
-	add(RouterTop, r.Score == SoftmaxTop)
-	add(RouterSigmoid, r.Score == Sigmoid)
-	add(RouterMixer, r.Score == SparseMixer)
+	add(RouterTop, r.Score == device.SoftmaxTop)
+	add(RouterSigmoid, r.Score == device.Sigmoid)
+	add(RouterMixer, r.Score == device.SparseMixer)
 	add(RouterGroups, r.Groups > 1)
 	add(RouterBias, r.Bias)
 	add(RouterCorrected, r.Correction)

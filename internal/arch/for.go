@@ -3,6 +3,8 @@ package arch
 import (
 	"fmt"
 	"math"
+
+	"exl2/internal/device"
 )
 
 // ErrUnsupported is in the chain of every error about a model that this
@@ -128,7 +130,7 @@ func (s Spec) checkShapes(c *Config) {
 	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {
 		c.fail("n_group", "%d groups of %d experts, of which %d groups and %d experts are chosen", r.Groups, s.MoE.Experts, r.TopGroups, s.MoE.TopK)
 	}
-	if r.Score == SparseMixer && s.MoE.TopK != 2 {
+	if r.Score == device.SparseMixer && s.MoE.TopK != 2 {
 		c.fail("num_experts_per_tok", "%d, want 2", s.MoE.TopK)
 	}
 	if s.Rope == nil {

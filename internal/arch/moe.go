@@ -22,7 +22,7 @@ func phiMoE(c *Config) Spec {
 	s := mixtral(c)
 	s.layerNorm(c.Float("rms_norm_eps", 1e-5), true)
 	s.HeadBias = c.Bool("lm_head_bias", false)
-	s.MoE.Routing = Routing{Score: SparseMixer, Jitter: float32(c.Float("router_jitter_noise", 0.01))}
+	s.MoE.Routing.Routing = device.Routing{Score: device.SparseMixer, Jitter: float32(c.Float("router_jitter_noise", 0.01))}
 	c.ignore("input_jitter_noise") // of training
 	return s
 }
@@ -33,7 +33,7 @@ func graniteMoE(c *Config) Spec {
 	s := granite(c)
 	const in = "block_sparse_moe.experts.*."
 	s.experts(c.localExperts(), "block_sparse_moe.router.layer", in+"gate_proj", in+"up_proj", in+"down_proj")
-	s.MoE.Routing.Score = SoftmaxTop
+	s.MoE.Routing.Score = device.SoftmaxTop
 	s.Stored = append(s.Stored,
 		Stored{Weight: "block_sparse_moe.input_linear.weight", Holds: []string{s.Names.ExpertGate, s.Names.ExpertUp}, Stacked: true},
 		Stored{Weight: "block_sparse_moe.output_linear.weight", Holds: []string{s.Names.ExpertDown}, Stacked: true})
@@ -65,7 +65,7 @@ func gptOSS(c *Config) Spec {
 	s.MLP.Bias = true
 	s.MLP.Clamp = device.Clamp{Limit: float32(c.Float("swiglu_limit", 7)), Alpha: float32(c.Float("swiglu_alpha", 1.702))}
 	s.experts(c.localExperts(), "mlp.router", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
-	s.MoE.Routing = Routing{Score: SoftmaxTop, Bias: true}
+	s.MoE.Routing.Score, s.MoE.Routing.Bias = device.SoftmaxTop, true
 	up := Stored{Weight: "mlp.experts.gate_up_proj", Bias: "mlp.experts.gate_up_proj_bias", Order: Alternating, Transposed: true, Stacked: true}
 	down := Stored{Weight: "mlp.experts.down_proj", Bias: "mlp.experts.down_proj_bias", Transposed: true, Stacked: true}
 	up.Holds, down.Holds = []string{s.Names.ExpertGate, s.Names.ExpertUp}, []string{s.Names.ExpertDown}

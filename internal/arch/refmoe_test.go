@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"exl2/internal/arch"
+	"exl2/internal/device"
 )
 
 // mixture is a mixture of experts at one position.
@@ -31,14 +32,14 @@ func (r reference) mixture(l int, x []float64) []float64 {
 // choose returns the experts and their weights.
 func (r reference) choose(l int, logits []float64) (chosen []int, weight []float64) {
 	g := r.MoE.Routing
-	if g.Score == arch.SparseMixer {
+	if g.Score == device.SparseMixer {
 		return sparseMixer(logits, float64(g.Jitter))
 	}
 	scores := slices.Clone(logits)
 	switch g.Score {
-	case arch.SoftmaxAll:
+	case device.SoftmaxAll:
 		scores = softmax(logits)
-	case arch.Sigmoid:
+	case device.Sigmoid:
 		for i := range scores {
 			scores[i] = sigmoid(scores[i])
 		}
@@ -52,7 +53,7 @@ func (r reference) choose(l int, logits []float64) (chosen []int, weight []float
 	for _, e := range chosen {
 		weight, sum = append(weight, scores[e]), sum+scores[e]
 	}
-	if g.Score == arch.SoftmaxTop {
+	if g.Score == device.SoftmaxTop {
 		weight = softmax(weight)
 	}
 	if g.Renorm {

@@ -156,48 +156,13 @@ type MoE struct {
 // Routing says how a token's experts are chosen and weighed, from the logits
 // x·routerᵀ (+ bias), one per expert.
 type Routing struct {
-	Score Score
-	Bias  bool // the router is a linear with bias
+	device.Routing
+	Bias bool // the router is a linear with bias
 
 	// Correction: Names.Correction, [experts], is added to the scores to choose
 	// by, not to the weights.
 	Correction bool
-
-	// Groups > 1 cuts the experts into that many equal ranges; only the TopGroups
-	// best ranges are chosen from, ranked by the sum of their two best scores to
-	// choose by, or by the best if GroupMax (DeepSeek-V2).
-	Groups, TopGroups int
-	GroupMax          bool
-
-	// Renorm divides the weights of the chosen by their sum + RenormEps; then
-	// they are multiplied by Scale (0 means 1).
-	Renorm    bool
-	RenormEps float32
-	Scale     float32
-
-	// Jitter is SparseMixer's threshold.
-	Jitter float32
 }
-
-// Score says how logits become scores, of which the TopK largest are chosen.
-type Score uint8
-
-// The scores.
-const (
-	// SoftmaxAll: scores and weights are the softmax over all experts (Mixtral,
-	// Qwen MoE; with Renorm it is SoftmaxTop).
-	SoftmaxAll Score = iota
-	// SoftmaxTop: the largest logits, and their softmax among themselves (Granite, gpt-oss).
-	SoftmaxTop
-	// Sigmoid: scores and weights are σ(logit) (DeepSeek-V3).
-	Sigmoid
-	// SparseMixer (models/phimoe/modeling_phimoe.py), TopK 2. For the first
-	// expert, with m the largest logit, those with
-	// (m - logit)/max(|logit|, m) > 2·Jitter drop out; the weight is the softmax
-	// over the rest. The second is found in the same way with the first left
-	// out of everything, of the original logits.
-	SparseMixer
-)
 
 // Warning says in a line which fields of config.json are not understood, or "".
 func (s Spec) Warning() string {

@@ -21,14 +21,25 @@ type Backward interface {
 	// absent, of act(gate).
 	ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a Act)
 
+	// ClampMulBack is the gradient of ClampMul: a number that is limited has none.
+	ClampMulBack(dgate, dup, dy, gate, up tensor.Tensor, c Clamp)
+
+	// ClipBack replaces dx, the gradient of what Clip makes of x, by that of x: zero
+	// where it is beyond the limit.
+	ClipBack(dx, x tensor.Tensor, limit float32)
+
 	// RopeBack replaces dq and dk, gradients of what Rope gives, by those of what
 	// it was given: the opposite rotation.
 	RopeBack(dq, dk, freqs tensor.Tensor, headDim int, r Rope, b Batch)
 
 	// AttendBack is the gradient of Attend over rows that are whole sequences, in
-	// runs of b.Span from position 0 on: q, k and v are what was attended with. a
-	// has neither sinks nor a temperature.
+	// runs of b.Span from position 0 on: q, k and v are what was attended with. Of
+	// latents (a.Latent), v and dv are the columns of k and dk that are values.
 	AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a Attend, b Batch)
+
+	// CombineBack is the gradient of Combine, whose places are different ones:
+	// dx[places[r, k]] += scale·weights[r, k]·dy[r].
+	CombineBack(dx, dy, places, weights tensor.Tensor, scale float32)
 
 	// CapBack replaces dx, the gradient of Cap's result, by that of its argument,
 	// given the result y; both F32.

@@ -23,6 +23,7 @@ type Device interface {
 	Memory
 	Caches
 	Forward
+	Mixtures
 
 	// Name says what computes, as far as it decides the last bits of results:
 	// "cpu, openblas 0.3.21".
@@ -165,13 +166,6 @@ type Forward interface {
 
 	// AddScaled is y += scale·x with y F32; x is F32 or of the activation type.
 	AddScaled(y, x tensor.Tensor, scale float32)
-
-	// Gather is y[i] = x[rows[i]], with rows I32 [1, y.Rows].
-	Gather(y, x, rows tensor.Tensor)
-
-	// Combine is y[r] += Σ weights[r, k]·x[places[r, k]] over k, in order, with y
-	// F32, places I32 and weights F32 [y.Rows, k].
-	Combine(y, x, places, weights tensor.Tensor)
 
 	// Cap is x = cap·tanh(scale·x/cap), or scale·x where cap is 0; x F32.
 	Cap(x tensor.Tensor, scale, softcap float32)

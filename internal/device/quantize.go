@@ -5,13 +5,13 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Quantize is what making EXL2 matrices needs beyond Forward, and with Backward
+// Quantize is what making EXL2 matrices needs beyond Forward, and with Train
 // what making EXL2 models does; a device may lack it. Tensors are F32 unless said otherwise. A weight has its k rows in
 // stored order and n columns, n a multiple of 32. Nothing here waits: what the
 // host wants to know is left in device memory, to be downloaded with whatever
 // else it wants.
 type Quantize interface {
-	Backward
+	Train
 
 	// Gram is h += xᵀ·y for activations x [r, k] and y [r, k'].
 	Gram(h, x, y tensor.Tensor)

@@ -20,10 +20,10 @@ var floors = [][]string{
 	{"internal/tensor", "internal/exl2", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
+	{"internal/stream", "internal/sampled", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
 	{"internal/quant"},
 	{"measure", "quant", "calib", "calib/internal/...", "infer"},
-	{"internal/sensitivity"},
+	{"internal/sensitivity", "internal/distill"},
 	{"convert"},
 	{"cmd/exl2"},
 }

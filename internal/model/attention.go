@@ -25,9 +25,7 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	q, k, v, o := b.linear(m, n.Q), b.linear(m, n.K), b.linear(m, n.V), b.linear(m, n.O)
 	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
-	if a.simple() {
-		mix.Back, mix.Keep = a.mixBack, a.keeps()
-	}
+	mix.Back, mix.Keep = a.mixBack, a.keeps()
 	return read, mix, out.step()
 }
 
@@ -110,14 +108,12 @@ func (a *attention) norms(s *State) {
 	a.key.heads(s, Key, a.attend.KVHeads)
 }
 
-// simple reports whether mixBack knows all of what mix does.
-func (a *attention) simple() bool {
-	return a.clip == 0 && a.attend.Sinks.Nil() && a.attend.Temperature == 0
-}
-
 // keeps lists what mixBack needs that mix overwrites.
 func (a *attention) keeps() []Slot {
-	if a.query.none() {
+	switch {
+	case a.clip > 0:
+		return []Slot{Query, Key, Value}
+	case a.query.none():
 		return nil
 	}
 	return []Slot{Query, Key}
@@ -127,16 +123,37 @@ func (a *attention) keeps() []Slot {
 func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	d := backward(g)
 	d.AttendBack(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+	if a.clip == 0 {
+		a.turnBack(s, g, kept)
+		return
+	}
+	var clipped []tensor.Tensor
+	for _, x := range kept {
+		c := clone(d, x)
+		defer d.Free(c)
+		d.Clip(c, a.clip)
+		clipped = append(clipped, c)
+	}
+	a.turnBack(s, g, clipped)
+	for i, slot := range a.keeps() {
+		d.ClipBack(g.At(slot), kept[i], a.clip)
+	}
+}
+
+// turnBack goes back through norms of heads and RoPE; of the values of queries and
+// keys in front of them nothing is left.
+func (a *attention) turnBack(s, g *State, values []tensor.Tensor) {
+	d := backward(g)
 	turns := a.rope.Dims > 0
 	if a.late && turns && !a.query.none() {
-		d.Rope(kept[0], kept[1], a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
-		a.normsBack(g, kept)
+		d.Rope(values[0], values[1], a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
+		a.normsBack(g, values)
 	}
 	if turns {
 		d.RopeBack(g.At(Query), g.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
 	if !(a.late && turns) && !a.query.none() {
-		a.normsBack(g, kept)
+		a.normsBack(g, values)
 	}
 }
 

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -23,7 +25,15 @@ func (m *Module) CanRunBack() bool {
 // of the stream in front of it. loss, if not nil, is called in between, and may
 // set gradients, the head's of the logits, from what s holds. Weights must be dense.
 // The choice of experts, and their weights, are taken as given.
-func (m *Module) Backward(s, g *State, loss func()) {
+func (m *Module) Backward(s, g *State, loss func()) { m.BackwardSeen(s, g, loss, nil) }
+
+// Seen is called for a linear when all linears of its site have been passed on the
+// way back: x is what it has read, dy the gradient of its product, F32, whose dyᵀ·x
+// is that of its weight [out, in]. Its weight is not used any more in this pass.
+type Seen func(l *Linear, x, dy tensor.Tensor)
+
+// BackwardSeen is Backward, and calls see, if not nil, for every linear of a site.
+func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 	for slot := Stream + 1; slot < slots; slot++ {
 		if t := g.At(slot); !t.Nil() {
 			g.Dev.Clear(t)
@@ -45,10 +55,12 @@ func (m *Module) Backward(s, g *State, loss func()) {
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
-		t.multiplyBack(s, g)
+		t.multiplyBack(s, g, see)
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
-			g.Dev.Clear(g.At(site.Reads))
+			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
+				g.Dev.Clear(g.At(site.Reads))
+			}
 		}
 		for _, k := range kept[i] {
 			s.Dev.Free(k)
@@ -59,12 +71,20 @@ func (m *Module) Backward(s, g *State, loss func()) {
 // multiplyBack turns the gradients of what the step's linears write into those of
 // what they read, which it adds there: what the slots held before the products has
 // none.
-func (t *Step) multiplyBack(s, g *State) {
+func (t *Step) multiplyBack(s, g *State, see Seen) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		dx := site.of(g.At(site.Reads), s.Route)
+		dx := site.of(g.At(site.Reads), s)
+		for k, slot := range site.Writes {
+			backward(g).MatMulBack(dx, site.of(g.At(slot), s), site.Linears[k].W.(Dense).Tensor)
+		}
+	}
+	for i := range t.Sites {
+		site := &t.Sites[i]
 		for k, l := range site.Linears {
-			backward(g).MatMulBack(dx, site.of(g.At(site.Writes[k]), s.Route), l.W.(Dense).Tensor)
+			if see != nil {
+				see(l, site.In(s), site.of(g.At(site.Writes[k]), s))
+			}
 		}
 	}
 	for _, site := range t.Sites {

@@ -10,11 +10,11 @@ func (l *Loader) Beside(m ModuleSpec) int {
 	for _, x := range m.Norms {
 		n += 4 * x.Elements()
 	}
-	if m.Kind != Attention && m.Kind != Parallel {
-		return n // the vectors of an MLP, its router's, stay on the host
-	}
 	for _, v := range m.Vectors {
 		n += 4 * v.Cols
+	}
+	if m.Kind != Attention && m.Kind != Parallel {
+		return n
 	}
 	if l.Spec.Rope != nil {
 		n += 4 * (l.Spec.Rope(m.Layer).Dims / 2)

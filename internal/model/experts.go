@@ -1,8 +1,7 @@
 package model
 
 import (
-	"math"
-
+	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
@@ -12,7 +11,10 @@ import (
 // beside them.
 func (b *builder) experts(m *Module) {
 	n, e := b.Spec.Names, b.Spec.MoE
-	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), router: b.router(m)}
+	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing}
+	if e.Routing.Correction {
+		x.correction = b.own(m, b.vector(n.Layer(m.Layer, n.Correction), e.Experts))
+	}
 	x.scores = b.linear(m, n.Router)
 	m.fixed = append(m.fixed, x.scores)
 	for i := range e.Experts {
@@ -26,20 +28,21 @@ func (b *builder) experts(m *Module) {
 		x.gate = b.linear(m, n.SharedRouter)
 		m.fixed = append(m.fixed, x.gate)
 	}
-	m.Waits, m.active, m.assemble = true, float64(e.TopK)/float64(e.Experts), x.steps
+	m.active, m.assemble = float64(e.TopK)/float64(e.Experts), x.steps
 	m.Steps = x.steps(m, same)
 }
 
 // mixture is what a mixture of experts has beside its sites.
 type mixture struct {
 	*input
-	router
 	unit
-	out    *output
-	scores *Linear // the router
-	each   []expert
-	shared *expert
-	gate   *Linear // of the shared expert, or nil
+	routing    device.Routing
+	correction tensor.Tensor // F32 [1, experts], or absent
+	out        *output
+	scores     *Linear // the router
+	each       []expert
+	shared     *expert
+	gate       *Linear // of the shared expert, or nil
 }
 
 // An expert is the matrices of an MLP; gate is nil where it has none.
@@ -63,24 +66,31 @@ func (e expert) sites(in, gate, up, acted, out Slot) (first, last Site) {
 }
 
 // steps makes the steps of a module.
-func (x *mixture) steps(_ *Module, get func(*Linear) *Linear) []Step {
+func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 	read, act := Step{Run: x.read}, Step{Run: x.act}
 	add := func(first, last Site) {
 		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
 	}
+	together := grouped{mixture: x}
 	for i, e := range x.each {
 		e := e.of(get)
 		first, last := e.sites(ExpertIn, ExpertGate, ExpertUp, ExpertActed, ExpertOut)
 		first.Routed, first.Expert, first.All = true, i, func(s *State) tensor.Tensor { return s.At(Normed) }
 		last.Routed, last.Expert, last.All = true, i, func(s *State) tensor.Tensor { return x.everyRow(s, e) }
 		add(first, last)
+		together.add(e)
 	}
 	if x.shared != nil {
-		add(x.shared.of(get).sites(Normed, SharedGate, SharedUp, SharedActed, Out))
+		e := x.shared.of(get)
+		add(e.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut))
+		together.shared = &e
 	}
-	if x.simple() {
-		read.Back, read.Keep, act.Back = x.readBack, []Slot{Stream}, x.actBack
+	read.Back, read.Keep = x.readBack, []Slot{Stream}
+	act.Back, act.Keep = x.actBack, x.keeps(ExpertGate)
+	if x.shared != nil {
+		act.Keep = x.keeps(ExpertGate, SharedGate)
 	}
+	m.whole, m.onFree = together.run, append(m.onFree, together.free)
 	return []Step{read, act, {Run: x.add, Back: x.addBack}}
 }
 
@@ -91,14 +101,6 @@ func (e expert) of(get func(*Linear) *Linear) expert {
 		out.gate = get(e.gate)
 	}
 	return out
-}
-
-func (b *builder) router(m *Module) router {
-	r := router{MoE: b.Spec.MoE}
-	if r.Routing.Correction {
-		r.correction = b.floats(b.Spec.Names.Layer(m.Layer, b.Spec.Names.Correction), 1, r.Experts)
-	}
-	return r
 }
 
 // everyRow computes what an expert's last matrix would read if every row of the
@@ -117,38 +119,41 @@ func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
 	return y
 }
 
-// read norms the stream, chooses experts, on the host, and sorts rows by them.
+// read norms the stream, chooses experts, and sorts rows by them.
 func (x *mixture) read(s *State) {
-	d := s.Dev
-	x.input.run(s)
-	x.scores.W.mul(d, s.At(Scores), s.At(Normed), x.scores.Bias)
-	if x.gate != nil {
-		x.gate.W.mul(d, s.At(SharedWeights), s.At(Normed), x.gate.Bias)
-		x.open(s)
-	}
-	s.Route = s.follow
-	if s.Route == nil {
-		s.Route = x.route(download(s, Scores))
-	}
-	upload(d, s.At(Order), s.Route.Rows)
-	upload(d, s.At(Places), s.Route.Places)
-	d.Upload(s.At(Weights), tensor.BytesOf(s.Route.Weights))
-	order := s.At(Order)
-	d.Gather(s.At(ExpertIn), s.At(Normed), order.Reshape(1, order.Rows))
+	x.choose(s)
+	s.Dev.Gather(s.At(ExpertIn), s.At(Normed), s.Routes().Rows)
 }
 
-// open turns the gate of the shared expert into its weight.
-func (x *mixture) open(s *State) {
-	w := download(s, SharedWeights)
-	for i, v := range w {
-		w[i] = float32(1 / (1 + math.Exp(-float64(v))))
+// choose leaves in the state which experts see which rows.
+func (x *mixture) choose(s *State) {
+	d := s.Dev
+	x.input.run(s)
+	if x.takes(s) {
+		return
 	}
-	s.Dev.Upload(s.At(SharedWeights), tensor.BytesOf(w))
-	same := make([]int32, len(w))
-	for i := range same {
-		same[i] = int32(i)
+	x.scores.W.mul(d, s.At(Scores), s.At(Normed), x.scores.Bias)
+	gate := tensor.Tensor{}
+	if x.gate != nil {
+		gate = s.At(SharedScores)
+		x.gate.W.mul(d, gate, s.At(Normed), x.gate.Bias)
 	}
-	upload(s.Dev, s.At(SharedPlaces), same)
+	d.Route(s.Routes(), s.At(Scores), x.correction, gate, x.routing)
+	s.first = nil
+}
+
+// takes has the state take the choice of another, if it follows one.
+func (x *mixture) takes(s *State) bool {
+	if s.follow == nil {
+		return false
+	}
+	if s.follow != s {
+		for _, slot := range []Slot{Order, Choice, First, Places, Weights} {
+			s.Dev.Copy(s.At(slot), s.follow.At(slot))
+		}
+	}
+	s.first = s.follow.first
+	return true
 }
 
 // act is the units of all experts.
@@ -162,18 +167,12 @@ func (x *mixture) act(s *State) {
 // add adds the weighted sum of the experts' outputs to the stream.
 func (x *mixture) add(s *State) {
 	d, sum := s.Dev, s.At(Mixture)
-	d.Clear(sum)
-	d.Combine(sum, s.At(ExpertOut), s.At(Places), s.At(Weights))
-	switch {
-	case x.gate != nil:
-		d.Combine(sum, s.At(Out), s.At(SharedPlaces), s.At(SharedWeights))
-	case x.shared != nil:
-		d.AddScaled(sum, s.At(Out), 1)
-	}
 	if x.out.norm.none() {
-		d.AddScaled(s.At(Stream), sum, x.out.residual)
+		d.Combine(s.At(Stream), s.At(ExpertOut), s.At(Places), s.At(Weights), x.out.residual)
 		return
 	}
+	d.Clear(sum)
+	d.Combine(sum, s.At(ExpertOut), s.At(Places), s.At(Weights), 1)
 	d.Copy(s.At(Out), sum)
 	x.out.add(s)
 }
@@ -181,67 +180,22 @@ func (x *mixture) add(s *State) {
 // addBack spreads the gradient of the sum over the experts' outputs. Where it is
 // normalized, Mixture is what was.
 func (x *mixture) addBack(s, g *State, _ []tensor.Tensor) {
-	d, sum := g.Dev, g.At(Mixture)
 	x.out.addBack(s, g, []tensor.Tensor{s.At(Mixture)})
-	d.Copy(sum, g.At(Out))
-	d.Clear(g.At(Out))
-	order, weights := s.At(Order), make([]float32, len(s.Route.Rows))
-	for i, at := range s.Route.Places {
-		weights[at] = s.Route.Weights[i]
-	}
-	each := d.Alloc(tensor.F32, order.Rows, sum.Cols)
-	defer d.Free(each)
-	d.Gather(each, sum, order.Reshape(1, order.Rows))
-	weighted(g, g.At(ExpertOut), each, weights)
-	switch {
-	case x.gate != nil:
-		d.Combine(g.At(Out), sum, s.At(SharedPlaces), s.At(SharedWeights))
-	case x.shared != nil:
-		d.AddScaled(g.At(Out), sum, 1)
-	}
+	backward(g).CombineBack(g.At(ExpertOut), g.At(Out), s.At(Places), s.At(Weights), 1)
+	g.Dev.Clear(g.At(Out))
 }
 
-// weighted adds rows times their weights.
-func weighted(g *State, y, x tensor.Tensor, weights []float32) {
-	d := g.Dev
-	places, list := d.Alloc(tensor.I32, x.Rows, 1), d.Alloc(tensor.F32, x.Rows, 1)
-	defer d.Free(places)
-	defer d.Free(list)
-	same := make([]int32, x.Rows)
-	for i := range same {
-		same[i] = int32(i)
-	}
-	upload(d, places, same)
-	d.Upload(list, tensor.BytesOf(weights))
-	d.Combine(y, x, places, list)
-}
-
-func (x *mixture) actBack(s, g *State, _ []tensor.Tensor) {
-	x.unit.back(s, g, ExpertActed, ExpertGate, ExpertUp)
+func (x *mixture) actBack(s, g *State, kept []tensor.Tensor) {
+	x.unit.back(s, g, kept, ExpertActed, ExpertGate, ExpertUp)
 	if x.shared != nil {
-		x.unit.back(s, g, SharedActed, SharedGate, SharedUp)
+		x.unit.back(s, g, kept[min(1, len(kept)):], SharedActed, SharedGate, SharedUp)
 	}
 }
 
 // readBack adds up what the experts of each row have read.
 func (x *mixture) readBack(s, g *State, kept []tensor.Tensor) {
-	ones := make([]float32, len(s.Route.Places))
-	for i := range ones {
-		ones[i] = 1
-	}
-	d, places := g.Dev, s.At(Places)
-	weights := d.Alloc(tensor.F32, places.Rows, places.Cols)
-	defer d.Free(weights)
-	d.Upload(weights, tensor.BytesOf(ones))
-	d.Combine(g.At(Normed), g.At(ExpertIn), places, weights)
+	none, r := tensor.Tensor{}, s.Routes()
+	g.Dev.Combine(g.At(Normed), g.At(ExpertIn), r.Places.Columns(0, r.Chosen()), none, 1)
 	x.input.back(s, g, kept)
-	d.Clear(g.At(Normed))
-}
-
-// download brings a slot of F32 to the host.
-func download(s *State, slot Slot) []float32 {
-	t := s.At(slot)
-	v := make([]float32, t.Rows*t.Cols)
-	s.Dev.Download(tensor.BytesOf(v), t)
-	return v
+	g.Dev.Clear(g.At(Normed))
 }

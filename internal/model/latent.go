@@ -40,7 +40,11 @@ func (b *builder) latent(m *Module) {
 			second = append([]Site{{Reads: LatentQuery, Linears: []*Linear{get(q2)}, Writes: []Slot{RawQuery}}}, second...)
 		}
 		mixed := Site{Reads: Mixed, Linears: []*Linear{get(o)}, Writes: []Slot{Out}, Adds: out.plain()}
-		return []Step{{Run: in.run, Sites: []Site{first}}, {Run: a.norms, Sites: second}, {Run: a.mix, Sites: []Site{mixed}}, out.step()}
+		norms := Step{Run: a.norms, Sites: second, Back: a.normsBack}
+		if !a.qNorm.none() {
+			norms.Keep = []Slot{LatentQuery}
+		}
+		return []Step{in.step(first), norms, {Run: a.mix, Sites: []Site{mixed}, Back: a.mixBack}, out.step()}
 	}
 	m.Steps = m.assemble(m, same)
 }
@@ -74,9 +78,46 @@ func (a *latent) mix(s *State) {
 	}
 	d.Copy(k.Columns(0, a.rope), s.At(LatentKV).Columns(a.rank, a.rank+a.rope))
 	d.Copy(k.Columns(a.rope, dim), s.At(Latent))
-	d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, s.Cache, layer, a.attention.rope, a.attend, s.Batch)
+	if s.apart {
+		if a.attention.rope.Dims > 0 {
+			d.Rope(q, k, a.freqs, dim, a.attention.rope, s.Batch)
+		}
+		d.Store(s.Cache, layer, k, k.Columns(0, 0), s.Batch)
+		d.Attend(s.At(Context), q, s.Cache, layer, a.attend, s.Batch)
+	} else {
+		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, s.Cache, layer, a.attention.rope, a.attend, s.Batch)
+	}
 	for h := range a.heads {
 		d.MatMul(s.At(Mixed).Columns(h*a.value, (h+1)*a.value), s.At(Context).Columns(h*a.rank, (h+1)*a.rank), a.kv.valueOf(h), none)
+	}
+}
+
+// normsBack leaves the gradient of the latents before they were normalized.
+func (a *latent) normsBack(s, g *State, kept []tensor.Tensor) {
+	if !a.qNorm.none() {
+		a.qNorm.backInPlace(g, LatentQuery, kept[0], 1)
+	}
+	backward(g).NormBack(g.At(LatentKV).Columns(0, a.rank), g.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Norm)
+}
+
+// mixBack takes the rows for whole sequences.
+func (a *latent) mixBack(s, g *State, _ []tensor.Tensor) {
+	d, dim := backward(g), a.rope+a.rank
+	for h := range a.heads {
+		d.MatMulBack(g.At(Context).Columns(h*a.rank, (h+1)*a.rank), g.At(Mixed).Columns(h*a.value, (h+1)*a.value), a.kv.valueOf(h))
+	}
+	q, k := s.At(Query), s.At(Key)
+	dq, dk := g.At(Query), g.At(Key)
+	d.AttendBack(dq, dk, dk.Columns(a.rope, dim), g.At(Context), q, k, k.Columns(a.rope, dim), a.attend, s.Batch)
+	if a.attention.rope.Dims > 0 {
+		d.RopeBack(dq, dk, a.freqs, dim, a.attention.rope, s.Batch)
+	}
+	d.AddScaled(g.At(LatentKV).Columns(a.rank, a.rank+a.rope), dk.Columns(0, a.rope), 1)
+	d.AddScaled(g.At(Latent), dk.Columns(a.rope, dim), 1)
+	for h := range a.heads {
+		raw, dq := g.At(RawQuery).Columns(h*(a.nope+a.rope), (h+1)*(a.nope+a.rope)), dq.Columns(h*dim, (h+1)*dim)
+		d.AddScaled(raw.Columns(a.nope, a.nope+a.rope), dq.Columns(0, a.rope), 1)
+		d.MatMulBack(raw.Columns(0, a.nope), dq.Columns(a.rope, dim), a.kv.key(h))
 	}
 }
 

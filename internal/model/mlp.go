@@ -22,9 +22,7 @@ func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 	}
 	down := b.linear(m, n.Down)
 	act = Step{Run: u.run, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}}
-	if u.simple() {
-		act.Back = func(s, g *State, _ []tensor.Tensor) { u.back(s, g, Acted, Gate, Up) }
-	}
+	act.Back, act.Keep = func(s, g *State, kept []tensor.Tensor) { u.back(s, g, kept, Acted, Gate, Up) }, u.keeps(Gate)
 	return in.step(site), act, out.step()
 }
 
@@ -61,23 +59,41 @@ func (u unit) apply(d device.Device, y, gate, up tensor.Tensor) {
 	}
 }
 
-// simple reports whether back knows all of what apply does.
-func (u unit) simple() bool { return (u.ungated || !u.squared) && u.clamp.Limit == 0 }
+// keeps lists what back needs that apply overwrites.
+func (u unit) keeps(gates ...Slot) []Slot {
+	if u.ungated || !u.squared || u.clamp.Limit > 0 {
+		return nil
+	}
+	return gates
+}
 
-// back adds the gradients of gate and up, given that of what apply made of them.
-func (u unit) back(s, g *State, acted, gate, up Slot) {
+// back adds the gradients of gate and up, given that of what apply made of them;
+// kept is the gate before, if keeps asks for it.
+func (u unit) back(s, g *State, kept []tensor.Tensor, acted, gate, up Slot) {
 	d, dy, none := backward(g), g.At(acted), tensor.Tensor{}
 	switch {
+	case u.clamp.Limit > 0:
+		d.ClampMulBack(g.At(gate), g.At(up), dy, s.At(gate), s.At(up), u.clamp)
 	case u.ungated && u.squared:
-		twice := d.Alloc(tensor.F32, dy.Rows, dy.Cols)
-		defer d.Free(twice)
-		d.ActMulBack(g.At(up), twice, dy, s.At(up), s.At(up), u.act)
-		d.AddScaled(g.At(up), twice, 1)
+		u.squareBack(d, g.At(up), dy, s.At(up))
 	case u.ungated:
 		d.ActMulBack(g.At(up), none, dy, s.At(up), none, u.act)
+	case u.squared:
+		once := clone(d, g.At(gate))
+		defer d.Free(once)
+		d.ActMulBack(once, g.At(up), dy, s.At(gate), s.At(up), u.act)
+		u.squareBack(d, g.At(gate), once, kept[0])
 	default:
 		d.ActMulBack(g.At(gate), g.At(up), dy, s.At(gate), s.At(up), u.act)
 	}
+}
+
+// squareBack adds the gradient of act(x)·x.
+func (u unit) squareBack(d device.Backward, dx, dy, x tensor.Tensor) {
+	twice := d.Alloc(tensor.F32, dy.Rows, dy.Cols)
+	defer d.Free(twice)
+	d.ActMulBack(dx, twice, dy, x, x, u.act)
+	d.AddScaled(dx, twice, 1)
 }
 
 // output is the last step of a sublayer: its output, normalized or not, joins

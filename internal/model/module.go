@@ -12,7 +12,6 @@ import (
 type Module struct {
 	ModuleSpec
 	Steps []Step // in the order they run
-	Waits bool   // it waits for the device, and cannot be recorded
 
 	// Chained says that a step needs nothing but the stream in front of the module
 	// and what the linears of the step before compute.
@@ -27,6 +26,10 @@ type Module struct {
 	// linear, where steps know linears beside their sites'.
 	assemble func(m *Module, get func(*Linear) *Linear) []Step
 	active   float64 // share of the experts that a row sees
+
+	// whole computes what the steps do at once, and reports whether it has; nil where
+	// there is no such way.
+	whole func(s *State) bool
 }
 
 // A Step computes what some linears read, and those linears are run on it.
@@ -68,18 +71,22 @@ func (t *Site) Packable() bool { return t.Linears[0].Packable() }
 func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
 
 // rows returns the site's rows of a slot.
-func (t *Site) rows(s *State, slot Slot) tensor.Tensor { return t.of(s.At(slot), s.Route) }
+func (t *Site) rows(s *State, slot Slot) tensor.Tensor { return t.of(s.At(slot), s) }
 
-// of returns the site's rows of a slot's.
-func (t *Site) of(x tensor.Tensor, r *Route) tensor.Tensor {
+// of returns the site's rows of a slot's, in the pass that s has run.
+func (t *Site) of(x tensor.Tensor, s *State) tensor.Tensor {
 	if t.Routed {
-		return x.Slice(r.First[t.Expert], r.First[t.Expert+1])
+		first := s.Ranges()
+		return x.Slice(int(first[t.Expert]), int(first[t.Expert+1]))
 	}
 	return x
 }
 
 // Forward runs the module.
 func (m *Module) Forward(s *State) {
+	if m.whole != nil && m.whole(s) {
+		return
+	}
 	for i := range m.Steps {
 		m.Steps[i].Run(s)
 		m.Steps[i].Multiply(s)
@@ -160,7 +167,7 @@ func (m *Module) Free() {
 // Twin returns a module that shares the weights of m, and whose linears can be
 // replaced by themselves. It must be freed before m.
 func (m *Module) Twin() *Module {
-	t := &Module{ModuleSpec: m.ModuleSpec, Waits: m.Waits, Chained: m.Chained, dev: m.dev, active: m.active, assemble: m.assemble}
+	t := &Module{ModuleSpec: m.ModuleSpec, Chained: m.Chained, dev: m.dev, active: m.active, assemble: m.assemble}
 	if m.assemble != nil {
 		t.Steps = m.assemble(t, twins())
 		return t

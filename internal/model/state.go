@@ -32,21 +32,23 @@ const (
 	Latent      // of keys and values, normalized, [rows, rank]
 	Context     // what latent attention gives, [rows, heads·rank]
 
-	Scores        // logits of the router, F32 [rows, experts]
-	Order         // I32 [chosen, 1]: rows of the pass
-	Places        // I32 [rows, experts a row]: in Order
-	Weights       // F32 [rows, experts a row]
-	ExpertIn      // [chosen, hidden]
-	ExpertGate    // [chosen, expert width]
-	ExpertUp      // [chosen, expert width]
-	ExpertActed   // [chosen, expert width]
-	ExpertOut     // [chosen, hidden]
-	SharedGate    // [rows, width of the shared expert]
-	SharedUp      // [rows, width of the shared expert]
-	SharedActed   // [rows, width of the shared expert]
-	SharedPlaces  // I32 [rows, 1]
-	SharedWeights // F32 [rows, 1]
-	Mixture       // the experts' weighted sum, F32 [rows, hidden]
+	Scores       // logits of the router, F32 [rows, experts]
+	Order        // I32 [chosen, 1]: rows of the pass
+	Choice       // I32 [chosen, 1]: their experts
+	First        // I32 [1, experts+1]: where in Order the rows of each expert begin
+	Places       // I32 [rows, experts a row]: in Order
+	Weights      // F32 [rows, experts a row]
+	ExpertIn     // [chosen, hidden]
+	ExpertGate   // [chosen, expert width]
+	ExpertUp     // [chosen, expert width]
+	ExpertActed  // [chosen, expert width]
+	ExpertOut    // [chosen, hidden], and then SharedOut
+	SharedGate   // [rows, width of the shared expert]
+	SharedUp     // [rows, width of the shared expert]
+	SharedActed  // [rows, width of the shared expert]
+	SharedOut    // [rows, hidden]
+	SharedScores // logits of its weight, F32 [rows, 1]
+	Mixture      // the experts' weighted sum, if it is normalized, F32 [rows, hidden]
 
 	Logits // F32 [logit rows, vocabulary]
 	slots
@@ -68,11 +70,9 @@ type State struct {
 
 	IDs tensor.Tensor // I32 [1, rows]
 
-	// Route is the experts that the last mixture has chosen.
-	Route *Route
-
-	follow *Route // the one to take, if not nil
-	apart  bool   // operations run one by one: a backward pass reads what they leave
+	first  []int32 // First on the host, if it is known there
+	follow *State  // whose choice of experts is taken, or nil
+	apart  bool    // operations run one by one: a backward pass reads what they leave
 	act    [slots]tensor.Tensor
 	size   Size
 	cache  *Cache
@@ -117,9 +117,16 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	}
 	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows, cols, nil) }
 	chosen := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows*m.TopK, cols, nil) }
-	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, m.TopK), of(tensor.F32, m.TopK)
-	list[Order], list[Mixture] = chosen(tensor.I32, 1), of(tensor.F32, spec.Hidden)
-	list[ExpertIn], list[ExpertOut] = chosen(activation, spec.Hidden), chosen(activation, spec.Hidden)
+	seen := m.TopK // experts that a row sees
+	if m.Shared > 0 {
+		seen++
+	}
+	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, seen), of(tensor.F32, seen)
+	list[Order], list[Choice], list[First] = chosen(tensor.I32, 1), chosen(tensor.I32, 1), tensor.New(tensor.I32, 1, m.Experts+1, nil)
+	list[ExpertIn], list[ExpertOut] = chosen(activation, spec.Hidden), tensor.New(activation, rows*seen, spec.Hidden, nil)
+	if spec.Names.NormMLPOut != "" {
+		list[Mixture] = of(tensor.F32, spec.Hidden)
+	}
 	for _, slot := range []Slot{ExpertGate, ExpertUp, ExpertActed} {
 		list[slot] = chosen(activation, m.Width)
 	}
@@ -129,7 +136,7 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 		}
 	}
 	if m.SharedGated {
-		list[SharedPlaces], list[SharedWeights] = of(tensor.I32, 1), of(tensor.F32, 1)
+		list[SharedScores] = of(tensor.F32, 1)
 	}
 	for layer := range spec.Layers {
 		if !spec.Sparse(layer) {
@@ -164,6 +171,14 @@ func (s *State) allocate(shapes [slots]tensor.Tensor) {
 	}
 	s.full = &State{}
 	*s.full = *s
+	s.share()
+}
+
+// share gives the expert that all rows see the last rows of ExpertOut.
+func (s *State) share() {
+	if chosen, all := s.act[Order].Rows, s.act[ExpertOut]; all.Rows > chosen {
+		s.act[SharedOut] = all.Slice(chosen, all.Rows)
+	}
 }
 
 // Bytes returns the device memory that NewState takes for z, with activations
@@ -204,8 +219,34 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	}
 }
 
-// Follow has mixtures of experts choose as r says, or, if it is nil, by themselves.
-func (s *State) Follow(r *Route) { s.follow = r }
+// Follow has mixtures of experts choose as another state's last one has, or s's own
+// last, or, if it is nil, by themselves.
+func (s *State) Follow(other *State) { s.follow = other }
+
+// Routes returns which experts see the rows of the pass.
+func (s *State) Routes() device.Routes {
+	order, choice := s.At(Order), s.At(Choice)
+	return device.Routes{Rows: order.Reshape(1, order.Rows), Experts: choice.Reshape(1, choice.Rows), First: s.At(First), Places: s.At(Places), Weights: s.At(Weights)}
+}
+
+// Ranges returns where the rows of each expert begin, and the end. It waits for the
+// device.
+func (s *State) Ranges() []int32 {
+	if s.first == nil {
+		t := s.At(First)
+		s.first = make([]int32, t.Cols)
+		s.Dev.Download(tensor.BytesOf(s.first), t)
+	}
+	return s.first
+}
+
+// fewRows is up to how many rows of a pass all experts are multiplied at once.
+const fewRows = 64
+
+// few reports whether they are. A decode step must not wait for the device.
+func (s *State) few() bool {
+	return s.Batch.Span == 1 || s.At(Stream).Rows <= fewRows || s.Dev.Activation() == tensor.F32
+}
 
 // Slice returns a State for rows lo to hi of s, whose logits come first. Only
 // modules that work row by row, such as the head, may run on it.
@@ -224,11 +265,14 @@ func (s *State) view(lo, hi int) {
 		case t.Nil():
 		case Slot(i) == Logits:
 			s.act[i] = t.Slice(0, min(hi-lo, t.Rows))
+		case Slot(i) == First:
+			s.act[i] = t
 		default:
 			n := t.Rows / f.size.Rows // more than one: rows by the experts that see them
 			s.act[i] = t.Slice(n*lo, n*hi)
 		}
 	}
+	s.share()
 	if f.IDs.Nil() { // gradients
 		return
 	}

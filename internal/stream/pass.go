@@ -122,12 +122,12 @@ func (p *Pass) Coverage(ctx context.Context, m *model.Module, src *Store) ([]int
 			m.Steps[i].Multiply(s)
 		}
 		m.Steps[last].Run(s)
-		first := s.Route.First
+		first := s.Ranges()
 		if counts == nil {
 			counts = make([]int, len(first)-1)
 		}
 		for e := range counts {
-			counts[e] += first[e+1] - first[e]
+			counts[e] += int(first[e+1] - first[e])
 		}
 		return nil
 	})

@@ -15,16 +15,26 @@ import (
 // the heads that share keys and values of one sequence.
 func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
 	const op = "AttendBack"
-	for _, t := range []tensor.Tensor{dq, dy} {
-		want(t.Rows == q.Rows && t.Cols == q.Cols, op, t, q)
+	width := a.HeadDim
+	if a.Latent > 0 {
+		width = a.Latent
 	}
-	for _, t := range []tensor.Tensor{dk, dv, v} {
-		want(t.Rows == q.Rows && t.Cols == k.Cols, op, t, k)
+	for _, x := range []struct {
+		list []tensor.Tensor
+		cols int
+	}{{[]tensor.Tensor{q, dq}, a.Heads * a.HeadDim}, {[]tensor.Tensor{k, dk}, a.KVHeads * a.HeadDim}, {[]tensor.Tensor{v, dv}, a.KVHeads * width}, {[]tensor.Tensor{dy}, a.Heads * width}} {
+		for _, t := range x.list {
+			want(t.Rows == q.Rows && t.Cols == x.cols, op, t, q)
+		}
 	}
-	want(k.Rows == q.Rows && q.Cols == a.Heads*a.HeadDim && k.Cols == a.KVHeads*a.HeadDim && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0 && a.Sinks.Nil() && a.Temperature == 0, op, q, k, b.Pos)
+	want((a.Latent == 0 || a.KVHeads == 1) && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, op, q, k, b.Pos)
 	j := attentionBack{
-		attention: attention{Attend: a, q: rowsOf(op, q)}, k: rowsOf(op, k), v: rowsOf(op, v),
+		attention: attention{Attend: a, q: rowsOf(op, q), width: width}, k: rowsOf(op, k), v: rowsOf(op, v),
 		dq: rowsOf(op, dq), dk: rowsOf(op, dk), dv: rowsOf(op, dv), dy: rowsOf(op, dy), span: b.Span,
+	}
+	if !a.Sinks.Nil() {
+		want(a.Sinks.Cols == a.Heads, op, a.Sinks)
+		j.sinks = floats(op, a.Sinks)
 	}
 	parallel.For(q.Rows/b.Span*a.KVHeads, func(i int) {
 		first := i / a.KVHeads * b.Span
@@ -48,6 +58,9 @@ type attentionBack struct {
 // that begins at row first. With P the weights and S the scores,
 //
 //	dV = Pᵀ·dY, dP = dY·Vᵀ, dS = P∘(dP - rowsum(P∘dP))∘cap', dQ = scale·dS·K, dK = scale·dSᵀ·Q.
+//
+// A sink has a weight and no value: it makes P smaller, and nothing else. A
+// temperature multiplies scores, and so their gradients.
 func (d *Device) attendBackRows(j attentionBack, head, first, lo, hi int) {
 	dim, rows, from := j.HeadDim, hi-lo, 0
 	if j.Window > 0 {
@@ -58,13 +71,16 @@ func (d *Device) attendBackRows(j attentionBack, head, first, lo, hi int) {
 	buf, release := d.borrowed(3 * rows * padded)
 	defer release()
 	scores, weights, grads := buf[:rows*padded], buf[rows*padded:2*rows*padded], buf[2*rows*padded:]
-	kv := head / (j.Heads / j.KVHeads) * dim
+	kv := head / (j.Heads / j.KVHeads)
 	at := func(s strided, row, col int) []float32 { return s.data[(first+row)*s.stride+col:] }
-	q, dq, dy := at(j.q, lo, head*dim), at(j.dq, lo, head*dim), at(j.dy, lo, head*dim)
-	k, v, dk, dv := at(j.k, from, kv), at(j.v, from, kv), at(j.dk, from, kv), at(j.dv, from, kv)
+	q, dq, dy := at(j.q, lo, head*dim), at(j.dq, lo, head*dim), at(j.dy, lo, head*j.width)
+	k, v, dk, dv := at(j.k, from, kv*dim), at(j.v, from, kv*j.width), at(j.dk, from, kv*dim), at(j.dv, from, kv*j.width)
 
 	sgemm := blas32.Implementation().Sgemm
 	sgemm(blas.NoTrans, blas.Trans, rows, n, dim, j.Scale, q, j.q.stride, k, j.k.stride, 0, scores, padded)
+	for r := range rows {
+		j.heat(scores[r*padded:r*padded+n], lo+r)
+	}
 	copy(weights, scores)
 	for r := range rows {
 		start := 0
@@ -74,10 +90,12 @@ func (d *Device) attendBackRows(j attentionBack, head, first, lo, hi int) {
 		row := weights[r*padded : (r+1)*padded]
 		scaleRow(row, 1/j.weigh(row, start, lo+r-from+1, head))
 	}
-	sgemm(blas.Trans, blas.NoTrans, n, dim, rows, 1, weights, padded, dy, j.dy.stride, 1, dv, j.dv.stride)
-	sgemm(blas.NoTrans, blas.Trans, rows, n, dim, 1, dy, j.dy.stride, v, j.v.stride, 0, grads, padded)
+	sgemm(blas.Trans, blas.NoTrans, n, j.width, rows, 1, weights, padded, dy, j.dy.stride, 1, dv, j.dv.stride)
+	sgemm(blas.NoTrans, blas.Trans, rows, n, j.width, 1, dy, j.dy.stride, v, j.v.stride, 0, grads, padded)
 	for r := range rows {
-		j.scoreGrads(grads[r*padded:r*padded+n], weights[r*padded:], scores[r*padded:])
+		row := grads[r*padded : r*padded+n]
+		j.scoreGrads(row, weights[r*padded:], scores[r*padded:])
+		j.heat(row, lo+r)
 	}
 	sgemm(blas.NoTrans, blas.NoTrans, rows, dim, n, j.Scale, grads, padded, k, j.k.stride, 1, dq, j.dq.stride)
 	sgemm(blas.Trans, blas.NoTrans, n, dim, rows, j.Scale, grads, padded, q, j.q.stride, 1, dk, j.dk.stride)

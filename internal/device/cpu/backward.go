@@ -10,8 +10,6 @@ import (
 	"exl2/internal/tensor"
 )
 
-var _ device.Backward = (*Device)(nil)
-
 // MatMulBack is dx += dy·w, some rows of w at a time.
 func (d *Device) MatMulBack(dx, dy, w tensor.Tensor) {
 	want(dx.Rows == dy.Rows && dy.Cols == w.Rows && dx.Cols == w.Cols, "MatMulBack", dx, dy, w)
@@ -157,21 +155,26 @@ func (d *Device) SampleBack(logits, random tensor.Tensor) {
 	rows, list := rowsOf("SampleBack", logits), floats("SampleBack", random)
 	parallel.For(logits.Rows, func(r int) {
 		row := rows.row(r)
-		simd.ExpSum(row, row, simd.Max(row))
-		total := 0.0
-		for _, e := range row {
-			total += float64(e)
-		}
-		drawn, upTo := len(row)-1, 0.0
-		for c, e := range row {
-			if upTo += float64(e); upTo > float64(list[r])*total {
-				drawn = c
-				break
-			}
-		}
+		drawn, total := draw(row, list[r])
 		for c, e := range row {
 			row[c] = float32(float64(e) / total)
 		}
 		row[drawn]--
 	})
+}
+
+// draw turns a row of logits into exponentials, with their sum, and returns the first
+// column up to which they make more than a share of it.
+func draw(row []float32, share float32) (drawn int, total float64) {
+	simd.ExpSum(row, row, simd.Max(row))
+	for _, e := range row {
+		total += float64(e)
+	}
+	upTo := 0.0
+	for c, e := range row {
+		if upTo += float64(e); upTo > float64(share)*total {
+			return c, total
+		}
+	}
+	return len(row) - 1, total
 }

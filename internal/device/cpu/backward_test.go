@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"testing"
@@ -72,6 +73,24 @@ func TestSlopes(t *testing.T) {
 			})
 		})
 	}
+	t.Run("clamped unit", func(t *testing.T) {
+		c := device.Clamp{Limit: 1.2, Alpha: 1.702}
+		checkSlope(t, d, []grid{away(normal(8, 2, 50), c.Limit), away(normal(9, 2, 50), c.Limit)}, 2, 50, func(x []tensor.Tensor) tensor.Tensor {
+			d.ClampMul(x[0], x[0], x[1], c)
+			return x[0]
+		}, func(dx []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+			d.ClampMulBack(dx[0], dx[1], dy, x[0], x[1], c)
+		})
+	})
+	t.Run("clip", func(t *testing.T) {
+		checkSlope(t, d, []grid{away(normal(10, 3, 40), 0.8)}, 3, 40, func(x []tensor.Tensor) tensor.Tensor {
+			d.Clip(x[0], 0.8)
+			return x[0]
+		}, func(dx []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
+			d.AddScaled(dx[0], dy, 1)
+			d.ClipBack(dx[0], x[0], 0.8)
+		})
+	})
 	t.Run("linear of many inputs", func(t *testing.T) {
 		w := upload(d, normal(5, 600, 70))
 		checkSlope(t, d, []grid{normal(6, 2, 70)}, 2, 600, func(x []tensor.Tensor) tensor.Tensor {
@@ -92,15 +111,30 @@ func TestSlopes(t *testing.T) {
 	})
 }
 
-// Attention over more rows than a tile, with windows and caps.
+// away moves numbers that finite differences would carry over a limit.
+func away(g grid, limit float32) grid {
+	for i, v := range g.v {
+		if math.Abs(math.Abs(v)-float64(limit)) < 1.0/64 {
+			g.v[i] = v * 1.1
+		}
+	}
+	return g
+}
+
+// Attention over more rows than a tile, with windows, caps, sinks and
+// temperatures; of latents, too.
 func TestAttendSlopes(t *testing.T) {
 	for _, c := range []struct {
 		runs, span int
 		a          device.Attend
+		sinks      []float64
 	}{
-		{1, attendTile + 9, device.Attend{Heads: 2, KVHeads: 1, HeadDim: 8, Scale: 0.3}},
-		{2, 5, device.Attend{Heads: 4, KVHeads: 2, HeadDim: 8, Scale: 0.3, Softcap: 2}},
-		{1, attendTile + 40, device.Attend{Heads: 1, KVHeads: 1, HeadDim: 8, Scale: 0.3, Window: 20, Softcap: 3}},
+		{1, attendTile + 9, device.Attend{Heads: 2, KVHeads: 1, HeadDim: 8, Scale: 0.3}, nil},
+		{2, 5, device.Attend{Heads: 4, KVHeads: 2, HeadDim: 8, Scale: 0.3, Softcap: 2}, nil},
+		{1, attendTile + 40, device.Attend{Heads: 1, KVHeads: 1, HeadDim: 8, Scale: 0.3, Window: 20, Softcap: 3}, nil},
+		{2, 12, device.Attend{Heads: 4, KVHeads: 2, HeadDim: 8, Scale: 0.3, Window: 5}, []float64{-1, 0.5, 2, 0}},
+		{1, 30, device.Attend{Heads: 2, KVHeads: 1, HeadDim: 8, Scale: 0.3, Temperature: 0.7, TemperatureSpan: 4, Softcap: 3}, nil},
+		{2, 20, device.Attend{Heads: 3, KVHeads: 1, HeadDim: 8, Scale: 0.3, Latent: 6}, nil},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			d, rows := open(t), c.runs*c.span
@@ -112,14 +146,24 @@ func TestAttendSlopes(t *testing.T) {
 				pages = append(pages, int32(s))
 			}
 			b := device.Batch{Pos: indexTensor(d, pos...), Seq: indexTensor(d, seq...), Span: c.span, Table: indexTensor(d, pages...).Reshape(c.runs, 1)}
-			cache := d.NewCache(device.CacheShape{Layers: 1, Pages: c.runs, PageRows: c.span, K: c.a.KVHeads * 8, V: c.a.KVHeads * 8})
-			operands := []grid{normal(1, rows, c.a.Heads*8), normal(2, rows, c.a.KVHeads*8), normal(3, rows, c.a.KVHeads*8)}
-			checkSlope(t, d, operands, rows, c.a.Heads*8, func(x []tensor.Tensor) tensor.Tensor {
-				d.Store(cache, 0, x[1], x[2], b)
-				d.Attend(x[0], x[0], cache, 0, c.a, b)
-				return x[0]
+			if c.sinks != nil {
+				c.a.Sinks = upload(d, grid{1, len(c.sinks), c.sinks})
+			}
+			shape := device.CacheShape{Layers: 1, Pages: c.runs, PageRows: c.span, K: c.a.KVHeads * 8, V: c.a.KVHeads * 8}
+			operands, width := []grid{normal(1, rows, c.a.Heads*8), normal(2, rows, c.a.KVHeads*8), normal(3, rows, c.a.KVHeads*8)}, 8
+			values := func(x []tensor.Tensor) tensor.Tensor { return x[2] }
+			if width = cmp.Or(c.a.Latent, 8); c.a.Latent > 0 {
+				shape.V, operands = 0, operands[:2]
+				values = func(x []tensor.Tensor) tensor.Tensor { return x[1].Columns(8-width, 8) }
+			}
+			cache := d.NewCache(shape)
+			checkSlope(t, d, operands, rows, c.a.Heads*width, func(x []tensor.Tensor) tensor.Tensor {
+				y := d.Alloc(tensor.F32, rows, c.a.Heads*width)
+				d.Store(cache, 0, x[1], values(x).Columns(0, shape.V), b)
+				d.Attend(y, x[0], cache, 0, c.a, b)
+				return y
 			}, func(dx []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
-				d.AttendBack(dx[0], dx[1], dx[2], dy, x[0], x[1], x[2], c.a, b)
+				d.AttendBack(dx[0], dx[1], values(dx), dy, x[0], x[1], values(x), c.a, b)
 			})
 		})
 	}

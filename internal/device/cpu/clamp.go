@@ -33,3 +33,42 @@ func (d *Device) Clip(x tensor.Tensor, limit float32) {
 		}
 	})
 }
+
+// ClampMulBack is the gradient of ClampMul. With s = σ(α·g), the slope of g·s is
+// s·(1 + α·g·(1 - s)).
+func (d *Device) ClampMulBack(dgate, dup, dy, gate, up tensor.Tensor, c device.Clamp) {
+	for _, t := range []tensor.Tensor{dgate, dup, dy, up} {
+		want(t.Rows == gate.Rows && t.Cols == gate.Cols, "ClampMulBack", t, gate)
+	}
+	flatten(&dgate, &dup, &dy, &gate, &up)
+	dg, du, grad := rowsOf("ClampMulBack", dgate), rowsOf("ClampMulBack", dup), rowsOf("ClampMulBack", dy)
+	gates, ups, alpha := rowsOf("ClampMulBack", gate), rowsOf("ClampMulBack", up), float64(c.Alpha)
+	pieces(gate.Rows, gate.Cols, func(r, lo, hi int) {
+		dg, du, grad, us := dg.row(r)[lo:hi], du.row(r)[lo:hi], grad.row(r)[lo:hi], ups.row(r)[lo:hi]
+		for i, raw := range gates.row(r)[lo:hi] {
+			g, u := float64(min(raw, c.Limit)), max(min(us[i], c.Limit), -c.Limit)
+			s := 1 / (1 + math.Exp(-alpha*g))
+			if raw <= c.Limit {
+				dg[i] += grad[i] * (u + 1) * float32(s*(1+alpha*g*(1-s)))
+			}
+			if u == us[i] {
+				du[i] += grad[i] * float32(g*s)
+			}
+		}
+	})
+}
+
+// ClipBack clears the gradients of what is beyond the limit.
+func (d *Device) ClipBack(dx, x tensor.Tensor, limit float32) {
+	want(dx.Rows == x.Rows && dx.Cols == x.Cols, "ClipBack", dx, x)
+	flatten(&dx, &x)
+	grad, v := rowsOf("ClipBack", dx), rowsOf("ClipBack", x)
+	pieces(dx.Rows, dx.Cols, func(r, lo, hi int) {
+		g := grad.row(r)[lo:hi]
+		for i, x := range v.row(r)[lo:hi] {
+			if !(x <= limit && x >= -limit) {
+				g[i] = 0
+			}
+		}
+	})
+}

@@ -57,32 +57,41 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 	if d.err != nil {
 		return
 	}
-	in, release := d.borrowed(x.Rows * x.Cols)
-	defer release()
-	permuteRows(in, rowsOf("QMatMul", x), x.Rows, m.perm)
-	if out := rowsOf("QMatMul", y); x.Rows <= fewQRows {
-		m.products(out, in, x.Rows)
-	} else {
-		d.widenedProducts(out, strided{in, x.Cols, x.Cols}, x.Rows, func(dst []float32, lo, hi int) {
-			n := wholeQuads(hi - lo)
-			m.Decode(dst[:n*x.Cols], lo, lo+n)
-		})
-	}
+	m.multiply(d, rowsOf("QMatMul", y), rowsOf("QMatMul", x), x.Rows)
 	addBias(y, bias)
+}
+
+// multiply multiplies rows of x.
+func (m *matrix) multiply(d *Device, y, x strided, rows int) {
+	k := m.In()
+	in, release := d.borrowed(rows * k)
+	defer release()
+	permuteRows(in, x, rows, m.perm)
+	if rows <= fewQRows {
+		m.products(y, in, rows)
+		return
+	}
+	d.widenedProducts(y, strided{in, k, k}, rows, func(dst []float32, lo, hi int) {
+		n := wholeQuads(hi - lo)
+		m.Decode(dst[:n*k], lo, lo+n)
+	})
 }
 
 // products multiplies few rows, one at a time, by the packed columns.
 func (m *matrix) products(y strided, x []float32, rows int) {
+	parallel.Runs(m.out, gemvSet, func(lo, hi int) { m.columns(y, x, rows, lo, hi) })
+}
+
+// columns multiplies few rows by columns lo to hi, at most gemvSet.
+func (m *matrix) columns(y strided, x []float32, rows, lo, hi int) {
+	var sums [gemvSet]float32
 	k := m.In()
-	parallel.Runs(m.out, gemvSet, func(lo, hi int) {
-		var sums [gemvSet]float32
-		for r := range rows {
-			part := sums[:wholeQuads(hi-lo)]
-			clear(part)
-			m.Gemv(part, x[r*k:(r+1)*k], lo, lo+len(part))
-			copy(y.row(r)[lo:hi], part)
-		}
-	})
+	for r := range rows {
+		part := sums[:wholeQuads(hi-lo)]
+		clear(part)
+		m.Gemv(part, x[r*k:(r+1)*k], lo, lo+len(part))
+		copy(y.row(r)[lo:hi], part)
+	}
 }
 
 // wholeQuads rounds columns up to what the kernels take; padded columns exist.

@@ -129,18 +129,44 @@ func TestGoldenCap(t *testing.T) {
 	})
 }
 
-func TestGoldenAttend(t *testing.T) {
+func TestGoldenUnits(t *testing.T) {
+	eachGolden(t, "unit.", []string{"clamped"}, func(g golden, _ int) {
+		gate, up, dy, c := g.wide("gate"), g.tensor("up"), g.wide("dy"), device.Clamp{Limit: 7, Alpha: 1.702}
+		y, unused := g.like(gate), g.like(gate)
+		g.d.ClampMul(y, gate, up, c)
+		g.check("forward", y, "y", 1e-6)
+		g.checkAdded("gradient of the gate", "dgate", 1e-6, func(dx tensor.Tensor) { g.d.ClampMulBack(dx, unused, dy, gate, up, c) })
+		g.checkAdded("gradient of the other", "dup", 1e-6, func(dx tensor.Tensor) { g.d.ClampMulBack(unused, dx, dy, gate, up, c) })
+	})
+	eachGolden(t, "unit.", []string{"clipped"}, func(g golden, _ int) {
+		y, dx := g.wide("x"), g.wide("dy")
+		g.d.Clip(y, 1.5)
+		g.check("forward", y, "y", 0)
+		g.d.ClipBack(dx, g.wide("x"), 1.5)
+		g.check("backward", dx, "dx", 0)
+	})
+}
+
+// attendCase is a cache and a batch for goldens of attention.
+func (g golden) attendCase(k, v int) (device.Cache, device.Batch) {
 	const runs, span, pageRows = 2, 9, 4
-	attends := []device.Attend{{}, {Window: 4}, {Softcap: 5}, {Window: 3, Softcap: 5}}
-	eachGolden(t, "attend.", []string{"plain", "window", "softcap", "both"}, func(g golden, i int) {
+	var pos, seq []int32
+	for r := range runs * span {
+		pos, seq = append(pos, int32(r%span)), append(seq, int32(r/span))
+	}
+	b := device.Batch{Pos: indexTensor(g.d, pos...), Seq: indexTensor(g.d, seq...), Span: span, Table: indexTensor(g.d, 5, 0, 2, 1, 4, 3).Reshape(2, 3)}
+	return g.d.NewCache(device.CacheShape{Layers: 1, Pages: 6, PageRows: pageRows, K: k, V: v}), b
+}
+
+func TestGoldenAttend(t *testing.T) {
+	attends := []device.Attend{{}, {Window: 4}, {Softcap: 5}, {Window: 3, Softcap: 5}, {}, {Temperature: 0.3, TemperatureSpan: 4}}
+	eachGolden(t, "attend.", []string{"plain", "window", "softcap", "both", "sinks", "temperature"}, func(g golden, i int) {
 		a := attends[i]
 		a.Heads, a.KVHeads, a.HeadDim, a.Scale = 4, 2, 16, 0.5
-		var pos, seq []int32
-		for r := range runs * span {
-			pos, seq = append(pos, int32(r%span)), append(seq, int32(r/span))
+		if g.name == "attend.sinks" {
+			a.Sinks = g.tensor("sinks")
 		}
-		b := device.Batch{Pos: indexTensor(g.d, pos...), Seq: indexTensor(g.d, seq...), Span: span, Table: indexTensor(g.d, 5, 0, 2, 1, 4, 3).Reshape(2, 3)}
-		c := g.d.NewCache(device.CacheShape{Layers: 1, Pages: 6, PageRows: pageRows, K: 32, V: 32})
+		c, b := g.attendCase(32, 32)
 		q, k, v, dy := g.wide("q"), g.wide("k"), g.wide("v"), g.wide("dy")
 		y := g.wide("q")
 		g.d.Store(c, 0, k, v, b)
@@ -154,6 +180,19 @@ func TestGoldenAttend(t *testing.T) {
 				g.d.AttendBack(all[0], all[1], all[2], dy, q, k, v, a, b)
 			})
 		}
+	})
+	eachGolden(t, "attend.", []string{"latent"}, func(g golden, _ int) {
+		a := device.Attend{Heads: 4, KVHeads: 1, HeadDim: 16, Scale: 0.5, Latent: 12}
+		c, b := g.attendCase(16, 0)
+		q, k, dy, y := g.wide("q"), g.wide("k"), g.wide("dy"), g.wide("dy")
+		g.d.Store(c, 0, k, k.Columns(0, 0), b)
+		g.d.Attend(y, q, c, 0, a, b)
+		g.check("forward", y, "y", 1e-5)
+		back := func(dq, dk tensor.Tensor) {
+			g.d.AttendBack(dq, dk, dk.Columns(4, 16), dy, q, k, k.Columns(4, 16), a, b)
+		}
+		g.checkAdded("dq", "dq", 1e-5, func(dx tensor.Tensor) { back(dx, g.like(k)) })
+		g.checkAdded("dk", "dk", 1e-5, func(dx tensor.Tensor) { back(g.like(q), dx) })
 	})
 }
 

@@ -20,17 +20,21 @@ const stripeFloats = 8 << 20
 // MatMul is y = x·wᵀ + bias.
 func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
-	out, in := rowsOf("MatMul", y), rowsOf("MatMul", x)
-	if x.Rows <= fewRows {
-		parallel.Runs(w.Rows, 64, func(lo, hi int) { dotRows(out, in, w, x.Rows, lo, hi) })
-	} else {
-		d.widenedProducts(out, in, x.Rows, func(dst []float32, lo, hi int) {
-			for r := lo; r < hi; r++ {
-				widenRow(dst[(r-lo)*w.Cols:(r-lo+1)*w.Cols], w, r)
-			}
-		})
-	}
+	d.denseProduct(rowsOf("MatMul", y), rowsOf("MatMul", x), w, x.Rows)
 	addBias(y, bias)
+}
+
+// denseProduct multiplies rows of x.
+func (d *Device) denseProduct(y, x strided, w tensor.Tensor, rows int) {
+	if rows <= fewRows {
+		parallel.Runs(w.Rows, gemvSet, func(lo, hi int) { dotRows(y, x, w, rows, lo, hi) })
+		return
+	}
+	d.widenedProducts(y, x, rows, func(dst []float32, lo, hi int) {
+		for r := lo; r < hi; r++ {
+			widenRow(dst[(r-lo)*w.Cols:(r-lo+1)*w.Cols], w, r)
+		}
+	})
 }
 
 // stripe returns how many columns of k weights are widened at a time.

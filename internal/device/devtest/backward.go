@@ -1,6 +1,7 @@
 package devtest
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -17,6 +18,9 @@ func backwardGroups() []group {
 		{"ActMulBack", withGaps(actMulBackCases())},
 		{"RopeBack", withGaps(ropeBackCases())},
 		{"AttendBack", withGaps(attendBackCases())},
+		{"ClampMulBack", withGaps(clampMulBackCases())},
+		{"ClipBack", withGaps(clipBackCases())},
+		{"CombineBack", withGaps(combineBackCases())},
 		{"CapBack", withGaps(capBackCases())},
 		{"SampleBack", withGaps(sampleBackCases())},
 	}
@@ -143,21 +147,69 @@ func attendBackCases() (cases []testCase) {
 	for _, c := range []struct {
 		heads, kvHeads, dim, runs, span, window int
 		softcap, sharp                          float32
+		sinks                                   bool
+		temperature                             float32
+		latent                                  int
 	}{
 		{heads: 1, kvHeads: 1, dim: 64, runs: 1, span: 1}, {heads: 4, kvHeads: 2, dim: 64, runs: 1, span: 33}, {heads: 8, kvHeads: 2, dim: 128, runs: 2, span: 70},
 		{heads: 2, kvHeads: 2, dim: 80, runs: 3, span: 17}, {heads: 2, kvHeads: 1, dim: 256, runs: 1, span: 50}, {heads: 2, kvHeads: 2, dim: 96, runs: 1, span: 130, window: 40},
 		{heads: 3, kvHeads: 1, dim: 64, runs: 2, span: 65, window: 1}, {heads: 4, kvHeads: 4, dim: 32, runs: 1, span: 100, softcap: 3, sharp: 8}, {heads: 2, kvHeads: 1, dim: 200, runs: 1, span: 40, window: 9, softcap: 20},
 		{heads: 2, kvHeads: 2, dim: 128, runs: 1, span: 64, sharp: 30}, {heads: 1, kvHeads: 1, dim: 6, runs: 1, span: 9}, {heads: 2, kvHeads: 1, dim: 64, runs: 0, span: 8},
+		{heads: 8, kvHeads: 2, dim: 64, runs: 2, span: 37, sinks: true}, {heads: 2, kvHeads: 1, dim: 64, runs: 1, span: 130, window: 16, sinks: true},
+		{heads: 4, kvHeads: 1, dim: 128, runs: 1, span: 90, temperature: 0.3, softcap: 20}, {heads: 2, kvHeads: 2, dim: 200, runs: 2, span: 33, temperature: 0.5, sinks: true, sharp: 10},
+		{heads: 4, kvHeads: 1, dim: 48, latent: 32, runs: 2, span: 40}, {heads: 16, kvHeads: 1, dim: 576, latent: 512, runs: 1, span: 70},
+		{heads: 3, kvHeads: 1, dim: 40, latent: 40, runs: 1, span: 33}, {heads: 2, kvHeads: 1, dim: 190, latent: 128, runs: 1, span: 50, window: 9},
 	} {
 		sharp := max(c.sharp, 1)
 		cases = append(cases, backwards(fmt.Sprintf("%+v", c), l, func(f *fixture) func(device.Backward) {
-			rows, wide, narrow := c.runs*c.span, c.heads*c.dim, c.kvHeads*c.dim
-			dq, dk, dv := f.inOut("dq", residual, rows, wide, small(1)), f.inOut("dk", residual, rows, narrow, small(2)), f.inOut("dv", residual, rows, narrow, small(3))
-			dy, q := f.in("dy", residual, rows, wide, small(4)), f.in("q", activation, rows, wide, scaled(noise(5), sharp, 0))
-			k, v := f.in("k", activation, rows, narrow, noise(6)), f.in("v", activation, rows, narrow, noise(7))
+			rows, wide, narrow, width := c.runs*c.span, c.heads*c.dim, c.kvHeads*c.dim, cmp.Or(c.latent, c.dim)
+			dq, dk := f.inOut("dq", residual, rows, wide, small(1)), f.inOut("dk", residual, rows, narrow, small(2))
+			dy, q := f.in("dy", residual, rows, c.heads*width, small(4)), f.in("q", activation, rows, wide, scaled(noise(5), sharp, 0))
+			k := f.in("k", activation, rows, narrow, noise(6))
+			dv, v := dk.Columns(c.dim-width, c.dim), k.Columns(c.dim-width, c.dim)
+			if c.latent == 0 {
+				dv, v = f.inOut("dv", residual, rows, narrow, small(3)), f.in("v", activation, rows, narrow, noise(7))
+			}
 			b := layout{runs: runsFromStart(c.runs), span: c.span, sequences: max(c.runs, 1), seqPages: 1}.batch(f, f.ints("table", max(c.runs, 1), 1, shuffled(3, max(c.runs, 1))))
-			a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 0.3, Softcap: c.softcap, Window: c.window}
+			a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 0.3, Softcap: c.softcap, Window: c.window, Temperature: c.temperature, TemperatureSpan: 16, Latent: c.latent}
+			if c.sinks {
+				a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(8), 3, 0))
+			}
 			return func(d device.Backward) { d.AttendBack(dq, dk, dv, dy, q, k, v, a, b) }
+		}))
+	}
+	return cases
+}
+
+func clampMulBackCases() (cases []testCase) {
+	l := limit{abs: 1e-9, rms: 1e-6, rel: 1e-5, why: "a function and products in float32"}
+	for _, c := range []struct {
+		rows, cols int
+		clamp      device.Clamp
+		gate, up   values
+	}{
+		{0, 64, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)}, {1, 1, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)},
+		{65, 2880, device.Clamp{Limit: 7, Alpha: 1.702}, scaled(noise(3), 8, 0), scaled(noise(4), 8, 0)}, {33, 1001, device.Clamp{Limit: 0.5, Alpha: 1}, noise(5), noise(6)},
+		{3, 256, device.Clamp{Limit: 7, Alpha: 1.702}, list(-30, -7, 0, 7, 8, 100), list(-100, -8, -7, -1, 0, 7, 8)},
+	} {
+		cases = append(cases, backwards(fmt.Sprintf("rows=%d cols=%d limit=%v", c.rows, c.cols, c.clamp.Limit), l, func(f *fixture) func(device.Backward) {
+			dgate, dup := f.inOut("dgate", residual, c.rows, c.cols, small(7)), f.inOut("dup", residual, c.rows, c.cols, small(8))
+			dy, gate, up := f.in("dy", residual, c.rows, c.cols, small(9)), f.in("gate", activation, c.rows, c.cols, c.gate), f.in("up", activation, c.rows, c.cols, c.up)
+			return func(d device.Backward) { d.ClampMulBack(dgate, dup, dy, gate, up, c.clamp) }
+		}))
+	}
+	return cases
+}
+
+func clipBackCases() (cases []testCase) {
+	for _, c := range []struct {
+		rows, cols int
+		limit      float32
+		v          values
+	}{{0, 64, 8, noise(1)}, {1, 1, 0.25, noise(1)}, {3, 1001, 0.5, noise(2)}, {64, 4096, 8, scaled(noise(3), 10, 0)}, {2, 64, 1, hostile(4)}} {
+		cases = append(cases, backwards(fmt.Sprintf("rows=%d cols=%d limit=%v", c.rows, c.cols, c.limit), exact, func(f *fixture) func(device.Backward) {
+			dx, x := f.inOut("dx", residual, c.rows, c.cols, small(5)), f.in("x", activation, c.rows, c.cols, c.v)
+			return func(d device.Backward) { d.ClipBack(dx, x, c.limit) }
 		}))
 	}
 	return cases
@@ -185,24 +237,29 @@ func capBackCases() (cases []testCase) {
 	return cases
 }
 
+// A drawing is rows of logits and the numbers by which columns are drawn.
+type drawing struct {
+	name       string
+	rows, cols int
+	v, random  values
+}
+
+var drawings = []drawing{
+	{"none", 0, 10, noise(1), constant(0)},
+	{"one column", 3, 1, noise(1), constant(0.5)},
+	{"few columns", 200, 7, scaled(noise(2), 3, 0), scaled(noise(3), 0.49, 0.5)},
+	{"vocabulary", 3, 128256, scaled(noise(4), 8, 0), list(0.1, 0.5, 0.9)},
+	{"odd vocabulary", 5, 50257, scaled(noise(5), 2, -100), scaled(noise(6), 0.49, 0.5)},
+	{"many rows", 256, 1000, scaled(noise(7), 10, 50), scaled(noise(8), 0.49, 0.5)},
+	{"the first", 4, 600, noise(9), constant(0)},
+	{"nearly the last", 4, 600, noise(10), constant(1 - 0x1p-24)},
+	{"all equal", 2, 2000, constant(-3), list(0.25013, 0.75017)},
+	{"one that is sure", 2, 3000, withAt(constant(-200), 100, 1234, 3000), constant(0.7)},
+	{"impossible ones", 3, 100, withAt(noise(11), -infinity, 0, 5, 99, 150), list(0, 0.4, 0.97)},
+}
+
 func sampleBackCases() (cases []testCase) {
-	for _, c := range []struct {
-		name       string
-		rows, cols int
-		v, random  values
-	}{
-		{"none", 0, 10, noise(1), constant(0)},
-		{"one column", 3, 1, noise(1), constant(0.5)},
-		{"few columns", 200, 7, scaled(noise(2), 3, 0), scaled(noise(3), 0.49, 0.5)},
-		{"vocabulary", 3, 128256, scaled(noise(4), 8, 0), list(0.1, 0.5, 0.9)},
-		{"odd vocabulary", 5, 50257, scaled(noise(5), 2, -100), scaled(noise(6), 0.49, 0.5)},
-		{"many rows", 256, 1000, scaled(noise(7), 10, 50), scaled(noise(8), 0.49, 0.5)},
-		{"the first", 4, 600, noise(9), constant(0)},
-		{"nearly the last", 4, 600, noise(10), constant(1 - 0x1p-24)},
-		{"all equal", 2, 2000, constant(-3), list(0.25013, 0.75017)},
-		{"one that is sure", 2, 3000, withAt(constant(-200), 100, 1234, 3000), constant(0.7)},
-		{"impossible ones", 3, 100, withAt(noise(11), -infinity, 0, 5, 99, 150), list(0, 0.4, 0.97)},
-	} {
+	for _, c := range drawings {
 		cases = append(cases, backwards(c.name, limit{abs: 1e-7, rel: 3e-6, why: "exponentials in float32"}, func(f *fixture) func(device.Backward) {
 			x, random := f.inOut("x", residual, c.rows, c.cols, c.v), f.in("random", tensor.F32, 1, c.rows, c.random)
 			return func(d device.Backward) { d.SampleBack(x, random) }

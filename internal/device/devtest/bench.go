@@ -29,7 +29,7 @@ type benchCase struct {
 func Bench(b *testing.B, open func(t testing.TB) device.Device) {
 	d := open(b)
 	defer func() { d.Close() }()
-	for _, list := range [][]benchCase{benchSimple(), benchProducts(), benchAttend()} {
+	for _, list := range [][]benchCase{benchSimple(), benchMixtures(), benchProducts(), benchAttend()} {
 		for _, c := range list {
 			b.Run(c.name, func(b *testing.B) { c.measure(b, d) })
 			if err := d.Sync(); err != nil {
@@ -81,6 +81,7 @@ type tracker struct {
 	tensors  []tensor.Tensor
 	matrices []device.Matrix
 	caches   []device.Cache
+	groups   []device.Group
 }
 
 // Alloc allocates memory that free frees.
@@ -104,7 +105,17 @@ func (t *tracker) NewCache(s device.CacheShape) device.Cache {
 	return c
 }
 
+// Group makes a group that free frees.
+func (t *tracker) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
+	g := t.Device.Group(list, dense, biases)
+	t.groups = append(t.groups, g)
+	return g
+}
+
 func (t *tracker) free() {
+	for _, g := range t.groups {
+		t.FreeGroup(g)
+	}
 	for _, x := range t.tensors {
 		t.Free(x)
 	}

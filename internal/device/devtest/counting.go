@@ -111,6 +111,23 @@ func (c *Counter) FreeEXL2(m device.Matrix) {
 	c.Quantize.FreeEXL2(m)
 }
 
+// Group makes a group, and counts it.
+func (c *Counter) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
+	g := c.Quantize.Group(list, dense, biases)
+	c.add(g, groupName(g), 0)
+	return g
+}
+
+func groupName(g device.Group) string {
+	return fmt.Sprintf("group of %d %dx%d", g.Len(), g.In(), g.Out())
+}
+
+// FreeGroup frees a group, and counts it.
+func (c *Counter) FreeGroup(g device.Group) {
+	c.remove(g, groupName(g))
+	c.Quantize.FreeGroup(g)
+}
+
 // NewCache makes a cache, and counts it.
 func (c *Counter) NewCache(s device.CacheShape) device.Cache {
 	x := c.Quantize.NewCache(s)

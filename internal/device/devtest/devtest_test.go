@@ -20,6 +20,10 @@ func TestReferenceBackward(t *testing.T) {
 	RunBackward(t, func(t testing.TB) device.Backward { return CPU(t) })
 }
 
+func TestReferenceTrain(t *testing.T) {
+	RunTrain(t, func(t testing.TB) device.Train { return CPU(t) })
+}
+
 func openQuantize(t testing.TB) device.Quantize { return CPU(t) }
 
 // broken is a device one of whose operations goes wrong.

@@ -24,6 +24,7 @@ type fixture struct {
 	gap      int         // guard columns of activations and of the residual stream
 	operands []*operand
 	matrices []device.Matrix
+	groups   []device.Group
 	caches   []device.Cache
 	prepared []func()                                // what gives caches their initial contents
 	score    func(results map[string][]byte) float64 // may not be worse than the reference's, if there is one
@@ -196,6 +197,9 @@ func (f *fixture) results() ([][]byte, error) {
 func (f *fixture) free() {
 	for _, o := range f.operands {
 		f.dev.Free(o.block)
+	}
+	for _, g := range f.groups {
+		f.dev.FreeGroup(g)
 	}
 	for _, m := range f.matrices {
 		f.dev.FreeEXL2(m)

@@ -1,0 +1,216 @@
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strconv"
+
+	"exl2/infer/tokenizer"
+	"exl2/internal/device"
+	"exl2/internal/model"
+	"exl2/internal/sampled"
+)
+
+// SyntheticRows says how many calibration rows are sampled from the source model, and
+// quantized on beside the others.
+type SyntheticRows int
+
+// AutoRows is as many rows as cost about as much as a small part of the conversion,
+// on a GPU that has room for the model, and none elsewhere.
+const AutoRows SyntheticRows = -1
+
+// AutoRows are up to mostSynthetic; of large models as many as take about
+// syntheticCost multiplications of weights, and none at all if that is fewer than
+// leastSynthetic.
+const (
+	mostSynthetic  = 500
+	leastSynthetic = 32
+	syntheticCost  = 1.4e15
+)
+
+// String returns the number, or auto.
+func (n SyntheticRows) String() string {
+	if n == AutoRows {
+		return "auto"
+	}
+	return strconv.Itoa(int(n))
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (n SyntheticRows) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText reads a number or auto.
+func (n *SyntheticRows) UnmarshalText(text []byte) error {
+	if string(text) == AutoRows.String() {
+		*n = AutoRows
+		return nil
+	}
+	v, err := strconv.Atoi(string(text))
+	if err != nil || v < 0 || v > 1<<20 {
+		return fmt.Errorf("%q is neither auto nor 0 to %d", text, 1<<20)
+	}
+	*n = SyntheticRows(v)
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (n SyntheticRows) MarshalJSON() ([]byte, error) { return json.Marshal(int(n)) }
+
+// UnmarshalJSON reads a number.
+func (n *SyntheticRows) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*int)(n)) }
+
+// syntheticTokens is the job's file of the rows that are sampled.
+const syntheticTokens = "synthetic.safetensors"
+
+// planSynthetic finds how many rows are sampled: those that an earlier run has, or as
+// many as are asked for.
+func (r *run) planSynthetic() error {
+	if len(r.opts.Targets) == 0 || r.opts.SyntheticRows == 0 {
+		return nil
+	}
+	if !r.fresh {
+		kept, err := r.job.Has(syntheticTokens)
+		if err != nil {
+			return err
+		}
+		if kept {
+			r.tokens.synthetic, err = r.keptRows(syntheticTokens)
+			r.synthetic = len(r.tokens.synthetic)
+			return err
+		}
+	}
+	reason := r.cannotSample()
+	switch {
+	case r.opts.SyntheticRows == AutoRows && reason == "":
+		r.synthetic = r.autoRows()
+	case r.opts.SyntheticRows == AutoRows:
+	case reason != "":
+		return fmt.Errorf("%w: --synthetic-rows: %s; --synthetic-rows 0 does without", ErrRefused, reason)
+	default:
+		r.synthetic = int(r.opts.SyntheticRows)
+	}
+	return nil
+}
+
+// autoRows returns what AutoRows is for the model on the device.
+func (r *run) autoRows() int {
+	if _, gpu := r.dev.(device.MemoryInfo); !gpu {
+		return 0
+	}
+	n := int(min(mostSynthetic, syntheticCost/float64(r.src.weights())/float64(r.opts.Data.Length)))
+	if n < leastSynthetic {
+		return 0
+	}
+	return n
+}
+
+// cannotSample says why the device cannot sample from the model, "" if it can.
+func (r *run) cannotSample() string {
+	d, gpu := r.dev.(device.MemoryInfo)
+	if !gpu {
+		return ""
+	}
+	if r.opts.LowMemory {
+		return "--low-memory leaves no room for the model as a whole"
+	}
+	need := 0
+	for _, m := range r.src.loader.Layout {
+		need += r.src.moduleBytes(m) + r.src.loader.Beside(m)
+	}
+	spec := r.src.loader.Spec
+	need += leastSynthetic * model.CacheBytes(r.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: 1, Positions: r.opts.Data.Length})
+	free, _ := d.MemInfo()
+	if limit := r.opts.GPUMemory; limit > 0 {
+		free = min(free, limit)
+	}
+	if need > free/10*9 {
+		return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free", size(need), size(free))
+	}
+	return ""
+}
+
+// calibrationRows returns how many rows there will be to quantize on.
+func (r *run) calibrationRows() int { return len(r.tokens.quantize) + r.synthetic }
+
+// calibration returns the rows that are quantized on: those of the data, and those
+// of the source.
+func (t tokens) calibration() [][]int32 {
+	return append(t.quantize[:len(t.quantize):len(t.quantize)], t.synthetic...)
+}
+
+// sample makes the rows that are sampled, unless an earlier run has or nothing is to
+// be quantized.
+func (r *run) sample() error {
+	if r.synthetic == 0 || r.tokens.synthetic != nil || len(r.unfinished()) == 0 {
+		return nil
+	}
+	rows, err := r.sampleRows(r.synthetic, r.opts.Data.Length, calibrationSeed)
+	if err != nil {
+		return err
+	}
+	r.tokens.synthetic = rows
+	return r.writeTokens(syntheticTokens, rows)
+}
+
+// calibrationSeed is the seed of the rows: "exl2" in ASCII.
+const calibrationSeed = 0x65786c32
+
+// sampleRows samples rows from the source.
+func (r *run) sampleRows(n, length int, seed uint64) ([][]int32, error) {
+	o := sampled.Options{Rows: n, Length: length, Seed: seed}
+	if err := r.textEnds(&o); err != nil {
+		return nil, err
+	}
+	defer r.profile.Off("sample text")()
+	r.shelf.free() // the whole model will be there
+	s, err := sampled.New(r.dev, r.src.loader)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	const steps = 20
+	r.progress.Start("sample text", steps)
+	done := 0
+	o.Progress = func(share float64) {
+		for ; done < int(share*steps); done++ {
+			r.progress.Step(fmt.Sprintf("%d rows of %d tokens", n, length), "")
+		}
+	}
+	return s.Rows(r.ctx, o)
+}
+
+// textEnds sets what texts of the source begin and end with. Without a token that
+// begins texts it is the one that ends them, which then stands between them; without
+// either, or a tokenizer, any token that is not special.
+func (r *run) textEnds(o *sampled.Options) error {
+	t, err := tokenizer.Load(r.src.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		vocab := int32(r.src.loader.Spec.Vocab)
+		o.Start, o.Special = func(x *rand.Rand) int32 { return x.Int32N(vocab) }, func(int32) bool { return false }
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := int32(min(t.VocabSize(), r.src.loader.Spec.Vocab))
+	o.Special = func(id int32) bool { _, there := t.Token(id); return t.Special(id) || !there }
+	first, ok := t.BOS()
+	if !ok {
+		first, ok = t.EOS()
+	}
+	o.Start = func(x *rand.Rand) int32 {
+		if ok && int(first) < r.src.loader.Spec.Vocab {
+			return first
+		}
+		for range 1000 {
+			if id := x.Int32N(known); !o.Special(id) {
+				return id
+			}
+		}
+		return 0
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package convert
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+
+	"exl2/internal/device"
+	"exl2/internal/distill"
+)
+
+// trains reports whether codes are trained.
+func (o *Options) trains() bool { return o.Quality == Best }
+
+// Training goes through rows of up to trainedLength tokens, trainedBatch at a time,
+// and is judged by heldOutRows others.
+const (
+	trainedLength = 1024
+	trainedBatch  = 8
+	heldOutRows   = 16
+)
+
+// Operations that training takes, for each weight and token: the source's pass, the
+// quantized model's two, gradients of inputs and of weights. And how many tokens there
+// are: up to mostTrained, of large models as many as a budget of operations allows,
+// leastTrained at least, and half of these at least are different.
+const (
+	trainingOperations = 10
+	gpuBudget          = 3e17
+	gpuLeast, gpuMost  = 4e6, 12.3e6
+	cpuBudget          = 1.5e14
+	cpuLeast, cpuMost  = 1e5, 2e6
+)
+
+// trainedTokens returns how many tokens codes are trained on.
+func (r *run) trainedTokens() float64 {
+	weights := trainingOperations * float64(r.src.weights()+r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab)
+	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+		return min(max(gpuBudget/weights, gpuLeast), gpuMost)
+	}
+	return min(max(cpuBudget/weights, cpuLeast), cpuMost)
+}
+
+// trainedLength returns the tokens of a row that is trained on.
+func (r *run) trainedLength() int { return min(trainedLength, r.opts.Data.Length) }
+
+// trainingTokens is the job's file of the rows that are trained on, and of those that
+// judge, which come last. The source has written them.
+const trainingTokens = "training.safetensors"
+
+// trainingSeed is the seed of the rows: other ones than those that are quantized on.
+const trainingSeed = calibrationSeed + 1
+
+// trainingRows returns the rows that are trained on and those that judge: those that
+// an earlier run has kept, or new ones.
+func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
+	rows := r.tokens.training
+	if rows == nil {
+		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
+			length := r.trainedLength()
+			n := max(trainedBatch, int(r.trainedTokens())/length)
+			if rows, err = r.sampleRows(n+heldOutRows, length, trainingSeed); err == nil {
+				err = r.writeTokens(trainingTokens, rows)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		r.tokens.training = rows
+	}
+	n := len(rows) - heldOutRows
+	if n < 1 {
+		return nil, nil, r.job.Damaged(trainingTokens, errors.New("too few rows"))
+	}
+	return rows[:n], rows[n:], nil
+}
+
+// trainingPlan says how the target's codes are trained.
+func (b *build) trainingPlan() (*distill.Plan, error) {
+	rows, heldOut, err := b.run.trainingRows()
+	if err != nil {
+		return nil, err
+	}
+	length := len(rows[0])
+	p := &distill.Plan{Batch: trainedBatch, Length: length, Rows: rows, HeldOut: heldOut}
+	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
+	p.Rate, p.FromCodes = rate(float64(b.plan.Bits) / float64(b.run.src.weights()))
+	return p, nil
+}
+
+// rates are learning rates by the mean width of the decoder: codes a step.
+var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0015}, {4.0, 0.001}, {5.0, 0.0007}}
+
+// From fromCodes bits on training begins at the codes, with another rate.
+const (
+	fromCodes     = 5.5
+	fromCodesRate = 0.007
+)
+
+// rate returns the learning rate for a mean width, and whether training begins at the
+// codes.
+func rate(bits float64) (rate float64, codes bool) {
+	if bits >= fromCodes {
+		return fromCodesRate, true
+	}
+	for i, r := range rates {
+		if bits > r.bits {
+			continue
+		}
+		if i == 0 {
+			return r.rate, false
+		}
+		before := rates[i-1]
+		share := (bits - before.bits) / (r.bits - before.bits)
+		return math.Exp((1-share)*math.Log(before.rate) + share*math.Log(r.rate)), false
+	}
+	return rates[len(rates)-1].rate, false
+}

@@ -1,0 +1,104 @@
+package device
+
+import "exl2/internal/tensor"
+
+// Mixtures is what mixtures of experts need. Which experts see which rows is in
+// device memory, so that nothing waits for it.
+type Mixtures interface {
+	// Route chooses experts for every row of logits, F32 [rows, experts], and leaves
+	// the choice in to. correction, F32 [1, experts], is added to the scores to choose
+	// by; gate, F32 [rows, 1], is what the weight of an expert that all rows see is the
+	// sigmoid of. Both may be absent.
+	Route(to Routes, logits, correction, gate tensor.Tensor, r Routing)
+
+	// Group prepares products with matrices of one shape and biases, which must live
+	// as long. All matrices are a device's, or dense, [out, in], of one type; all
+	// biases are F32 [1, out], or there are none.
+	Group(list []Matrix, dense, biases []tensor.Tensor) Group
+	FreeGroup(g Group)
+
+	// GroupMul is y[i] = x[rows[i]]·W[e] + bias[e], e = r.Experts[i], with rows I32
+	// [1, y.Rows], or absent, which stands for all in order: a product with each of some
+	// groups of one number of inputs. They are rounded as QMatMul's and MatMul's are.
+	GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []Group, r Routes)
+
+	// Gather is y[i] = x[rows[i]], with rows I32 [1, y.Rows].
+	Gather(y, x, rows tensor.Tensor)
+
+	// Combine is y[r] += scale·Σ weights[r, k]·x[places[r, k]], summed over k in order
+	// from zero, with y F32, places I32 and weights F32 [y.Rows, k]. Both may be ranges
+	// of columns; weights may be absent, and are ones then.
+	Combine(y, x, places, weights tensor.Tensor, scale float32)
+}
+
+// A Group is matrices of one shape, of which a product takes those that device memory
+// says.
+type Group interface {
+	In() int
+	Out() int
+	Len() int
+}
+
+// Routes says which experts see the rows of a pass. Every row is there once for each
+// expert that sees it, sorted by expert, then by row.
+type Routes struct {
+	Rows    tensor.Tensor // I32 [1, rows·chosen]: of the pass
+	Experts tensor.Tensor // I32 [1, rows·chosen]
+	First   tensor.Tensor // I32 [1, experts+1]: where the rows of each begin, and the end
+	Places  tensor.Tensor // I32 [rows, chosen]: where in Rows, the best expert first
+	Weights tensor.Tensor // F32 [rows, chosen]
+}
+
+// Shared reports whether Places and Weights have one more column, for an expert that
+// all rows see: what it computes stands behind rows·chosen other rows.
+func (r Routes) Shared() bool { return r.Places.Rows*r.Places.Cols > r.Rows.Cols }
+
+// Chosen returns how many experts are chosen for a row.
+func (r Routes) Chosen() int {
+	if r.Shared() {
+		return r.Places.Cols - 1
+	}
+	return r.Places.Cols
+}
+
+// Routing says how a row's experts are chosen and weighed, from logits, one per
+// expert.
+type Routing struct {
+	Score Score
+
+	// Groups > 1 cuts the experts into that many equal ranges; only the TopGroups
+	// best ranges are chosen from, ranked by the sum of their two best scores to
+	// choose by, or by the best if GroupMax (DeepSeek-V2).
+	Groups, TopGroups int
+	GroupMax          bool
+
+	// Renorm divides the weights of the chosen by their sum + RenormEps; then
+	// they are multiplied by Scale (0 means 1).
+	Renorm    bool
+	RenormEps float32
+	Scale     float32
+
+	// Jitter is SparseMixer's threshold.
+	Jitter float32
+}
+
+// Score says how logits become scores, of which the largest are chosen, the first
+// among equals.
+type Score uint8
+
+// The scores.
+const (
+	// SoftmaxAll: scores and weights are the softmax over all experts (Mixtral,
+	// Qwen MoE; with Renorm it is SoftmaxTop).
+	SoftmaxAll Score = iota
+	// SoftmaxTop: the largest logits, and their softmax among themselves (Granite, gpt-oss).
+	SoftmaxTop
+	// Sigmoid: scores and weights are σ(logit) (DeepSeek-V3).
+	Sigmoid
+	// SparseMixer (models/phimoe/modeling_phimoe.py), two experts. For the first
+	// expert, with m the largest logit, those with
+	// (m - logit)/max(|logit|, m) > 2·Jitter drop out; the weight is the softmax
+	// over the rest. The second is found in the same way with the first left
+	// out of everything, of the original logits.
+	SparseMixer
+)

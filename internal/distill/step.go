@@ -1,0 +1,137 @@
+package distill
+
+import (
+	"slices"
+
+	"exl2/internal/device"
+	"exl2/internal/model"
+	"exl2/internal/tensor"
+)
+
+// forward runs both models over rows of tokens, up to the heads.
+func (t *Trainer) forward(rows [][]int32) {
+	runs := make([]model.Run, len(rows))
+	for i := range runs {
+		runs[i].Sequence = i
+	}
+	s, n := t.state, len(t.student)-1
+	s.Use(runs, t.plan.Length, slices.Concat(rows...))
+	t.embed.Forward(s)
+	x := s.At(model.Stream)
+	at := func(y tensor.Tensor) tensor.Tensor { return y.Slice(0, x.Rows) }
+	t.dev.Copy(at(t.inputs[0]), x)
+	for _, m := range t.teacher[:n] {
+		m.Forward(s)
+	}
+	t.dev.Copy(at(t.taught), x)
+	t.dev.Copy(x, at(t.inputs[0]))
+	for i, m := range t.student[:n] {
+		m.Forward(s)
+		t.dev.Copy(at(t.inputs[i+1]), x)
+	}
+}
+
+// heads calls f for parts of the positions, with the student's state, and the
+// teacher's logits.
+func (t *Trainer) heads(f func(lo, hi int, part *model.State, reference tensor.Tensor)) {
+	s, n := t.state, len(t.student)-1
+	rows := s.At(model.Stream).Rows
+	for lo := 0; lo < rows; lo += logitRows {
+		hi := min(lo+logitRows, rows)
+		part := s.Slice(lo, hi)
+		t.dev.Copy(part.At(model.Stream), t.taught.Slice(lo, hi))
+		t.teacher[n].Forward(part)
+		reference := t.reference.Slice(0, hi-lo)
+		t.dev.Copy(reference, part.At(model.Logits))
+		t.dev.Copy(part.At(model.Stream), t.inputs[n].Slice(lo, hi))
+		f(lo, hi, part, reference)
+	}
+}
+
+// Divergence returns the mean KL divergence of the student from the teacher over the
+// positions of rows, in nats a token.
+func (t *Trainer) Divergence(rows [][]int32) (float64, error) {
+	sum, n := 0.0, 0
+	for len(rows) > 0 {
+		batch := rows[:min(t.plan.Batch, len(rows))]
+		rows = rows[len(batch):]
+		t.forward(batch)
+		t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
+			t.student[len(t.student)-1].Forward(part)
+			t.dev.DivergenceBack(t.divergence.Columns(lo, hi), part.At(model.Logits), reference)
+		})
+		list, err := t.divergences(len(batch) * t.plan.Length)
+		if err != nil {
+			return 0, err
+		}
+		for _, v := range list {
+			sum, n = sum+float64(v), n+1
+		}
+	}
+	return sum / float64(n), nil
+}
+
+// divergences fetches those of the last positions.
+func (t *Trainer) divergences(n int) ([]float32, error) {
+	list := make([]float32, n)
+	t.dev.Download(tensor.BytesOf(list), t.divergence.Columns(0, n))
+	return list, t.dev.Sync()
+}
+
+// step trains all codes on rows of tokens, in step number at from 1 on.
+func (t *Trainer) step(rows [][]int32, rate float64, at int) {
+	t.forward(rows)
+	n := len(t.student) - 1
+	a := t.plan.adam(rate, at, len(rows)*t.plan.Length)
+	t.headBack(a)
+	g := t.gradients
+	for i := n - 1; i >= 0; i-- {
+		x := t.state.At(model.Stream)
+		t.dev.Copy(x, t.inputs[i].Slice(0, x.Rows))
+		t.student[i].BackwardSeen(t.state, g, nil, func(l *model.Linear, x, dy tensor.Tensor) {
+			if latent := t.byLinear[l]; latent != nil && x.Rows > 0 {
+				dw := t.gradientOf(latent)
+				t.dev.Clear(dw)
+				t.dev.Gram(dw, dy, x)
+				t.train(latent, dw, a)
+			}
+		})
+	}
+}
+
+// headBack sets the gradient of the stream in front of the head, and trains that.
+func (t *Trainer) headBack(a device.Adam) {
+	n := len(t.student) - 1
+	g, head := t.gradients, t.student[n]
+	var latent *latent
+	var dw tensor.Tensor
+	if latent = t.byLinear[head.AllLinears()[0]]; latent != nil {
+		dw = t.gradientOf(latent)
+		t.dev.Clear(dw)
+	}
+	t.dev.Clear(g.At(model.Stream))
+	t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
+		gradients := g.Slice(lo, hi)
+		head.BackwardSeen(part, gradients, func() {
+			logits := gradients.At(model.Logits)
+			t.dev.Copy(logits, part.At(model.Logits))
+			t.dev.DivergenceBack(t.divergence.Columns(lo, hi), logits, reference)
+		}, func(_ *model.Linear, x, dy tensor.Tensor) {
+			if latent != nil {
+				t.dev.Gram(dw, dy, x)
+			}
+		})
+	})
+	if latent != nil {
+		t.train(latent, dw, a)
+	}
+}
+
+// gradientOf returns room for the gradient of a latent's weight.
+func (t *Trainer) gradientOf(x *latent) tensor.Tensor {
+	return t.gradient.Reshape(x.V.Rows, x.V.Cols)
+}
+
+func (t *Trainer) train(x *latent, dw tensor.Tensor, a device.Adam) {
+	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, dw, a)
+}

@@ -1,0 +1,173 @@
+// Package distill trains the codes of a quantized model with its source as the
+// teacher.
+//
+// The nouns: the teacher is the source, the student the same model with quantized
+// matrices. A latent stands for a matrix of the student: its codes with fractions
+// (device.Latent). A [Trainer] has both models and takes steps, a [Plan] says how
+// many and how large ones; [Trainer.Train] follows it.
+package distill
+
+import (
+	"fmt"
+
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/tensor"
+)
+
+// A Trainer has a model and its quantized form on a device.
+type Trainer struct {
+	dev    device.Quantize
+	plan   Plan
+	loader *model.Loader
+
+	embed            *model.Module
+	teacher, student []*model.Module // behind the embedding; the heads last
+	latents          []*latent
+	byLinear         map[*model.Linear]*latent
+
+	cache      *model.Cache
+	state      *model.State
+	gradients  *model.State
+	inputs     []tensor.Tensor // of the student's modules: streams, F32 [rows, hidden]
+	taught     tensor.Tensor   // the stream in front of the teacher's head
+	reference  tensor.Tensor   // logits of the teacher, F32 [logit rows, vocabulary]
+	divergence tensor.Tensor   // F32 [1, rows]
+	gradient   tensor.Tensor   // of a weight, F32 [1, elements of the largest]
+
+	Place Place
+}
+
+// logitRows is how many positions get logits at a time, at most.
+const logitRows = 2048
+
+// New loads both models: matrix finds a quantized matrix by its name.
+func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*exl2.Matrix, error)) (*Trainer, error) {
+	t := &Trainer{dev: d, plan: p, loader: l, byLinear: map[*model.Linear]*latent{}}
+	if err := t.load(matrix); err != nil {
+		t.Close()
+		return nil, err
+	}
+	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
+	t.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
+	t.state = model.NewState(d, l.Spec, z, t.cache)
+	t.gradients = model.NewGradients(t.state, l.Spec)
+	for range t.student {
+		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden))
+	}
+	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden)
+	t.reference = d.Alloc(tensor.F32, z.Logits, l.Spec.Vocab)
+	t.divergence = d.Alloc(tensor.F32, 1, z.Rows)
+	most := 0
+	for _, x := range t.latents {
+		most = max(most, x.V.Rows*x.V.Cols)
+	}
+	t.gradient = d.Alloc(tensor.F32, 1, most)
+	if err := d.Sync(); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// load loads the modules of both models.
+func (t *Trainer) load(matrix func(name string) (*exl2.Matrix, error)) (err error) {
+	if t.embed, err = t.loader.Load(t.dev, t.loader.Embedding()); err != nil {
+		return err
+	}
+	for _, spec := range t.loader.Layout[1:] {
+		m, err := t.loader.Load(t.dev, spec)
+		if err != nil {
+			return err
+		}
+		t.teacher = append(t.teacher, m)
+		if !m.CanRunBack() {
+			return fmt.Errorf("train %s: %w: its backward pass is not known; --quality normal does without", m.Name, device.ErrUnsupported)
+		}
+		twin := m.Twin()
+		t.student = append(t.student, twin)
+		if err := t.quantize(twin, m, matrix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quantize makes latents of the matrices of the student's module m, a twin of the
+// teacher's.
+func (t *Trainer) quantize(m, teacher *model.Module, matrix func(name string) (*exl2.Matrix, error)) error {
+	sources := teacher.AllLinears()
+	for i, l := range m.AllLinears() {
+		if !l.Packable() {
+			continue
+		}
+		q, err := matrix(l.Name)
+		if err != nil {
+			return err
+		}
+		x := newLatent(t.dev, l, sources[i], q)
+		t.latents, t.byLinear[l] = append(t.latents, x), x
+		x.reset(t.dev, !t.plan.FromCodes)
+	}
+	return t.dev.Sync()
+}
+
+// Close frees everything.
+func (t *Trainer) Close() {
+	for _, x := range append(t.inputs, t.taught, t.reference, t.divergence, t.gradient) {
+		t.dev.Free(x)
+	}
+	for _, s := range []*model.State{t.gradients, t.state} {
+		if s != nil {
+			s.Free()
+		}
+	}
+	if t.cache != nil {
+		t.cache.Free()
+	}
+	for _, x := range t.latents {
+		x.free(t.dev)
+	}
+	for _, m := range append(t.student, t.teacher...) {
+		m.Free()
+	}
+	if t.embed != nil {
+		t.embed.Free()
+	}
+}
+
+// Matrix returns a matrix with the codes as they are now.
+func (t *Trainer) Matrix(i int) (name string, m *exl2.Matrix, err error) {
+	x := t.latents[i]
+	v := make([]float32, x.V.Rows*x.V.Cols)
+	t.dev.Download(tensor.BytesOf(v), x.V)
+	if err := t.dev.Sync(); err != nil {
+		return "", nil, err
+	}
+	return x.linear.Name, packed(x.matrix, v, x.linear.Out), nil
+}
+
+// Matrices returns how many matrices there are.
+func (t *Trainer) Matrices() int { return len(t.latents) }
+
+// Student returns the modules of the model whose codes are trained.
+func (t *Trainer) Student() []*model.Module {
+	return append([]*model.Module{t.embed}, t.student...)
+}
+
+// Bytes is the memory that New takes on a device, about.
+func Bytes(d device.Device, l *model.Loader, p Plan) int {
+	n, most, activation := 0, 0, d.Activation().Size()
+	for _, m := range l.Layout {
+		n += l.Beside(m)
+		for _, x := range m.Linears {
+			n += x.In * x.Out * (2*activation + 3*4) // both models' weights; latents and moments
+			most = max(most, x.In*x.Out)
+		}
+	}
+	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
+	n += 4*most + l.Spec.Vocab*l.Spec.Hidden*activation + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
+	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
+	return n + model.Bytes(l.Spec, z, d.Activation()) + 2*model.Bytes(l.Spec, z, tensor.F32)
+}
