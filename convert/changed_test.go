@@ -278,6 +278,9 @@ func TestDiskOnResume(t *testing.T) {
 	if err := r.calibrate(); err != nil {
 		t.Fatal(err)
 	}
+	if err := r.planMemory(); err != nil {
+		t.Fatal(err)
+	}
 	e := r.estimate()
 	inWork, _ := r.job.Written()
 	if inWork < 1000 {

@@ -219,23 +219,28 @@ func adds(s []model.LinearSpec) bool { return s[0].Role == arch.O || s[0].Role =
 func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
 	k, wide, columns := s[0].In, 0, 0
 	for _, x := range s {
-		l.take(w.wide(x)) // the correction
-		l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, exl2.Pad(x.Out), 1))
 		wide, columns = wide+w.wide(x), columns+exl2.Pad(x.Out)
 		stays += packed(x)
 	}
-	l.give(w.allMoments(s) - square(k))
-	w.factor(l, k)
-	for _, x := range s { // a target takes the correction's place, but for a while
-		l.take(w.wide(x))
-		l.atOnce(w.wide(x), w.dev.QuantizeWorkspace(k, exl2.Pad(x.Out), 1))
-		l.give(w.wide(x))
+	moments, tile := w.allMoments(s)-square(k), min(columns, quant.CorrectedColumns)
+	early := quant.Early(k, columns)
+	if early {
+		l.take(wide)
+		l.atOnce(wide, w.dev.QuantizeWorkspace(k, columns, 1))
+		l.give(moments)
+		w.factor(l, k)
+		l.atOnce(2*wide, w.dev.QuantizeWorkspace(k, columns, 1)) // a correction becomes a target
+	} else {
+		w.factor(l, k)
+		l.take(wide)
+		l.atOnce(2*4*k*tile, w.dev.QuantizeWorkspace(k, tile, 1))
+		l.give(moments)
 	}
 	l.take(k * columns)
 	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
-	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows)*exl2.Pad(last.Out))
+	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))
 	l.give(k*columns + stays + wide + 2*square(k))
 	return stays
 }

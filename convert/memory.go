@@ -59,8 +59,12 @@ func (r *run) planMemory() error {
 		r.memory = r.hostPlan()
 		return nil
 	}
-	for _, p := range r.plans(r.opts.LowMemory, free) {
-		if p.Planned() <= free {
+	room := free
+	if !r.opts.LowMemory {
+		room = free / 20 * 19 // what is freed does not always fit together
+	}
+	for _, p := range r.plans(r.opts.LowMemory) {
+		if r.fill(p, free); p.Planned() <= room {
 			r.memory = p
 			return nil
 		}
@@ -69,7 +73,7 @@ func (r *run) planMemory() error {
 }
 
 // plans lists what can be, the quickest first.
-func (r *run) plans(low bool, free int) (list []*memoryPlan) {
+func (r *run) plans(low bool) (list []*memoryPlan) {
 	if !low {
 		for _, keep := range []memoryPlan{
 			{Memory: Memory{Hidden: "gpu", Held: true, Weights: true}}, {Memory: Memory{Hidden: "gpu", Held: true}}, {Memory: Memory{Hidden: "gpu"}}, {},
@@ -77,13 +81,13 @@ func (r *run) plans(low bool, free int) (list []*memoryPlan) {
 			for batch := usualBatch; batch >= leastBatch; batch /= 2 {
 				p := keep
 				p.batch, p.moments = batch, usualMoments
-				list = append(list, r.filled(&p, free))
+				list = append(list, &p)
 			}
 		}
 		return list
 	}
 	for batch := leastBatch; batch >= 1<<20; batch /= 4 {
-		list = append(list, r.filled(&memoryPlan{batch: batch, moments: leastMoments}, free))
+		list = append(list, &memoryPlan{batch: batch, moments: leastMoments})
 	}
 	return list
 }
@@ -97,11 +101,12 @@ func (r *run) hostPlan() *memoryPlan {
 			p.batch = max(p.batch, batchOnHost*l.In*n+r.dev.QuantizeWorkspace(l.In, n, batchOnHost))
 		}
 	}
-	return r.filled(p, 0)
+	r.fill(p, 0)
+	return p
 }
 
-// filled adds what a plan takes.
-func (r *run) filled(p *memoryPlan, free int) *memoryPlan {
+// fill adds what a plan takes.
+func (r *run) fill(p *memoryPlan, free int) {
 	p.Device, p.Free = r.dev.Name(), free
 	if p.Weights {
 		for _, m := range r.src.loader.Layout {
@@ -116,11 +121,26 @@ func (r *run) filled(p *memoryPlan, free int) *memoryPlan {
 	}
 	if p.Hidden == "" {
 		p.Hidden = "host"
-		if r.spill(max(r.measureStreams(), r.quantizeStreams())) != "" {
+		if !r.hostHolds(max(r.measureStreams(), r.quantizeStreams())) {
 			p.Hidden = "disk"
 		}
 	}
-	return p
+}
+
+// kinds lists modules behind the embedding that differ in what they take.
+func (r *run) kinds() (list []model.ModuleSpec) {
+	seen := map[string]bool{}
+	for _, m := range r.src.loader.Layout[1:] {
+		key := fmt.Sprint(m.Kind)
+		for _, l := range m.Linears {
+			key += fmt.Sprint(" ", l.Role, l.Expert, l.In, l.Out)
+		}
+		if !seen[key] {
+			seen[key] = true
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // weightBytes are those of a module on the device.
@@ -188,7 +208,7 @@ func (r *run) measureMemory(p *memoryPlan) int {
 		one := []exl2.Recipe{sensitivity.Probe()}
 		return one, one
 	}
-	for _, m := range r.src.loader.Layout[1:] {
+	for _, m := range r.kinds() {
 		r.weigh(l, p, m, func() {
 			if m.Kind == model.Head {
 				w.head(l, m)
@@ -229,7 +249,7 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 		}
 		return int(bits*float64(x.In*x.Out)) / 8 // on average
 	}
-	for _, m := range r.src.loader.Layout[1:] {
+	for _, m := range r.kinds() {
 		r.weigh(l, p, m, func() { w.quantize(l, m, packed, held) })
 	}
 	return l.total
@@ -237,17 +257,13 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 
 // tooLittle refuses a job that the memory of its GPU is too little for.
 func (r *run) tooLittle(free int) error {
-	plans := r.plans(r.opts.LowMemory, free)
+	plans := r.plans(r.opts.LowMemory)
 	least := plans[len(plans)-1]
-	for _, p := range plans {
-		if p.Planned() < least.Planned() {
-			least = p
-		}
-	}
+	r.fill(least, free)
 	remedy := "; give a smaller --length and --measurement-length, or --devices cpu"
 	if !r.opts.LowMemory {
-		for _, p := range r.plans(true, free) {
-			if p.Planned() <= free {
+		for _, p := range r.plans(true) {
+			if r.fill(p, free); p.Planned() <= free {
 				remedy = fmt.Sprintf("; --low-memory does with %s", size(p.Planned()))
 				break
 			}

@@ -186,11 +186,7 @@ func freeAll(list []*quant.Hessian) {
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	k := float64(site.Linears[0].In)
 	corrections := q.corrections(h, site.Linears)
-	defer func() {
-		for _, c := range corrections {
-			c.Free()
-		}
-	}()
+	defer corrections.Free()
 	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
 	f, err := h.Factor()
 	end()
@@ -207,7 +203,7 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	return q.matrices(f, site.Linears, corrections, recipe)
 }
 
-func (q *quantizing) corrections(h *quant.Hessian, linears []*model.Linear) []*quant.Correction {
+func (q *quantizing) corrections(h *quant.Hessian, linears []*model.Linear) *quant.Corrections {
 	weights, numbers := make([]tensor.Tensor, len(linears)), 0.0
 	for i, l := range linears {
 		weights[i] = l.W.(model.Dense).Tensor
@@ -219,7 +215,7 @@ func (q *quantizing) corrections(h *quant.Hessian, linears []*model.Linear) []*q
 
 // matrices quantizes the linears of a site, side by side, and puts the results in
 // their places.
-func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, corrections []*quant.Correction, recipe func(*model.Linear) (exl2.Recipe, error)) (out []packedMatrix, err error) {
+func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, corrections *quant.Corrections, recipe func(*model.Linear) (exl2.Recipe, error)) (out []packedMatrix, err error) {
 	d, p := q.run.dev, q.run.profile
 	recipes, weights := make([]exl2.Recipe, len(linears)), 0.0
 	for i, l := range linears {
@@ -231,10 +227,11 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	k := float64(linears[0].In)
 	end := p.On("quantize: target", profile.Work{Flops: 2 * k * weights})
 	targets := make([]*quant.Target, len(linears))
-	for i, l := range linears {
-		targets[i] = f.Corrected(l.W.(model.Dense).Tensor, corrections[i])
+	for i := range linears {
+		targets[i] = f.Corrected(corrections, i)
 		defer targets[i].Free()
 	}
+	corrections.Free()
 	end()
 	loss := d.Alloc(tensor.F64, 1, len(linears))
 	defer d.Free(loss)

@@ -206,18 +206,24 @@ func (r *run) firstPhase(report *Report) error {
 }
 
 // spill returns the folder where hidden states of that many bytes are to be kept,
-// or none for the host's memory: of a machine whose GPU computes, half of that.
+// or none for the host's memory.
 func (r *run) spill(bytes int) string {
+	if r.hostHolds(bytes) {
+		return ""
+	}
+	return r.job.Dir()
+}
+
+// hostHolds reports whether hidden states are kept in the host's memory: of a machine
+// whose GPU computes, in half of what is free.
+func (r *run) hostHolds(bytes int) bool {
 	most := r.opts.on().inMemory
 	if _, own := r.dev.(device.MemoryInfo); own {
 		if free, ok := r.opts.on().freeMemory(); ok {
 			most = max(most, free/2/len(r.devices))
 		}
 	}
-	if bytes > most {
-		return r.job.Dir()
-	}
-	return ""
+	return bytes <= most
 }
 
 // together returns how many rows of the given length are brought through a module

@@ -76,15 +76,15 @@ func (r *Result) download() *exl2.Matrix {
 	return out
 }
 
-// VerifiedRows is about how many rows are decoded and compared at a time.
-const VerifiedRows = 1024
+// VerifiedRows is about how many rows of n columns are decoded and compared at a time.
+func VerifiedRows(n int) int { return max(exl2.Align, 1<<25/n) }
 
 // tiles cuts the codes into parts of whole groups.
 func (r *Result) tiles() (list []device.Coding) {
 	groups := r.c.Groups
 	for first := 0; first < len(groups); {
 		row, end := groups[first].Row, first
-		for end < len(groups) && (end == first || groups[end].Row+groups[end].Rows-row <= VerifiedRows) {
+		for end < len(groups) && (end == first || groups[end].Row+groups[end].Rows-row <= VerifiedRows(r.c.Codes.Cols)) {
 			end++
 		}
 		last := groups[end-1].Row + groups[end-1].Rows

@@ -1,0 +1,99 @@
+package quant
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
+
+// Corrections make up for the drift of the inputs of linears that read the same:
+// Xᵀ(X̃-X)·W + Xᵀ(r̃-r) of each, [k, n], in the order of the source; or what they are
+// made of, if that is smaller.
+type Corrections struct {
+	dev             device.Quantize
+	weights         []tensor.Tensor // [out, in] as files have them
+	made            []tensor.Tensor // of each weight, or none
+	drift, residual tensor.Tensor   // the Hessian's, or absent
+}
+
+// Early reports whether corrections of outs columns in all are made before the Hessian
+// of k inputs is factored, and its drift then freed.
+func Early(k, outs int) bool { return outs < k }
+
+// CorrectedColumns is how many columns of a target are corrected at a time.
+const CorrectedColumns = 16384
+
+// Corrections returns those of some weights. The Hessian has no other use for the
+// moments that they are made of, and gives them away.
+func (h *Hessian) Corrections(weights []tensor.Tensor) *Corrections {
+	c := &Corrections{dev: h.dev, weights: weights, drift: h.drift, residual: h.residual}
+	h.drift, h.residual = tensor.Tensor{}, tensor.Tensor{}
+	outs := 0
+	for _, w := range weights {
+		outs += exl2.Pad(w.Rows)
+	}
+	if !c.drift.Nil() && Early(h.k, outs) {
+		for i, w := range weights {
+			c.made = append(c.made, c.columns(i, 0, w.Rows))
+		}
+		c.freeMoments()
+	}
+	return c
+}
+
+// columns returns the correction of some columns of a weight.
+func (c *Corrections) columns(i, lo, hi int) tensor.Tensor {
+	w := c.weights[i]
+	d, k, n := c.dev, w.Cols, exl2.Pad(hi-lo)
+	if c.made != nil {
+		y := c.made[i]
+		c.made[i] = tensor.Tensor{}
+		return y
+	}
+	y, source := d.Alloc(tensor.F32, k, n), d.Alloc(tensor.F32, k, n)
+	defer d.Free(source)
+	d.TakeT(source, w.Slice(lo, hi), tensor.Tensor{})
+	d.SubtractProduct(y, c.drift, source)
+	if !c.residual.Nil() && c.residual.Cols == exl2.Pad(w.Rows) {
+		d.AddScaled(y, c.residual.Columns(lo, lo+n), 1)
+	}
+	return y
+}
+
+func (c *Corrections) freeMoments() {
+	c.dev.Free(c.drift)
+	c.dev.Free(c.residual)
+	c.drift, c.residual = tensor.Tensor{}, tensor.Tensor{}
+}
+
+// Free frees what is left.
+func (c *Corrections) Free() {
+	c.freeMoments()
+	for i, y := range c.made {
+		c.dev.Free(y)
+		c.made[i] = tensor.Tensor{}
+	}
+}
+
+// Corrected returns weight i of c as the one to be stored: W + (H+λ)⁻¹·c.
+func (f *Factor) Corrected(c *Corrections, i int) *Target {
+	w := c.weights[i]
+	t := f.Target(w)
+	if f.Nearest || c.drift.Nil() && c.made == nil {
+		return t
+	}
+	d, tile := f.dev, CorrectedColumns
+	if c.made != nil {
+		tile = w.Rows
+	}
+	for lo := 0; lo < w.Rows; lo += tile {
+		y := c.columns(i, lo, min(lo+tile, w.Rows))
+		more := d.Alloc(tensor.F32, y.Rows, y.Cols)
+		d.Take(more, y, f.perm, tensor.Tensor{})
+		d.Free(y)
+		d.Solve(more, f.U)
+		d.AddScaled(t.w.Columns(lo, lo+more.Cols), more, 1)
+		d.Free(more)
+	}
+	return t
+}
