@@ -52,11 +52,22 @@ const fewQRows = 3
 
 // QMatMul is y = x·W + bias on packed weights.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
-	m := w.(*matrix)
-	want(y.Rows == x.Rows && y.Cols == m.out && x.Cols == m.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
+	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
 	if d.err != nil {
 		return
 	}
+	w.(product).multiply(d, y, x)
+	addBias(y, bias)
+}
+
+// A product is a matrix that can be multiplied by.
+type product interface {
+	multiply(d *Device, y, x tensor.Tensor)
+	decode(d *Device, dst tensor.Tensor)
+}
+
+// multiply is y = x·W, without bias.
+func (m *matrix) multiply(d *Device, y, x tensor.Tensor) {
 	in, release := d.borrowed(x.Rows * x.Cols)
 	defer release()
 	permuteRows(in, rowsOf("QMatMul", x), x.Rows, m.perm)
@@ -68,7 +79,6 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 			m.Decode(dst[:n*x.Cols], lo, lo+n)
 		})
 	}
-	addBias(y, bias)
 }
 
 // products multiplies few rows, one at a time, by the packed columns.
@@ -103,8 +113,14 @@ func permuteRows(dst []float32, x strided, rows int, perm []int32) {
 
 // Decode stores the weights, [out, in] in the source's order, in dst, F16.
 func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
-	m := w.(*matrix)
-	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.In(), "Decode", dst)
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "Decode", dst)
+	if d.err == nil {
+		w.(product).decode(d, dst)
+	}
+}
+
+// decode stores the weights, [out, in] in the source's order.
+func (m *matrix) decode(d *Device, dst tensor.Tensor) {
 	out, k := elements[half.F16](dst), m.In()
 	parallel.Runs(m.out, qTile, func(lo, hi int) {
 		n := wholeQuads(hi - lo)
