@@ -13,7 +13,8 @@ import (
 // A gptq weight is, for a matrix of in rows and out columns:
 //
 //	qweight  I32 [in·bits/32, out]       codes, down the rows, lowest bits first
-//	qzeros   I32 [groups, out·bits/32]   zeros, along the columns, less one in version 1
+//	qzeros   I32 [groups, out·bits/32]   zeros, along the columns, less one in version 1:
+//	                                     each of them, or, by GPTQModel, words of them
 //	scales   F16 [groups, out]
 //	g_idx    I32 [in]                    the group of each row; may be missing if they are in order
 type gptq struct {
@@ -152,17 +153,46 @@ func checked(m *affine.Matrix, module string) error {
 	return nil
 }
 
-// zeros unpacks the zeros, [groups, out].
+// zeros unpacks the zeros, [groups, out]. Those of symmetric codes are known, and so
+// tell which reading of version 1 is right where programs have written others.
 func (w *gptq) zeros(words []uint32, m *affine.Matrix) []uint8 {
-	zeros := affine.Along(words, len(words)*32/(m.Out*m.Bits), m.Out, m.Bits)
+	unpack := func(words []uint32) []uint8 { return affine.Along(words, len(words)*32/(m.Out*m.Bits), m.Out, m.Bits) }
 	if w.scheme.V2 {
+		return unpack(words)
+	}
+	byCode := func() []uint8 {
+		zeros := unpack(words)
+		for i := range zeros {
+			zeros[i] = (zeros[i] + 1) & (1<<m.Bits - 1)
+		}
 		return zeros
 	}
-	mask := uint8(1<<m.Bits - 1)
-	for i := range zeros {
-		zeros[i] = (zeros[i] + 1) & mask
+	byWord := func() []uint8 { return unpack(raised(words, m.Out*m.Bits/32, m.Bits)) }
+	first, second := byCode, byWord
+	if w.scheme.ByWord {
+		first, second = byWord, byCode
+	}
+	zeros, middle := first(), uint8(1)<<(m.Bits-1)
+	other := func(z uint8) bool { return z != middle }
+	if w.scheme.Even && slices.ContainsFunc(zeros, other) {
+		if again := second(); !slices.ContainsFunc(again, other) {
+			return again
+		}
 	}
 	return zeros
+}
+
+// less is what GPTQModel subtracts from words of zeros for version 1: one for each
+// code, but for three bits.
+var less = map[int][]uint32{2: {0x55555555}, 3: {0x24924924, 0x92492492, 0x49249249}, 4: {0x11111111}, 8: {0x01010101}}
+
+// raised returns rows of words of the given width with that added.
+func raised(words []uint32, width, bits int) []uint32 {
+	out := make([]uint32, len(words))
+	for i, v := range words {
+		out[i] = v + less[bits][i%width%len(less[bits])]
+	}
+	return out
 }
 
 // toF16 returns numbers as fp16.

@@ -100,6 +100,10 @@ func TestCodes(t *testing.T) {
 				gptq := fmt.Sprintf(`{"quant_method": "gptq", "bits": %d, "group_size": %d, "desc_act": %v, "sym": %v`, bits, size, ordered, symmetric)
 				same("gptq", gptq+`}`, c.GPTQ("m", 1))
 				same("gptq_v2", gptq+`, "checkpoint_format": "gptq_v2"}`, c.GPTQ("m", 2))
+				same("gptqmodel", gptq+`, "meta": {"quantizer": ["gptqmodel:4.1.0"]}}`, c.GPTQModel("m"))
+				if symmetric { // whoever has written it
+					same("unsigned", gptq+`}`, c.GPTQModel("m"))
+				}
 				if !ordered {
 					same("without g_idx", gptq+`}`, c.GPTQ("m", 1)[:3])
 				}

@@ -38,9 +38,10 @@ const methods = "awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, mxfp4"
 // say is checked with them.
 type Scheme struct {
 	Method  Method
-	Bits    int // of a code; 0 where tensors say it
-	Group   int // rows of a group; 0 means all
-	V2      bool
+	Bits    int      // of a code; 0 where tensors say it
+	Group   int      // rows of a group; 0 means all
+	V2      bool     // GPTQ's zeros are as they are, not less one
+	ByWord  bool     // or less the constants of GPTQModel, by whole words
 	Varying bool     // bits and groups differ from module to module
 	Ordered bool     // rows are not in the order of their groups (desc_act)
 	Even    bool     // codes are symmetric about a zero in the middle
@@ -138,6 +139,7 @@ func readGPTQ(c *arch.Config) *Scheme {
 		c.Refuse("pack_dtype", "%q, want \"int32\"; use the model's original", p)
 	}
 	s.Varying = c.Object("dynamic").Any()
+	s.ByWord = strings.Contains(fmt.Sprint(c.Object("meta").Fields()["quantizer"]), "gptqmodel")
 	s.check(c, "bits", "group_size")
 	return s
 }

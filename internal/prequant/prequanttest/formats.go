@@ -67,6 +67,22 @@ func (c *Codes) GPTQ(module string, version int) []safetensors.Tensor {
 	}
 }
 
+// GPTQModel returns what GPTQModel writes as version 1: it subtracts a constant from
+// every word of zeros.
+func (c *Codes) GPTQModel(module string) []safetensors.Tensor {
+	less := map[int][]uint32{
+		2: {0b01010101010101010101010101010101}, 4: {0b00010001000100010001000100010001}, 8: {0b00000001000000010000000100000001},
+		3: {0b00100100100100100100100100100100, 0b10010010010010010010010010010010, 0b01001001001001001001001001001001},
+	}[c.Bits]
+	list, width := c.GPTQ(module, 2), c.Out*c.Bits/32
+	zeros := along(c.Zeros, c.Groups, c.Out, c.Bits)
+	for i := range zeros {
+		zeros[i] -= less[i%width%len(less)]
+	}
+	list[1] = words(module+".qzeros", c.Groups, width, zeros)
+	return list
+}
+
 // AWQ returns the tensors that AutoAWQ writes, version "gemm".
 func (c *Codes) AWQ(module string) []safetensors.Tensor {
 	order := [8]int{0, 2, 4, 6, 1, 3, 5, 7} // of the columns in a word
