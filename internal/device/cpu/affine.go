@@ -4,116 +4,86 @@ import (
 	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/simd"
+	"exl2/internal/exl2"
 	"exl2/internal/half"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
-// affineMatrix is an affine.Matrix with the codes of each column together.
+// affineMatrix is an affine.Matrix as the kernels of EXL2 like it: the codes of each
+// group of rows are an EXL2 matrix with scales of 1, whose weights are codes less the
+// middle one.
 type affineMatrix struct {
-	in, out, bits int
-	words         []uint32 // [out, in·bits/32]
-	scales        []half.F16
-	zeros         []uint8 // both [out, groups]
-	group         []int32 // of each block of 32 rows
-	groups        int
-	perm          []int32 // or nil
-	bytes         int
+	in, out int
+	groups  []affineGroup
+	perm    []int32 // or nil
 }
 
-func (m *affineMatrix) In() int    { return m.in }
-func (m *affineMatrix) Out() int   { return m.out }
-func (m *affineMatrix) Bytes() int { return m.bytes }
+// An affineGroup is a run of stored rows.
+type affineGroup struct {
+	codes     *simd.Packed
+	row, rows int
+	scales    []float32 // by column
+	shifts    []float32 // the middle code less the zero, by column
+}
+
+func (m *affineMatrix) In() int  { return m.in }
+func (m *affineMatrix) Out() int { return m.out }
+
+// Bytes is what a product reads.
+func (m *affineMatrix) Bytes() int {
+	n := 4 * len(m.perm)
+	for _, g := range m.groups {
+		n += g.codes.Bytes() + 4*(len(g.scales)+len(g.shifts))
+	}
+	return n
+}
 
 // LoadAffine lays m out for products.
 func (d *Device) LoadAffine(m *affine.Matrix) device.Matrix {
-	q := &affineMatrix{in: m.In, out: m.Out, bits: m.Bits, groups: len(m.Rows), group: m.BlockGroups(), perm: m.Perm, bytes: m.Bytes()}
-	if err := m.Check(); err != nil || !m.Fusible() {
-		d.fail("LoadAffine: groups of %v rows: %w", m.Rows, err)
+	q := &affineMatrix{in: m.In, out: m.Out, perm: m.Perm}
+	if err := m.Check(); err != nil {
+		d.fail("LoadAffine: %w", err)
 		return q
 	}
-	q.words = turn(m.Words, m.Out)
-	q.scales, q.zeros = turn(m.Scales, m.Out), turn(m.Zeros, m.Out)
+	padded := exl2.Pad(m.Out)
+	words, ones := widened(m.Words, m.Out, padded), make([]uint32, padded/8)
+	for i := range ones {
+		ones[i] = 0xffffffff // s = 16: the largest scale
+	}
+	q.groups = make([]affineGroup, len(m.Rows))
+	row := 0
+	for i, rows := range m.Rows {
+		part := &exl2.Matrix{
+			In: rows, Out: padded, Groups: []exl2.Group{{Bits: m.Bits, Rows: rows}},
+			Words: words[row*m.Bits/32*padded:], Scales: ones, ScaleMax: []half.F16{half.ToF16(1)},
+		}
+		p, err := simd.NewPacked(part)
+		if err != nil {
+			d.fail("LoadAffine: %w", err)
+			return q
+		}
+		parallel.Runs(padded, 128, func(lo, hi int) { p.Fill(part, lo, hi) })
+		q.groups[i] = affineGroup{codes: p, row: row, rows: rows, scales: make([]float32, padded), shifts: make([]float32, padded)}
+		for c := range m.Out {
+			at := i*m.Out + c
+			q.groups[i].scales[c], q.groups[i].shifts[c] = m.Scales[at].Float32(), float32(int(1)<<(m.Bits-1)-int(m.Zeros[at]))
+		}
+		row += rows
+	}
 	return q
 }
 
-// turn returns v, whose rows have the given width, transposed.
-func turn[E any](v []E, width int) []E {
-	rows := len(v) / width
-	out := make([]E, len(v))
-	parallel.Runs(width, 64, func(lo, hi int) {
-		for r := range rows {
-			for c := lo; c < hi; c++ {
-				out[c*rows+r] = v[r*width+c]
-			}
-		}
-	})
+// widened returns rows of the given width with zeros behind them.
+func widened(v []uint32, width, to int) []uint32 {
+	if width == to {
+		return v
+	}
+	out := make([]uint32, len(v)/width*to)
+	for r := range len(v) / width {
+		copy(out[r*to:], v[r*width:(r+1)*width])
+	}
 	return out
-}
-
-// column stores the weights of a column, in stored order, in dst.
-func (m *affineMatrix) column(dst []float32, c int) {
-	words := m.words[c*m.in*m.bits/32:]
-	scales, zeros := m.scales[c*m.groups:], m.zeros[c*m.groups:]
-	var table [16]float32
-	last := int32(-1)
-	for b, g := range m.group {
-		block, scale, zero := dst[b*affine.Align:(b+1)*affine.Align], scales[g].Float32(), int(zeros[g])
-		if m.bits == 8 { // more codes than a group may have rows
-			spread(block, words[b*8:(b+1)*8], scale, zero)
-			continue
-		}
-		if g != last {
-			tabulate(table[:1<<m.bits], scale, zero)
-			last = g
-		}
-		look(block, words[b*m.bits:(b+1)*m.bits], m.bits, &table)
-	}
-}
-
-// tabulate stores what each code stands for.
-func tabulate(table []float32, scale float32, zero int) {
-	for code := range table {
-		table[code] = half.ToF16(scale * float32(code-zero)).Float32()
-	}
-}
-
-// spread stores the weights of 32 codes of eight bits.
-func spread(dst []float32, words []uint32, scale float32, zero int) {
-	var narrow [affine.Align]half.F16
-	for i := range dst {
-		dst[i] = scale * float32(int(words[i/4]>>(i%4*8)&255)-zero)
-	}
-	simd.NarrowF16(narrow[:], dst)
-	simd.WidenF16(dst, narrow[:])
-}
-
-// look stores the weights of 32 codes.
-func look(dst []float32, words []uint32, bits int, table *[16]float32) {
-	if bits == 3 {
-		look3(dst, words, table)
-		return
-	}
-	each, mask := 32/bits, uint32(1)<<bits-1
-	for i, w := range words {
-		part := dst[i*each : (i+1)*each]
-		for k := range part {
-			part[k] = table[w&mask&15]
-			w >>= bits
-		}
-	}
-}
-
-// look3 is look for three bits, of which codes cross words.
-func look3(dst []float32, words []uint32, table *[16]float32) {
-	low := uint64(words[0]) | uint64(words[1])<<32
-	high := uint64(words[1])>>31 | uint64(words[2])<<1 // from bit 63 on
-	for k := range 21 {
-		dst[k] = table[low>>(3*k)&7]
-	}
-	for k := 21; k < 32; k++ {
-		dst[k] = table[high>>(3*k-63)&7]
-	}
 }
 
 // multiply is y = x·W, without bias.
@@ -126,44 +96,86 @@ func (m *affineMatrix) multiply(d *Device, y, x tensor.Tensor) {
 		in = strided{sorted, x.Cols, x.Cols}
 	}
 	defer release()
-	out := rowsOf("QMatMul", y)
-	if x.Rows > fewRows {
-		d.widenedProducts(out, in, x.Rows, func(dst []float32, lo, hi int) {
-			for c := lo; c < hi; c++ {
-				m.column(dst[(c-lo)*m.in:(c-lo+1)*m.in], c)
-			}
-		})
-		return
+	if out := rowsOf("QMatMul", y); x.Rows <= fewQRows {
+		m.products(out, in, x.Rows)
+	} else {
+		d.widenedProducts(out, in, x.Rows, func(dst []float32, lo, hi int) { m.weights(d, dst, lo, hi) })
 	}
-	parallel.Runs(m.out, gemvSet, func(lo, hi int) {
-		w, release := d.borrowed(m.in)
-		defer release()
-		for c := lo; c < hi; c++ {
-			m.column(w, c)
-			for r := range x.Rows {
-				sum := out.row(r)[c : c+1]
-				sum[0] = 0
-				simd.Gemv(sum, in.row(r), w, m.in)
+}
+
+// products multiplies few rows, one at a time, by the packed columns: group by
+// group, scale·(Σ x·(code - middle) + (middle - zero)·Σ x). Weights are not rounded
+// to fp16.
+func (m *affineMatrix) products(y, x strided, rows int) {
+	for r := range rows {
+		sums, in, out := m.sums(x.row(r)), x.row(r), y.row(r)
+		parallel.Runs(m.out, gemvSet, func(lo, hi int) {
+			var total, part [gemvSet]float32
+			n := wholeQuads(hi - lo)
+			for i := range m.groups {
+				g := &m.groups[i]
+				clear(part[:n])
+				g.codes.Gemv(part[:n], in[g.row:g.row+g.rows], lo, lo+n)
+				scales, shifts, sum := g.scales[lo:lo+n], g.shifts[lo:lo+n], sums[i]
+				for c, v := range part[:n] {
+					total[c] += scales[c] * (v + shifts[c]*sum)
+				}
 			}
+			copy(out[lo:hi], total[:])
+		})
+	}
+}
+
+// sums adds up the inputs of each group.
+func (m *affineMatrix) sums(x []float32) []float32 {
+	sums := make([]float32, len(m.groups))
+	for i, g := range m.groups {
+		sum := 0.0
+		for _, v := range x[g.row : g.row+g.rows] {
+			sum += float64(v)
 		}
-	})
+		sums[i] = float32(sum)
+	}
+	return sums
+}
+
+// weights stores columns lo to hi, lo a multiple of 4, in dst, rows in stored order:
+// the transposed matrix, row by row.
+func (m *affineMatrix) weights(d *Device, dst []float32, lo, hi int) {
+	for i := range m.groups {
+		g := &m.groups[i]
+		n := wholeQuads(hi - lo)
+		codes, release := d.borrowed(n * g.rows)
+		narrow := make([]half.F16, g.rows)
+		g.codes.Decode(codes, lo, lo+n)
+		for c := range hi - lo {
+			column, to := codes[c*g.rows:(c+1)*g.rows], dst[c*m.in+g.row:][:g.rows]
+			scale, shift := g.scales[lo+c], g.shifts[lo+c]
+			for k, v := range column {
+				to[k] = scale * (v + shift)
+			}
+			simd.NarrowF16(narrow, to)
+			simd.WidenF16(to, narrow)
+		}
+		release()
+	}
 }
 
 // decode stores the weights, [out, in] in the source's order.
 func (m *affineMatrix) decode(d *Device, dst tensor.Tensor) {
 	out := elements[half.F16](dst)
-	parallel.Runs(m.out, gemvSet, func(lo, hi int) {
-		w, release := d.borrowed(m.in)
+	parallel.Runs(m.out, widenTile, func(lo, hi int) {
+		w, release := d.borrowed((hi - lo) * m.in)
 		defer release()
+		m.weights(d, w, lo, hi)
 		for c := lo; c < hi; c++ {
-			m.column(w, c)
-			row := out[c*m.in : (c+1)*m.in]
+			column, row := w[(c-lo)*m.in:(c-lo+1)*m.in], out[c*m.in:(c+1)*m.in]
 			if m.perm == nil {
-				simd.NarrowF16(row, w)
+				simd.NarrowF16(row, column)
 				continue
 			}
 			for stored, original := range m.perm {
-				row[original] = half.ToF16(w[stored])
+				row[original] = half.ToF16(column[stored])
 			}
 		}
 	})
