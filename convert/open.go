@@ -28,6 +28,9 @@ func open(ctx context.Context, d device.Quantize, o *Options, p Progress) (*run,
 	if w := src.loader.Spec.Warning(); w != "" {
 		p.Warn(w)
 	}
+	if s := src.loader.Scheme; s.Lossy() {
+		p.Warn(fmt.Sprintf("the source is quantized (%s): what that has lost stays lost, and its errors are added to; convert the original, if you can", s))
+	}
 	r := &run{ctx: ctx, dev: d, opts: o, progress: p, src: src, done: map[Target]*finished{}}
 	if o.Profile {
 		r.profile = profile.New(d)

@@ -151,6 +151,10 @@ var arranges = map[int]func(d *Device, l launch, dst, src tensor.Tensor, blocks,
 
 // FreeEXL2 frees a matrix.
 func (d *Device) FreeEXL2(m device.Matrix) {
+	if a, ok := m.(*affineMatrix); ok {
+		a.free(d)
+		return
+	}
 	q := m.(*matrix)
 	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.table} {
 		d.Free(t)
@@ -178,7 +182,11 @@ func (d *Device) decode(dst tensor.Tensor, m *matrix, perm tensor.Tensor, first 
 
 // Decode stores the weights of w, [out, in] in the source's order, in dst.
 func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "Decode", dst)
+	if a, ok := w.(*affineMatrix); ok {
+		a.decodeColumns(d, dst, a.perm, 0)
+		return
+	}
 	m := w.(*matrix)
-	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.in, "Decode", dst)
 	d.decode(dst, m, m.perm, 0)
 }

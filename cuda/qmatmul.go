@@ -11,11 +11,15 @@ const packedRows = 32
 
 // QMatMul is y = x·W + bias.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
-	m := w.(*matrix)
-	want(y.Rows == x.Rows && y.Cols == m.out && x.Cols == m.in && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
+	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
 	if x.Rows == 0 {
 		return
 	}
+	if a, ok := w.(*affineMatrix); ok {
+		a.multiply(d, y, x, bias)
+		return
+	}
+	m := w.(*matrix)
 	v, step := d.packing(m)
 	if x.Rows > packedRows || step == 0 {
 		d.decodedProduct(y, x, m, bias)

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
@@ -201,7 +202,7 @@ func (e *Engine) decode(n int) error {
 		e.body()
 		e.head.Forward(e.last())
 	}
-	if len(e.stages) > 1 { // each device records by itself
+	if len(e.stages) > 1 || slices.ContainsFunc(e.stages[0].modules, (*model.Module).Waits) { // no device records what waits for another, or for the host
 		step()
 		return e.sync()
 	}

@@ -7,6 +7,7 @@ package device
 import (
 	"errors"
 
+	"exl2/internal/affine"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
@@ -69,7 +70,8 @@ type Borrower interface {
 	Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool)
 }
 
-// A Matrix is an EXL2 matrix in a device's memory, laid out as its kernels like.
+// A Matrix is a matrix of packed codes in a device's memory, laid out as its kernels
+// like: EXL2, or what GPTQ and AWQ make.
 type Matrix interface {
 	In() int
 	Out() int   // without padding
@@ -129,6 +131,9 @@ type Forward interface {
 
 	// LoadEXL2 prepares a matrix whose first out columns are used.
 	LoadEXL2(m *exl2.Matrix, out int) Matrix
+	// LoadAffine prepares a matrix whose groups are of whole blocks of 32 rows
+	// (affine.Matrix.Fusible). FreeEXL2 frees it.
+	LoadAffine(m *affine.Matrix) Matrix
 	FreeEXL2(m Matrix)
 
 	// QMatMul is y = x·W + bias on packed weights, rounding as MatMul does.

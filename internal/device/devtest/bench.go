@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
@@ -94,6 +95,13 @@ func (t *tracker) Alloc(typ tensor.Type, rows, cols int) tensor.Tensor {
 // LoadEXL2 loads a matrix that free frees.
 func (t *tracker) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	w := t.Device.LoadEXL2(m, out)
+	t.matrices = append(t.matrices, w)
+	return w
+}
+
+// LoadAffine loads a matrix that free frees.
+func (t *tracker) LoadAffine(m *affine.Matrix) device.Matrix {
+	w := t.Device.LoadAffine(m)
 	t.matrices = append(t.matrices, w)
 	return w
 }
@@ -191,6 +199,20 @@ func benchProducts() (cases []benchCase) {
 				return func(y, x tensor.Tensor) { d.QMatMul(y, x, w, tensor.Tensor{}) }, w.Bytes()
 			})...)
 		}
+		cases = append(cases, benchAffine(s.in, s.out)...)
+	}
+	return cases
+}
+
+// benchAffine lists products by matrices as GPTQ makes them.
+func benchAffine(in, out int) (cases []benchCase) {
+	for _, s := range []affineShape{{bits: 4, group: 128}, {bits: 4, group: 128, ordered: true}, {bits: 3, group: 128}, {bits: 8, group: 128}} {
+		s.in, s.out = in, out
+		m := lazily(s.matrix)
+		cases = append(cases, benchProduct("QMatMul/affine "+strings.ReplaceAll(s.String(), " ", ","), in, out, func(d device.Device) (func(y, x tensor.Tensor), int) {
+			w := d.LoadAffine(m())
+			return func(y, x tensor.Tensor) { d.QMatMul(y, x, w, tensor.Tensor{}) }, w.Bytes()
+		})...)
 	}
 	return cases
 }

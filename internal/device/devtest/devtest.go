@@ -66,6 +66,8 @@ func groups() []group {
 		{"MatMul", withGaps(matMulCases())},
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
+		{"Decode affine", affineDecodeCases()},
+		{"QMatMul affine", withGaps(affineCases())},
 		{"Attend", withGaps(attendCases())},
 		{"Mix", withGaps(mixCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
