@@ -56,6 +56,10 @@ const (
 	kernel_attend_decode_64_any
 	kernel_attend_decode_128_any
 	kernel_attend_decode_256_any
+	kernel_attend_parts_1
+	kernel_attend_parts_4
+	kernel_attend_parts_8
+	kernel_attend_parts_join
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
 	kernel_attend_prefill_96
@@ -258,6 +262,10 @@ var kernels = [kernelCount]struct {
 	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
 	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
 	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
+	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
+	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
+	kernel_attend_parts_join:         {"attend_parts", "attend_parts_join", true},
 	kernel_attend_prefill_32:         {"attend_prefill", "attend_prefill_32", true},
 	kernel_attend_prefill_64:         {"attend_prefill", "attend_prefill_64", true},
 	kernel_attend_prefill_96:         {"attend_prefill", "attend_prefill_96", true},
@@ -440,6 +448,12 @@ const (
 	attend_decode_threads       = 32 * attend_decode_warps
 	attend_decode_positions     = split_at_once * attend_decode_warps
 	attend_decode_extra         = 2
+	attend_parts_threads        = 128
+	attend_parts_most_dim       = 256
+	attend_parts_positions      = 64
+	attend_parts_lanes_a_key    = 8
+	attend_parts_keys_a_pass    = attend_parts_threads / attend_parts_lanes_a_key
+	attend_parts_passes         = attend_parts_positions / attend_parts_keys_a_pass
 	attend_prefill_rows_a_block = 64
 	attend_prefill_threads      = 128
 	attend_prefill_padding      = 8
@@ -1661,6 +1675,87 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_1)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_4)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_8)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
+	a := d.begin(kernel_attend_parts_join)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldy)
 	d.launch(a, l)
 }
 
