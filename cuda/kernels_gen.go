@@ -37,7 +37,6 @@ const (
 	kernel_affine_qmatmul_some_3_f32
 	kernel_affine_qmatmul_some_4_f32
 	kernel_affine_qmatmul_some_8_f32
-	kernel_argmax_f32
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
 	kernel_attend_back_rows_576
@@ -197,6 +196,10 @@ const (
 	kernel_route_choose_8
 	kernel_route_16
 	kernel_route_choose_16
+	kernel_sample_most
+	kernel_sample_bins
+	kernel_sample_select
+	kernel_sample_draw
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
@@ -243,7 +246,6 @@ var kernels = [kernelCount]struct {
 	kernel_affine_qmatmul_some_3_f32: {"affine_qmatmul", "affine_qmatmul_some_3_f32", true},
 	kernel_affine_qmatmul_some_4_f32: {"affine_qmatmul", "affine_qmatmul_some_4_f32", true},
 	kernel_affine_qmatmul_some_8_f32: {"affine_qmatmul", "affine_qmatmul_some_8_f32", true},
-	kernel_argmax_f32:                {"argmax", "argmax_f32", true},
 	kernel_attend_back_rows_128:      {"attend_back", "attend_back_rows_128", true},
 	kernel_attend_back_rows_256:      {"attend_back", "attend_back_rows_256", true},
 	kernel_attend_back_rows_576:      {"attend_back", "attend_back_rows_576", true},
@@ -403,6 +405,10 @@ var kernels = [kernelCount]struct {
 	kernel_route_choose_8:            {"route", "route_choose_8", true},
 	kernel_route_16:                  {"route", "route_16", true},
 	kernel_route_choose_16:           {"route", "route_choose_16", true},
+	kernel_sample_most:               {"sample", "sample_most", true},
+	kernel_sample_bins:               {"sample", "sample_bins", true},
+	kernel_sample_select:             {"sample", "sample_select", true},
+	kernel_sample_draw:               {"sample", "sample_draw", true},
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
@@ -545,6 +551,12 @@ const (
 	route_choose_warps          = 4
 	route_sort_threads          = 256
 	route_most_groups           = 32
+	sample_threads              = 256
+	sample_columns              = 8 * sample_threads
+	sample_bins                 = 2048
+	sample_bins_a_unit          = 64
+	sample_warps                = sample_threads / 32
+	sample_state_bytes          = 24704
 	take_side                   = 32
 )
 
@@ -1059,15 +1071,6 @@ func (d *Device) affine_qmatmul_some_8_f32(l launch, y tensor.Tensor, x tensor.T
 	a.int32(out)
 	a.int32(padded)
 	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32, ldx int64) {
-	a := d.begin(kernel_argmax_f32)
-	a.tensor(ids, tensor.I32, "ids")
-	a.tensor(x, tensor.F32, "x")
-	a.int32(cols)
 	a.int64(ldx)
 	d.launch(a, l)
 }
@@ -3708,6 +3711,55 @@ func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tens
 	a.float32(renormEps)
 	a.float32(scale)
 	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_most(l launch, out tensor.Tensor, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_most)
+	a.tensor(out, tensor.I32, "out")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_bins(l launch, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_bins)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_select(l launch, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, list tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_select)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.tensor(list, tensor.F32, "list")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_draw(l launch, out tensor.Tensor, x tensor.Tensor, pos tensor.Tensor, settings tensor.Tensor, seeds tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_draw)
+	a.tensor(out, tensor.I32, "out")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seeds, tensor.I32, "seeds")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 

@@ -15,6 +15,8 @@ const (
 	scratchSums
 	scratchStats
 	scratchCounters // zeros, and left so by those who use them
+	scratchState    // the same
+	scratchList
 	scratchUses
 )
 

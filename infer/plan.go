@@ -91,6 +91,9 @@ func plan(l *model.Loader, list devices.List, o Options) []Part {
 			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(l, s.modules, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
+		if last {
+			p.Activations += choiceBytes(o.Sequences)
+		}
 		if r, ok := d.(device.MemoryInfo); ok {
 			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()

@@ -16,7 +16,7 @@ import (
 // floors lists the packages from the ground up. A package may import packages
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
-	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
+	{"internal/half", "internal/sampling", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
 	{"internal/tensor", "internal/exl2", "internal/affine", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "internal/prequant", "internal/prequant/prequanttest", "cuda/kernelfile", "cuda"},
 	{"internal/model"},

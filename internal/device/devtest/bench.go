@@ -8,6 +8,7 @@ import (
 	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
+	"exl2/internal/sampling"
 	"exl2/internal/tensor"
 )
 
@@ -175,9 +176,12 @@ func benchSimple() (cases []benchCase) {
 			b := device.Batch{Pos: d.Alloc(tensor.I32, 1, rows), Seq: d.Alloc(tensor.I32, 1, rows), Span: rows}
 			return func() { d.Rope(q, k, freqs, 128, device.Rope{Dims: 128}, b) }, 2 * (q.Bytes() + k.Bytes())
 		})
-		add("ArgMax", rows, func(d device.Device) (func(), int) {
-			x, ids := filled(d, tensor.F32, min(rows, 64), 32000), d.Alloc(tensor.I32, 1, min(rows, 64))
-			return func() { d.ArgMax(ids, x) }, x.Bytes()
+		add("Sample", rows, func(d device.Device) (func(), int) {
+			n := min(rows, 64)
+			x, out, pos, settings := filled(d, tensor.F32, n, 128256), d.Alloc(tensor.I32, 2, n), d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.F32, n, sampling.Columns)
+			s := device.Sampling{Settings: settings, Seeds: d.Alloc(tensor.I32, n, 2)}
+			d.Upload(settings, encode(tensor.F32, n*sampling.Columns, list(sampling.Settings{Temperature: 0.1, TopK: 50, TopP: 0.9}.Row()...)))
+			return func() { d.Sample(out, x, pos, s) }, x.Bytes()
 		})
 	}
 	return cases

@@ -60,7 +60,7 @@ func groups() []group {
 		{"ActMul", withGaps(actMulCases())},
 		{"AddScaled", withGaps(addScaledCases())},
 		{"Cap", withGaps(capCases())},
-		{"ArgMax", withGaps(argMaxCases())},
+		{"Sample", withGaps(sampleCases())},
 		{"Advance", advanceCases()},
 		{"Copy", withGaps(copyCases())},
 		{"MatMul", withGaps(matMulCases())},
