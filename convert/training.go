@@ -34,6 +34,9 @@ const (
 
 // trainedTokens returns how many tokens codes are trained on.
 func (r *run) trainedTokens() float64 {
+	if n := r.opts.on().trained; n > 0 {
+		return n
+	}
 	weights := trainingOperations * float64(r.src.weights()+r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab)
 	if _, gpu := r.dev.(device.MemoryInfo); gpu {
 		return min(max(gpuBudget/weights, gpuLeast), gpuMost)

@@ -24,10 +24,6 @@ const (
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
-	kernel_attend_back_mma_rows_64
-	kernel_attend_back_mma_rows_128
-	kernel_attend_back_mma_keys_64
-	kernel_attend_back_mma_keys_128
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -188,179 +184,175 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:         {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:         {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16:    {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:         {"act_mul", "act_mul_relu_f16", true},
-	kernel_act_mul_back_silu:        {"act_mul_back", "act_mul_back_silu", true},
-	kernel_act_mul_back_gelu:        {"act_mul_back", "act_mul_back_gelu", true},
-	kernel_act_mul_back_gelu_tanh:   {"act_mul_back", "act_mul_back_gelu_tanh", true},
-	kernel_act_mul_back_relu:        {"act_mul_back", "act_mul_back_relu", true},
-	kernel_add_scaled_f32:           {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:           {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:                  {"advance", "advance", true},
-	kernel_argmax_f32:               {"argmax", "argmax_f32", true},
-	kernel_attend_back_rows_128:     {"attend_back", "attend_back_rows_128", true},
-	kernel_attend_back_rows_256:     {"attend_back", "attend_back_rows_256", true},
-	kernel_attend_back_rows_576:     {"attend_back", "attend_back_rows_576", true},
-	kernel_attend_back_keys_128:     {"attend_back", "attend_back_keys_128", true},
-	kernel_attend_back_keys_256:     {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_back_keys_576:     {"attend_back", "attend_back_keys_576", true},
-	kernel_attend_back_mma_rows_64:  {"attend_back_mma", "attend_back_mma_rows_64", true},
-	kernel_attend_back_mma_rows_128: {"attend_back_mma", "attend_back_mma_rows_128", true},
-	kernel_attend_back_mma_keys_64:  {"attend_back_mma", "attend_back_mma_keys_64", true},
-	kernel_attend_back_mma_keys_128: {"attend_back_mma", "attend_back_mma_keys_128", true},
-	kernel_attend_decode_64_8:       {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:      {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:      {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:     {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:      {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:     {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:    {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:    {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_prefill_32:        {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:        {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:        {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:       {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:       {"attend_prefill", "attend_prefill_256", true},
-	kernel_cap_f32:                  {"cap", "cap_f32", true},
-	kernel_cap_back:                 {"cap_back", "cap_back", true},
-	kernel_clamp_mul_f16:            {"clamp_mul", "clamp_mul_f16", true},
-	kernel_clamp_mul_back:           {"clamp_mul_back", "clamp_mul_back", true},
-	kernel_clip_back:                {"clip_back", "clip_back", true},
-	kernel_coding_values:            {"coding", "coding_values", true},
-	kernel_coding_errors:            {"coding", "coding_errors", true},
-	kernel_coding_range:             {"coding", "coding_range", true},
-	kernel_coding_words:             {"coding", "coding_words", true},
-	kernel_coding_scales:            {"coding", "coding_scales", true},
-	kernel_coding_tiles:             {"coding", "coding_tiles", true},
-	kernel_coding_units:             {"coding", "coding_units", true},
-	kernel_coding_order:             {"coding", "coding_order", true},
-	kernel_combine_f16:              {"combine", "combine_f16", true},
-	kernel_combine_f32:              {"combine", "combine_f32", true},
-	kernel_combine_back:             {"combine", "combine_back", true},
-	kernel_copy_f32_f32:             {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:             {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:           {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:             {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:            {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:             {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:            {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:            {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:            {"copy", "copy_bf16_f16", true},
-	kernel_diagonal_get:             {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:             {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:          {"diagonal", "diagonal_mirror", true},
-	kernel_divergence_back:          {"divergence_back", "divergence_back", true},
-	kernel_dot_parts:                {"dot", "dot_parts", true},
-	kernel_dot_sum:                  {"dot", "dot_sum", true},
-	kernel_draw:                     {"draw", "draw", true},
-	kernel_embed_f32:                {"embed", "embed_f32", true},
-	kernel_embed_f16:                {"embed", "embed_f16", true},
-	kernel_embed_bf16:               {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:           {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:           {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:           {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:           {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:           {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:           {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:            {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:            {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:            {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:            {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:            {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:            {"exl2_decode", "exl2_decode_8", true},
-	kernel_gather_f16:               {"gather", "gather_f16", true},
-	kernel_gather_f32:               {"gather", "gather_f32", true},
-	kernel_gemm_large_f16:           {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:           {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:          {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:          {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:           {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:           {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:             {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:             {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:      {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:      {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:      {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:      {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:            {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:            {"gemm_join", "gemm_join_f32", true},
-	kernel_gemv_f16_f16:             {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:             {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:            {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:            {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:             {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:             {"gemv", "gemv_f32_f32", true},
-	kernel_gemv_group_f16:           {"gemv_group", "gemv_group_f16", true},
-	kernel_gemv_group_bf16:          {"gemv_group", "gemv_group_bf16", true},
-	kernel_gemv_group_f32:           {"gemv_group", "gemv_group_f32", true},
-	kernel_gptq_feed:                {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:            {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:          {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:        {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:       {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:       {"gptq_search", "gptq_search_direct", true},
-	kernel_head_norm_rms_f16:        {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:      {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:            {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:         {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:            {"inverse", "inverse_store", true},
-	kernel_latent_round:             {"latent", "latent_round", true},
-	kernel_latent_train:             {"latent", "latent_train", true},
-	kernel_norm_rms_f32_f32:         {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:         {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:         {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:       {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:       {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:       {"norm", "norm_layer_f16_f16", true},
-	kernel_norm_back_rms_f32:        {"norm_back", "norm_back_rms_f32", true},
-	kernel_norm_back_rms_f16:        {"norm_back", "norm_back_rms_f16", true},
-	kernel_norm_back_layer_f32:      {"norm_back", "norm_back_layer_f32", true},
-	kernel_norm_back_layer_f16:      {"norm_back", "norm_back_layer_f16", true},
-	kernel_operand_largest:          {"operand", "operand_largest", true},
-	kernel_operand_f16:              {"operand", "operand_f16", true},
-	kernel_operand_f32:              {"operand", "operand_f32", true},
-	kernel_operand_turned_f32:       {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:          {"operand", "operand_squares", true},
-	kernel_permute_f16:              {"permute", "permute_f16", true},
-	kernel_product_11:               {"product", "product_11", true},
-	kernel_product_12:               {"product", "product_12", true},
-	kernel_product_21:               {"product", "product_21", true},
-	kernel_product_22:               {"product", "product_22", true},
-	kernel_product_hopper_11:        {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:        {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:        {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:        {"product_hopper", "product_hopper_22", false},
-	kernel_qmatmul_few_f16:          {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:          {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:         {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:         {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:        {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:        {"qmatmul", "qmatmul_tight_f32", true},
-	kernel_qmatmul_group_2:          {"qmatmul_group", "qmatmul_group_2", true},
-	kernel_qmatmul_group_4:          {"qmatmul_group", "qmatmul_group_4", true},
-	kernel_qmatmul_group_8:          {"qmatmul_group", "qmatmul_group_8", true},
-	kernel_read:                     {"read", "read", false},
-	kernel_rope_split_f16:           {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:     {"rope", "rope_interleaved_f16", true},
-	kernel_rope_back_split:          {"rope_back", "rope_back_split", true},
-	kernel_rope_back_interleaved:    {"rope_back", "rope_back_interleaved", true},
-	kernel_route_sort:               {"route", "route_sort", true},
-	kernel_route_2:                  {"route", "route_2", true},
-	kernel_route_choose_2:           {"route", "route_choose_2", true},
-	kernel_route_4:                  {"route", "route_4", true},
-	kernel_route_choose_4:           {"route", "route_choose_4", true},
-	kernel_route_8:                  {"route", "route_8", true},
-	kernel_route_choose_8:           {"route", "route_choose_8", true},
-	kernel_route_16:                 {"route", "route_16", true},
-	kernel_route_choose_16:          {"route", "route_choose_16", true},
-	kernel_sample_back:              {"sample_back", "sample_back", true},
-	kernel_store_f16:                {"store", "store_f16", true},
-	kernel_take_f32:                 {"take", "take_f32", true},
-	kernel_take_turned_f32:          {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:          {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:         {"take", "take_turned_bf16", true},
+	kernel_act_mul_silu_f16:       {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:       {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:  {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:       {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_back_silu:      {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:      {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh: {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:      {"act_mul_back", "act_mul_back_relu", true},
+	kernel_add_scaled_f32:         {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:         {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                {"advance", "advance", true},
+	kernel_argmax_f32:             {"argmax", "argmax_f32", true},
+	kernel_attend_back_rows_128:   {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:   {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:   {"attend_back", "attend_back_rows_576", true},
+	kernel_attend_back_keys_128:   {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:   {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:   {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_decode_64_8:     {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:    {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:    {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:   {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:    {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:   {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:  {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:  {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_prefill_32:      {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:      {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:      {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:     {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:     {"attend_prefill", "attend_prefill_256", true},
+	kernel_cap_f32:                {"cap", "cap_f32", true},
+	kernel_cap_back:               {"cap_back", "cap_back", true},
+	kernel_clamp_mul_f16:          {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:         {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_back:              {"clip_back", "clip_back", true},
+	kernel_coding_values:          {"coding", "coding_values", true},
+	kernel_coding_errors:          {"coding", "coding_errors", true},
+	kernel_coding_range:           {"coding", "coding_range", true},
+	kernel_coding_words:           {"coding", "coding_words", true},
+	kernel_coding_scales:          {"coding", "coding_scales", true},
+	kernel_coding_tiles:           {"coding", "coding_tiles", true},
+	kernel_coding_units:           {"coding", "coding_units", true},
+	kernel_coding_order:           {"coding", "coding_order", true},
+	kernel_combine_f16:            {"combine", "combine_f16", true},
+	kernel_combine_f32:            {"combine", "combine_f32", true},
+	kernel_combine_back:           {"combine", "combine_back", true},
+	kernel_copy_f32_f32:           {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:           {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:         {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:           {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:          {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:           {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:          {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:          {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:          {"copy", "copy_bf16_f16", true},
+	kernel_diagonal_get:           {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:           {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:        {"diagonal", "diagonal_mirror", true},
+	kernel_divergence_back:        {"divergence_back", "divergence_back", true},
+	kernel_dot_parts:              {"dot", "dot_parts", true},
+	kernel_dot_sum:                {"dot", "dot_sum", true},
+	kernel_draw:                   {"draw", "draw", true},
+	kernel_embed_f32:              {"embed", "embed_f32", true},
+	kernel_embed_f16:              {"embed", "embed_f16", true},
+	kernel_embed_bf16:             {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:         {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:         {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:         {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:         {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:         {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:         {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:          {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:          {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:          {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:          {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:          {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:          {"exl2_decode", "exl2_decode_8", true},
+	kernel_gather_f16:             {"gather", "gather_f16", true},
+	kernel_gather_f32:             {"gather", "gather_f32", true},
+	kernel_gemm_large_f16:         {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:         {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:        {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:        {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:         {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:         {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:           {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:           {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:    {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:    {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:    {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:    {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:          {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:          {"gemm_join", "gemm_join_f32", true},
+	kernel_gemv_f16_f16:           {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:           {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:          {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:          {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:           {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:           {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:         {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:        {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:         {"gemv_group", "gemv_group_f32", true},
+	kernel_gptq_feed:              {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:          {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:        {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:      {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:     {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:     {"gptq_search", "gptq_search_direct", true},
+	kernel_head_norm_rms_f16:      {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:    {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:          {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:       {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:          {"inverse", "inverse_store", true},
+	kernel_latent_round:           {"latent", "latent_round", true},
+	kernel_latent_train:           {"latent", "latent_train", true},
+	kernel_norm_rms_f32_f32:       {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:       {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:       {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:     {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:     {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:     {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:      {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:      {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:    {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:    {"norm_back", "norm_back_layer_f16", true},
+	kernel_operand_largest:        {"operand", "operand_largest", true},
+	kernel_operand_f16:            {"operand", "operand_f16", true},
+	kernel_operand_f32:            {"operand", "operand_f32", true},
+	kernel_operand_turned_f32:     {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:        {"operand", "operand_squares", true},
+	kernel_permute_f16:            {"permute", "permute_f16", true},
+	kernel_product_11:             {"product", "product_11", true},
+	kernel_product_12:             {"product", "product_12", true},
+	kernel_product_21:             {"product", "product_21", true},
+	kernel_product_22:             {"product", "product_22", true},
+	kernel_product_hopper_11:      {"product_hopper", "product_hopper_11", false},
+	kernel_product_hopper_12:      {"product_hopper", "product_hopper_12", false},
+	kernel_product_hopper_21:      {"product_hopper", "product_hopper_21", false},
+	kernel_product_hopper_22:      {"product_hopper", "product_hopper_22", false},
+	kernel_qmatmul_few_f16:        {"qmatmul", "qmatmul_few_f16", true},
+	kernel_qmatmul_few_f32:        {"qmatmul", "qmatmul_few_f32", true},
+	kernel_qmatmul_many_f16:       {"qmatmul", "qmatmul_many_f16", true},
+	kernel_qmatmul_many_f32:       {"qmatmul", "qmatmul_many_f32", true},
+	kernel_qmatmul_tight_f16:      {"qmatmul", "qmatmul_tight_f16", true},
+	kernel_qmatmul_tight_f32:      {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_qmatmul_group_2:        {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_4:        {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_8:        {"qmatmul_group", "qmatmul_group_8", true},
+	kernel_read:                   {"read", "read", false},
+	kernel_rope_split_f16:         {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:   {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:        {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:  {"rope_back", "rope_back_interleaved", true},
+	kernel_route_sort:             {"route", "route_sort", true},
+	kernel_route_2:                {"route", "route_2", true},
+	kernel_route_choose_2:         {"route", "route_choose_2", true},
+	kernel_route_4:                {"route", "route_4", true},
+	kernel_route_choose_4:         {"route", "route_choose_4", true},
+	kernel_route_8:                {"route", "route_8", true},
+	kernel_route_choose_8:         {"route", "route_choose_8", true},
+	kernel_route_16:               {"route", "route_16", true},
+	kernel_route_choose_16:        {"route", "route_choose_16", true},
+	kernel_sample_back:            {"sample_back", "sample_back", true},
+	kernel_store_f16:              {"store", "store_f16", true},
+	kernel_take_f32:               {"take", "take_f32", true},
+	kernel_take_turned_f32:        {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:        {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:       {"take", "take_turned_bf16", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -383,10 +375,6 @@ const (
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
 	attend_back_side_576        = 8
-	attend_back_mma_warps       = 4
-	attend_back_mma_threads     = 32 * attend_back_mma_warps
-	attend_back_mma_side        = 64
-	attend_back_mma_tile        = 32
 	attend_decode_warps         = 4
 	attend_decode_threads       = 32 * attend_decode_warps
 	attend_decode_positions     = split_at_once * attend_decode_warps
@@ -828,114 +816,6 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.float32(softcap)
 	a.float32(temperature)
 	a.int32(temperatureSpan)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
 	d.launch(a, l)
 }
 
