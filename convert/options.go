@@ -54,11 +54,12 @@ type conditions struct {
 	every      time.Duration                     // between checkpoints
 	inMemory   int                               // bytes of hidden states; more go to disk
 	megabyte   int                               // the unit of the shard size
+	trained    float64                           // tokens that codes are trained on; 0 is as many as pay
 	freeMemory func() (int, bool)                // in bytes
 	disk       func(string) (machine.Disk, bool) // that a folder is on
 }
 
-var usual = conditions{3 * time.Minute, 512 << 20, 1 << 20, machine.FreeMemory, machine.DiskOf}
+var usual = conditions{3 * time.Minute, 512 << 20, 1 << 20, 0, machine.FreeMemory, machine.DiskOf}
 
 // on returns the conditions of the job.
 func (o *Options) on() *conditions {

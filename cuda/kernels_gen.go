@@ -43,10 +43,6 @@ const (
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
-	kernel_attend_back_mma_rows_64
-	kernel_attend_back_mma_rows_128
-	kernel_attend_back_mma_keys_64
-	kernel_attend_back_mma_keys_128
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -252,10 +248,6 @@ var kernels = [kernelCount]struct {
 	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
 	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
-	kernel_attend_back_mma_rows_64:   {"attend_back_mma", "attend_back_mma_rows_64", true},
-	kernel_attend_back_mma_rows_128:  {"attend_back_mma", "attend_back_mma_rows_128", true},
-	kernel_attend_back_mma_keys_64:   {"attend_back_mma", "attend_back_mma_keys_64", true},
-	kernel_attend_back_mma_keys_128:  {"attend_back_mma", "attend_back_mma_keys_128", true},
 	kernel_attend_decode_64_8:        {"attend_decode", "attend_decode_64_8", true},
 	kernel_attend_decode_64_16:       {"attend_decode", "attend_decode_64_16", true},
 	kernel_attend_decode_128_8:       {"attend_decode", "attend_decode_128_8", true},
@@ -446,10 +438,6 @@ const (
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
 	attend_back_side_576        = 8
-	attend_back_mma_warps       = 4
-	attend_back_mma_threads     = 32 * attend_back_mma_warps
-	attend_back_mma_side        = 64
-	attend_back_mma_tile        = 32
 	attend_decode_warps         = 4
 	attend_decode_threads       = 32 * attend_decode_warps
 	attend_decode_positions     = split_at_once * attend_decode_warps
@@ -1258,114 +1246,6 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.float32(softcap)
 	a.float32(temperature)
 	a.int32(temperatureSpan)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
 	d.launch(a, l)
 }
 
