@@ -169,6 +169,16 @@ const (
 	kernel_product_hopper_12
 	kernel_product_hopper_21
 	kernel_product_hopper_22
+	kernel_qgemm_hopper_128_f16
+	kernel_qgemm_hopper_128_f32
+	kernel_qgemm_hopper_64_f16
+	kernel_qgemm_hopper_64_f32
+	kernel_qgemm_hopper_32_f16
+	kernel_qgemm_hopper_32_f32
+	kernel_qgemm_hopper_16_f16
+	kernel_qgemm_hopper_16_f32
+	kernel_qgemm_order_f16
+	kernel_qgemm_order_make
 	kernel_qmatmul_few_f16
 	kernel_qmatmul_few_f32
 	kernel_qmatmul_many_f16
@@ -374,6 +384,16 @@ var kernels = [kernelCount]struct {
 	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", false},
 	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", false},
 	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", false},
+	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
+	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
+	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
+	kernel_qgemm_hopper_64_f32:       {"qgemm_hopper", "qgemm_hopper_64_f32", true},
+	kernel_qgemm_hopper_32_f16:       {"qgemm_hopper", "qgemm_hopper_32_f16", true},
+	kernel_qgemm_hopper_32_f32:       {"qgemm_hopper", "qgemm_hopper_32_f32", true},
+	kernel_qgemm_hopper_16_f16:       {"qgemm_hopper", "qgemm_hopper_16_f16", true},
+	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
+	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
+	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_few_f16:           {"qmatmul", "qmatmul_few_f16", true},
 	kernel_qmatmul_few_f32:           {"qmatmul", "qmatmul_few_f32", true},
 	kernel_qmatmul_many_f16:          {"qmatmul", "qmatmul_many_f16", true},
@@ -514,6 +534,18 @@ const (
 	product_hopper_stage        = 4 * product_hopper_slot
 	product_hopper_groups       = 2
 	product_hopper_copier       = 4 * product_hopper_groups
+	qgemm_hopper_warps          = 8
+	qgemm_hopper_copier         = qgemm_hopper_warps
+	qgemm_hopper_threads        = 32 * (qgemm_hopper_warps + 4)
+	qgemm_hopper_columns        = qgemm_hopper_warps * exl2_tile_columns
+	qgemm_hopper_unit_rows      = 4 * exl2_block_rows
+	qgemm_hopper_half_rows      = qgemm_hopper_unit_rows / 2
+	qgemm_hopper_under_way      = 2
+	qgemm_hopper_most_stages    = 8
+	qgemm_order_threads         = 256
+	qgemm_order_unit_rows       = 4 * exl2_block_rows
+	qgemm_order_half_rows       = 64
+	qgemm_order_absent          = 0xffff
 	qmatmul_most                = 8
 	qmatmul_side_bytes          = 256
 	qmatmul_row_padding         = 8
@@ -3097,6 +3129,205 @@ func (d *Device) product_hopper_21(l launch, list pointer) {
 func (d *Device) product_hopper_22(l launch, list pointer) {
 	a := d.begin(kernel_product_hopper_22)
 	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_128_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_128_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_64_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_64_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_32_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_32_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_16_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_16_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_f16(l launch, y tensor.Tensor, x tensor.Tensor, order tensor.Tensor, rows int32, rows8 int32, in int32, halves int32, ldx int64) {
+	a := d.begin(kernel_qgemm_order_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(order, tensor.F16, "order")
+	a.int32(rows)
+	a.int32(rows8)
+	a.int32(in)
+	a.int32(halves)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Tensor, regions tensor.Tensor, count int32, n int32) {
+	a := d.begin(kernel_qgemm_order_make)
+	a.tensor(order, tensor.F16, "order")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(n)
 	d.launch(a, l)
 }
 

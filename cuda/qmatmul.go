@@ -9,6 +9,14 @@ import (
 // for more, the weights are decoded first.
 const packedRows = 32
 
+// Rows of x that qgemm multiplies faster than both the kernel of few rows, and
+// decoding the weights for cuBLAS; our own dense product it always beats
+// (docs/performance.md).
+const (
+	fewPackedRows = 8
+	qgemmRows     = 128
+)
+
 // QMatMul is y = x·W + bias.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
@@ -20,6 +28,9 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 		return
 	}
 	m := w.(*matrix)
+	if x.Rows > fewPackedRows && (x.Rows <= qgemmRows || d.blas.lib == nil) && d.qgemm(y, x, m, bias) {
+		return
+	}
 	v, step := d.packing(m)
 	if x.Rows > packedRows || step == 0 {
 		d.decodedProduct(y, x, m, bias)

@@ -11,6 +11,7 @@ type scratchUse int
 
 const (
 	scratchInputs scratchUse = iota
+	scratchOrdered
 	scratchWeights
 	scratchSums
 	scratchStats
