@@ -171,12 +171,12 @@ func (r *run) elementSize(l model.LinearSpec) int {
 	return 4
 }
 
-// small is more than scalars, permutations and the like take.
-const small = 32 << 10
+// smallThings is more than scalars, permutations and the like take.
+const smallThings = 32 << 10
 
 // common is what a phase takes beside the work on a module.
 func (r *run) common(l *ledger, p *memoryPlan, w *work, passes, streams int) {
-	l.take(passes*w.state() + p.shelf + small)
+	l.take(passes*w.state() + p.shelf + smallThings)
 	if p.Hidden == "gpu" {
 		l.take(streams)
 	}

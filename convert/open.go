@@ -29,6 +29,9 @@ func open(ctx context.Context, list []device.Quantize, o *Options, p Progress) (
 	if w := src.loader.Spec.Warning(); w != "" {
 		p.Warn(w)
 	}
+	if s := src.loader.Scheme; s.Lossy() {
+		p.Warn(fmt.Sprintf("the source is quantized (%s): what that has lost stays lost, and its errors are added to; convert the original, if you can", s))
+	}
 	r := &run{ctx: ctx, devices: list, dev: list[0], opts: o, progress: p, src: src, done: map[Target]*finished{}}
 	if o.Profile {
 		r.profile = profile.New(r.dev)

@@ -59,6 +59,7 @@ type conditions struct {
 	together   int                               // positions that a GPU brings through a module at a time: enough for its products, and to decode a matrix for, once
 	product    int                               // the side of a product that the device's speed is measured by; 0: its own
 	megabyte   int                               // the unit of the shard size
+	trained    float64                           // tokens that codes are trained on; 0 is as many as pay
 	freeMemory func() (int, bool)                // in bytes
 	disk       func(string) (machine.Disk, bool) // that a folder is on
 }

@@ -14,11 +14,12 @@ import (
 // copied; tokenizers stay below a fifth of that.
 const largestOther = 256 << 20
 
-// notCopied are the endings of files that hold weights, say where they are, or
-// are archives. They are compared without regard to case.
+// notCopied are the endings of files that hold weights, say where they are or how
+// others have quantized them, or are archives. They are compared without regard to case.
 var notCopied = []string{
 	".safetensors", ".bin", ".index.json", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".h5", ".hdf5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".npz", ".npy",
 	".tflite", ".mlmodel", ".pkl", ".pickle", ".nemo", ".keras", ".params", ".distcp", ".engine", ".llamafile",
+	"quantize_config.json", "quant_config.json",
 	".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar",
 }
 

@@ -38,7 +38,11 @@ func openSource(o *Options) (*source, error) {
 		return nil, err
 	}
 	s := &source{dir: o.Source, files: files, loader: l, witness: newWitness(files)}
-	l.Use(s.witness)
+	l.Decode = true // to be quantized anew
+	if err := l.Use(s.witness); err != nil {
+		files.Close()
+		return nil, fmt.Errorf("%s: %w", o.Source, err)
+	}
 	l.Spec.ScaleRope(o.RopeScale, o.RopeAlpha)
 	longest := max(o.Data.Length, o.Data.MeasureLength)
 	l.Spec.SetContext(longest)

@@ -34,6 +34,9 @@ const (
 
 // trainedTokens returns how many tokens codes are trained on.
 func (r *run) trainedTokens() float64 {
+	if n := r.opts.on().trained; n > 0 {
+		return n
+	}
 	weights := trainingOperations * float64(r.src.weights()+r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab)
 	if _, gpu := r.dev.(device.MemoryInfo); gpu {
 		return min(max(gpuBudget/weights, gpuLeast), gpuMost)
@@ -84,12 +87,15 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 	length := len(rows[0])
 	p := &distill.Plan{Batch: trainedBatch, Length: length, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
-	p.Rate, p.FromCodes = rate(float64(b.plan.Bits) / float64(b.run.src.weights()))
+	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil
 }
 
-// rates are learning rates by the mean width of the decoder: codes a step.
+// rates are learning rates by the mean width of the decoder, codes a step, for
+// ratedSteps steps.
 var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0015}, {4.0, 0.001}, {5.0, 0.0007}}
+
+const ratedSteps = 1500
 
 // From fromCodes bits on training begins at the codes, with another rate.
 const (
@@ -97,22 +103,24 @@ const (
 	fromCodesRate = 0.007
 )
 
-// rate returns the learning rate for a mean width, and whether training begins at the
-// codes.
-func rate(bits float64) (rate float64, codes bool) {
+// rate returns the learning rate for a mean width and a number of steps, and whether
+// training begins at the codes. The fewer steps there are, the larger they are, by the
+// cube root.
+func rate(bits float64, steps int) (rate float64, codes bool) {
+	longer := math.Cbrt(ratedSteps / float64(steps))
 	if bits >= fromCodes {
-		return fromCodesRate, true
+		return fromCodesRate * longer, true
 	}
 	for i, r := range rates {
 		if bits > r.bits {
 			continue
 		}
 		if i == 0 {
-			return r.rate, false
+			return r.rate * longer, false
 		}
 		before := rates[i-1]
 		share := (bits - before.bits) / (r.bits - before.bits)
-		return math.Exp((1-share)*math.Log(before.rate) + share*math.Log(r.rate)), false
+		return longer * math.Exp((1-share)*math.Log(before.rate)+share*math.Log(r.rate)), false
 	}
-	return rates[len(rates)-1].rate, false
+	return rates[len(rates)-1].rate * longer, false
 }

@@ -55,9 +55,20 @@ type own struct {
 	rope        device.Rope
 }
 
+// fewHeads reports whether attend_parts.cu is faster: where there are fewer rows and
+// heads of keys than this, the other kernel joins too many parts of each.
+func fewHeads(a device.Attend, rows int) bool {
+	const enough = 32
+	return rows*a.KVHeads < enough && a.Sinks.Nil() && a.Temperature == 0
+}
+
 // attendRows is attention of single rows: as many blocks as there is room for
 // divide the work, whatever the positions are.
 func (d *Device) attendRows(y, q tensor.Tensor, o own, c *cache, layer int, a device.Attend, b device.Batch) {
+	if o.k.Nil() && fewHeads(a, q.Rows) {
+		d.attendParts(y, q, c, layer, a, b)
+		return
+	}
 	group := a.Heads / a.KVHeads
 	v := decodeVariantFor(a.HeadDim, group)
 	sets, blocks := a.KVHeads*pieces(group, v.heads), v.parts*d.sms

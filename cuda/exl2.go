@@ -22,6 +22,10 @@ type matrix struct {
 	perm   tensor.Tensor // I32 [1, in]
 	order  tensor.Tensor // F16 [1, in]: perm in 16 bits; absent if that is too little
 	table  tensor.Tensor // I32 [regions, 8]
+
+	shuffle  tensor.Tensor // F16 [1, 128·units128]: as order, for qgemm; absent on other GPUs
+	units128 int           // units of all regions
+	widest   int           // bits
 }
 
 // A region is a run of rows with one width, in groups of 2^shift blocks, the last
@@ -115,6 +119,7 @@ func (m *matrix) loadTable(d *Device) {
 		table = append(table, int32(r.bits), int32(r.block), int32(r.blocks), int32(r.place), int32(r.group), int32(r.shift), 0, 0)
 	}
 	m.table = load(d, tensor.I32, len(m.regions), 8, table)
+	m.loadShuffle(d)
 }
 
 // loadWords arranges the words as they are in the file.
@@ -151,8 +156,12 @@ var arranges = map[int]func(d *Device, l launch, dst, src tensor.Tensor, blocks,
 
 // FreeEXL2 frees a matrix.
 func (d *Device) FreeEXL2(m device.Matrix) {
+	if a, ok := m.(*affineMatrix); ok {
+		a.free(d)
+		return
+	}
 	q := m.(*matrix)
-	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.table} {
+	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.table, q.shuffle} {
 		d.Free(t)
 	}
 }
@@ -178,7 +187,11 @@ func (d *Device) decode(dst tensor.Tensor, m *matrix, perm tensor.Tensor, first 
 
 // Decode stores the weights of w, [out, in] in the source's order, in dst.
 func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "Decode", dst)
+	if a, ok := w.(*affineMatrix); ok {
+		a.decodeColumns(d, dst, a.perm, 0)
+		return
+	}
 	m := w.(*matrix)
-	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.in, "Decode", dst)
 	d.decode(dst, m, m.perm, 0)
 }

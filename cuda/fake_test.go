@@ -59,6 +59,8 @@ func (f *fake) invoke(s symbol, args []uintptr) result {
 		copy(at[[256]byte](args[0])[:], "Fake GPU\x00")
 	case cuDeviceGetAttribute:
 		*at[int32](args[0]) = f.attr[args[1]]
+	case cuDeviceCanAccessPeer:
+		*at[int32](args[0]) = 1
 	case cuMemGetInfo:
 		*at[int](args[0]), *at[int](args[1]) = 2_000_000, 16_000_000_000
 	case cuMemHostAlloc:

@@ -136,12 +136,6 @@ func (d *Device) Cap(x tensor.Tensor, scale, softcap float32) {
 	d.cap_f32(p.launch(), x, int32(p.rows), int64(p.cols), int64(x.Stride), scale, softcap)
 }
 
-// ArgMax stores the column of each row's largest element; NaN is never it.
-func (d *Device) ArgMax(ids, x tensor.Tensor) {
-	want(ids.Cols == x.Rows, "ArgMax", ids, x)
-	d.argmax_f32(byRow(x.Rows, x.Cols, 1024), ids, x, int32(x.Cols), int64(x.Stride))
-}
-
 // Advance adds one to every position.
 func (d *Device) Advance(pos tensor.Tensor) {
 	want(pos.Dense(), "Advance", pos)

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -26,10 +28,13 @@ func (g *group) tiles() int {
 	return pieces(g.out, gemv_group_warps)
 }
 
-// Group makes the table of a list.
+// Group makes the table of a list; there are none of affine matrices.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
 	g := &group{count: max(len(list), len(dense)), packed: len(list) > 0}
 	want(len(biases) == 0 || len(biases) == g.count, "Group", biases...)
+	if slices.ContainsFunc(list, func(m device.Matrix) bool { _, ok := m.(*matrix); return !ok }) {
+		return nil
+	}
 	var table []uint64
 	for i := range g.count {
 		bias := tensor.Tensor{}

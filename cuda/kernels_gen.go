@@ -17,17 +17,32 @@ const (
 	kernel_add_scaled_f32
 	kernel_add_scaled_f16
 	kernel_advance
-	kernel_argmax_f32
+	kernel_affine_decode_2
+	kernel_affine_decode_3
+	kernel_affine_decode_4
+	kernel_affine_decode_8
+	kernel_affine_qmatmul_one_2_f16
+	kernel_affine_qmatmul_one_3_f16
+	kernel_affine_qmatmul_one_4_f16
+	kernel_affine_qmatmul_one_8_f16
+	kernel_affine_qmatmul_one_2_f32
+	kernel_affine_qmatmul_one_3_f32
+	kernel_affine_qmatmul_one_4_f32
+	kernel_affine_qmatmul_one_8_f32
+	kernel_affine_qmatmul_some_2_f16
+	kernel_affine_qmatmul_some_3_f16
+	kernel_affine_qmatmul_some_4_f16
+	kernel_affine_qmatmul_some_8_f16
+	kernel_affine_qmatmul_some_2_f32
+	kernel_affine_qmatmul_some_3_f32
+	kernel_affine_qmatmul_some_4_f32
+	kernel_affine_qmatmul_some_8_f32
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
 	kernel_attend_back_rows_576
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
-	kernel_attend_back_mma_rows_64
-	kernel_attend_back_mma_rows_128
-	kernel_attend_back_mma_keys_64
-	kernel_attend_back_mma_keys_128
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -36,6 +51,10 @@ const (
 	kernel_attend_decode_64_any
 	kernel_attend_decode_128_any
 	kernel_attend_decode_256_any
+	kernel_attend_parts_1
+	kernel_attend_parts_4
+	kernel_attend_parts_8
+	kernel_attend_parts_join
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
 	kernel_attend_prefill_96
@@ -153,6 +172,16 @@ const (
 	kernel_product_hopper_12
 	kernel_product_hopper_21
 	kernel_product_hopper_22
+	kernel_qgemm_hopper_128_f16
+	kernel_qgemm_hopper_128_f32
+	kernel_qgemm_hopper_64_f16
+	kernel_qgemm_hopper_64_f32
+	kernel_qgemm_hopper_32_f16
+	kernel_qgemm_hopper_32_f32
+	kernel_qgemm_hopper_16_f16
+	kernel_qgemm_hopper_16_f32
+	kernel_qgemm_order_f16
+	kernel_qgemm_order_make
 	kernel_qmatmul_few_f16
 	kernel_qmatmul_few_f32
 	kernel_qmatmul_many_f16
@@ -176,6 +205,10 @@ const (
 	kernel_route_choose_8
 	kernel_route_16
 	kernel_route_choose_16
+	kernel_sample_most
+	kernel_sample_bins
+	kernel_sample_select
+	kernel_sample_draw
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
@@ -191,186 +224,223 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:         {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:         {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16:    {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:         {"act_mul", "act_mul_relu_f16", true},
-	kernel_act_mul_back_silu:        {"act_mul_back", "act_mul_back_silu", true},
-	kernel_act_mul_back_gelu:        {"act_mul_back", "act_mul_back_gelu", true},
-	kernel_act_mul_back_gelu_tanh:   {"act_mul_back", "act_mul_back_gelu_tanh", true},
-	kernel_act_mul_back_relu:        {"act_mul_back", "act_mul_back_relu", true},
-	kernel_add_scaled_f32:           {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:           {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:                  {"advance", "advance", true},
-	kernel_argmax_f32:               {"argmax", "argmax_f32", true},
-	kernel_attend_back_rows_128:     {"attend_back", "attend_back_rows_128", true},
-	kernel_attend_back_rows_256:     {"attend_back", "attend_back_rows_256", true},
-	kernel_attend_back_rows_576:     {"attend_back", "attend_back_rows_576", true},
-	kernel_attend_back_keys_128:     {"attend_back", "attend_back_keys_128", true},
-	kernel_attend_back_keys_256:     {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_back_keys_576:     {"attend_back", "attend_back_keys_576", true},
-	kernel_attend_back_mma_rows_64:  {"attend_back_mma", "attend_back_mma_rows_64", true},
-	kernel_attend_back_mma_rows_128: {"attend_back_mma", "attend_back_mma_rows_128", true},
-	kernel_attend_back_mma_keys_64:  {"attend_back_mma", "attend_back_mma_keys_64", true},
-	kernel_attend_back_mma_keys_128: {"attend_back_mma", "attend_back_mma_keys_128", true},
-	kernel_attend_decode_64_8:       {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:      {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:      {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:     {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:      {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:     {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:    {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:    {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_prefill_32:        {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:        {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:        {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:       {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:       {"attend_prefill", "attend_prefill_256", true},
-	kernel_cap_f32:                  {"cap", "cap_f32", true},
-	kernel_cap_back:                 {"cap_back", "cap_back", true},
-	kernel_clamp_mul_f16:            {"clamp_mul", "clamp_mul_f16", true},
-	kernel_clamp_mul_back:           {"clamp_mul_back", "clamp_mul_back", true},
-	kernel_clip_back:                {"clip_back", "clip_back", true},
-	kernel_coding_values:            {"coding", "coding_values", true},
-	kernel_coding_errors:            {"coding", "coding_errors", true},
-	kernel_coding_range:             {"coding", "coding_range", true},
-	kernel_coding_words:             {"coding", "coding_words", true},
-	kernel_coding_scales:            {"coding", "coding_scales", true},
-	kernel_coding_tiles:             {"coding", "coding_tiles", true},
-	kernel_coding_units:             {"coding", "coding_units", true},
-	kernel_coding_order:             {"coding", "coding_order", true},
-	kernel_combine_f16:              {"combine", "combine_f16", true},
-	kernel_combine_f32:              {"combine", "combine_f32", true},
-	kernel_combine_back:             {"combine", "combine_back", true},
-	kernel_copy_f32_f32:             {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:             {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:           {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:             {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:            {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:             {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:            {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:            {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:            {"copy", "copy_bf16_f16", true},
-	kernel_diagonal_get:             {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:             {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:          {"diagonal", "diagonal_mirror", true},
-	kernel_difference_f16:           {"difference", "difference_f16", true},
-	kernel_difference_f32:           {"difference", "difference_f32", true},
-	kernel_divergence_back:          {"divergence_back", "divergence_back", true},
-	kernel_dot_parts:                {"dot", "dot_parts", true},
-	kernel_dot_sum:                  {"dot", "dot_sum", true},
-	kernel_draw:                     {"draw", "draw", true},
-	kernel_embed_f32:                {"embed", "embed_f32", true},
-	kernel_embed_f16:                {"embed", "embed_f16", true},
-	kernel_embed_bf16:               {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:           {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:           {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:           {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:           {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:           {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:           {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:            {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:            {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:            {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:            {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:            {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:            {"exl2_decode", "exl2_decode_8", true},
-	kernel_gather_f16:               {"gather", "gather_f16", true},
-	kernel_gather_f32:               {"gather", "gather_f32", true},
-	kernel_gemm_large_f16:           {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:           {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:          {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:          {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:           {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:           {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:             {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:             {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:      {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:      {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:      {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:      {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:            {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:            {"gemm_join", "gemm_join_f32", true},
-	kernel_gemv_f16_f16:             {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:             {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:            {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:            {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:             {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:             {"gemv", "gemv_f32_f32", true},
-	kernel_gemv_group_f16:           {"gemv_group", "gemv_group_f16", true},
-	kernel_gemv_group_bf16:          {"gemv_group", "gemv_group_bf16", true},
-	kernel_gemv_group_f32:           {"gemv_group", "gemv_group_f32", true},
-	kernel_gptq_feed:                {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:            {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:          {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:        {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:       {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:       {"gptq_search", "gptq_search_direct", true},
-	kernel_head_norm_rms_f16:        {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:      {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:            {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:         {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:            {"inverse", "inverse_store", true},
-	kernel_latent_round:             {"latent", "latent_round", true},
-	kernel_latent_train:             {"latent", "latent_train", true},
-	kernel_likelihood:               {"likelihood", "likelihood", true},
-	kernel_norm_rms_f32_f32:         {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:         {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:         {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:       {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:       {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:       {"norm", "norm_layer_f16_f16", true},
-	kernel_norm_back_rms_f32:        {"norm_back", "norm_back_rms_f32", true},
-	kernel_norm_back_rms_f16:        {"norm_back", "norm_back_rms_f16", true},
-	kernel_norm_back_layer_f32:      {"norm_back", "norm_back_layer_f32", true},
-	kernel_norm_back_layer_f16:      {"norm_back", "norm_back_layer_f16", true},
-	kernel_operand_largest:          {"operand", "operand_largest", true},
-	kernel_operand_f16:              {"operand", "operand_f16", true},
-	kernel_operand_f32:              {"operand", "operand_f32", true},
-	kernel_operand_turned_f32:       {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:          {"operand", "operand_squares", true},
-	kernel_permute_f16:              {"permute", "permute_f16", true},
-	kernel_product_11:               {"product", "product_11", true},
-	kernel_product_12:               {"product", "product_12", true},
-	kernel_product_21:               {"product", "product_21", true},
-	kernel_product_22:               {"product", "product_22", true},
-	kernel_product_hopper_11:        {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:        {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:        {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:        {"product_hopper", "product_hopper_22", false},
-	kernel_qmatmul_few_f16:          {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:          {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:         {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:         {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:        {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:        {"qmatmul", "qmatmul_tight_f32", true},
-	kernel_qmatmul_group_2:          {"qmatmul_group", "qmatmul_group_2", true},
-	kernel_qmatmul_group_4:          {"qmatmul_group", "qmatmul_group_4", true},
-	kernel_qmatmul_group_8:          {"qmatmul_group", "qmatmul_group_8", true},
-	kernel_read:                     {"read", "read", false},
-	kernel_rope_split_f16:           {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:     {"rope", "rope_interleaved_f16", true},
-	kernel_rope_back_split:          {"rope_back", "rope_back_split", true},
-	kernel_rope_back_interleaved:    {"rope_back", "rope_back_interleaved", true},
-	kernel_route_sort:               {"route", "route_sort", true},
-	kernel_route_2:                  {"route", "route_2", true},
-	kernel_route_choose_2:           {"route", "route_choose_2", true},
-	kernel_route_4:                  {"route", "route_4", true},
-	kernel_route_choose_4:           {"route", "route_choose_4", true},
-	kernel_route_8:                  {"route", "route_8", true},
-	kernel_route_choose_8:           {"route", "route_choose_8", true},
-	kernel_route_16:                 {"route", "route_16", true},
-	kernel_route_choose_16:          {"route", "route_choose_16", true},
-	kernel_sample_back:              {"sample_back", "sample_back", true},
-	kernel_store_f16:                {"store", "store_f16", true},
-	kernel_take_f32:                 {"take", "take_f32", true},
-	kernel_take_turned_f32:          {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:          {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:         {"take", "take_turned_bf16", true},
+	kernel_act_mul_silu_f16:          {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:          {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:     {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:          {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_back_silu:         {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:         {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh:    {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:         {"act_mul_back", "act_mul_back_relu", true},
+	kernel_add_scaled_f32:            {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:            {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                   {"advance", "advance", true},
+	kernel_affine_decode_2:           {"affine_decode", "affine_decode_2", true},
+	kernel_affine_decode_3:           {"affine_decode", "affine_decode_3", true},
+	kernel_affine_decode_4:           {"affine_decode", "affine_decode_4", true},
+	kernel_affine_decode_8:           {"affine_decode", "affine_decode_8", true},
+	kernel_affine_qmatmul_one_2_f16:  {"affine_qmatmul", "affine_qmatmul_one_2_f16", true},
+	kernel_affine_qmatmul_one_3_f16:  {"affine_qmatmul", "affine_qmatmul_one_3_f16", true},
+	kernel_affine_qmatmul_one_4_f16:  {"affine_qmatmul", "affine_qmatmul_one_4_f16", true},
+	kernel_affine_qmatmul_one_8_f16:  {"affine_qmatmul", "affine_qmatmul_one_8_f16", true},
+	kernel_affine_qmatmul_one_2_f32:  {"affine_qmatmul", "affine_qmatmul_one_2_f32", true},
+	kernel_affine_qmatmul_one_3_f32:  {"affine_qmatmul", "affine_qmatmul_one_3_f32", true},
+	kernel_affine_qmatmul_one_4_f32:  {"affine_qmatmul", "affine_qmatmul_one_4_f32", true},
+	kernel_affine_qmatmul_one_8_f32:  {"affine_qmatmul", "affine_qmatmul_one_8_f32", true},
+	kernel_affine_qmatmul_some_2_f16: {"affine_qmatmul", "affine_qmatmul_some_2_f16", true},
+	kernel_affine_qmatmul_some_3_f16: {"affine_qmatmul", "affine_qmatmul_some_3_f16", true},
+	kernel_affine_qmatmul_some_4_f16: {"affine_qmatmul", "affine_qmatmul_some_4_f16", true},
+	kernel_affine_qmatmul_some_8_f16: {"affine_qmatmul", "affine_qmatmul_some_8_f16", true},
+	kernel_affine_qmatmul_some_2_f32: {"affine_qmatmul", "affine_qmatmul_some_2_f32", true},
+	kernel_affine_qmatmul_some_3_f32: {"affine_qmatmul", "affine_qmatmul_some_3_f32", true},
+	kernel_affine_qmatmul_some_4_f32: {"affine_qmatmul", "affine_qmatmul_some_4_f32", true},
+	kernel_affine_qmatmul_some_8_f32: {"affine_qmatmul", "affine_qmatmul_some_8_f32", true},
+	kernel_attend_back_rows_128:      {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:      {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:      {"attend_back", "attend_back_rows_576", true},
+	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_decode_64_8:        {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:       {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:       {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:      {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:       {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
+	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
+	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
+	kernel_attend_parts_join:         {"attend_parts", "attend_parts_join", true},
+	kernel_attend_prefill_32:         {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:         {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:         {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:        {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
+	kernel_cap_f32:                   {"cap", "cap_f32", true},
+	kernel_cap_back:                  {"cap_back", "cap_back", true},
+	kernel_clamp_mul_f16:             {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:            {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_back:                 {"clip_back", "clip_back", true},
+	kernel_coding_values:             {"coding", "coding_values", true},
+	kernel_coding_errors:             {"coding", "coding_errors", true},
+	kernel_coding_range:              {"coding", "coding_range", true},
+	kernel_coding_words:              {"coding", "coding_words", true},
+	kernel_coding_scales:             {"coding", "coding_scales", true},
+	kernel_coding_tiles:              {"coding", "coding_tiles", true},
+	kernel_coding_units:              {"coding", "coding_units", true},
+	kernel_coding_order:              {"coding", "coding_order", true},
+	kernel_combine_f16:               {"combine", "combine_f16", true},
+	kernel_combine_f32:               {"combine", "combine_f32", true},
+	kernel_combine_back:              {"combine", "combine_back", true},
+	kernel_copy_f32_f32:              {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:              {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:            {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:              {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:             {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:              {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
+	kernel_difference_f16:            {"difference", "difference_f16", true},
+	kernel_difference_f32:            {"difference", "difference_f32", true},
+	kernel_divergence_back:           {"divergence_back", "divergence_back", true},
+	kernel_dot_parts:                 {"dot", "dot_parts", true},
+	kernel_dot_sum:                   {"dot", "dot_sum", true},
+	kernel_draw:                      {"draw", "draw", true},
+	kernel_embed_f32:                 {"embed", "embed_f32", true},
+	kernel_embed_f16:                 {"embed", "embed_f16", true},
+	kernel_embed_bf16:                {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:            {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:            {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:            {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:            {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:            {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:            {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:             {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:             {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:             {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:             {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:             {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:             {"exl2_decode", "exl2_decode_8", true},
+	kernel_gather_f16:                {"gather", "gather_f16", true},
+	kernel_gather_f32:                {"gather", "gather_f32", true},
+	kernel_gemm_large_f16:            {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:            {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:           {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:           {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:            {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:            {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:              {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:              {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:       {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:       {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:       {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:       {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:             {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:             {"gemm_join", "gemm_join_f32", true},
+	kernel_gemv_f16_f16:              {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:              {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:             {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:             {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:              {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:              {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:            {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:           {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:            {"gemv_group", "gemv_group_f32", true},
+	kernel_gptq_feed:                 {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:             {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:           {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:         {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:        {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:        {"gptq_search", "gptq_search_direct", true},
+	kernel_head_norm_rms_f16:         {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:       {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:             {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:          {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:             {"inverse", "inverse_store", true},
+	kernel_latent_round:              {"latent", "latent_round", true},
+	kernel_latent_train:              {"latent", "latent_train", true},
+	kernel_likelihood:                {"likelihood", "likelihood", true},
+	kernel_norm_rms_f32_f32:          {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:          {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:          {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:        {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:        {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:        {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:         {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:         {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
+	kernel_operand_largest:           {"operand", "operand_largest", true},
+	kernel_operand_f16:               {"operand", "operand_f16", true},
+	kernel_operand_f32:               {"operand", "operand_f32", true},
+	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:           {"operand", "operand_squares", true},
+	kernel_permute_f16:               {"permute", "permute_f16", true},
+	kernel_product_11:                {"product", "product_11", true},
+	kernel_product_12:                {"product", "product_12", true},
+	kernel_product_21:                {"product", "product_21", true},
+	kernel_product_22:                {"product", "product_22", true},
+	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", false},
+	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", false},
+	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", false},
+	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", false},
+	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
+	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
+	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
+	kernel_qgemm_hopper_64_f32:       {"qgemm_hopper", "qgemm_hopper_64_f32", true},
+	kernel_qgemm_hopper_32_f16:       {"qgemm_hopper", "qgemm_hopper_32_f16", true},
+	kernel_qgemm_hopper_32_f32:       {"qgemm_hopper", "qgemm_hopper_32_f32", true},
+	kernel_qgemm_hopper_16_f16:       {"qgemm_hopper", "qgemm_hopper_16_f16", true},
+	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
+	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
+	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
+	kernel_qmatmul_few_f16:           {"qmatmul", "qmatmul_few_f16", true},
+	kernel_qmatmul_few_f32:           {"qmatmul", "qmatmul_few_f32", true},
+	kernel_qmatmul_many_f16:          {"qmatmul", "qmatmul_many_f16", true},
+	kernel_qmatmul_many_f32:          {"qmatmul", "qmatmul_many_f32", true},
+	kernel_qmatmul_tight_f16:         {"qmatmul", "qmatmul_tight_f16", true},
+	kernel_qmatmul_tight_f32:         {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_8:           {"qmatmul_group", "qmatmul_group_8", true},
+	kernel_read:                      {"read", "read", false},
+	kernel_rope_split_f16:            {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:           {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:     {"rope_back", "rope_back_interleaved", true},
+	kernel_route_sort:                {"route", "route_sort", true},
+	kernel_route_2:                   {"route", "route_2", true},
+	kernel_route_choose_2:            {"route", "route_choose_2", true},
+	kernel_route_4:                   {"route", "route_4", true},
+	kernel_route_choose_4:            {"route", "route_choose_4", true},
+	kernel_route_8:                   {"route", "route_8", true},
+	kernel_route_choose_8:            {"route", "route_choose_8", true},
+	kernel_route_16:                  {"route", "route_16", true},
+	kernel_route_choose_16:           {"route", "route_choose_16", true},
+	kernel_sample_most:               {"sample", "sample_most", true},
+	kernel_sample_bins:               {"sample", "sample_bins", true},
+	kernel_sample_select:             {"sample", "sample_select", true},
+	kernel_sample_draw:               {"sample", "sample_draw", true},
+	kernel_sample_back:               {"sample_back", "sample_back", true},
+	kernel_store_f16:                 {"store", "store_f16", true},
+	kernel_take_f32:                  {"take", "take_f32", true},
+	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
 }
 
 // Constants that kernels and their launches share, by source.
 const (
+	affine_block_rows           = 32
+	affine_tile_columns         = 32
+	affine_pairs                = affine_block_rows / 2
+	affine_quads                = affine_tile_columns / 4
 	draw_threads                = 512
 	exl2_block_rows             = 32
 	exl2_tile_columns           = 32
@@ -384,19 +454,26 @@ const (
 	split_at_once               = 16
 	split_least_units           = 2
 	advance_threads             = 128
+	affine_decode_threads       = 128
+	affine_decode_slices        = affine_decode_threads / affine_quads
+	affine_qmatmul_one_threads  = 1024
+	affine_qmatmul_some_threads = 512
+	affine_qmatmul_some_rows    = 8
 	attend_back_across          = 8
 	attend_back_threads         = attend_back_across * attend_back_across
 	attend_back_side_128        = 32
 	attend_back_side_256        = 16
 	attend_back_side_576        = 8
-	attend_back_mma_warps       = 4
-	attend_back_mma_threads     = 32 * attend_back_mma_warps
-	attend_back_mma_side        = 64
-	attend_back_mma_tile        = 32
 	attend_decode_warps         = 4
 	attend_decode_threads       = 32 * attend_decode_warps
 	attend_decode_positions     = split_at_once * attend_decode_warps
 	attend_decode_extra         = 2
+	attend_parts_threads        = 128
+	attend_parts_most_dim       = 256
+	attend_parts_positions      = 64
+	attend_parts_lanes_a_key    = 8
+	attend_parts_keys_a_pass    = attend_parts_threads / attend_parts_lanes_a_key
+	attend_parts_passes         = attend_parts_positions / attend_parts_keys_a_pass
 	attend_prefill_rows_a_block = 64
 	attend_prefill_threads      = 128
 	attend_prefill_padding      = 8
@@ -464,6 +541,18 @@ const (
 	product_hopper_stage        = 4 * product_hopper_slot
 	product_hopper_groups       = 2
 	product_hopper_copier       = 4 * product_hopper_groups
+	qgemm_hopper_warps          = 8
+	qgemm_hopper_copier         = qgemm_hopper_warps
+	qgemm_hopper_threads        = 32 * (qgemm_hopper_warps + 4)
+	qgemm_hopper_columns        = qgemm_hopper_warps * exl2_tile_columns
+	qgemm_hopper_unit_rows      = 4 * exl2_block_rows
+	qgemm_hopper_half_rows      = qgemm_hopper_unit_rows / 2
+	qgemm_hopper_under_way      = 2
+	qgemm_hopper_most_stages    = 8
+	qgemm_order_threads         = 256
+	qgemm_order_unit_rows       = 4 * exl2_block_rows
+	qgemm_order_half_rows       = 64
+	qgemm_order_absent          = 0xffff
 	qmatmul_most                = 8
 	qmatmul_side_bytes          = 256
 	qmatmul_row_padding         = 8
@@ -489,6 +578,12 @@ const (
 	route_choose_warps          = 4
 	route_sort_threads          = 256
 	route_most_groups           = 32
+	sample_threads              = 256
+	sample_columns              = 8 * sample_threads
+	sample_bins                 = 2048
+	sample_bins_a_unit          = 64
+	sample_warps                = sample_threads / 32
+	sample_state_bytes          = 24704
 	take_side                   = 32
 )
 
@@ -643,11 +738,366 @@ func (d *Device) advance(l launch, pos tensor.Tensor, n int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) argmax_f32(l launch, ids tensor.Tensor, x tensor.Tensor, cols int32, ldx int64) {
-	a := d.begin(kernel_argmax_f32)
-	a.tensor(ids, tensor.I32, "ids")
-	a.tensor(x, tensor.F32, "x")
-	a.int32(cols)
+func (d *Device) affine_decode_2(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+	a := d.begin(kernel_affine_decode_2)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(firstColumn)
+	a.int32(columns)
+	a.int32(in)
+	a.int32(padded)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_decode_3(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+	a := d.begin(kernel_affine_decode_3)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(firstColumn)
+	a.int32(columns)
+	a.int32(in)
+	a.int32(padded)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_decode_4(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+	a := d.begin(kernel_affine_decode_4)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(firstColumn)
+	a.int32(columns)
+	a.int32(in)
+	a.int32(padded)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+	a := d.begin(kernel_affine_decode_8)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(firstColumn)
+	a.int32(columns)
+	a.int32(in)
+	a.int32(padded)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_2_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_2_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_3_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_3_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_4_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_4_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_8_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_8_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_2_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_2_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_3_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_3_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_4_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_4_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_one_8_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_one_8_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_2_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_2_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_3_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_3_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_4_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_4_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_8_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_8_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_2_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_2_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_3_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_3_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_4_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_4_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) affine_qmatmul_some_8_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_some_8_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.F16, "scales")
+	a.tensor(zeros, tensor.U8, "zeros")
+	a.tensor(group, tensor.I32, "group")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(rows)
+	a.int32(in)
+	a.int32(out)
+	a.int32(padded)
+	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
@@ -835,114 +1285,6 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.float32(softcap)
 	a.float32(temperature)
 	a.int32(temperatureSpan)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_rows_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_64)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
-	a := d.begin(kernel_attend_back_mma_keys_128)
-	a.tensor(dq, tensor.F32, "dq")
-	a.tensor(dk, tensor.F32, "dk")
-	a.tensor(dv, tensor.F32, "dv")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(dy, tensor.F32, "dy")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int32(window)
-	a.int64(lddq)
-	a.int64(lddk)
-	a.int64(lddv)
-	a.int64(lddy)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	a.float32(softcap)
 	d.launch(a, l)
 }
 
@@ -1255,6 +1597,87 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_1)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_4(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_4)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_8)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, dim int32, splits int32, ldy int64) {
+	a := d.begin(kernel_attend_parts_join)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldy)
 	d.launch(a, l)
 }
 
@@ -2752,6 +3175,205 @@ func (d *Device) product_hopper_22(l launch, list pointer) {
 	d.launch(a, l)
 }
 
+func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_128_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_128_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_64_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_64_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_32_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_32_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_16_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+	a := d.begin(kernel_qgemm_hopper_16_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(scales, tensor.I32, "scales")
+	a.tensor(units, tensor.I32, "units")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(tile)
+	a.int32(groups)
+	a.int32(tiles)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(steps)
+	a.int32(rows)
+	a.int32(out)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_f16(l launch, y tensor.Tensor, x tensor.Tensor, order tensor.Tensor, rows int32, rows8 int32, in int32, halves int32, ldx int64) {
+	a := d.begin(kernel_qgemm_order_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(order, tensor.F16, "order")
+	a.int32(rows)
+	a.int32(rows8)
+	a.int32(in)
+	a.int32(halves)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Tensor, regions tensor.Tensor, count int32, n int32) {
+	a := d.begin(kernel_qgemm_order_make)
+	a.tensor(order, tensor.F16, "order")
+	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(regions, tensor.I32, "regions")
+	a.int32(count)
+	a.int32(n)
+	d.launch(a, l)
+}
+
 func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_few_f16)
 	a.tensor(y, tensor.F16, "y")
@@ -3243,6 +3865,55 @@ func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tens
 	a.float32(renormEps)
 	a.float32(scale)
 	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_most(l launch, out tensor.Tensor, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_most)
+	a.tensor(out, tensor.I32, "out")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_bins(l launch, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_bins)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_select(l launch, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, list tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_select)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.tensor(list, tensor.F32, "list")
+	a.int32(cols)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) sample_draw(l launch, out tensor.Tensor, x tensor.Tensor, pos tensor.Tensor, settings tensor.Tensor, seeds tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+	a := d.begin(kernel_sample_draw)
+	a.tensor(out, tensor.I32, "out")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(settings, tensor.F32, "settings")
+	a.tensor(seeds, tensor.I32, "seeds")
+	a.tensor(seen, tensor.I32, "seen")
+	a.tensor(state, tensor.U8, "state")
+	a.int32(cols)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 

@@ -9,11 +9,26 @@ import (
 // for more, the weights are decoded first.
 const packedRows = 32
 
+// Rows of x that qgemm multiplies faster than both the kernel of few rows, and
+// decoding the weights for cuBLAS; our own dense product it always beats
+// (docs/performance.md).
+const (
+	fewPackedRows = 8
+	qgemmRows     = 128
+)
+
 // QMatMul is y = x·W + bias.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
-	m := w.(*matrix)
-	want(y.Rows == x.Rows && y.Cols == m.out && x.Cols == m.in && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
+	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
 	if x.Rows == 0 {
+		return
+	}
+	if a, ok := w.(*affineMatrix); ok {
+		a.multiply(d, y, x, bias)
+		return
+	}
+	m := w.(*matrix)
+	if x.Rows > fewPackedRows && (x.Rows <= qgemmRows || d.blas.lib == nil) && d.qgemm(y, x, m, bias) {
 		return
 	}
 	v, step := d.packing(m)

@@ -11,10 +11,13 @@ type scratchUse int
 
 const (
 	scratchInputs scratchUse = iota
+	scratchOrdered
 	scratchWeights
 	scratchSums
 	scratchStats
 	scratchCounters // zeros, and left so by those who use them
+	scratchState    // the same
+	scratchList
 	scratchUses
 )
 

@@ -38,8 +38,7 @@ type Speed struct {
 	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
 }
 
-// Bench runs a test: once to warm up, which refuses logits that are not finite,
-// then repeat times. What lies before Depth
+// Bench runs a test: once to warm up, then repeat times. What lies before Depth
 // is a cache of zeros: what it holds does not change what is computed.
 func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) {
 	var rates []float64
@@ -50,15 +49,6 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 		start := time.Now()
 		if err := e.once(t); err != nil {
 			return nil, err
-		}
-		if i == 0 && t.Prompt == 0 {
-			logits, err := e.last().Logits()
-			if err == nil {
-				err = finite(logits)
-			}
-			if err != nil {
-				return nil, err
-			}
 		}
 		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
 		if i > 0 {
@@ -85,16 +75,24 @@ func (e *Engine) once(t Test) error {
 		return nil
 	}
 	p := pass{runs: make([]model.Run, t.Batch), span: 1, ids: make([]int32, t.Batch)}
-	for i := range t.Generate {
-		for b := range p.runs {
-			p.ids[b], p.runs[b] = int32((i*31+b)%e.spec.Vocab), model.Run{Sequence: b, Position: t.Depth + i}
-		}
-		e.use(p)
-		if err := e.decode(t.Batch); err != nil {
+	for b := range p.runs {
+		p.ids[b], p.runs[b] = int32(b*31%e.spec.Vocab), model.Run{Sequence: b, Position: t.Depth}
+	}
+	e.choice.set(make([]chooser, t.Batch), e.spec.Vocab)
+	e.use(p)
+	get := func() ([]int32, error) { return nil, nil }
+	for range t.Generate {
+		if err := e.decode(decode{rows: t.Batch, chooses: true}); err != nil {
 			return err
 		}
+		next := e.choice.fetch(t.Batch)
+		if _, err := get(); err != nil {
+			return err
+		}
+		get = next
 	}
-	return e.sync()
+	_, err := get()
+	return err
 }
 
 // bytesPerToken is what the steps of a test read, on average, for each token.

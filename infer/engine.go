@@ -54,7 +54,8 @@ type Engine struct {
 	stages  []*stage     // by device, in the order of the layers
 	head    *model.Module
 	pages   *model.Pages
-	replays map[int]func() // recorded decode steps by number of sequences
+	choice  *choice
+	replays map[decode][]func() // recorded decode steps, by stage
 }
 
 // A stage is the part of a model that is on one device.
@@ -135,7 +136,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err
 	}
-	e := &Engine{Options: o, spec: l.Spec, replays: map[int]func(){}}
+	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}}
 	if err := e.load(l, list); err != nil {
 		e.Close()
 		return nil, err
@@ -212,6 +213,7 @@ func (e *Engine) load(l *model.Loader, list devices.List) error {
 	if e.head, err = l.Load(e.last().Dev, l.Head()); err != nil {
 		return err
 	}
+	e.choice = newChoice(e.last().Dev, e.Options.Sequences)
 	return e.sync()
 }
 
@@ -239,6 +241,9 @@ func (e *Engine) Close() {
 	}
 	if e.head != nil {
 		e.head.Free()
+	}
+	if e.choice != nil {
+		e.choice.free()
 	}
 	if e.files != nil {
 		e.files.Close()

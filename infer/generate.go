@@ -3,8 +3,6 @@ package infer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,50 +63,17 @@ func (s *Session) Generate(ctx context.Context, g *Generation) (*Result, error) 
 	if err := g.Sampler.Check(); err != nil {
 		return nil, err
 	}
-	start := time.Now()
-	r := &Result{PromptTokens: len(g.Prompt), Reason: Length}
-	r.Cached = s.keep(g.Prompt)
-	logits, err := s.read(ctx, g.Prompt[r.Cached:])
-	if err != nil {
-		return r, err
-	}
-	out := &emitter{stops: g.Stops, emit: g.Emit}
-	random := rand.New(rand.NewPCG(g.Seed, 0))
-	seen := slices.Clone(g.Prompt)
-	for len(r.Tokens) < g.Limit {
-		if err := ctx.Err(); err != nil {
-			r.Text = out.finish()
-			return r, err
-		}
-		id := g.Sampler.Sample(logits, seen, random)
-		if len(r.Tokens) == 0 {
-			r.FirstToken = time.Since(start)
-		}
-		if slices.Contains(g.End, id) {
-			r.Reason = EndToken
-			break
-		}
-		r.Tokens, seen = append(r.Tokens, id), append(seen, id)
-		if out.add(g.Text.Next(id)) {
-			r.Reason = StopText
-			break
-		}
-		if len(r.Tokens) == g.Limit {
-			break
-		}
-		if logits, err = s.read(ctx, seen[len(seen)-1:]); err != nil {
-			r.Text = out.finish()
-			return r, err
-		}
-	}
-	if r.Reason != StopText && out.add(g.Text.Flush()) {
+	r := &Result{PromptTokens: len(g.Prompt), Reason: Length, Cached: s.keep(g.Prompt)}
+	w := &writing{Generation: g, session: s, out: &emitter{stops: g.Stops, emit: g.Emit}, result: r, start: time.Now()}
+	err := w.run(ctx)
+	if err == nil && r.Reason != StopText && w.out.add(g.Text.Flush()) {
 		r.Reason = StopText
 	}
-	r.Text = out.finish()
+	r.Text = w.out.finish()
 	if n := len(r.Tokens); n > 1 {
-		r.PerSecond = float64(n-1) / (time.Since(start) - r.FirstToken).Seconds()
+		r.PerSecond = float64(n-1) / (time.Since(w.start) - r.FirstToken).Seconds()
 	}
-	return r, nil
+	return r, err
 }
 
 // next processes ids at positions from first on of a sequence and returns the

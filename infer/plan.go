@@ -91,6 +91,9 @@ func plan(l *model.Loader, list devices.List, o Options) []Part {
 			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(l, s.modules, d),
 			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
 		}
+		if last {
+			p.Activations += choiceBytes(o.Sequences)
+		}
 		if r, ok := d.(device.MemoryInfo); ok {
 			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()
@@ -113,7 +116,7 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
 		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
-			sum += sizes[x.Name]
+			sum += linear(l, x, sizes[x.Name])
 		}
 		if m.Positions != "" {
 			sum += sizes[m.Positions]
@@ -125,6 +128,19 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 		sum += l.Beside(m)
 	}
 	return sum
+}
+
+// linear returns what a linear takes, whose tensors take size bytes: a matrix that
+// others have packed stays so.
+func linear(l *model.Loader, x model.LinearSpec, size int) int {
+	n := l.PackedBytes(x)
+	if n == 0 {
+		return size
+	}
+	if x.Biased {
+		n += 4 * x.Out
+	}
+	return n
 }
 
 // held returns the bytes that a tensor of a linear or a table takes on d: biases

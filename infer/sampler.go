@@ -3,9 +3,8 @@ package infer
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 
-	"exl2/internal/score"
+	"exl2/internal/sampling"
 )
 
 // A Sampler chooses tokens. The zero Sampler is greedy: it takes the most
@@ -13,7 +12,8 @@ import (
 //
 // With a temperature it works in this order, which is ExLlamaV2's: penalties on
 // logits, temperature, then the filters top-k, top-p, min-p and typical, each
-// on what the one before it has left, and a draw among the rest.
+// on what the one before it has left, and a draw among the rest. Tokens as likely
+// as the last one that a filter keeps are kept, too.
 type Sampler struct {
 	Temperature float64 // 0 is greedy
 	TopK        int     // 0 keeps all
@@ -44,55 +44,28 @@ func (s Sampler) Check() error {
 	return nil
 }
 
-// Sample chooses a token given the logits, which it may change, and the tokens
-// seen so far.
-func (s Sampler) Sample(logits []float32, seen []int32, r *rand.Rand) int32 {
-	s.penalize(logits, seen)
-	if s.Temperature == 0 {
-		return int32(score.ArgMax(logits))
-	}
-	list := distribution(logits, s.Temperature)
-	if len(list) == 0 {
-		return int32(score.ArgMax(logits))
-	}
-	list = topK(list, s.TopK)
-	list = topP(list, s.TopP)
-	list = minP(list, s.MinP)
-	list = typical(list, s.Typical)
-	return draw(list, r.Float64())
+// Sample chooses a token given finite logits, the tokens before and the position of
+// the last of them. It is what an [Engine] does on its device: the same seed gives
+// the same token, up to the last bits of logarithms.
+func (s Sampler) Sample(logits []float32, seen []int32, seed uint64, position int) int32 {
+	token, _ := s.settings().Choose(logits, counts(seen, len(logits)), seed, int32(position))
+	return token
 }
 
-// penalize lowers the logits of tokens seen before.
-func (s Sampler) penalize(logits []float32, seen []int32) {
-	repetition := s.Repetition
-	if repetition == 0 {
-		repetition = 1
+// settings returns what devices take.
+func (s Sampler) settings() sampling.Settings {
+	const coldest = 1e-30 // whose inverse float32 can hold
+	out := sampling.Settings{
+		Temperature: float32(s.Temperature), TopK: float32(s.TopK), TopP: float32(s.TopP), MinP: float32(s.MinP), Typical: float32(s.Typical),
+		Repetition: float32(s.Repetition), Frequency: float32(s.Frequency), Presence: float32(s.Presence),
 	}
-	if repetition == 1 && s.Frequency == 0 && s.Presence == 0 {
-		return
+	if s.Temperature < coldest {
+		out.Temperature = 0
 	}
-	count := map[int32]int{}
-	for _, t := range seen {
-		count[t]++
-	}
-	for t, n := range count {
-		v := float64(logits[t])
-		if v > 0 {
-			v /= repetition
-		} else {
-			v *= repetition
-		}
-		logits[t] = float32(v - float64(n)*s.Frequency - s.Presence)
-	}
+	return out
 }
 
-// draw takes the candidate at the share u, from 0 to 1, of the probability.
-func draw(list []candidate, u float64) int32 {
-	at := u * total(list)
-	for _, c := range list {
-		if at -= c.p; at < 0 {
-			return c.token
-		}
-	}
-	return list[len(list)-1].token
+// penalizes reports whether tokens seen before are less likely, or more.
+func (s Sampler) penalizes() bool {
+	return s.Repetition != 0 && s.Repetition != 1 || s.Frequency != 0 || s.Presence != 0
 }

@@ -2,7 +2,8 @@ package infer
 
 import (
 	"context"
-	"fmt"
+
+	"exl2/internal/model"
 )
 
 // A Session is one prompt after another in the engine's first sequence, as in a
@@ -25,25 +26,24 @@ func (s *Session) keep(ids []int32) int {
 	return n
 }
 
-// read processes ids behind those that the cache holds and returns the logits of
-// the last of them. Between chunks it looks whether ctx has ended.
-func (s *Session) read(ctx context.Context, ids []int32) (logits []float32, err error) {
-	if end, room := len(s.held)+len(ids), s.Engine.Options.Positions; end > room {
-		return nil, fmt.Errorf("%d positions do not fit the context of %d; give a larger --length", end, room)
-	}
+// read processes ids behind those that the cache holds and has the token after them
+// chosen. Between chunks it looks whether ctx has ended.
+func (s *Session) read(ctx context.Context, ids []int32, penalties bool) error {
+	e := s.Engine
 	for len(ids) > 0 {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
-		run := Run{First: len(s.held), IDs: ids[:min(len(ids), s.Engine.Options.Chunk)]}
+		run := Run{First: len(s.held), IDs: ids[:min(len(ids), e.Options.Chunk)]}
+		if err := e.check(nil, run); err != nil {
+			return err
+		}
+		e.use(pass{runs: []model.Run{{Position: run.First}}, span: len(run.IDs), ids: run.IDs})
+		e.body()
 		if ids = ids[len(run.IDs):]; len(ids) == 0 {
-			run.Logits = 1
-		}
-		err := s.Engine.Step([]Run{run}, func(_, _ int, rows [][]float32) { logits = rows[0] })
-		if err != nil {
-			return nil, err
+			e.choose(len(run.IDs)-1, penalties)
 		}
 		s.held = append(s.held, run.IDs...)
 	}
-	return logits, nil
+	return nil
 }

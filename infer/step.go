@@ -5,6 +5,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/tensor"
 )
 
 // A Run is tokens of one sequence that follow one another. What the sequence
@@ -140,7 +141,7 @@ func (e *Engine) pass(p pass, f func(run, row int, logits [][]float32)) error {
 
 // single is pass for runs of one token.
 func (e *Engine) single(p pass, f func(run, row int, logits [][]float32)) error {
-	if err := e.decode(len(p.runs)); err != nil {
+	if err := e.decode(decode{rows: len(p.runs)}); err != nil {
 		return err
 	}
 	logits, err := e.last().Logits()
@@ -170,45 +171,26 @@ func (e *Engine) use(p pass) {
 // body runs all modules but the head.
 func (e *Engine) body() {
 	for i, s := range e.stages {
-		if i > 0 {
-			hand(s.state, e.stages[i-1].state)
-		}
+		e.receive(i)
 		for _, m := range s.modules {
 			m.Forward(s.state)
 		}
 	}
 }
 
-// hand copies the residual stream from one device to another.
-func hand(to, from *model.State) {
-	dst, src := to.At(model.Stream), from.At(model.Stream)
-	if p, ok := from.Dev.(device.Peer); ok && p.CopyTo(to.Dev, dst, src) {
+// receive brings the residual stream to a stage.
+func (e *Engine) receive(i int) {
+	if i > 0 {
+		hand(e.stages[i].state.Dev, e.stages[i-1].state.Dev, e.stages[i].state.At(model.Stream), e.stages[i-1].state.At(model.Stream))
+	}
+}
+
+// hand copies from one device to another.
+func hand(to, from device.Device, dst, src tensor.Tensor) {
+	if p, ok := from.(device.Peer); ok && p.CopyTo(to, dst, src) {
 		return
 	}
 	buf := make([]byte, src.Bytes())
-	from.Dev.Download(buf, src)
-	to.Dev.Upload(dst, buf)
-}
-
-// decode runs all modules for one position of n sequences: it is recorded the
-// first time and repeated from then on.
-func (e *Engine) decode(n int) error {
-	if f := e.replays[n]; f != nil {
-		f()
-		return nil
-	}
-	step := func() {
-		e.body()
-		e.head.Forward(e.last())
-	}
-	if len(e.stages) > 1 { // each device records by itself
-		step()
-		return e.sync()
-	}
-	f, err := e.stages[0].dev.Record(step)
-	if err != nil {
-		return err
-	}
-	e.replays[n] = f
-	return nil
+	from.Download(buf, src)
+	to.Upload(dst, buf)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -60,6 +61,7 @@ type inspectOptions struct {
 // inspection is the JSON of inspect.
 type inspection struct {
 	Architecture string          `json:"architecture"`
+	Quantization string          `json:"quantization,omitempty"` // by another program
 	Parameters   int             `json:"parameters"`
 	DecoderBPW   float64         `json:"decoder_bpw"`
 	HeadBPW      float64         `json:"head_bpw"`
@@ -74,7 +76,7 @@ type inspectMatrix struct {
 	In  int     `json:"in"`
 	Out int     `json:"out"`
 	BPW float64 `json:"bpw"`
-	Mix string  `json:"mix"` // as in measurement files, or the type of a matrix that is not quantized
+	Mix string  `json:"mix"` // as in measurement files, another program's form, or the type of a matrix that is not quantized
 }
 
 func runInspect(a *app, name string, o inspectOptions) error {
@@ -121,6 +123,9 @@ func runInspect(a *app, name string, o inspectOptions) error {
 
 func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 	r := &inspection{Architecture: l.Spec.Arch}
+	if l.Scheme != nil {
+		r.Quantization = l.Scheme.String()
+	}
 	var err error
 	if r.FileBytes, err = fileBytes(files); err != nil {
 		return nil, err
@@ -154,6 +159,8 @@ func inspectLinear(l *model.Loader, s model.LinearSpec) (*inspectMatrix, int, er
 		return nil, 0, err
 	} else if q != nil {
 		size, m.Mix = q.Bits(), q.Recipe().String()
+	} else if bits, form := l.Stored(s); bits > 0 {
+		size, m.Mix = int(math.Round(bits*float64(s.In*s.Out))), form
 	} else {
 		name := s.Name + ".weight"
 		if s.Name == l.Spec.Names.Head && l.Spec.Tied {
@@ -210,6 +217,9 @@ func isPartOf(name string, linear map[string]bool) bool {
 
 func printInspection(w io.Writer, r *inspection) {
 	fmt.Fprintf(w, "%s, %.2f million parameters, %.2f MB\n", r.Architecture, float64(r.Parameters)/1e6, float64(r.FileBytes)/1e6)
+	if r.Quantization != "" {
+		fmt.Fprintln(w, "quantized by another program:", r.Quantization)
+	}
 	fmt.Fprintf(w, "decoder %.4f bits per weight, head %.4f\n\n", r.DecoderBPW, r.HeadBPW)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "matrix\tin\tout\tbpw\tmix")

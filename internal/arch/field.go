@@ -58,6 +58,15 @@ func (c *Config) field(key string) (v any, name string, there bool) {
 	return v, name, there
 }
 
+// Any reports whether the object has any fields.
+func (c *Config) Any() bool { return len(c.raw) > 0 }
+
+// Fields returns the fields of the object.
+func (c *Config) Fields() map[string]any { return c.raw }
+
+// Default sets what a field is where the file leaves it out.
+func (c *Config) Default(key string, value any) { c.defaults(key, value) }
+
 // Has reports whether key is in the file and not null.
 func (c *Config) Has(key string) bool {
 	v, _, there := c.field(key)
@@ -208,6 +217,14 @@ func fallback[T any](c *Config, key string, def []T) (v T) {
 func (c *Config) fail(key, format string, args ...any) {
 	if *c.first == nil {
 		*c.first = fmt.Errorf("%s: %s%s: %s", c.file, c.path, key, fmt.Sprintf(format, args...))
+	}
+}
+
+// Refuse keeps an error about a field whose value this program does not know, or
+// that does not fit, with what to do about it.
+func (c *Config) Refuse(key, format string, args ...any) {
+	if *c.first == nil {
+		*c.first = fmt.Errorf("%s: %s%s: %w: %s", c.file, c.path, key, ErrUnsupported, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -7,6 +7,7 @@ package device
 import (
 	"errors"
 
+	"exl2/internal/affine"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
@@ -58,6 +59,10 @@ type Memory interface {
 	Upload(dst tensor.Tensor, src []byte)
 	// Download waits for earlier operations and copies src to dst.
 	Download(dst []byte, src tensor.Tensor)
+	// Fetch copies src as earlier operations leave it. The function that it returns
+	// waits for them, but not for later ones, and returns the bytes, which are good
+	// until Fetch has been called eight times more, and the first failure until then.
+	Fetch(src tensor.Tensor) (get func() ([]byte, error))
 	// Copy copies elements within the device; types may differ among F32, F16
 	// and BF16.
 	Copy(dst, src tensor.Tensor)
@@ -69,7 +74,8 @@ type Borrower interface {
 	Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool)
 }
 
-// A Matrix is an EXL2 matrix in a device's memory, laid out as its kernels like.
+// A Matrix is a matrix of packed codes in a device's memory, laid out as its kernels
+// like: EXL2, or what GPTQ and AWQ make.
 type Matrix interface {
 	In() int
 	Out() int   // without padding
@@ -129,6 +135,9 @@ type Forward interface {
 
 	// LoadEXL2 prepares a matrix whose first out columns are used.
 	LoadEXL2(m *exl2.Matrix, out int) Matrix
+	// LoadAffine prepares a matrix whose groups are of whole blocks of 32 rows
+	// (affine.Matrix.Fusible). FreeEXL2 frees it.
+	LoadAffine(m *affine.Matrix) Matrix
 	FreeEXL2(m Matrix)
 
 	// QMatMul is y = x·W + bias on packed weights, rounding as MatMul does.
@@ -170,9 +179,11 @@ type Forward interface {
 	// Cap is x = cap·tanh(scale·x/cap), or scale·x where cap is 0; x F32.
 	Cap(x tensor.Tensor, scale, softcap float32)
 
-	// ArgMax stores the column of each row's largest element, the first among
-	// equals, in ids, I32 [1, rows]; x F32.
-	ArgMax(ids, x tensor.Tensor)
+	// Sample chooses a column of each row of x, F32, at the positions of pos, I32 [1,
+	// rows], as sampling.Settings.Choose does. Row 0 of out, I32 [2, rows], is what is
+	// chosen, which is counted in s.Seen; row 1 the first column that is not finite,
+	// or -1.
+	Sample(out, x, pos tensor.Tensor, s Sampling)
 
 	// Advance adds one to every element of pos, I32: the next decode step.
 	Advance(pos tensor.Tensor)

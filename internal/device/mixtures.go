@@ -13,7 +13,8 @@ type Mixtures interface {
 
 	// Group prepares products with matrices of one shape and biases, which must live
 	// as long. All matrices are a device's, or dense, [out, in], of one type; all
-	// biases are F32 [1, out], or there are none.
+	// biases are F32 [1, out], or there are none. It is nil where the device has no such
+	// product, as for matrices of LoadAffine.
 	Group(list []Matrix, dense, biases []tensor.Tensor) Group
 	FreeGroup(g Group)
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"unsafe"
 
 	"exl2/internal/half"
 	"exl2/internal/tensor"
@@ -56,8 +55,8 @@ func Parse(get func(suffix string) (Tensor, error)) (*Matrix, error) {
 	}
 	m := &Matrix{
 		In: t[4].Shape[0], Out: t[0].Shape[1],
-		Words: view[uint32](t[0].Data), Scales: view[uint32](t[1].Data),
-		ScaleMax: view[half.F16](t[2].Data), InvPerm: view[int32](t[4].Data),
+		Words: tensor.View[uint32](t[0].Data), Scales: tensor.View[uint32](t[1].Data),
+		ScaleMax: tensor.View[half.F16](t[2].Data), InvPerm: tensor.View[int32](t[4].Data),
 	}
 	var err error
 	if m.Groups, err = parseGroups(t[3].Data, m.In, t[0].Shape[0]); err != nil {
@@ -75,7 +74,7 @@ func Parse(get func(suffix string) (Tensor, error)) (*Matrix, error) {
 // parseGroups reads pairs of bits and first word row. The rows of a group
 // follow from the words up to the next one; the last group ends at row in.
 func parseGroups(data []byte, in, words int) ([]Group, error) {
-	table := view[uint16](data)
+	table := tensor.View[uint16](data)
 	if len(table) == 0 || len(table)%2 != 0 {
 		return nil, fmt.Errorf("%d entries, want pairs", len(table))
 	}
@@ -116,27 +115,6 @@ func (m *Matrix) Tensors() []Tensor {
 		{SuffixGroups, "I16", []int{len(groups)}, tensor.BytesOf(groups)},
 		{SuffixScaleMax, "F16", []int{len(m.ScaleMax)}, tensor.BytesOf(m.ScaleMax)},
 	}
-}
-
-type element interface {
-	~uint16 | ~uint32 | ~int32
-}
-
-// view returns data as elements, copied only if it is misaligned.
-func view[E element](data []byte) []E {
-	var e E
-	size := int(unsafe.Sizeof(e))
-	n := len(data) / size
-	if n == 0 {
-		return nil
-	}
-	p := unsafe.Pointer(unsafe.SliceData(data))
-	if uintptr(p)%uintptr(size) == 0 {
-		return unsafe.Slice((*E)(p), n)
-	}
-	out := make([]E, n)
-	copy(tensor.BytesOf(out), data)
-	return out
 }
 
 // The slices above are the file's bytes: this program runs on little-endian

@@ -16,9 +16,9 @@ import (
 // floors lists the packages from the ground up. A package may import packages
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
-	{"internal/half", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
-	{"internal/tensor", "internal/exl2", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
-	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "cuda/kernelfile", "cuda"},
+	{"internal/half", "internal/sampling", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
+	{"internal/tensor", "internal/exl2", "internal/affine", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
+	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "internal/prequant", "internal/prequant/prequanttest", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
 	{"internal/stream", "internal/sampled", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
 	{"internal/quant"},
@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
 	"internal/job":                 {"internal/stream"},
 	"internal/arch":                {"internal/device"},
+	"internal/prequant":            {"internal/arch"},
 	"internal/device/cpu":          {"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas"},
 	"internal/device/cpu/blas":     {"internal/device/cpu/simd"},
 	"internal/device/devtest":      {"internal/device", "internal/device/cpu"},

@@ -25,14 +25,11 @@ func (b *builder) linear(m *Module, part string) *Linear { return b.expertLinear
 func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
 	spec, _ := m.Linear(part, expert)
 	l := &Linear{LinearSpec: spec}
-	packed, err := b.Matrix(spec)
-	if err != nil {
-		b.fail(err)
-	}
+	packed := b.packed(spec)
 	switch {
 	case b.err != nil:
 	case packed != nil:
-		l.W = Quantized{b.dev.LoadEXL2(packed, l.Out)}
+		l.W = Quantized{packed}
 	case spec.Role == arch.Head && b.Spec.HeadUnit:
 		l.W = Dense{b.unitRows(m, l)}
 	default:
@@ -42,6 +39,28 @@ func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
 		l.Bias = b.vector(l.Name+".bias", l.Out)
 	}
 	return l
+}
+
+// packed loads a linear's matrix if it is one of codes, or returns nil.
+func (b *builder) packed(s LinearSpec) device.Matrix {
+	m, err := b.Matrix(s)
+	if err != nil {
+		b.fail(err)
+	}
+	if m != nil && b.err == nil {
+		return b.dev.LoadEXL2(m, s.Out)
+	}
+	if b.Decode || b.err != nil {
+		return nil
+	}
+	a, err := b.Packed(s)
+	if err != nil {
+		b.fail(err)
+	}
+	if a == nil || b.err != nil {
+		return nil
+	}
+	return b.dev.LoadAffine(a)
 }
 
 // table returns the name of the tensor that holds a linear's weights.

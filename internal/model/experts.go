@@ -91,6 +91,7 @@ func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 		act.Keep = x.keeps(ExpertGate, SharedGate)
 	}
 	m.whole, m.onFree = together.run, append(m.onFree, together.free)
+	m.waits = func() bool { return !together.possible(m.dev) }
 	return []Step{read, act, {Run: x.add, Back: x.addBack}}
 }
 

@@ -34,20 +34,13 @@ func (g *grouped) add(e expert) {
 // are multiplied one by one, and so are those that see many rows.
 func (g *grouped) run(s *State) bool {
 	d := s.Dev
-	in := []*kin{&g.up}
-	to := []tensor.Tensor{s.At(ExpertUp)}
-	if g.gate.linears != nil {
-		in, to = []*kin{&g.gate, &g.up}, []tensor.Tensor{s.At(ExpertGate), s.At(ExpertUp)}
-	}
-	if !s.few() || !g.down.refresh(d) {
+	if !s.few() || !g.possible(d) {
 		return false
 	}
-	groups := make([]device.Group, len(in))
-	for i, k := range in {
-		if !k.refresh(d) {
-			return false
-		}
-		groups[i] = k.group
+	groups := []device.Group{g.up.group}
+	to := []tensor.Tensor{s.At(ExpertUp)}
+	if g.gate.linears != nil {
+		groups, to = []device.Group{g.gate.group, g.up.group}, []tensor.Tensor{s.At(ExpertGate), s.At(ExpertUp)}
 	}
 	g.choose(s)
 	r := s.Routes()
@@ -64,6 +57,16 @@ func (g *grouped) run(s *State) bool {
 		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
 	}
 	g.mixture.add(s)
+	return true
+}
+
+// possible reports whether there are groups, and makes them.
+func (g *grouped) possible(d device.Device) bool {
+	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
+		if k.linears != nil && !k.refresh(d) {
+			return false
+		}
+	}
 	return true
 }
 
@@ -102,7 +105,9 @@ func (k *kin) refresh(d device.Device) bool {
 	if n := len(k.linears); len(packed) != n && len(dense) != n || !sameType {
 		return false
 	}
-	k.group = d.Group(packed, dense, biases)
+	if k.group = d.Group(packed, dense, biases); k.group == nil {
+		return false
+	}
 	k.release = func() { d.FreeGroup(k.group) }
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
+	"exl2/internal/prequant"
 	"exl2/internal/safetensors"
 )
 
@@ -24,20 +25,40 @@ type Loader struct {
 	Layout []ModuleSpec // of Spec
 	Files  Files        // with a tensor for every matrix, however the source keeps them
 
+	// Scheme says how others have quantized the model, if they have. Its matrices
+	// stay packed where devices can multiply by them, unless Decode is set, which
+	// quantizing needs.
+	Scheme *prequant.Scheme
+	Decode bool
+
 	// Strict refuses weights that are NaN or infinite. It reads them all.
 	Strict bool
 }
 
-// NewLoader returns a Loader of the model that spec describes.
+// NewLoader returns a Loader of the model that spec describes, in files that are
+// as it says.
 func NewLoader(spec arch.Spec, f Files) *Loader {
 	spec.Resolve(f.Has)
 	l := &Loader{Spec: spec, Layout: Layout(spec)}
-	l.Use(f)
+	l.Files = newUnfused(l.Spec, l.Layout, f)
 	return l
 }
 
-// Use has the loader find tensors in f.
-func (l *Loader) Use(f Files) { l.Files = newUnfused(l.Spec, l.Layout, f) }
+// Use has the loader find tensors in f, which may be quantized by its Scheme.
+func (l *Loader) Use(f Files) error {
+	shown, err := prequant.Show(l.Scheme, f)
+	if err != nil {
+		return err
+	}
+	if shown != nil {
+		if err := l.dropBiases(shown); err != nil {
+			return err
+		}
+		f = shown
+	}
+	l.Files = newUnfused(l.Spec, l.Layout, f)
+	return nil
+}
 
 // Fused reports whether a tensor is part of one of the source, whose memory it
 // shares.
@@ -171,13 +192,19 @@ func Open(dir string) (*Loader, *safetensors.Set, error) {
 	if err := spec.Require(known...); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	// Formats of others would end as weights that are missing or have odd types.
-	if q := config.Object("quantization_config"); q.Has("quant_method") && q.String("quant_method", "") != "exl2" {
-		return nil, nil, fmt.Errorf("%s: config.json: quantization_config.quant_method: %w: %q (known: exl2)", dir, arch.ErrUnsupported, q.String("quant_method", ""))
+	scheme, err := prequant.Read(dir, config)
+	if err != nil {
+		return nil, nil, err
 	}
 	files, err := safetensors.OpenDir(dir, exl2.IsCodes)
 	if err != nil {
 		return nil, nil, err
 	}
-	return NewLoader(spec, files), files, nil
+	l := NewLoader(spec, files)
+	l.Scheme = scheme
+	if err := l.Use(files); err != nil {
+		files.Close()
+		return nil, nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return l, files, nil
 }

@@ -30,7 +30,13 @@ type Module struct {
 	// whole computes what the steps do at once, and reports whether it has; nil where
 	// there is no such way.
 	whole func(s *State) bool
+
+	waits func() bool // Waits; nil where it never does
 }
+
+// Waits reports whether decode steps of the module wait for its device, and so
+// cannot be recorded.
+func (m *Module) Waits() bool { return m.waits != nil && m.waits() }
 
 // A Step computes what some linears read, and those linears are run on it.
 // Calibration stops between Run and the products.

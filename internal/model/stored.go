@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sync"
 
+	"exl2/internal/affine"
 	"exl2/internal/arch"
 	"exl2/internal/exl2"
+	"exl2/internal/prequant"
 	"exl2/internal/safetensors"
 )
 
@@ -19,8 +21,9 @@ type unfused struct {
 	parts map[string]part // by the name that is shown
 	names []string
 
-	mu   sync.Mutex
-	held map[string]safetensors.Tensor // of files, that parts were taken from
+	mu     sync.Mutex
+	held   map[string]safetensors.Tensor // of files, that parts were taken from
+	packed map[string]*affine.Matrix     // likewise
 }
 
 // A part is a matrix, or a bias, in a tensor that holds several.
@@ -38,7 +41,7 @@ type part struct {
 }
 
 func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
-	u := &unfused{files: f, parts: map[string]part{}, held: map[string]safetensors.Tensor{}}
+	u := &unfused{files: f, parts: map[string]part{}, held: map[string]safetensors.Tensor{}, packed: map[string]*affine.Matrix{}}
 	for _, m := range layout {
 		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
 			for _, t := range s.Stored {
@@ -74,6 +77,9 @@ func (u *unfused) add(s arch.Spec, m ModuleSpec, l LinearSpec, t arch.Stored, i 
 	}
 	show := func(name, tensor string) {
 		p.whole = s.Names.Layer(m.Layer, arch.Expert(tensor, l.Expert))
+		if f, ok := u.files.(*prequant.Files); ok && f.Decoded(p.whole) {
+			p.Transposed = false
+		}
 		if u.files.Has(p.whole) && !(name == p.whole && p.plain()) {
 			u.parts[name] = p
 		}
@@ -137,12 +143,27 @@ func (u *unfused) Get(name string) (safetensors.Tensor, error) {
 	if !ok {
 		return u.files.Get(name)
 	}
+	info, _ := u.Info(name)
+	if f, ok := u.files.(*prequant.Files); ok && p.Stacked {
+		if one, ok, err := f.Expert(p.whole, p.expert); ok || err != nil {
+			return p.alone(info, one, err)
+		}
+	}
 	whole, err := u.hold(p.whole)
 	if err != nil {
 		return safetensors.Tensor{}, err
 	}
-	info, _ := u.Info(name)
 	data, err := p.take(whole)
+	return safetensors.Tensor{Info: info, Data: data}, err
+}
+
+// alone takes the part from a tensor of its expert alone.
+func (p part) alone(info safetensors.Info, one safetensors.Tensor, err error) (safetensors.Tensor, error) {
+	if err != nil {
+		return one, err
+	}
+	p.Stacked = false
+	data, err := p.take(one)
 	return safetensors.Tensor{Info: info, Data: data}, err
 }
 
@@ -166,6 +187,10 @@ func (u *unfused) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	clear(u.held)
+	clear(u.packed)
+	if f, ok := u.files.(*prequant.Files); ok {
+		f.Forget()
+	}
 }
 
 // take returns the part's elements.

@@ -110,3 +110,21 @@ func BytesOf[E Element](v []E) []byte {
 	}
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }
+
+// View returns little-endian data as elements: the same memory, unless that is not
+// aligned for them.
+func View[E Element](data []byte) []E {
+	var e E
+	size := int(unsafe.Sizeof(e))
+	n := len(data) / size
+	if n == 0 {
+		return nil
+	}
+	p := unsafe.Pointer(unsafe.SliceData(data))
+	if uintptr(p)%uintptr(size) == 0 {
+		return unsafe.Slice((*E)(p), n)
+	}
+	out := make([]E, n)
+	copy(BytesOf(out), data)
+	return out
+}

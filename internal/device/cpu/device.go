@@ -9,6 +9,7 @@ package cpu
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -109,6 +110,12 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 		panic(fmt.Sprintf("cpu: Download: %d bytes from %v", len(dst), src))
 	}
 	copy(dst, bytesOf(src))
+}
+
+// Fetch copies src; nothing is ever under way.
+func (d *Device) Fetch(src tensor.Tensor) (get func() ([]byte, error)) {
+	data := slices.Clone(bytesOf(src))
+	return func() ([]byte, error) { return data, d.err }
 }
 
 // want panics unless a condition on an operation's arguments holds.

@@ -52,13 +52,18 @@ const fewQRows = 3
 
 // QMatMul is y = x·W + bias on packed weights.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
-	m := w.(*matrix)
-	want(y.Rows == x.Rows && y.Cols == m.out && x.Cols == m.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
+	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
 	if d.err != nil {
 		return
 	}
-	m.multiply(d, rowsOf("QMatMul", y), rowsOf("QMatMul", x), x.Rows)
+	w.(product).multiply(d, rowsOf("QMatMul", y), rowsOf("QMatMul", x), x.Rows)
 	addBias(y, bias)
+}
+
+// A product is a matrix that rows can be multiplied by.
+type product interface {
+	multiply(d *Device, y, x strided, rows int)
+	decode(d *Device, dst tensor.Tensor)
 }
 
 // multiply multiplies rows of x.
@@ -112,8 +117,14 @@ func permuteRows(dst []float32, x strided, rows int, perm []int32) {
 
 // Decode stores the weights, [out, in] in the source's order, in dst, F16.
 func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
-	m := w.(*matrix)
-	want(dst.Type == tensor.F16 && dst.Rows == m.out && dst.Cols == m.In(), "Decode", dst)
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "Decode", dst)
+	if d.err == nil {
+		w.(product).decode(d, dst)
+	}
+}
+
+// decode stores the weights, [out, in] in the source's order.
+func (m *matrix) decode(d *Device, dst tensor.Tensor) {
 	out, k := elements[half.F16](dst), m.In()
 	parallel.Runs(m.out, qTile, func(lo, hi int) {
 		n := wholeQuads(hi - lo)

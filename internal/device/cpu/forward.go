@@ -123,21 +123,6 @@ func capped(x, limit float32) float32 {
 	return limit * float32(math.Tanh(float64(x/limit)))
 }
 
-// ArgMax stores the column of each row's largest element; NaN is never it.
-func (d *Device) ArgMax(ids, x tensor.Tensor) {
-	want(ids.Cols == x.Rows, "ArgMax", ids, x)
-	out, v := ints("ArgMax", ids), rowsOf("ArgMax", x)
-	parallel.For(x.Rows, func(r int) {
-		best, at := float32(math.Inf(-1)), 0
-		for c, f := range v.row(r) {
-			if f > best {
-				best, at = f, c
-			}
-		}
-		out[r] = int32(at)
-	})
-}
-
 // Advance adds one to every position.
 func (d *Device) Advance(pos tensor.Tensor) {
 	for i, p := 0, ints("Advance", pos); i < len(p); i++ {

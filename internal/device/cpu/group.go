@@ -26,11 +26,15 @@ func (g *group) few() int {
 	return fewRows
 }
 
-// Group keeps the list.
+// Group keeps the list; there are none of affine matrices.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
 	g := &group{dense: dense, biases: biases}
 	for _, m := range list {
-		g.packed = append(g.packed, m.(*matrix))
+		q, ok := m.(*matrix)
+		if !ok {
+			return nil
+		}
+		g.packed = append(g.packed, q)
 		g.in, g.out = m.In(), m.Out()
 	}
 	for _, w := range dense {

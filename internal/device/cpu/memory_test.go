@@ -46,34 +46,6 @@ func TestUploadDownload(t *testing.T) {
 	panics(t, "a download of too many bytes", func() { d.Download(make([]byte, 7), x) })
 }
 
-// NaN is never the largest, the first among equals is, and a row without a
-// largest element has 0.
-func TestArgMax(t *testing.T) {
-	d, nan, inf := open(t), math.NaN(), math.Inf(1)
-	rows := []struct {
-		x    [4]float64
-		want int32
-	}{
-		{[4]float64{1, 3, 3, 2}, 1},
-		{[4]float64{-5, -5, -5, -5}, 0},
-		{[4]float64{nan, -1, nan, -1}, 1},
-		{[4]float64{0, inf, 1, inf}, 1},
-		{[4]float64{-inf, -inf, -3, nan}, 2},
-		{[4]float64{nan, nan, nan, nan}, 0},
-		{[4]float64{0, 0, 0, 1}, 3},
-	}
-	x, ids := newGrid(len(rows), 4), d.Alloc(tensor.I32, 1, len(rows))
-	for i, r := range rows {
-		copy(x.v[4*i:], r.x[:])
-	}
-	d.ArgMax(ids, upload(d, x))
-	for i, got := range elements[int32](ids) {
-		if got != rows[i].want {
-			t.Errorf("%v: column %d, want %d", rows[i].x, got, rows[i].want)
-		}
-	}
-}
-
 // A token that the table does not have is the world's mistake: it is kept and
 // reported. Wrong shapes are the programmer's: they panic.
 func TestEmbed(t *testing.T) {

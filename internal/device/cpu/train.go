@@ -25,30 +25,26 @@ func (d *Device) DivergenceBack(divergence, logits, reference tensor.Tensor) {
 	want(logits.Rows == reference.Rows && logits.Cols == reference.Cols && divergence.Rows*divergence.Cols == logits.Rows && (logits.Cols > 0 || logits.Rows == 0), "DivergenceBack", divergence, logits, reference)
 	rows, sources, out := rowsOf("DivergenceBack", logits), rowsOf("DivergenceBack", reference), floats("DivergenceBack", divergence)
 	parallel.For(logits.Rows, func(r int) {
-		out[r] = float32(divergenceBack(rows.row(r), sources.row(r)))
+		buf, release := d.borrowed(2 * logits.Cols)
+		defer release()
+		out[r] = float32(divergenceBack(rows.row(r), sources.row(r), buf))
 	})
 }
 
-func divergenceBack(x, source []float32) (sum float64) {
-	p, q := normalizer(source), normalizer(x)
-	for c, v := range x {
-		logP, logQ := float64(source[c])-p, float64(v)-q
-		e := math.Exp(logP)
+// divergenceBack takes room for two rows.
+func divergenceBack(x, source, buf []float32) (sum float64) {
+	n := len(x)
+	p, q := buf[:n], buf[n:]
+	topP, topQ := simd.Max(source), simd.Max(x)
+	sumP, sumQ := float64(simd.ExpSum(p, source, topP)), float64(simd.ExpSum(q, x, topQ))
+	apart := float64(topQ) + math.Log(sumQ) - float64(topP) - math.Log(sumP) // of log q and log p, beside their logits
+	for c, e := range p {
 		if e > 0 {
-			sum += e * (logP - logQ)
+			sum += float64(e) * (float64(source[c]) - float64(x[c]) + apart)
 		}
-		x[c] = float32(math.Exp(logQ) - e)
+		x[c] = float32(float64(q[c])/sumQ - float64(e)/sumP)
 	}
-	return sum
-}
-
-// normalizer returns log Σ exp(x).
-func normalizer(x []float32) float64 {
-	most, sum := float64(simd.Max(x)), 0.0
-	for _, v := range x {
-		sum += math.Exp(float64(v) - most)
-	}
-	return most + math.Log(sum)
+	return sum / sumP
 }
 
 // A latent is a device.Latent as slices.

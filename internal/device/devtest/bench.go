@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
+	"exl2/internal/sampling"
 	"exl2/internal/tensor"
 )
 
@@ -98,6 +100,13 @@ func (t *tracker) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	return w
 }
 
+// LoadAffine loads a matrix that free frees.
+func (t *tracker) LoadAffine(m *affine.Matrix) device.Matrix {
+	w := t.Device.LoadAffine(m)
+	t.matrices = append(t.matrices, w)
+	return w
+}
+
 // NewCache makes a cache that free frees.
 func (t *tracker) NewCache(s device.CacheShape) device.Cache {
 	c := t.Device.NewCache(s)
@@ -167,9 +176,12 @@ func benchSimple() (cases []benchCase) {
 			b := device.Batch{Pos: d.Alloc(tensor.I32, 1, rows), Seq: d.Alloc(tensor.I32, 1, rows), Span: rows}
 			return func() { d.Rope(q, k, freqs, 128, device.Rope{Dims: 128}, b) }, 2 * (q.Bytes() + k.Bytes())
 		})
-		add("ArgMax", rows, func(d device.Device) (func(), int) {
-			x, ids := filled(d, tensor.F32, min(rows, 64), 32000), d.Alloc(tensor.I32, 1, min(rows, 64))
-			return func() { d.ArgMax(ids, x) }, x.Bytes()
+		add("Sample", rows, func(d device.Device) (func(), int) {
+			n := min(rows, 64)
+			x, out, pos, settings := filled(d, tensor.F32, n, 128256), d.Alloc(tensor.I32, 2, n), d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.F32, n, sampling.Columns)
+			s := device.Sampling{Settings: settings, Seeds: d.Alloc(tensor.I32, n, 2)}
+			d.Upload(settings, encode(tensor.F32, n*sampling.Columns, list(sampling.Settings{Temperature: 0.1, TopK: 50, TopP: 0.9}.Row()...)))
+			return func() { d.Sample(out, x, pos, s) }, x.Bytes()
 		})
 	}
 	return cases
@@ -191,6 +203,20 @@ func benchProducts() (cases []benchCase) {
 				return func(y, x tensor.Tensor) { d.QMatMul(y, x, w, tensor.Tensor{}) }, w.Bytes()
 			})...)
 		}
+		cases = append(cases, benchAffine(s.in, s.out)...)
+	}
+	return cases
+}
+
+// benchAffine lists products by matrices as GPTQ makes them.
+func benchAffine(in, out int) (cases []benchCase) {
+	for _, s := range []affineShape{{bits: 4, group: 128}, {bits: 4, group: 128, ordered: true}, {bits: 3, group: 128}, {bits: 8, group: 128}} {
+		s.in, s.out = in, out
+		m := lazily(s.matrix)
+		cases = append(cases, benchProduct("QMatMul/affine "+strings.ReplaceAll(s.String(), " ", ","), in, out, func(d device.Device) (func(y, x tensor.Tensor), int) {
+			w := d.LoadAffine(m())
+			return func(y, x tensor.Tensor) { d.QMatMul(y, x, w, tensor.Tensor{}) }, w.Bytes()
+		})...)
 	}
 	return cases
 }

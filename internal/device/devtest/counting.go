@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
@@ -91,6 +92,11 @@ func (c *Counter) Free(t tensor.Tensor) {
 // LoadEXL2 loads a matrix, and counts it.
 func (c *Counter) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	return c.matrix(c.Quantize.LoadEXL2(m, out))
+}
+
+// LoadAffine loads a matrix, and counts it.
+func (c *Counter) LoadAffine(m *affine.Matrix) device.Matrix {
+	return c.matrix(c.Quantize.LoadAffine(m))
 }
 
 // Assemble makes a matrix, and counts it.

@@ -209,7 +209,6 @@ func testPanics(t *testing.T, open func(t testing.TB) device.Device) {
 		{"Store in a layer that is not there", func() { d.Store(cache, 2, x, x, batch) }},
 		{"ActMul", func() { d.ActMul(x, x, narrow, device.SiLU) }},
 		{"AddScaled", func() { d.AddScaled(stream, long, 1) }},
-		{"ArgMax", func() { d.ArgMax(ids, w) }},
 		{"Advance", func() { d.Advance(stream) }},
 		{"MatMul", func() { d.MatMul(x, narrow, square, tensor.Tensor{}) }},
 		{"QMatMul", func() { d.QMatMul(narrow, x, matrix, tensor.Tensor{}) }},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
@@ -141,6 +142,13 @@ func (f *fixture) within(l limit) { f.operands[len(f.operands)-1].limit = &l }
 // matrix loads an EXL2 matrix.
 func (f *fixture) matrix(m *exl2.Matrix, out int) device.Matrix {
 	w := f.dev.LoadEXL2(m, out)
+	f.matrices = append(f.matrices, w)
+	return w
+}
+
+// affine loads an affine matrix.
+func (f *fixture) affine(m *affine.Matrix) device.Matrix {
+	w := f.dev.LoadAffine(m)
 	f.matrices = append(f.matrices, w)
 	return w
 }

@@ -199,36 +199,3 @@ func ropeCases() (cases []testCase) {
 	}
 	return cases
 }
-
-func argMaxCases() (cases []testCase) {
-	const inf = math.MaxFloat32
-	for _, c := range []struct {
-		name       string
-		rows, cols int
-		v          values
-	}{
-		{"none", 0, 10, noise(1)},
-		{"one column", 3, 1, noise(1)},
-		{"few columns", 5, 7, noise(2)},
-		{"vocabulary", 1, 128256, noise(3)},
-		{"odd vocabulary", 3, 50257, noise(4)},
-		{"many rows", 200, 1000, noise(5)},
-		{"ties", 4, 3000, list(0, 1, 0.5, 1)},
-		{"all equal", 2, 2000, constant(-3)},
-		{"first and last", 1, 4096, withAt(constant(0), 1, 0, 4095)},
-		{"last", 1, 4099, withAt(constant(0), 1, 4098)},
-		{"zeros of both signs", 1, 64, list(float32(math.Copysign(0, -1)), 0)},
-		{"NaN among numbers", 3, 300, withAt(noise(6), nan, 0, 5, 299, 300, 601)},
-		{"only NaN", 2, 33, constant(nan)},
-		{"negative infinities", 2, 100, constant(-infinity)},
-		{"one number among negative infinities", 1, 2000, withAt(constant(-infinity), -inf, 1999)},
-		{"infinity", 1, 2000, withAt(noise(7), infinity, 1234, 1500)},
-	} {
-		cases = append(cases, testCase{name: c.name, limit: exact, build: func(f *fixture) func(device.Device) {
-			ids := f.intsOut("ids", 1, c.rows, repeat(-7, c.rows))
-			x := f.in("x", residual, c.rows, c.cols, c.v)
-			return func(d device.Device) { d.ArgMax(ids, x) }
-		}})
-	}
-	return cases
-}

@@ -1,0 +1,45 @@
+package cuda
+
+import (
+	"slices"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// Rotation, storing and attention of single rows are one kernel, except of few rows
+// and heads of keys without sinks and temperature, and of longer runs.
+func TestMixKernels(t *testing.T) {
+	apart := []string{"rope_split_f16", "store_f16", "attend_parts_4", "attend_parts_join"}
+	for _, c := range []struct {
+		name                 string
+		rows, heads, kvHeads int
+		dim, span            int
+		sinks                bool
+		want                 []string
+	}{
+		{"heads with keys of their own", 1, 32, 32, 128, 1, false, []string{"attend_decode_128_8"}},
+		{"shared keys, one row", 1, 32, 8, 128, 1, false, apart},
+		{"shared keys, four rows", 4, 32, 8, 128, 1, false, []string{"attend_decode_128_8"}},
+		{"sinks", 1, 32, 8, 64, 1, true, []string{"attend_decode_64_8"}},
+		{"many heads share keys", 4, 128, 8, 128, 1, false, []string{"attend_decode_128_16"}},
+		{"an unusual size", 4, 32, 8, 80, 1, false, []string{"attend_decode_128_any"}},
+		{"a run", 4, 32, 32, 128, 4, false, []string{"rope_split_f16", "store_f16", "attend_prefill_128"}},
+	} {
+		d := newFake().open(t)
+		act := func(cols int) tensor.Tensor { return d.Alloc(tensor.F16, c.rows, cols) }
+		ints := func() tensor.Tensor { return d.Alloc(tensor.I32, 1, c.rows) }
+		cols, a := c.kvHeads*c.dim, device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 1}
+		if c.sinks {
+			a.Sinks = d.Alloc(tensor.F32, 1, c.heads)
+		}
+		cache := d.NewCache(device.CacheShape{Layers: 1, Pages: c.rows, PageRows: 256, K: cols, V: cols})
+		b := device.Batch{Pos: ints(), Seq: ints(), Table: d.Alloc(tensor.I32, c.rows, 1), Span: c.span}
+		d.trail.clear()
+		d.Mix(act(c.heads*c.dim), act(c.heads*c.dim), act(cols), act(cols), d.Alloc(tensor.F32, 1, c.dim/2), cache, 0, device.Rope{Dims: c.dim}, a, b)
+		if !slices.Equal(d.trail.names, c.want) || d.Sync() != nil {
+			t.Errorf("%s: %v, %v, want %v", c.name, d.trail.names, d.err, c.want)
+		}
+	}
+}

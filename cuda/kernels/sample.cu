@@ -1,0 +1,384 @@
+// Chooses a column of each row of logits, as internal/sampling says.
+//
+// Four kernels, blocks of 2048 columns, a row each of gridDim.y. The last block of
+// each to finish does what needs all of them:
+//
+//	most    the largest logit, penalties taken off; greedy rows are done
+//	bins    how many logits are how deep below it, and their probability: which bins a
+//	        filter's limit can be in
+//	select  the depths in those bins, and, by bisection, the limits themselves
+//	draw    the best of the tokens kept
+//
+// Probabilities are integers, so that sums do not depend on the order of atomic
+// operations. State is zero between calls.
+//
+// The depth of a token is how far its logit is below the largest, in units of the
+// temperature.
+#include "half.cuh"
+#include "order.cuh"
+
+using u32 = unsigned;
+using u64 = unsigned long long;
+
+constexpr int threads = 256;
+constexpr int columns = 8 * threads;  // of a block
+constexpr int bins = 2048;            // of 1/64 each; the last one has all that is deeper
+constexpr int bins_a_unit = 64;
+constexpr int warps = threads / 32;
+
+// Settings is a row of sampling.Settings.
+struct Settings {
+	float temperature, top_k, top_p, min_p, typical, repetition, frequency, presence;
+
+	__device__ bool by_count(int cols) const { return top_k > 0 && top_k < cols; }
+	__device__ bool by_share() const { return top_p > 0 && top_p < 1; }
+	__device__ bool by_surprise() const { return typical > 0 && typical < 1; }
+	__device__ bool selects(int cols) const { return by_count(cols) || by_share() || by_surprise(); }
+};
+
+struct State {
+	u64 best;      // of most, then of draw: a number's place, and ~column
+	int bad;       // largest of cols - column of columns that are not finite
+	int finished;  // blocks
+	int done;      // the row is chosen
+	float top;     // the largest logit
+	int first, last;         // bins that the list has
+	u32 before;              // tokens in bins before
+	u64 mass_before, mass;   // their probability, and that of all
+	int listed;
+	float limit, centre, width;
+	u32 count[bins];
+	u64 masses[bins];
+};
+constexpr int state_bytes = 24704;
+static_assert(sizeof(State) <= state_bytes, "State");
+
+struct Row {
+	const float* x;
+	const int* seen;  // or null
+	Settings s;
+	State& state;
+	int cols;
+
+	__device__ Row(const float* x, const float* settings, const int* seen, unsigned char* state, int cols, int64 ldx)
+		: x(x + blockIdx.y * ldx), seen(seen ? seen + (int64)blockIdx.y * cols : nullptr), s(((const Settings*)settings)[blockIdx.y]),
+		  state(*(State*)(state + (int64)blockIdx.y * state_bytes)), cols(cols) {}
+
+	__device__ float logit(int c) const {
+		float v = x[c];
+		int n = seen ? seen[c] : 0;
+		if (n == 0) return v;
+		if (s.repetition != 0) v = v > 0 ? __fdiv_rn(v, s.repetition) : __fmul_rn(v, s.repetition);
+		return __fsub_rn(__fsub_rn(v, __fmul_rn((float)n, s.frequency)), s.presence);
+	}
+	__device__ float depth(int c) const { return __fmul_rn(__fsub_rn(state.top, logit(c)), __fdiv_rn(1, s.temperature)); }
+};
+
+// column returns this thread's ith column.
+__device__ inline int column(int i) { return blockIdx.x * columns + i * threads + threadIdx.x; }
+
+// place orders numbers as unsigned ones; no number has place 0.
+__device__ inline u32 place(float v) {
+	u32 b = __float_as_uint(v + 0.0f);
+	return b >> 31 ? ~b : b | 0x80000000u;
+}
+__device__ inline float number(u32 place) { return __uint_as_float(place >> 31 ? place & 0x7fffffffu : ~place); }
+
+__device__ inline u64 candidate(float v, int column) { return (u64)place(v) << 32 | (u32)~column; }
+__device__ inline int column_of(u64 best) { return ~(u32)best; }
+
+// offer has the state know the best candidate of a block.
+__device__ inline void offer(State& s, u64 best) {
+	__shared__ u64 bests[warps];
+	for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
+	if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best;
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		for (int i = 1; i < warps; i++) best = max(best, bests[i]);
+		if (best > 0) atomicMax(&s.best, best);
+	}
+}
+
+// is_last reports, to every thread, whether this block of the row is the last one to
+// get here; it then sees what the others have written.
+__device__ inline bool is_last(State& s) {
+	__shared__ bool last;
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) last = atomicAdd(&s.finished, 1) == gridDim.x - 1;
+	__syncthreads();
+	__threadfence();
+	if (last && threadIdx.x == 0) s.finished = 0;
+	return last;
+}
+
+__device__ inline void choose(int* out, int* seen, int cols, int token, int bad) {
+	out[blockIdx.y] = token;
+	out[gridDim.y + blockIdx.y] = bad;
+	if (seen) seen[(int64)blockIdx.y * cols + token]++;
+}
+
+extern "C" __global__ void __launch_bounds__(256) sample_most(
+	int* out,               // [2, rows]
+	const float* x,         // [rows, cols], rows ldx elements apart
+	const float* settings,  // [rows, 8]
+	int* seen,              // [rows, cols] or null
+	unsigned char* state,         // [rows, state_bytes]
+	int cols, int64 ldx) {
+	after_previous();
+	Row row(x, settings, seen, state, cols, ldx);
+	u64 best = 0;
+	int bad = 0;
+#pragma unroll
+	for (int i = 0; i < columns / threads; i++) {
+		int c = column(i);
+		if (c >= cols) break;
+		if (!isfinite(row.x[c])) bad = max(bad, cols - c);
+		best = max(best, candidate(row.logit(c), c));
+	}
+	if (bad > 0) atomicMax(&row.state.bad, bad);
+	offer(row.state, best);
+	if (!is_last(row.state) || threadIdx.x > 0) return;
+	State& s = row.state;
+	best = *(volatile u64*)&s.best;
+	bad = *(volatile int*)&s.bad;
+	s.top = number(best >> 32);
+	s.limit = s.width = __int_as_float(0x7f800000), s.centre = 0;
+	if (row.s.min_p > 0) s.limit = -(float)log((double)row.s.min_p);
+	s.done = bad > 0 || row.s.temperature == 0;
+	s.best = 0, s.bad = 0;
+	if (s.done) choose(out, seen, cols, bad > 0 ? 0 : column_of(best), bad > 0 ? cols - bad : -1);
+}
+
+// mass is a probability relative to that of the most likely token, in units of 2^-31.
+__device__ inline u64 mass(float depth) { return (u64)(expf(-depth) * 2147483648.0f); }
+
+__device__ inline int bin_of(float depth) { return depth < (float)bins / bins_a_unit ? (int)(depth * bins_a_unit) : bins - 1; }
+
+// block_sum returns the sum over a block to each thread.
+__device__ inline u64 block_sum(u64 x) {
+	__shared__ u64 parts[warps];
+	for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+	__syncthreads();
+	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+	__syncthreads();
+	x = 0;
+	for (int i = 0; i < warps; i++) x += parts[i];
+	return x;
+}
+
+// reaching returns, to every thread, the bin with which a running sum over bins
+// reaches what is needed, at the latest the last one; before is the sum before it.
+template <class T>
+__device__ int reaching(const T* values, u64 need, u64& before) {
+	__shared__ u64 sums[threads];
+	__shared__ u64 found_before;
+	__shared__ int found;
+	constexpr int each = bins / threads;
+	u64 own = 0;
+	for (int i = 0; i < each; i++) own += values[threadIdx.x * each + i];
+	__syncthreads();
+	sums[threadIdx.x] = own;
+	if (threadIdx.x == 0) found = bins - 1, found_before = 0;
+	__syncthreads();
+	u64 sum = 0;
+	for (int i = 0; i < threadIdx.x; i++) sum += sums[i];
+	if (sum < need && sum + own >= need || threadIdx.x == threads - 1 && sum + own < need)
+		for (int i = 0; i < each; i++) {
+			u64 v = values[threadIdx.x * each + i];
+			if (sum + v >= need || i == each - 1) {
+				found = threadIdx.x * each + i, found_before = sum;
+				break;
+			}
+			sum += v;
+		}
+	__syncthreads();
+	before = found_before;
+	return found;
+}
+
+__device__ inline u64 share_of(float p, u64 sum) { return (u64)ceil((double)p * (double)sum); }
+
+// bound finds the bins that limits can be in, and takes the sums of those before.
+__device__ void bound(Row& row, u32* count, u64* masses) {
+	State& s = row.state;
+	u64 all = 0;
+	for (int i = threadIdx.x; i < bins; i += threads) {
+		count[i] = *(volatile u32*)&s.count[i], masses[i] = *(volatile u64*)&s.masses[i];
+		s.count[i] = 0, s.masses[i] = 0;
+		all += masses[i];
+	}
+	all = block_sum(all);
+	int last = bins - 1, first = 0;
+	u64 before = 0;
+	if (row.s.by_count(row.cols)) last = reaching(count, (u64)row.s.top_k, before);
+	if (row.s.by_share()) last = min(last, reaching(masses, share_of(row.s.top_p, all), before));
+	if (row.s.by_count(row.cols) != row.s.by_share() && !row.s.by_surprise()) first = last;
+	u64 tokens = 0, mass = 0;
+	for (int i = threadIdx.x; i < first; i += threads) tokens += count[i], mass += masses[i];
+	tokens = block_sum(tokens), mass = block_sum(mass);
+	if (threadIdx.x == 0) s.first = first, s.last = last, s.before = tokens, s.mass_before = mass, s.mass = all;
+}
+
+extern "C" __global__ void __launch_bounds__(256) sample_bins(
+	const float* x, const float* settings, int* seen, unsigned char* state, int cols, int64 ldx) {
+	__shared__ u32 count[bins];
+	__shared__ u64 masses[bins];
+	after_previous();
+	Row row(x, settings, seen, state, cols, ldx);
+	State& s = row.state;
+	if (s.done || !row.s.selects(cols)) return;
+	for (int i = threadIdx.x; i < bins; i += threads) count[i] = 0, masses[i] = 0;
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < columns / threads; i++) {
+		int c = column(i);
+		if (c >= cols) break;
+		float depth = row.depth(c);
+		int bin = bin_of(depth);
+		atomicAdd(&count[bin], 1);
+		atomicAdd(&masses[bin], mass(depth));
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < bins; i += threads)
+		if (count[i] > 0) atomicAdd(&s.count[i], count[i]), atomicAdd(&s.masses[i], masses[i]);
+	if (is_last(s)) bound(row, count, masses);
+}
+
+// List is the depths that a limit may be at.
+struct List {
+	const float* x;
+	int n;
+
+	// sum returns what the elements within a limit add up to: their number or, weighed,
+	// their probability as far as they are not deeper than most. away measures from
+	// a centre.
+	__device__ u64 sum(u32 limit, bool weighed, float centre, bool away, float most) const {
+		u64 sum = 0;
+		for (int i = threadIdx.x; i < n; i += threads) {
+			float depth = x[i], v = away ? fabsf(__fsub_rn(depth, centre)) : depth;
+			if (__float_as_uint(v) <= limit && depth <= most) sum += weighed ? mass(depth) : 1;
+		}
+		return block_sum(sum);
+	}
+	// smallest bisects for the smallest limit from lo on with which the sum reaches
+	// what is needed.
+	__device__ float smallest(u64 need, u32 lo, u32 hi, bool weighed, float centre, bool away, float most) const {
+		while (lo < hi) {
+			u32 mid = lo + (hi - lo) / 2;
+			if (sum(mid, weighed, centre, away, most) >= need)
+				hi = mid;
+			else
+				lo = mid + 1;
+		}
+		return __uint_as_float(lo);
+	}
+};
+
+constexpr u32 infinite = 0x7f800000;
+
+// mean returns the average depth, weighed by probability.
+__device__ float mean(const List& list, float limit) {
+	constexpr int steps = 1 << 12;
+	u64 sum = 0, all = 0;
+	for (int i = threadIdx.x; i < list.n; i += threads) {
+		float depth = list.x[i];
+		u64 w = depth <= limit ? mass(depth) >> 8 : 0;
+		if (w > 0) sum += w * (u64)(depth * steps), all += w;
+	}
+	sum = block_sum(sum), all = block_sum(all);
+	return (float)((double)sum / (double)all / steps);
+}
+
+// settle finds the limits.
+__device__ void settle(Row& row, const List& list) {
+	State& s = row.state;
+	const float inf = __uint_as_float(infinite);
+	u32 lo = __float_as_uint((float)s.first / bins_a_unit), hi = s.last == bins - 1 ? infinite : __float_as_uint((float)(s.last + 1) / bins_a_unit);
+	float limit = inf, centre = 0, width = inf;
+	if (row.s.by_count(row.cols)) limit = list.smallest((u64)row.s.top_k - s.before, lo, hi, false, 0, false, inf);
+	if (row.s.by_share()) {
+		u64 all = row.s.by_count(row.cols) ? list.sum(infinite, true, 0, false, limit) : s.mass;
+		limit = list.smallest(share_of(row.s.top_p, all) - s.mass_before, lo, hi, true, 0, false, limit);
+	}
+	limit = fminf(limit, s.limit);
+	if (row.s.by_surprise()) {
+		centre = mean(list, limit);
+		u64 all = list.sum(infinite, true, 0, false, limit);
+		width = list.smallest(share_of(row.s.typical, all), 0, infinite, true, centre, true, limit);
+	}
+	if (threadIdx.x == 0) s.limit = limit, s.centre = centre, s.width = width;
+}
+
+extern "C" __global__ void __launch_bounds__(256) sample_select(
+	const float* x, const float* settings, int* seen, unsigned char* state,
+	float* list,  // [rows, cols]
+	int cols, int64 ldx) {
+	__shared__ int here, at;
+	after_previous();
+	Row row(x, settings, seen, state, cols, ldx);
+	State& s = row.state;
+	if (s.done || !row.s.selects(cols)) return;
+	list += (int64)blockIdx.y * cols;
+	float mine[columns / threads];
+	int n = 0, first = s.first, last = s.last;
+	if (threadIdx.x == 0) here = 0;
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < columns / threads; i++) {
+		int c = column(i);
+		if (c >= cols) break;
+		float depth = row.depth(c);
+		int bin = bin_of(depth);
+		if (bin >= first && bin <= last) mine[n++] = depth;
+	}
+	int place = n > 0 ? atomicAdd(&here, n) : 0;
+	__syncthreads();
+	if (threadIdx.x == 0) at = atomicAdd(&s.listed, here);
+	__syncthreads();
+	for (int i = 0; i < n; i++) list[at + place + i] = mine[i];
+	if (!is_last(s)) return;
+	List all = {list, *(volatile int*)&s.listed};
+	settle(row, all);
+	if (threadIdx.x == 0) s.listed = 0;
+}
+
+__device__ inline u64 mix(u64 z) {
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+	z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+	return z ^ z >> 31;
+}
+
+// log_exponential returns the logarithm of an exponentially distributed number.
+__device__ inline float log_exponential(u64 row, int token) {
+	u32 bits = mix(row + 0x9E3779B97F4A7C15ull * (u64)(token + 1)) >> 32;
+	float u = ((float)bits + 0.5f) * 0x1p-32f;
+	return logf(-log1pf(-u));
+}
+
+extern "C" __global__ void __launch_bounds__(256) sample_draw(
+	int* out, const float* x,
+	const int* pos,    // [rows]
+	const float* settings,
+	const int* seeds,  // [rows, 2]
+	int* seen, unsigned char* state, int cols, int64 ldx) {
+	after_previous();
+	Row row(x, settings, seen, state, cols, ldx);
+	State& s = row.state;
+	if (s.done) return;
+	u64 seed = (u32)seeds[2 * blockIdx.y] | (u64)(u32)seeds[2 * blockIdx.y + 1] << 32;
+	u64 key = mix(seed + 0x9E3779B97F4A7C15ull * (u64)(pos[blockIdx.y] + 1)), best = 0;
+	float limit = s.limit, centre = s.centre, width = s.width;
+#pragma unroll
+	for (int i = 0; i < columns / threads; i++) {
+		int c = column(i);
+		if (c >= cols) break;
+		float depth = row.depth(c);
+		if (depth <= limit && fabsf(__fsub_rn(depth, centre)) <= width) best = max(best, candidate(-depth - log_exponential(key, c), c));
+	}
+	offer(s, best);
+	if (!is_last(s) || threadIdx.x > 0) return;
+	best = *(volatile u64*)&s.best;
+	s.best = 0;
+	choose(out, seen, cols, best > 0 ? column_of(best) : 0, -1);
+}

@@ -1,0 +1,89 @@
+package infer
+
+import (
+	"slices"
+
+	"exl2/internal/model"
+)
+
+// A decode is a kind of decode steps: all modules for one position of some
+// sequences, the head, and perhaps the choice of their next tokens, which makes the
+// next step the same operations.
+type decode struct {
+	rows      int
+	chooses   bool
+	penalties bool
+}
+
+// decode does a step of a kind: each stage's part is recorded the first time and
+// repeated from then on.
+func (e *Engine) decode(k decode) error {
+	parts := e.replays[k]
+	for i := range e.stages {
+		e.receive(i)
+		if i < len(parts) {
+			parts[i]()
+			continue
+		}
+		replay, err := e.record(i, k)
+		if err != nil {
+			return err
+		}
+		e.replays[k] = append(e.replays[k], replay)
+	}
+	if k.chooses && len(e.stages) > 1 {
+		e.feed(k.rows)
+	}
+	return nil
+}
+
+// record does a stage's part of a step and returns what repeats it.
+func (e *Engine) record(i int, k decode) (replay func(), err error) {
+	s := e.stages[i]
+	part := func() {
+		for _, m := range s.modules {
+			m.Forward(s.state)
+		}
+		if i == len(e.stages)-1 {
+			e.head.Forward(s.state)
+			if k.chooses {
+				e.choice.run(s.state.At(model.Logits), s.state.Batch.Pos, k.penalties)
+			}
+		}
+		if k.chooses {
+			s.dev.Advance(s.state.Batch.Pos)
+		}
+		if k.chooses && len(e.stages) == 1 {
+			e.feed(k.rows)
+		}
+	}
+	if slices.ContainsFunc(s.modules, (*model.Module).Waits) {
+		part()
+		return part, nil
+	}
+	return s.dev.Record(part)
+}
+
+// feed has the next step read the tokens chosen.
+func (e *Engine) feed(rows int) {
+	first, ids := e.stages[0], e.choice.ids(rows)
+	if len(e.stages) == 1 {
+		first.dev.Copy(first.state.IDs, ids)
+		return
+	}
+	hand(first.dev, e.choice.dev, first.state.IDs, ids)
+}
+
+// start makes what follows decode steps of one token for each run, of which the
+// first tokens have been chosen.
+func (e *Engine) start(runs []model.Run) {
+	e.use(pass{runs: runs, span: 1})
+	e.feed(len(runs))
+}
+
+// choose has a token chosen by the logits of one row of the last pass.
+func (e *Engine) choose(row int, penalties bool) {
+	part := e.last().Slice(row, row+1)
+	e.head.Forward(part)
+	e.choice.run(part.At(model.Logits), part.Batch.Pos, penalties)
+}

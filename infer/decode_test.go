@@ -1,0 +1,107 @@
+package infer
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/devices"
+	"exl2/internal/tensor"
+)
+
+// watched is a device that counts what the host has it do beside replays.
+type watched struct {
+	device.Device
+	recordings, replays, uploads, fetches int
+}
+
+func (w *watched) Record(fn func()) (func(), error) {
+	w.recordings++
+	replay, err := w.Device.Record(fn)
+	return func() { w.replays++; replay() }, err
+}
+
+func (w *watched) Upload(dst tensor.Tensor, src []byte) {
+	w.uploads++
+	w.Device.Upload(dst, src)
+}
+
+func (w *watched) Fetch(src tensor.Tensor) func() ([]byte, error) {
+	w.fetches++
+	return w.Device.Fetch(src)
+}
+
+// Every device records its part of a decode step once; a token is a replay on each of
+// them, and one fetch. Only devices that cannot reach each other copy through the host.
+func TestDecodeIsRecorded(t *testing.T) {
+	const limit = 12
+	one, _ := generate(t, &Generation{Limit: limit})
+	for n := 1; n <= 2; n++ {
+		var list devices.List
+		var all []*watched
+		for range n {
+			w := &watched{Device: devtest.CPU(t)}
+			all, list = append(all, w), append(list, w)
+		}
+		e, err := open(golden("arch/llama"), list, Options{Positions: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(e.Close)
+		g := &Generation{Prompt: someIDs(6, 100), Limit: limit, Text: spelled{[]string{"a"}}}
+		for turn := range 2 {
+			for _, w := range all {
+				w.recordings, w.replays, w.uploads, w.fetches = 0, 0, 0, 0
+			}
+			r, err := e.Generate(context.Background(), g)
+			if err != nil || !slices.Equal(r.Tokens, one.Tokens) {
+				t.Fatalf("%v: tokens %v, on one device %v", err, r.Tokens, one.Tokens)
+			}
+			for i, w := range all {
+				if recorded := 1 - turn; w.recordings != recorded || w.replays != limit-1-recorded {
+					t.Errorf("device %d of %d, turn %d: %d recordings and %d replays", i, n, turn, w.recordings, w.replays)
+				}
+			}
+			if last := all[n-1]; last.fetches != limit {
+				t.Errorf("%d devices: %d fetches for %d tokens", n, last.fetches, limit)
+			}
+			if n == 1 && all[0].uploads > 10 {
+				t.Errorf("%d uploads for %d tokens", all[0].uploads, limit)
+			}
+		}
+	}
+}
+
+// A text that ends leaves nothing behind of the step that was begun after it.
+func TestStepAhead(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 64}, 1)
+	s := &Session{Engine: e}
+	g := &Generation{Prompt: someIDs(6, 100), Limit: 12, Text: spelled{[]string{"a"}}}
+	all, err := s.Generate(context.Background(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.End = all.Tokens[5:6]
+	cut, err := s.Generate(context.Background(), g)
+	if err != nil || cut.Reason != EndToken {
+		t.Fatalf("%v, %+v", err, cut)
+	}
+	g.Prompt, g.End = slices.Concat(g.Prompt, cut.Tokens), nil
+	rest, err := s.Generate(context.Background(), g)
+	if err != nil || !slices.Equal(rest.Tokens[:12-len(cut.Tokens)], all.Tokens[len(cut.Tokens):]) {
+		t.Fatalf("%v: %v goes on as %v, want %v", err, cut.Tokens, rest.Tokens, all.Tokens)
+	}
+}
+
+// A context that ends before the text does is an error; one that ends with it is not.
+func TestContextEnds(t *testing.T) {
+	for limit, fails := range map[int]bool{3: false, 4: true} { // the last token takes no position
+		e := openEngine(t, golden("arch/llama"), Options{Positions: 8}, 1)
+		r, err := e.Generate(context.Background(), &Generation{Prompt: someIDs(6, 100), Limit: limit, Text: spelled{[]string{"a"}}})
+		if (err != nil) != fails || len(r.Tokens) != 3 {
+			t.Errorf("limit %d: %v, %+v", limit, err, r)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package cpu
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/parallel"
+	"exl2/internal/sampling"
+	"exl2/internal/tensor"
+)
+
+// Sample chooses a column of each row of x.
+func (d *Device) Sample(out, x, pos tensor.Tensor, s device.Sampling) {
+	want(out.Rows == 2 && out.Cols == x.Rows && pos.Cols == x.Rows && s.Settings.Rows == x.Rows && s.Settings.Cols == sampling.Columns && s.Seeds.Rows == x.Rows &&
+		s.Seeds.Cols == 2 && (s.Seen.Nil() || s.Seen.Rows == x.Rows && s.Seen.Cols == x.Cols), "Sample", out, x, pos, s.Settings, s.Seeds, s.Seen)
+	to, at, seeds := ints("Sample", out), ints("Sample", pos), ints("Sample", s.Seeds)
+	logits, settings := rowsOf("Sample", x), rowsOf("Sample", s.Settings)
+	parallel.For(x.Rows, func(r int) {
+		var seen []int32
+		if !s.Seen.Nil() {
+			seen = ints("Sample", s.Seen.Slice(r, r+1))
+		}
+		seed := uint64(uint32(seeds[2*r])) | uint64(uint32(seeds[2*r+1]))<<32
+		token, bad := sampling.Of(settings.row(r)).Choose(logits.row(r), seen, seed, at[r])
+		to[r], to[x.Rows+r] = token, bad
+		if seen != nil {
+			seen[token]++
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"exl2/internal/affine"
+	"exl2/internal/arch"
+	"exl2/internal/prequant"
+	"exl2/internal/tensor"
+)
+
+// Packed reads a linear's matrix as another program has quantized it, or returns
+// nil if it is not quantized, or not so that devices can multiply by it.
+func (l *Loader) Packed(s LinearSpec) (*affine.Matrix, error) {
+	m, err := l.Files.(*unfused).matrix(s.Name + ".weight")
+	if m == nil || err != nil || !m.Fusible() {
+		return nil, err
+	}
+	if m.In != s.In || m.Out != s.Out {
+		return nil, fmt.Errorf("%s: matrix of %d x %d, want %d x %d", s.Name, m.In, m.Out, s.In, s.Out)
+	}
+	return m, nil
+}
+
+// PackedBytes returns what the matrix that Packed returns takes on a device, 0 if
+// there is none.
+func (l *Loader) PackedBytes(s LinearSpec) int {
+	f, name := l.quantized(s)
+	if f == nil || l.Decode {
+		return 0
+	}
+	m, err := f.Outline(name)
+	if m == nil || err != nil || !m.Fusible() {
+		return 0
+	}
+	return affine.Size(m.In, s.Out, m.Bits, len(m.Rows), m.Perm != nil)
+}
+
+// Stored returns the bits that others' files have for each weight of a linear, and in
+// what form; 0 if it is not quantized.
+func (l *Loader) Stored(s LinearSpec) (bits float64, form string) {
+	f, name := l.quantized(s)
+	if f == nil {
+		return 0, ""
+	}
+	return f.Stored(name)
+}
+
+// quantized returns the files that show a linear's weight decoded, and the name of
+// what it is part of there; nil if it is not quantized.
+func (l *Loader) quantized(s LinearSpec) (*prequant.Files, string) {
+	u := l.Files.(*unfused)
+	f, ok := u.files.(*prequant.Files)
+	name := s.Name + ".weight"
+	if p, ok := u.parts[name]; ok {
+		name = p.whole
+	}
+	if !ok || !f.Decoded(name) {
+		return nil, ""
+	}
+	return f, name
+}
+
+// dropBiases hides the biases that some quantizers write of every linear: zeros,
+// where the architecture has none.
+func (l *Loader) dropBiases(f *prequant.Files) error {
+	used := map[string]bool{}
+	for _, m := range l.Layout {
+		for _, x := range m.Linears {
+			if !x.Biased {
+				continue
+			}
+			used[x.Name+".bias"] = true
+			for _, t := range l.Spec.Stored {
+				used[l.Spec.Names.Layer(m.Layer, arch.Expert(t.Bias, x.Expert))] = true
+			}
+		}
+	}
+	for _, name := range f.Names() {
+		linear, ok := strings.CutSuffix(name, ".bias")
+		if !ok || used[name] || !f.Decoded(linear+".weight") {
+			continue
+		}
+		t, err := f.Get(name)
+		if err != nil {
+			return err
+		}
+		kind, ok := floatTypes[t.DType]
+		if !ok {
+			return fmt.Errorf("%s is %s, want F16, BF16 or F32", name, t.DType)
+		}
+		for i, v := range tensor.Widen(kind, t.Data) {
+			if v != 0 {
+				return fmt.Errorf("%s: element %d is %v, and the architecture %s has no such bias", name, i, v, l.Spec.Arch)
+			}
+		}
+		f.Hide(name)
+	}
+	return nil
+}
+
+// isPacked reports whether Packed has a matrix.
+func (l *Loader) isPacked(s LinearSpec) bool { return l.PackedBytes(s) > 0 }
+
+// matrix returns the quantized matrix that a weight is shown in the place of, nil
+// if there is none.
+func (u *unfused) matrix(name string) (*affine.Matrix, error) {
+	f, ok := u.files.(*prequant.Files)
+	if !ok {
+		return nil, nil
+	}
+	p, fused := u.parts[name]
+	if !fused {
+		return f.Matrix(name)
+	}
+	m, err := u.holdMatrix(f, p.whole)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	if m.Out != p.all || m.In != p.in {
+		return nil, fmt.Errorf("%s: matrix of %d x %d, want %d x %d", p.whole, m.In, m.Out, p.in, p.all)
+	}
+	list := make([]int, p.out)
+	for i := range list {
+		list[i] = p.output(i)
+	}
+	return m.Columns(list), nil
+}
+
+// holdMatrix reads a matrix, and keeps it for other parts of it.
+func (u *unfused) holdMatrix(f *prequant.Files, name string) (*affine.Matrix, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if m := u.packed[name]; m != nil {
+		return m, nil
+	}
+	m, err := f.Matrix(name)
+	if err == nil {
+		u.packed[name] = m
+	}
+	return m, err
+}

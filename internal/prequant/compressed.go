@@ -1,0 +1,80 @@
+package prequant
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"exl2/internal/arch"
+)
+
+// readFP8 reads what DeepSeek, Qwen and Mistral publish.
+func readFP8(c *arch.Config) *Scheme {
+	s := &Scheme{Method: FP8, Plain: append(c.Strings("modules_to_not_convert"), c.Strings("ignored_layers")...)}
+	if f := c.String("fmt", "e4m3"); f != "e4m3" && f != "float8_e4m3fn" {
+		c.Refuse("fmt", "%q, want \"e4m3\"; use the model's original", f)
+	}
+	s.block(c, "weight_block_size")
+	return s
+}
+
+// block reads the size of blocks, if there are any.
+func (s *Scheme) block(c *arch.Config, key string) {
+	size := c.Floats(key)
+	if size == nil {
+		return
+	}
+	if len(size) != 2 || slices.ContainsFunc(size, func(n float64) bool { return n < 1 || n > 1<<20 || n != float64(int(n)) }) {
+		c.Refuse(key, "%v, want two sizes", size)
+		return
+	}
+	s.Block = [2]int{int(size[0]), int(size[1])}
+}
+
+// formats are those of compressed-tensors that are read.
+var formats = []string{"pack-quantized", "float-quantized", "int-quantized", "naive-quantized"}
+
+// readCompressed reads what llm-compressor writes.
+func readCompressed(c *arch.Config) *Scheme {
+	s := &Scheme{Method: Compressed}
+	for _, name := range c.Strings("ignore") {
+		if !strings.HasPrefix(name, "re:") {
+			s.Plain = append(s.Plain, name)
+		}
+	}
+	known := func(c *arch.Config) {
+		if f := c.String("format", formats[0]); !slices.Contains(formats, f) {
+			c.Refuse("format", "%q (known: %s); use the model's original", f, strings.Join(formats, ", "))
+		}
+	}
+	known(c)
+	if f := c.Object("sparsity_config").String("format", "dense"); f != "dense" {
+		c.Object("sparsity_config").Refuse("format", "%q, want \"dense\"; use the model's original", f)
+	}
+	groups := c.Object("config_groups")
+	for i, name := range slices.Sorted(maps.Keys(groups.Fields())) {
+		g := groups.Object(name)
+		known(g)
+		if w := g.Object("weights"); w.Any() {
+			s.weights(w, i == 0)
+		}
+	}
+	return s
+}
+
+// weights reads how the weights of a group of modules are quantized.
+func (s *Scheme) weights(c *arch.Config, first bool) {
+	bits, group := c.Int("num_bits", 8), c.Int("group_size", -1)
+	kind := c.String("type", "int")
+	if kind == "float" && bits != 8 || kind != "float" && bits != 4 && bits != 8 {
+		c.Refuse("num_bits", "%d bits of type %q, want 8 of \"float\", or 4 or 8 of \"int\"; use the model's original", bits, kind)
+	}
+	if c.Has("block_structure") {
+		s.block(c, "block_structure")
+	}
+	if first {
+		s.Bits, s.Group = bits, max(0, group)
+	} else if bits != s.Bits || max(0, group) != s.Group {
+		s.Varying = true
+	}
+}
