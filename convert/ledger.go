@@ -43,7 +43,6 @@ type work struct {
 	dev     device.Quantize
 	length  int // of rows
 	most    int // rows at a time
-	probes  int
 	batch   int // bytes that candidates of a matrix may take, with the work on them
 	moments int // bytes of moments that are gathered together
 }

@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -43,6 +44,7 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measu
 		m.Warn(NearestWarning(site.Linears))
 	}
 	w := site.work[0]
+	defer h.stage("head", profile.Work{Flops: 2 * headDraws * float64(len(recipes)) * h.forwardCost(len(h.Probes)).Flops})()
 	if err := h.headCandidates(f, w, recipes); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.linear.Name, err)
 	}
