@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"slices"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -28,13 +26,10 @@ func (g *group) tiles() int {
 	return pieces(g.out, gemv_group_warps)
 }
 
-// Group makes the table of a list; there are none of affine matrices.
+// Group makes the table of a list.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
 	g := &group{count: max(len(list), len(dense)), packed: len(list) > 0}
 	want(len(biases) == 0 || len(biases) == g.count, "Group", biases...)
-	if slices.ContainsFunc(list, func(m device.Matrix) bool { _, ok := m.(*matrix); return !ok }) {
-		return nil
-	}
 	var table []uint64
 	for i := range g.count {
 		bias := tensor.Tensor{}
@@ -81,6 +76,9 @@ func (d *Device) addressOrNull(t tensor.Tensor) uint64 {
 	}
 	return uint64(d.address("Group", t))
 }
+
+// GroupsAffine is false: grouped products know the codes of EXL2 alone.
+func (d *Device) GroupsAffine() bool { return false }
 
 // FreeGroup frees the table.
 func (d *Device) FreeGroup(g device.Group) { d.Free(g.(*group).table) }

@@ -116,7 +116,7 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
 		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
-			sum += linear(l, x, sizes[x.Name])
+			sum += linear(l, x, d, sizes[x.Name])
 		}
 		if m.Positions != "" {
 			sum += sizes[m.Positions]
@@ -132,8 +132,8 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 
 // linear returns what a linear takes, whose tensors take size bytes: a matrix that
 // others have packed stays so.
-func linear(l *model.Loader, x model.LinearSpec, size int) int {
-	n := l.PackedBytes(x)
+func linear(l *model.Loader, x model.LinearSpec, d device.Device, size int) int {
+	n := l.PackedBytes(x, d)
 	if n == 0 {
 		return size
 	}

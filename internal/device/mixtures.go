@@ -13,9 +13,11 @@ type Mixtures interface {
 
 	// Group prepares products with matrices of one shape and biases, which must live
 	// as long. All matrices are a device's, or dense, [out, in], of one type; all
-	// biases are F32 [1, out], or there are none. It is nil where the device has no such
-	// product, as for matrices of LoadAffine.
+	// biases are F32 [1, out], or there are none.
 	Group(list []Matrix, dense, biases []tensor.Tensor) Group
+	// GroupsAffine reports whether these matrices may be LoadAffine's; LoadEXL2's
+	// always may.
+	GroupsAffine() bool
 	FreeGroup(g Group)
 
 	// GroupMul is y[i] = x[rows[i]]·W[e] + bias[e], e = r.Experts[i], with rows I32

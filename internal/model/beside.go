@@ -29,7 +29,7 @@ func (l *Loader) absorbed(m ModuleSpec) int {
 		return 0
 	}
 	kv, _ := m.Linear(l.Spec.Names.KV2, 0)
-	if l.Files.Has(kv.Name+"."+exl2.SuffixWords) || l.isPacked(kv) {
+	if l.Files.Has(kv.Name+"."+exl2.SuffixWords) || !l.Decode && l.outline(kv) != nil {
 		return 2 * (kv.In*kv.Out + heads*a.KVRank*a.Nope) // decoded, and its keys
 	}
 	info, _ := l.Files.Info(kv.Name + ".weight")

@@ -50,7 +50,7 @@ func (b *builder) packed(s LinearSpec) device.Matrix {
 	if m != nil && b.err == nil {
 		return b.dev.LoadEXL2(m, s.Out)
 	}
-	if b.Decode || b.err != nil {
+	if b.err != nil || !b.packs(s, b.dev) {
 		return nil
 	}
 	a, err := b.Packed(s)

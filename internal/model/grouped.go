@@ -105,9 +105,7 @@ func (k *kin) refresh(d device.Device) bool {
 	if n := len(k.linears); len(packed) != n && len(dense) != n || !sameType {
 		return false
 	}
-	if k.group = d.Group(packed, dense, biases); k.group == nil {
-		return false
-	}
+	k.group = d.Group(packed, dense, biases)
 	k.release = func() { d.FreeGroup(k.group) }
 	return true
 }

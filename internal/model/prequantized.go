@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/affine"
 	"exl2/internal/arch"
+	"exl2/internal/device"
 	"exl2/internal/prequant"
 	"exl2/internal/tensor"
 )
@@ -23,18 +24,28 @@ func (l *Loader) Packed(s LinearSpec) (*affine.Matrix, error) {
 	return m, nil
 }
 
-// PackedBytes returns what the matrix that Packed returns takes on a device, 0 if
-// there is none.
-func (l *Loader) PackedBytes(s LinearSpec) int {
-	f, name := l.quantized(s)
-	if f == nil || l.Decode {
-		return 0
-	}
-	m, err := f.Outline(name)
-	if m == nil || err != nil || !m.Fusible() {
+// PackedBytes returns what the matrix that Packed returns takes on d, 0 if there is
+// none, or none that d can multiply by.
+func (l *Loader) PackedBytes(s LinearSpec, d device.Device) int {
+	m := l.outline(s)
+	if m == nil || !l.packs(s, d) {
 		return 0
 	}
 	return affine.Size(m.In, s.Out, m.Bits, len(m.Rows), m.Perm != nil)
+}
+
+// outline returns what Packed does, or what that is part of, without its codes; nil if
+// there is none.
+func (l *Loader) outline(s LinearSpec) *affine.Matrix {
+	f, name := l.quantized(s)
+	if f == nil {
+		return nil
+	}
+	m, err := f.Outline(name)
+	if m == nil || err != nil || !m.Fusible() {
+		return nil
+	}
+	return m
 }
 
 // Stored returns the bits that others' files have for each weight of a linear, and in
@@ -100,8 +111,11 @@ func (l *Loader) dropBiases(f *prequant.Files) error {
 	return nil
 }
 
-// isPacked reports whether Packed has a matrix.
-func (l *Loader) isPacked(s LinearSpec) bool { return l.PackedBytes(s) > 0 }
+// packs reports whether a matrix that another program has packed may stay so on d:
+// those of experts are multiplied in groups.
+func (l *Loader) packs(s LinearSpec, d device.Device) bool {
+	return !l.Decode && (d.GroupsAffine() || !strings.Contains(s.Part, "*"))
+}
 
 // matrix returns the quantized matrix that a weight is shown in the place of, nil
 // if there is none.

@@ -129,7 +129,7 @@ func packedShare(t *testing.T, l *model.Loader) float64 {
 			}
 			packed += s.In * s.Out
 			// The CPU keeps scales and zeros in float32.
-			if n, cpu := l.PackedBytes(s), devtest.CPU(t).LoadAffine(q).Bytes(); n != q.Bytes() || cpu < n*9/10 {
+			if n, cpu := l.PackedBytes(s, devtest.CPU(t)), devtest.CPU(t).LoadAffine(q).Bytes(); n != q.Bytes() || cpu < n*9/10 {
 				t.Errorf("%s: %d bytes are planned, %d and, on the CPU, %d are taken", s.Name, n, q.Bytes(), cpu)
 			}
 		}

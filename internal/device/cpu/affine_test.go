@@ -19,7 +19,7 @@ func TestAffine(t *testing.T) {
 		rows          []int
 		ordered       bool
 	}{
-		{64, 33, 2, []int{64}, false}, {96, 8, 3, []int{32, 64}, true}, {256, 70, 4, []int{128, 128}, true}, {160, 40, 8, []int{128, 32}, false},
+		{64, 33, 2, []int{64}, false}, {96, 8, 3, []int{32, 64}, true}, {352, 24, 4, []int{32, 32, 32, 32, 64, 64, 96}, true}, {256, 70, 4, []int{128, 128}, true}, {160, 40, 8, []int{128, 32}, false},
 	} {
 		m := &affine.Matrix{In: c.in, Out: c.out, Bits: c.bits, Rows: c.rows}
 		m.Words = affine.Pack(c.in, c.out, c.bits, func(dst []uint8, r, lo int) {

@@ -60,13 +60,22 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 	addBias(y, bias)
 }
 
-// A product is a matrix that rows can be multiplied by.
+// A product is a matrix that can be multiplied by.
 type product interface {
+	device.Matrix
+	// multiply multiplies rows of x.
 	multiply(d *Device, y, x strided, rows int)
+	// columns multiplies few rows of x, in stored order, by columns lo to hi, at most
+	// gemvSet, lo a multiple of 4.
+	columns(y strided, x []float32, rows, lo, hi int)
+	// order is the original row of every stored row, nil if they are the same.
+	order() []int32
+	// decode stores the weights, [out, in] in the source's order.
 	decode(d *Device, dst tensor.Tensor)
 }
 
-// multiply multiplies rows of x.
+func (m *matrix) order() []int32 { return m.perm }
+
 func (m *matrix) multiply(d *Device, y, x strided, rows int) {
 	k := m.In()
 	in, release := d.borrowed(rows * k)
@@ -87,7 +96,6 @@ func (m *matrix) products(y strided, x []float32, rows int) {
 	parallel.Runs(m.out, gemvSet, func(lo, hi int) { m.columns(y, x, rows, lo, hi) })
 }
 
-// columns multiplies few rows by columns lo to hi, at most gemvSet.
 func (m *matrix) columns(y strided, x []float32, rows, lo, hi int) {
 	var sums [gemvSet]float32
 	k := m.In()
@@ -103,11 +111,15 @@ func (m *matrix) columns(y strided, x []float32, rows, lo, hi int) {
 func wholeQuads(n int) int { return (n + 3) &^ 3 }
 
 // permuteRows stores the columns of x in stored order: dst[r, i] = x[r, perm[i]].
+// Without perm they are as they are.
 func permuteRows(dst []float32, x strided, rows int, perm []int32) {
-	k := len(perm)
+	k := x.cols
 	parallel.Runs(rows, rowTile, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			from, to := x.row(r), dst[r*k:(r+1)*k]
+			if perm == nil {
+				copy(to, from)
+			}
 			for i, p := range perm {
 				to[i] = from[p]
 			}
@@ -123,7 +135,6 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	}
 }
 
-// decode stores the weights, [out, in] in the source's order.
 func (m *matrix) decode(d *Device, dst tensor.Tensor) {
 	out, k := elements[half.F16](dst), m.In()
 	parallel.Runs(m.out, qTile, func(lo, hi int) {

@@ -9,7 +9,7 @@ import (
 // group is matrices of one shape: packed, or dense.
 type group struct {
 	in, out int
-	packed  []*matrix
+	packed  []product
 	dense   []tensor.Tensor
 	biases  []tensor.Tensor
 }
@@ -26,15 +26,11 @@ func (g *group) few() int {
 	return fewRows
 }
 
-// Group keeps the list; there are none of affine matrices.
+// Group keeps the list.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
 	g := &group{dense: dense, biases: biases}
 	for _, m := range list {
-		q, ok := m.(*matrix)
-		if !ok {
-			return nil
-		}
-		g.packed = append(g.packed, q)
+		g.packed = append(g.packed, m.(product))
 		g.in, g.out = m.In(), m.Out()
 	}
 	for _, w := range dense {
@@ -43,13 +39,16 @@ func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) devi
 	for e := range g.Len() {
 		ok := len(biases) == 0 || len(biases) == g.Len() && biases[e].Cols == g.out
 		if g.packed != nil {
-			want(ok && len(dense) == 0 && g.packed[e].In() == g.in && g.packed[e].out == g.out, "Group")
+			want(ok && len(dense) == 0 && g.packed[e].In() == g.in && g.packed[e].Out() == g.out, "Group")
 		} else {
 			want(ok && dense[e].Cols == g.in && dense[e].Rows == g.out && dense[e].Type == dense[0].Type, "Group", dense[e])
 		}
 	}
 	return g
 }
+
+// GroupsAffine is true.
+func (d *Device) GroupsAffine() bool { return true }
 
 // FreeGroup leaves the memory to the garbage collector.
 func (d *Device) FreeGroup(device.Group) {}
@@ -135,7 +134,7 @@ func (d *Device) multiplyFew(list []share) {
 		if s.packed != nil {
 			in, release := d.borrowed(s.rows * s.in)
 			defer release()
-			permuteRows(in, s.x, s.rows, s.packed[s.expert].perm)
+			permuteRows(in, s.x, s.rows, s.packed[s.expert].order())
 			t.in = in
 		}
 		for lo := 0; lo < s.out; lo += gemvSet {
