@@ -281,8 +281,7 @@ func (r *run) fitsTraining() error {
 	if !own || !r.opts.trains() {
 		return nil
 	}
-	p := distill.Plan{Batch: trainedBatch, Length: r.trainedLength()}
-	need := distill.Bytes(r.dev, r.src.loader, p)
+	need := distill.Bytes(r.dev, r.src.loader, r.trainingShape())
 	if free, _ := d.MemInfo(); need > free {
 		return fmt.Errorf("%w: training the codes takes about %s of the device's memory, %s are free; --quality normal does without", ErrRefused, size(need), size(free))
 	}

@@ -37,11 +37,36 @@ func (r *run) trainedTokens() float64 {
 	if n := r.opts.on().trained; n > 0 {
 		return n
 	}
-	weights := trainingOperations * float64(r.src.weights()+r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab)
+	weights := trainingOperations * float64(r.trainedWeights())
 	if _, gpu := r.dev.(device.MemoryInfo); gpu {
 		return min(max(gpuBudget/weights, gpuLeast), gpuMost)
 	}
 	return min(max(cpuBudget/weights, cpuLeast), cpuMost)
+}
+
+// trainedWeights returns how many weights have codes.
+func (r *run) trainedWeights() int {
+	return r.src.weights() + r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab
+}
+
+// addTraining adds what training takes: memory of the host, if the device has none of
+// its own; rows, trained matrices beside the others, latents and moments on disk.
+func (r *run) addTraining(e *Estimate) {
+	if !r.opts.trains() {
+		return
+	}
+	if _, own := r.dev.(device.MemoryInfo); !own {
+		e.Memory = max(e.Memory, distill.Bytes(r.dev, r.src.loader, r.trainingShape()))
+	}
+	e.Work += 4*int(r.trainedTokens()) + 3*4*r.trainedWeights()
+	for _, t := range r.unfinished() {
+		e.Work += r.src.quantizedBytes(t.Bits)
+	}
+}
+
+// trainingShape is the plan of training as far as memory goes.
+func (r *run) trainingShape() distill.Plan {
+	return distill.Plan{Batch: trainedBatch, Length: r.trainedLength()}
 }
 
 // trainedLength returns the tokens of a row that is trained on.

@@ -13,7 +13,7 @@ import (
 // with after a share of earlyShare of its steps begins again with a rate of lessRate
 // of the one before, up to attempts times in all.
 const (
-	checks     = 20
+	checks     = 10
 	earlyShare = 0.25
 	harmful    = 1.25
 	lessRate   = 1.0 / 3
