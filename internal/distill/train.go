@@ -2,6 +2,7 @@ package distill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -95,6 +96,9 @@ func (t *Trainer) begin(f Follower) error {
 		return nil
 	}
 	before, err := t.Divergence(t.plan.HeldOut)
+	if err == nil && math.IsNaN(before) {
+		err = errors.New("training: logits are NaN or infinite")
+	}
 	if err == nil {
 		t.Place = Place{Begun: true, Before: before}
 		f.Checked(0, before)
