@@ -135,11 +135,11 @@ func (b *build) finish() (*finished, error) {
 	if err := r.job.MustReadJSON(b.file("head.json"), &head); err != nil {
 		return nil, err
 	}
-	if r.opts.trains() {
-		var trained trainedReport
-		if err := r.job.MustReadJSON(b.file(trainedName), &trained); err != nil {
-			return nil, err
-		}
+	trained, err := b.trained()
+	if err != nil {
+		return nil, err
+	}
+	if !trained.Kept {
 		head.Perplexity = trained.Perplexity
 	}
 	if err := b.judge(head); err != nil {
@@ -147,7 +147,7 @@ func (b *build) finish() (*finished, error) {
 	}
 	w := &writer{build: b, dir: r.opts.folder(b.target)}
 	end := r.profile.Off("output")
-	err := w.write()
+	err = w.write()
 	end()
 	w.close() // Windows deletes no open file
 	if err != nil {

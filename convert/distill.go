@@ -28,7 +28,7 @@ const (
 // trainedReport is what a target's trained.json holds.
 type trainedReport struct {
 	distill.Report
-	Perplexity float64 `json:"perplexity"`
+	Perplexity float64 `json:"perplexity"` // of calibration rows; 0 if codes are kept
 }
 
 // trainer is the training of a target's codes.
@@ -52,7 +52,10 @@ func (b *build) train() error {
 	b.run.shelf.free() // training takes what room there is
 	t := &trainer{build: b, files: map[string]*safetensors.File{}, saved: time.Now()}
 	defer t.close()
-	if err := t.open(); err != nil {
+	if err := t.open(); errors.Is(err, distill.ErrNoWayBack) {
+		b.run.progress.Warn(err.Error() + "; the codes stay as they are")
+		return t.finish(&distill.Report{Kept: true})
+	} else if err != nil {
 		return err
 	}
 	report, err := t.Train(b.run.ctx, distill.Follower{Checked: t.checked, Pause: t.pause})
@@ -204,8 +207,27 @@ func bytesNamed(f *safetensors.File, name string) ([]byte, error) {
 	return bytesIn(f, info)
 }
 
-// finish writes the trained matrices, and the report last.
+// finish writes the trained matrices, unless codes from before are kept, and the
+// report last.
 func (t *trainer) finish(report *distill.Report) error {
+	b, perplexity := t.build, 0.0
+	if !report.Kept {
+		err := t.write()
+		if err == nil {
+			perplexity, err = t.perplexity()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := b.run.job.WriteJSON(b.file(trainedName), trainedReport{*report, perplexity}); err != nil {
+		return err
+	}
+	return b.run.job.Remove(b.file(latentsName))
+}
+
+// write writes the trained matrices.
+func (t *trainer) write() error {
 	byName := map[string]*exl2.Matrix{}
 	for i := range t.Matrices() {
 		name, m, err := t.Matrix(i)
@@ -229,14 +251,17 @@ func (t *trainer) finish(report *distill.Report) error {
 			return err
 		}
 	}
-	perplexity, err := t.perplexity()
-	if err != nil {
-		return err
+	return nil
+}
+
+// trained returns the report on the target's training; without any, that codes are
+// kept.
+func (b *build) trained() (*trainedReport, error) {
+	r := &trainedReport{Report: distill.Report{Kept: true}}
+	if !b.run.opts.trains() {
+		return r, nil
 	}
-	if err := b.run.job.WriteJSON(b.file(trainedName), trainedReport{*report, perplexity}); err != nil {
-		return err
-	}
-	return b.run.job.Remove(b.file(latentsName))
+	return r, b.run.job.MustReadJSON(b.file(trainedName), r)
 }
 
 // perplexity scores the student on the rows that the quantized model was scored on.
@@ -281,8 +306,7 @@ func (r *run) fitsTraining() error {
 	if !own || !r.opts.trains() {
 		return nil
 	}
-	p := distill.Plan{Batch: trainedBatch, Length: r.trainedLength()}
-	need := distill.Bytes(r.dev, r.src.loader, p)
+	need := distill.Bytes(r.dev, r.src.loader, r.trainingShape())
 	if free, _ := d.MemInfo(); need > free {
 		return fmt.Errorf("%w: training the codes takes about %s of the device's memory, %s are free; --quality normal does without", ErrRefused, size(need), size(free))
 	}

@@ -17,6 +17,7 @@
 //	source.json             size, time and sum of the source's files, sums of its tensors
 //	calib.safetensors       token rows for quantizing
 //	synthetic.safetensors   token rows for quantizing that the source has written
+//	training.safetensors                     for training, and for judging that
 //	measure/calib.safetensors                for measuring
 //	measure/KEY.json        a sublayer measured
 //	hidden.safetensors      hidden states in front of some sublayer, every 3 minutes
@@ -27,6 +28,9 @@
 //	BITS/KEY.json           how far its output is from the source's
 //	BITS/hidden.safetensors
 //	BITS/head.json          perplexities
+//	BITS/latents.safetensors         codes in training, every 3 minutes
+//	BITS/KEY.trained.safetensors     a sublayer, or the head, with trained codes
+//	BITS/trained.json       how training went
 //	BITS/done.json          the report on the finished model
 //
 // Until all is checked there is no job, and what fails leaves nothing behind. A run

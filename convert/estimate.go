@@ -123,6 +123,7 @@ func (r *run) estimate() Estimate {
 		e.Work += r.src.quantizedBytes(t.Bits)
 		e.Models += r.src.quantizedBytes(t.Bits) + r.src.otherBytes()
 	}
+	r.addTraining(&e)
 	e.Time = time.Duration(r.operations() / r.speed() * float64(time.Second))
 	return e
 }
@@ -202,7 +203,11 @@ func (r *run) operations() float64 {
 	if !r.measured {
 		n += r.measureOperations()
 	}
-	return n + float64(len(r.unfinished()))*r.quantizeOperations()
+	each := r.quantizeOperations()
+	if r.opts.trains() {
+		each += trainingOperations * float64(r.trainedWeights()) * r.trainedTokens()
+	}
+	return n + float64(len(r.unfinished()))*each
 }
 
 // measureOperations: passes of the base rows; of the probe rows forth and back, of

@@ -129,9 +129,13 @@ type outTensor struct {
 // tensors lists everything that goes into the model, sorted by name.
 func (w *writer) tensors() ([]outTensor, error) {
 	var list []outTensor
-	end := ".safetensors"
-	if w.build.run.opts.trains() {
-		end = trainedEnding
+	trained, err := w.build.trained()
+	if err != nil {
+		return nil, err
+	}
+	end := trainedEnding
+	if trained.Kept {
+		end = ".safetensors"
 	}
 	for _, m := range w.build.run.src.loader.Layout[1:] {
 		f, err := w.build.run.job.OpenTensors(w.build.file(m.Name + end))

@@ -12,13 +12,23 @@ import (
 // trains reports whether codes are trained.
 func (o *Options) trains() bool { return o.Quality == Best }
 
-// Training goes through rows of up to trainedLength tokens, trainedBatch at a time,
-// and is judged by heldOutRows others.
+// Training goes through rows of up to trainedLength tokens, some at a time, and is
+// judged by heldOutRows others. On the CPU, where there are few tokens, more steps with
+// fewer rows make more of them.
 const (
 	trainedLength = 1024
-	trainedBatch  = 8
+	gpuBatch      = 8
+	cpuBatch      = 2
 	heldOutRows   = 16
 )
+
+// trainedBatch returns the rows of a step.
+func (r *run) trainedBatch() int {
+	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+		return gpuBatch
+	}
+	return cpuBatch
+}
 
 // Operations that training takes, for each weight and token: the source's pass, the
 // quantized model's two, gradients of inputs and of weights. And how many tokens there
@@ -37,11 +47,36 @@ func (r *run) trainedTokens() float64 {
 	if n := r.opts.on().trained; n > 0 {
 		return n
 	}
-	weights := trainingOperations * float64(r.src.weights()+r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab)
+	weights := trainingOperations * float64(r.trainedWeights())
 	if _, gpu := r.dev.(device.MemoryInfo); gpu {
 		return min(max(gpuBudget/weights, gpuLeast), gpuMost)
 	}
 	return min(max(cpuBudget/weights, cpuLeast), cpuMost)
+}
+
+// trainedWeights returns how many weights have codes.
+func (r *run) trainedWeights() int {
+	return r.src.weights() + r.src.loader.Spec.Hidden*r.src.loader.Spec.Vocab
+}
+
+// addTraining adds what training takes: memory of the host, if the device has none of
+// its own; rows, trained matrices beside the others, latents and moments on disk.
+func (r *run) addTraining(e *Estimate) {
+	if !r.opts.trains() {
+		return
+	}
+	if _, own := r.dev.(device.MemoryInfo); !own {
+		e.Memory = max(e.Memory, distill.Bytes(r.dev, r.src.loader, r.trainingShape()))
+	}
+	e.Work += 4*int(r.trainedTokens()) + 3*4*r.trainedWeights()
+	for _, t := range r.unfinished() {
+		e.Work += r.src.quantizedBytes(t.Bits)
+	}
+}
+
+// trainingShape is the plan of training as far as memory goes.
+func (r *run) trainingShape() distill.Plan {
+	return distill.Plan{Batch: r.trainedBatch(), Length: r.trainedLength()}
 }
 
 // trainedLength returns the tokens of a row that is trained on.
@@ -61,7 +96,7 @@ func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
 			length := r.trainedLength()
-			n := max(trainedBatch, int(r.trainedTokens())/length)
+			n := max(r.trainedBatch(), int(r.trainedTokens())/length)
 			if rows, err = r.sampleRows(n+heldOutRows, length, trainingSeed); err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}
@@ -85,7 +120,7 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 		return nil, err
 	}
 	length := len(rows[0])
-	p := &distill.Plan{Batch: trainedBatch, Length: length, Rows: rows, HeldOut: heldOut}
+	p := &distill.Plan{Batch: b.run.trainedBatch(), Length: length, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil

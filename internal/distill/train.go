@@ -2,6 +2,7 @@ package distill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -13,7 +14,7 @@ import (
 // with after a share of earlyShare of its steps begins again with a rate of lessRate
 // of the one before, up to attempts times in all.
 const (
-	checks     = 20
+	checks     = 10
 	earlyShare = 0.25
 	harmful    = 1.25
 	lessRate   = 1.0 / 3
@@ -95,6 +96,9 @@ func (t *Trainer) begin(f Follower) error {
 		return nil
 	}
 	before, err := t.Divergence(t.plan.HeldOut)
+	if err == nil && math.IsNaN(before) {
+		err = errors.New("training: logits are NaN or infinite")
+	}
 	if err == nil {
 		t.Place = Place{Begun: true, Before: before}
 		f.Checked(0, before)

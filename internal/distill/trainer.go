@@ -8,6 +8,7 @@
 package distill
 
 import (
+	"errors"
 	"fmt"
 
 	"exl2/internal/device"
@@ -38,6 +39,10 @@ type Trainer struct {
 
 	Place Place
 }
+
+// ErrNoWayBack says that there is no backward pass through a module on the device, so
+// that codes cannot be trained.
+var ErrNoWayBack = errors.New("no backward pass is known")
 
 // logitRows is how many positions get logits at a time, at most.
 const logitRows = 2048
@@ -83,7 +88,7 @@ func (t *Trainer) load(matrix func(name string) (*exl2.Matrix, error)) (err erro
 		}
 		t.teacher = append(t.teacher, m)
 		if !m.CanRunBack() {
-			return fmt.Errorf("train %s: %w: its backward pass is not known; --quality normal does without", m.Name, device.ErrUnsupported)
+			return fmt.Errorf("train %s: %w", m.Name, ErrNoWayBack)
 		}
 		twin := m.Twin()
 		t.student = append(t.student, twin)

@@ -32,7 +32,8 @@ func (m *Module) Backward(s, g *State, loss func()) { m.BackwardSeen(s, g, loss,
 // is that of its weight [out, in]. Its weight is not used any more in this pass.
 type Seen func(l *Linear, x, dy tensor.Tensor)
 
-// BackwardSeen is Backward, and calls see, if not nil, for every linear of a site.
+// BackwardSeen is Backward, and calls see, if not nil, for every linear of a site that
+// is multiplied there.
 func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 	for slot := Stream + 1; slot < slots; slot++ {
 		if t := g.At(slot); !t.Nil() {
@@ -81,9 +82,9 @@ func (t *Step) multiplyBack(s, g *State, see Seen) {
 	}
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		for k, l := range site.Linears {
+		for k, slot := range site.Writes {
 			if see != nil {
-				see(l, site.In(s), site.of(g.At(site.Writes[k]), s))
+				see(site.Linears[k], site.In(s), site.of(g.At(slot), s))
 			}
 		}
 	}
