@@ -1,0 +1,71 @@
+package quant
+
+import "exl2/internal/device"
+
+// blockCols is how many columns of a span are improved at a time.
+const blockCols = 64
+
+// Compensate lets columns of a matrix make up for each other's errors, as GPTQ does
+// with rows: it lowers tr(B·Δᵀ·H·Δ), with B the columns' moments, where Descend
+// lowers tr(Δᵀ·H·Δ). Results of one factor go side by side; one whose columns are
+// nil stays as it is. Scales stay.
+//
+// In every span the columns that matter most come first, in blocks. With the errors Δ
+// of a block C known, those of the columns R after it that cost least are
+// -Δ·B[C,R]·B[R,R]⁻¹ = -Δ·U[C,C]⁻¹·U[C,R], UᵀU = B⁻¹; so much is added to their
+// targets, and coordinate descent brings their codes there. What columns of one block
+// have in common is left out.
+func Compensate(list []*Result, columns []*Columns, damp float32, passes int) error {
+	f := list[0].f
+	if f.Nearest || passes == 0 {
+		return nil
+	}
+	var spans []*span
+	defer func() {
+		for _, s := range spans {
+			s.free()
+		}
+	}()
+	var matrices []*spanned
+	for i, r := range list {
+		if columns[i] == nil {
+			continue
+		}
+		m := r.spanned()
+		matrices = append(matrices, m)
+		for lo := 0; lo < r.c.Codes.Cols; lo += columns[i].Span {
+			s, err := m.span(columns[i], lo, damp)
+			spans = append(spans, s)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for step := 0; compensateStep(f, spans, step*blockCols, passes); step++ {
+	}
+	for _, m := range matrices {
+		f.dev.Upload(m.r.c.Codes, m.codes)
+	}
+	return f.dev.Sync()
+}
+
+// compensateStep improves the blocks that begin at a place of all spans. It reports
+// whether there were any.
+func compensateStep(f *Factor, spans []*span, at, passes int) bool {
+	var blocks []*columnBlock
+	var list []device.Coding
+	for _, s := range spans {
+		if at < len(s.order) {
+			b := s.block(at, min(at+blockCols, len(s.order)))
+			blocks, list = append(blocks, b), append(list, b.c)
+		}
+	}
+	if len(list) == 0 {
+		return false
+	}
+	f.dev.Descend(list, f.Factor, passes)
+	for _, b := range blocks {
+		b.settle()
+	}
+	return true
+}
