@@ -39,13 +39,14 @@ func (l *ledger) atOnce(bytes, workspace int) {
 
 // A job's work on a device, as far as memory goes.
 type work struct {
-	spec    arch.Spec
-	dev     device.Quantize
-	length  int // of rows
-	most    int // rows at a time
-	probes  int
-	batch   int // bytes that candidates of a matrix may take, with the work on them
-	moments int // bytes of moments that are gathered together
+	spec        arch.Spec
+	dev         device.Quantize
+	length      int // of rows
+	most        int // rows at a time
+	probes      int
+	batch       int  // bytes that candidates of a matrix may take, with the work on them
+	moments     int  // bytes of moments that are gathered together
+	compensates bool // columns make up for each other's errors
 }
 
 func square(k int) int { return 4 * k * k }
@@ -237,7 +238,11 @@ func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpe
 		l.give(moments)
 	}
 	l.take(k * columns)
-	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
+	extra := 0
+	if w.compensates {
+		extra = quant.CompensateBytes(k, columns)
+	}
+	l.use(extra + w.dev.QuantizeWorkspace(k, columns, 1))
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
 	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))

@@ -69,3 +69,11 @@ func compensateStep(f *Factor, spans []*span, at, passes int) bool {
 	}
 	return true
 }
+
+// CompensateBytes returns the memory that Compensate takes for matrices of k rows with
+// so many columns together.
+func CompensateBytes(k, columns int) int {
+	spans := (columns + Span - 1) / Span
+	block := spans * blockCols
+	return 4*k*columns + 4*columns*Span + 2*4*Span*Span + (4+1+4+4)*k*block + 4*block*(Span+blockCols)
+}
