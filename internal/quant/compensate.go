@@ -2,8 +2,12 @@ package quant
 
 import "exl2/internal/device"
 
-// blockCols is how many columns of a span are improved at a time.
-const blockCols = 64
+// blockCols is how many columns of a span are improved at a time, and spansAtOnce how
+// many spans go side by side.
+const (
+	blockCols   = 64
+	spansAtOnce = 16
+)
 
 // Compensate lets columns of a matrix make up for each other's errors, as GPTQ does
 // with rows: it lowers tr(B·Δᵀ·H·Δ), with B the columns' moments, where Descend
@@ -20,13 +24,13 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 	if f.Nearest || passes == 0 {
 		return nil
 	}
-	var spans []*span
-	defer func() {
-		for _, s := range spans {
-			s.free()
-		}
-	}()
+	type place struct {
+		m       *spanned
+		columns *Columns
+		lo      int
+	}
 	var matrices []*spanned
+	var places []place
 	for i, r := range list {
 		if columns[i] == nil {
 			continue
@@ -34,14 +38,21 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 		m := r.spanned()
 		matrices = append(matrices, m)
 		for lo := 0; lo < r.c.Codes.Cols; lo += columns[i].Span {
-			s, err := m.span(columns[i], lo, damp)
-			spans = append(spans, s)
-			if err != nil {
-				return err
-			}
+			places = append(places, place{m, columns[i], lo})
 		}
 	}
-	for step := 0; compensateStep(f, spans, step*blockCols, passes); step++ {
+	for len(places) > 0 {
+		n := min(len(places), spansAtOnce)
+		spans := make([]*span, n)
+		for i, p := range places[:n] {
+			spans[i] = p.m.span(p.columns, p.lo, damp)
+		}
+		for step := 0; compensateStep(f, spans, step*blockCols, passes); step++ {
+		}
+		for _, s := range spans {
+			s.free()
+		}
+		places = places[n:]
 	}
 	for _, m := range matrices {
 		f.dev.Upload(m.r.c.Codes, m.codes)
@@ -71,9 +82,10 @@ func compensateStep(f *Factor, spans []*span, at, passes int) bool {
 }
 
 // CompensateBytes returns the memory that Compensate takes for matrices of k rows with
-// so many columns together.
-func CompensateBytes(k, columns int) int {
-	spans := (columns + Span - 1) / Span
-	block := spans * blockCols
-	return 4*k*columns + 4*columns*Span + 2*4*Span*Span + (4+1+4+4)*k*block + 4*block*(Span+blockCols)
+// so many columns together, and the columns that it improves at once.
+func CompensateBytes(k, columns int) (bytes, block int) {
+	n := min(columns, spansAtOnce*Span)
+	side := min(n, Span)
+	block = min((n+Span-1)/Span*blockCols, n)
+	return 4*k*n + 4*n*side + (4+1)*k*block, block
 }

@@ -33,7 +33,7 @@ type span struct {
 }
 
 // span takes the columns of a matrix from lo on.
-func (m *spanned) span(c *Columns, lo int, damp float32) (*span, error) {
+func (m *spanned) span(c *Columns, lo int, damp float32) *span {
 	r := m.r
 	d, n := r.f.dev, min(c.Span, r.c.Codes.Cols-lo)
 	s := &span{m: m, order: c.order(lo, n), cols: d.Alloc(tensor.I32, 1, n), places: d.Alloc(tensor.I32, 1, n), u: d.Alloc(tensor.F32, n, n), inner: make([]float32, n*n)}
@@ -54,13 +54,10 @@ func (m *spanned) span(c *Columns, lo int, damp float32) (*span, error) {
 	var done [1]int32
 	d.Download(tensor.BytesOf(done[:]), ok)
 	d.Download(tensor.BytesOf(s.inner), s.u)
-	if err := d.Sync(); err != nil {
-		return s, err
-	}
 	if done[0] == 0 { // moments that are no moments say nothing
 		s.order = nil
 	}
-	return s, nil
+	return s
 }
 
 // rows returns the moments of n columns from lo on, zeros for those that pad the
