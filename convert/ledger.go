@@ -238,11 +238,11 @@ func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpe
 		l.give(moments)
 	}
 	l.take(k * columns)
-	extra := 0
-	if w.compensates {
-		extra = quant.CompensateBytes(k, columns)
+	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
+	if w.compensates && s[0].Expert == 0 {
+		bytes, block := quant.CompensateBytes(k, columns)
+		l.use(bytes + w.dev.QuantizeWorkspace(k, block, 1))
 	}
-	l.use(extra + w.dev.QuantizeWorkspace(k, columns, 1))
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
 	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))
