@@ -19,10 +19,11 @@
 //	synthetic.safetensors   token rows for quantizing that the source has written
 //	training.safetensors                     for training, and for judging that
 //	measure/calib.safetensors                for measuring
-//	measure/KEY.json        a sublayer measured
+//	measure/KEY.json        a sublayer, or the head, measured
 //	hidden.safetensors      hidden states in front of some sublayer, every 3 minutes
 //	gradients.safetensors   gradients in front of some sublayer, on the way back
 //	measurement.json        all measured
+//	trace/KEY.safetensors   the moments of the columns of a module's matrices
 //	BITS/plan.json          the allocation for a target
 //	BITS/KEY.safetensors    a sublayer, or the head, quantized
 //	BITS/KEY.json           how far its output is from the source's

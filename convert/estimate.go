@@ -111,7 +111,7 @@ func (r *run) fewest() Estimate {
 
 // estimate counts bytes and operations.
 func (r *run) estimate() Estimate {
-	streams := max(r.measureStreams(), r.quantizeStreams())
+	streams := max(r.measureStreams(), r.quantizeStreams(), r.traceStreams())
 	e := Estimate{Memory: r.workspace(r.opts), Work: 2 * streams} // one checkpoint takes the other's place
 	switch r.memory.Hidden {
 	case "host":

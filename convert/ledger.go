@@ -39,12 +39,13 @@ func (l *ledger) atOnce(bytes, workspace int) {
 
 // A job's work on a device, as far as memory goes.
 type work struct {
-	spec    arch.Spec
-	dev     device.Quantize
-	length  int // of rows
-	most    int // rows at a time
-	batch   int // bytes that candidates of a matrix may take, with the work on them
-	moments int // bytes of moments that are gathered together
+	spec        arch.Spec
+	dev         device.Quantize
+	length      int // of rows
+	most        int // rows at a time
+	batch       int  // bytes that candidates of a matrix may take, with the work on them
+	moments     int  // bytes of moments that are gathered together
+	compensates bool // columns make up for each other's errors
 }
 
 func square(k int) int { return 4 * k * k }
@@ -237,6 +238,10 @@ func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpe
 	}
 	l.take(k * columns)
 	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
+	if w.compensates && s[0].Expert == 0 {
+		bytes, block := quant.CompensateBytes(k, columns)
+		l.use(bytes + w.dev.QuantizeWorkspace(k, block, 1))
+	}
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
 	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))

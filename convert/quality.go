@@ -12,7 +12,7 @@ type Quality string
 // The qualities, by rising work.
 const (
 	Fast   Quality = "fast"   // error feedback only
-	Normal Quality = "normal" // and descent
+	Normal Quality = "normal" // and descent, and columns that make up for each other's errors
 	Best   Quality = "best"   // and training with the source as the teacher
 )
 
@@ -46,3 +46,6 @@ func (q Quality) descents() int {
 	}
 	return 2
 }
+
+// compensates reports whether columns of a matrix make up for each other's errors.
+func (q Quality) compensates() bool { return q != Fast }

@@ -41,6 +41,7 @@ type quantizing struct {
 	x, r     *stream.Store
 	dx       tensor.Tensor // scratch for differences of what linears read
 	coverage []int         // of the experts of the last module
+	columns  columns       // of the module that is worked on
 	holds    bool          // a sweep holds activations on the device
 
 	writing chan error // gives what became of the module that is being written; nil if none is
@@ -163,6 +164,12 @@ func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear
 		return nil, err
 	}
 	q.coverage = s.coverage
+	if q.run.opts.Quality.compensates() {
+		var err error
+		if q.columns, err = q.run.columnsOf(work.Name); err != nil {
+			return nil, err
+		}
+	}
 	for n := range work.Steps {
 		if work.Kind == model.Head && len(work.Steps[n].Sites) == 0 {
 			break // logits are computed in parts, by others
@@ -247,6 +254,9 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
+	if err := q.compensate(list, linears); err != nil {
+		return nil, err
+	}
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
 	packed := make([]device.Matrix, len(linears))
 	for i, l := range linears {
@@ -261,6 +271,28 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 		out = append(out, packedMatrix{l.Name, matrices[i]})
 	}
 	return out, nil
+}
+
+// Compensation of columns: how much of the mean of their moments is added to each one's
+// own, and passes of descent for each block.
+const (
+	columnDamp    = 0.1
+	blockDescents = 2
+)
+
+// compensate has columns make up for each other's errors, where their moments are known.
+func (q *quantizing) compensate(list []*quant.Result, linears []*model.Linear) error {
+	known, flops := make([]*quant.Columns, len(linears)), 0.0
+	for i, l := range linears {
+		if known[i] = q.columns[l.Name]; known[i] != nil {
+			flops += 8 * float64(l.In) * float64(l.In) * float64(l.Out)
+		}
+	}
+	if flops == 0 {
+		return nil
+	}
+	defer q.run.profile.On("quantize: compensation", profile.Work{Flops: flops})()
+	return quant.Compensate(list, known, columnDamp, blockDescents)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.

@@ -141,6 +141,9 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 	if err != nil {
 		return nil, err
 	}
+	if err := r.trace(); err != nil {
+		return nil, err
+	}
 	if err := r.targets(m, report); err != nil {
 		return nil, err
 	}

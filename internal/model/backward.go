@@ -29,7 +29,8 @@ func (m *Module) Backward(s, g *State, loss func()) { m.BackwardSeen(s, g, loss,
 
 // Seen is called for a linear when all linears of its site have been passed on the
 // way back: x is what it has read, dy the gradient of its product, F32, whose dyᵀ·x
-// is that of its weight [out, in]. Its weight is not used any more in this pass.
+// is that of its weight [out, in]. Its weight is not used any more in this pass. A
+// linear that a later step multiplies is left out.
 type Seen func(l *Linear, x, dy tensor.Tensor)
 
 // BackwardSeen is Backward, and calls see, if not nil, for every linear of a site that

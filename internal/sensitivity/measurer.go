@@ -12,6 +12,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/quant"
 	"exl2/internal/stream"
 	"exl2/measure"
 )
@@ -50,6 +51,10 @@ type Measurer struct {
 	// Gradient is that of the loss at the probe rows behind the next module on the
 	// way back.
 	Gradient *stream.Store
+
+	// Columns, if not nil, is given the moments of the columns of each linear of a
+	// module on the way back.
+	Columns func(name string, c *quant.Columns)
 
 	warned bool // that a module's backward pass is not known
 }

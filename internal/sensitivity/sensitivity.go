@@ -17,7 +17,9 @@ import (
 // Turn makes room for Gradient, in the place of Base, which is not needed on the
 // way back.
 func (m *Measurer) Turn() (err error) {
-	m.Base.Close()
+	if m.Base != nil {
+		m.Base.Close()
+	}
 	m.Gradient, err = m.store(len(m.Probes))
 	return err
 }
@@ -39,19 +41,26 @@ func (m *Measurer) Head(ctx context.Context) error {
 	random := m.Dev.Alloc(tensor.F32, 1, m.Pass.Length)
 	defer m.Dev.Free(random)
 	defer m.Profile.On("back: head", profile.Work{Flops: 4 * float64(len(m.Probes)*m.Pass.Length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
-	return m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
+	all := m.gather(head)
+	defer all.free()
+	err = m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
+		all.half = row % 2
 		m.Dev.Upload(random, tensor.BytesOf(labelNumbers(row, m.Pass.Length)))
 		m.Dev.Clear(g.At(model.Stream))
 		for lo := 0; lo < m.Pass.Length; lo += stream.LogitRows {
 			hi := min(lo+stream.LogitRows, m.Pass.Length)
 			part, gradients := s.Slice(lo, hi), g.Slice(lo, hi)
-			head.Backward(part, gradients, func() {
+			head.BackwardSeen(part, gradients, func() {
 				m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
 				m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
-			})
+			}, all.see)
 		}
 		return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
 	})
+	if err != nil {
+		return err
+	}
+	return all.pass()
 }
 
 // labelSeed is the seed of the numbers that labels are drawn by: "exl2" in ASCII.
@@ -209,11 +218,36 @@ func (h *half) back() error {
 	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
 	defer g.Free()
 	defer h.stage("backward", profile.Work{Flops: 2 * h.forwardCost(len(h.Probes)).Flops})() // forward once more, and back
-	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
+	all := h.gather(h.module)
+	defer all.free()
+	err := h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
+		all.half = row % 2
 		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
 			return err
 		}
-		h.module.Backward(s, g, nil)
+		h.module.BackwardSeen(s, g, nil, all.see)
 		return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
 	})
+	if err != nil {
+		return err
+	}
+	return all.pass()
+}
+
+// Back moves Gradient in front of the module that is specified, the last one that
+// Inputs has both sides of, and does no more on the way than Columns asks for.
+func (m *Measurer) Back(ctx context.Context, spec model.ModuleSpec) error {
+	h, err := m.open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer h.free()
+	n := len(m.Inputs)
+	h.before, h.after = m.Inputs[n-2], m.Inputs[n-1]
+	if err := h.back(); err != nil {
+		return fmt.Errorf("gradients of %s: %w", spec.Name, err)
+	}
+	h.after.Close()
+	m.Inputs = m.Inputs[:n-1]
+	return nil
 }

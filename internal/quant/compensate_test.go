@@ -1,0 +1,176 @@
+package quant
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/exl2"
+	"exl2/internal/tensor"
+)
+
+// gradients is rows of gradients with a part that columns of a row share.
+func (p problem) gradients(rows int) []float32 {
+	g := random(rand.New(rand.NewPCG(5, 6)), rows*p.out)
+	for i := range rows {
+		for j := range p.out {
+			g[i*p.out+j] = (g[i*p.out+j] + 2*g[i*p.out]) * (1 + float32(j%5))
+		}
+	}
+	return g
+}
+
+// cost is tr(B·Δᵀ·H·Δ) by its definition, span by span.
+func cost(t *testing.T, f *Factor, r *Result, c *Columns, damp float64) (sum float64) {
+	t.Helper()
+	d, k, n := f.dev, f.k, r.c.Codes.Cols
+	delta, values, product := d.Alloc(tensor.F32, k, n), d.Alloc(tensor.F32, k, n), d.Alloc(tensor.F32, k, n)
+	d.Copy(delta, r.c.W)
+	d.Values(values, r.c)
+	d.AddScaled(delta, values, -1)
+	d.SubtractProduct(product, f.H, delta)
+	x, y := floats(d, delta), floats(d, product)
+	for i := range len(c.B) / c.Span {
+		for j := i / c.Span * c.Span; j < min(n, (i/c.Span+1)*c.Span); j++ {
+			b := float64(c.B[i*c.Span+j%c.Span])
+			if i == j {
+				b += damp
+			}
+			for row := range k {
+				sum -= b * float64(x[row*n+i]) * float64(y[row*n+j])
+			}
+		}
+	}
+	return sum
+}
+
+func floats(d device.Device, t tensor.Tensor) []float32 {
+	v := make([]float32, t.Rows*t.Cols)
+	d.Download(tensor.BytesOf(v), t)
+	return v
+}
+
+// Columns that make up for each other's errors lose less, where B says how, and
+// nothing where B is nothing but a diagonal.
+func TestCompensate(t *testing.T) {
+	const damp = 0.1
+	d, p := devtest.CPU(t), newProblem(96, 208, 300)
+	f := p.factor(t, d)
+	moments := NewColumnMoments(d, p.out)
+	moments.Add(matrix(d, 500, p.out, p.gradients(500)))
+	c, err := moments.Fetch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	moments.Free()
+	for i, v := range c.B {
+		c.B[i] = v / 1e4
+	}
+	alone := &Columns{Span: c.Span, B: make([]float32, len(c.B))}
+	for i := range len(c.B) / c.Span {
+		alone.B[i*c.Span+i] = c.B[i*c.Span+i]
+	}
+	target := f.Target(matrix(d, p.out, p.in, p.w))
+	for _, bits := range []int{2, 4, 6} {
+		list, _ := quantizeOne(t, d, target, exl2.Uniform(bits, 32))
+		Descend(list, 2)
+		before, apart := cost(t, f, list[0], c, damp), cost(t, f, list[0], alone, damp)
+		if err := Compensate(list, []*Columns{alone}, damp, 1); err != nil {
+			t.Fatal(err)
+		}
+		if after := cost(t, f, list[0], alone, damp); after > apart {
+			t.Errorf("%d bits: columns that do not depend on each other: %v, before %v", bits, after, apart)
+		}
+		if err := Compensate(list, []*Columns{c}, damp, 1); err != nil {
+			t.Fatal(err)
+		}
+		after := cost(t, f, list[0], c, damp)
+		t.Logf("%d bits: %.4g, before %.4g", bits, after, before)
+		if !(after < 0.8*before) {
+			t.Errorf("%d bits: %v, before %v", bits, after, before)
+		}
+		list[0].Free()
+	}
+}
+
+// noisy are moments of rows whose columns have one thing in common, each more or less
+// of it.
+func noisy(seed uint64, rows, n int) *Columns {
+	r, c := rand.New(rand.NewPCG(7, seed)), &Columns{Span: n, B: make([]float32, n*n)}
+	for range rows {
+		g := random(r, n)
+		common := float32(r.NormFloat64())
+		for i := range n {
+			g[i] += common * float32(i%4) / 4
+		}
+		for i := range n {
+			for j := range n {
+				c.B[i*n+j] += g[i] * g[j]
+			}
+		}
+	}
+	return c
+}
+
+// Joined halves are nearer to the moments of many rows than their sum is; where there
+// is no second half nothing is believed but the diagonal.
+func TestJoin(t *testing.T) {
+	const n, rows = 24, 10
+	many := noisy(1, 20000, n)
+	off := func(c *Columns) (sum float64) {
+		for i, v := range c.B {
+			if i%(n+1) != 0 {
+				d := float64(v/(2*rows) - many.B[i]/20000)
+				sum += d * d
+			}
+		}
+		return sum
+	}
+	joined, sum := 0.0, 0.0
+	for seed := uint64(2); seed < 10; seed += 2 {
+		a, b := noisy(seed, rows, n), noisy(seed+1, rows, n)
+		plain := &Columns{Span: n, B: make([]float32, n*n)}
+		for i := range plain.B {
+			plain.B[i] = a.B[i] + b.B[i]
+		}
+		joined, sum = joined+off(a.Join(b)), sum+off(plain)
+		if a.Join(b).B[0] != plain.B[0] {
+			t.Errorf("own moments %v, the sum's %v", a.Join(b).B[0], plain.B[0])
+		}
+	}
+	if !(joined < 0.8*sum) {
+		t.Errorf("joined moments are off by %v, sums by %v", joined, sum)
+	}
+	a := noisy(2, rows, n)
+	for i, v := range a.Join(&Columns{Span: n, B: make([]float32, n*n)}).B {
+		if i%(n+1) != 0 && v != 0 || i%(n+1) == 0 && v != a.B[i] {
+			t.Fatalf("with half of the moments, element %d is %v, of %v", i, v, a.B[i])
+		}
+	}
+}
+
+// A matrix of several spans, the last one short and padded, ends with codes of its own
+// in every column.
+func TestCompensateSpans(t *testing.T) {
+	d, p := devtest.CPU(t), newProblem(32, Span+77, 64)
+	f := p.factor(t, d)
+	moments := NewColumnMoments(d, p.out)
+	defer moments.Free()
+	moments.Add(matrix(d, 100, p.out, p.gradients(100)))
+	c, err := moments.Fetch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range c.B {
+		c.B[i] = v / 3e3
+	}
+	list, _ := quantizeOne(t, d, f.Target(matrix(d, p.out, p.in, p.w)), exl2.Uniform(3, 32))
+	before := cost(t, f, list[0], c, 0.3)
+	if err := Compensate(list, []*Columns{c}, 0.3, 2); err != nil {
+		t.Fatal(err)
+	}
+	if after := cost(t, f, list[0], c, 0.3); !(after < 0.8*before) {
+		t.Errorf("%v, before %v", after, before)
+	}
+}
