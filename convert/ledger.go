@@ -41,8 +41,8 @@ func (l *ledger) atOnce(bytes, workspace int) {
 type work struct {
 	spec        arch.Spec
 	dev         device.Quantize
-	length      int // of rows
-	most        int // rows at a time
+	length      int  // of rows
+	most        int  // rows at a time
 	batch       int  // bytes that candidates of a matrix may take, with the work on them
 	moments     int  // bytes of moments that are gathered together
 	compensates bool // columns make up for each other's errors
