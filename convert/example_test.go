@@ -55,6 +55,7 @@ func Example() {
 	// read the source
 	// measure
 	// sensitivities
+	// trace gradients
 	// quantize 4.0
 	// 4.0 bits
 	// 128 tokens
