@@ -109,7 +109,10 @@ func (s *source) weights() int {
 	return n
 }
 
-func (s *source) close() { s.files.Close() }
+func (s *source) close() {
+	s.witness.pending.Wait() // nobody may have asked for the last ones
+	s.files.Close()
+}
 
 // used leaves out tensors that nothing reads.
 func (s *source) used(names []string) []string {

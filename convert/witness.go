@@ -25,8 +25,9 @@ type witness struct {
 
 // noted is what all witnesses of a source have noted.
 type noted struct {
-	mu   sync.Mutex
-	sums map[string]string // by tensor: XXH3, 128 bits
+	mu      sync.Mutex
+	sums    map[string]string // by tensor: XXH3, 128 bits
+	pending sync.WaitGroup    // readings
 }
 
 // A reading is a tensor that is being read before it is asked for.
@@ -63,7 +64,9 @@ func (w *witness) Ahead(names []string) {
 		}
 		r := &reading{done: make(chan struct{})}
 		w.ahead[name] = r
+		w.pending.Add(1)
 		go func() {
+			defer w.pending.Done()
 			defer close(r.done)
 			r.tensor, r.err = w.read(name)
 		}()
