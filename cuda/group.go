@@ -130,17 +130,22 @@ var packedGroupVariants = []struct {
 	{(*Device).qmatmul_group_2, qmatmul_group_few_warps}, {(*Device).qmatmul_group_4, qmatmul_group_some_warps}, {(*Device).qmatmul_group_8, qmatmul_group_many_warps},
 }
 
+// unitsAWarp is how many units a warp of a grouped product asks for at once.
+const unitsAWarp = 4
+
 // packedGroups multiplies by the matrices of a, and of b if it has any.
 func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
-	const unitsAWarp = 4 // that are asked for at once
-	v := packedGroupVariants[0]
+	v, together, row := packedGroupVariants[0], 0, tensor.F16.Size()*(a.in+qmatmul_group_row_padding)
 	for _, w := range packedGroupVariants {
-		if v = w; pieces(a.in, 4*exl2_block_rows) <= v.warps*unitsAWarp {
+		fit := (d.shared - w.warps*qmatmul_group_ring) / row
+		if fit < 1 {
+			break
+		}
+		v, together = w, min(qmatmul_group_most, r.Places.Rows, fit)
+		if pieces(a.in, 4*exl2_block_rows) <= v.warps*unitsAWarp {
 			break
 		}
 	}
-	row := tensor.F16.Size() * (a.in + qmatmul_group_row_padding)
-	together := min(qmatmul_group_most, r.Places.Rows, (d.shared-v.warps*qmatmul_group_ring)/row)
 	if together < 1 {
 		d.failWith("GroupMul: matrices of %d inputs leave no room in shared memory; --devices cpu has it", a.in)
 		return
