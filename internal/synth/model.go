@@ -131,7 +131,9 @@ func orNil(r, other exl2.Recipe) exl2.Recipe {
 	return other
 }
 
-// norm adds a norm's weights, so that it multiplies by one, and biases.
+// norm adds a norm's weights, so that it multiplies by one and minus one in turn, and
+// biases. Random codes are half a step below zero in the mean: a stream of one sign
+// would grow from product to product until fp16 overflows.
 func (m *Model) norm(spec model.NormSpec) {
 	shape := []int{spec.Cols}
 	if spec.Rows > 1 && !strings.Contains(spec.Name, "*") {
@@ -145,7 +147,7 @@ func (m *Model) norm(spec model.NormSpec) {
 		m.add(name, safetensors.F16, shape, func(_ string, n int) []byte {
 			all := make([]half.F16, n)
 			for i := range all {
-				all[i] = half.ToF16(1 - spec.Norm.Offset)
+				all[i] = half.ToF16(float32(1-i%2*2) - spec.Norm.Offset)
 			}
 			return tensor.BytesOf(all)
 		})
