@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"exl2/internal/half"
 	"exl2/internal/prequant/prequanttest"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
@@ -46,8 +45,8 @@ func TestPrequantized(t *testing.T) {
 					return nil, nil
 				}
 				experts, in, out := m.Shape[0], m.Shape[1], m.Shape[2]
-				tensors, data := prequanttest.MXFP4(m.Name, turned(m.W, experts, in, out), experts, out, in)
-				return tensors, plain(m, "BF16", tensor.BytesOf(turned(data, experts, out, in)))
+				tensors, data := prequanttest.MXFP4(m.Name, prequanttest.Turned(m.W, experts, in, out), experts, out, in)
+				return tensors, plain(m, "BF16", tensor.BytesOf(prequanttest.Turned(data, experts, out, in)))
 			}, false},
 		{"gptq of fused matrices", "gpt_neox", map[string]any{"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true}, gptq, true},
 		{"gptq of experts", "qwen2_moe", map[string]any{"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": true}, gptq, true},
@@ -73,17 +72,4 @@ func TestPrequantized(t *testing.T) {
 			}
 		})
 	}
-}
-
-// turned transposes each of n matrices of rows and columns.
-func turned[E float32 | half.BF16](v []E, n, rows, cols int) []E {
-	out := make([]E, len(v))
-	for i := range n {
-		for r := range rows {
-			for c := range cols {
-				out[(i*cols+c)*rows+r] = v[(i*rows+r)*cols+c]
-			}
-		}
-	}
-	return out
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"exl2/internal/half"
+	"exl2/internal/tensor"
 )
 
 // Widths are the bits that a code can have.
@@ -55,7 +56,7 @@ func (m *Matrix) Check() error {
 	if err := m.checkScales(); err != nil || m.Perm == nil {
 		return err
 	}
-	return checkPermutation(m.Perm, m.In)
+	return tensor.CheckPermutation(m.Perm, m.In)
 }
 
 // checkScales refuses scales with which fp16 does not hold all weights.
@@ -65,20 +66,6 @@ func (m *Matrix) checkScales() error {
 		if v := s.Float32(); !(v >= -most && v <= most) {
 			return fmt.Errorf("the scale of group %d, column %d is %v: the file is damaged", i/m.Out, i%m.Out, v)
 		}
-	}
-	return nil
-}
-
-func checkPermutation(perm []int32, n int) error {
-	if len(perm) != n {
-		return fmt.Errorf("order of %d rows, want %d", len(perm), n)
-	}
-	seen := make([]bool, n)
-	for i, p := range perm {
-		if p < 0 || int(p) >= n || seen[p] {
-			return fmt.Errorf("stored row %d is row %d, which is taken or out of range", i, p)
-		}
-		seen[p] = true
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"exl2/internal/half"
+	"exl2/internal/tensor"
 )
 
 // A Matrix is a quantized weight as it lies in a file.
@@ -65,7 +66,7 @@ func (m *Matrix) Check() error {
 	if len(m.ScaleMax) != len(m.Groups) {
 		return fmt.Errorf("%d largest scales, want one for each of %d groups", len(m.ScaleMax), len(m.Groups))
 	}
-	return checkPermutation(m.InvPerm, m.In)
+	return tensor.CheckPermutation(m.InvPerm, m.In)
 }
 
 // checkGroups verifies that the groups cover In rows, and returns the rows of
@@ -97,20 +98,6 @@ func validWidth(bits int) bool {
 		return true
 	}
 	return false
-}
-
-func checkPermutation(inv []int32, n int) error {
-	if len(inv) != n {
-		return fmt.Errorf("permutation of %d rows, want %d", len(inv), n)
-	}
-	seen := make([]bool, n)
-	for i, p := range inv {
-		if p < 0 || int(p) >= n || seen[p] {
-			return fmt.Errorf("permutation sends row %d to %d, which is taken or out of range", i, p)
-		}
-		seen[p] = true
-	}
-	return nil
 }
 
 // Inverse returns the permutation that undoes perm.

@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/regular"},
 	"internal/score":               {"internal/parallel"},
 	"internal/exl2":                {"internal/tensor"},
+	"internal/affine":              {"internal/tensor"},
 	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
 	"internal/job":                 {"internal/stream"},
 	"internal/arch":                {"internal/device"},
@@ -57,7 +58,7 @@ var rules = []struct {
 	{"inference knows nothing of making models", is("infer"), is("convert", "measure", "quant", "calib"), false},
 	{"making models knows nothing of inference", is("convert", "measure", "quant", "calib", "internal/quant", "internal/sensitivity"), is("infer"), true},
 	{"the format's package stands on its own", is("internal/exl2"), not(is("internal/tensor", "internal/half", "internal/exl2")), true},
-	{"internal/score is for infer, internal/sensitivity and convert", not(is("infer", "internal/sensitivity", "convert", "cmd/exl2", "internal/score")), is("internal/score"), false},
+	{"internal/score is for the CPU device, infer, internal/sensitivity and convert", not(is("internal/device/cpu", "infer", "internal/sensitivity", "convert", "cmd/exl2", "internal/score")), is("internal/score"), false},
 }
 
 func is(names ...string) func(string) bool {

@@ -154,21 +154,8 @@ func mxfp4(m prequanttest.Matrix) ([]safetensors.Tensor, *safetensors.Tensor) {
 		return nil, nil
 	}
 	experts, in, out := m.Shape[0], m.Shape[1], m.Shape[2]
-	tensors, decoded := prequanttest.MXFP4(m.Name, turned(m.W, experts, in, out), experts, out, in)
-	return tensors, &safetensors.Tensor{Info: safetensors.Info{Name: m.Name, DType: "BF16", Shape: m.Shape}, Data: tensor.BytesOf(turned(decoded, experts, out, in))}
-}
-
-// turned transposes each of n matrices of rows and columns.
-func turned[E float32 | half.BF16](v []E, n, rows, cols int) []E {
-	out := make([]E, len(v))
-	for i := range n {
-		for r := range rows {
-			for c := range cols {
-				out[(i*cols+c)*rows+r] = v[(i*rows+r)*cols+c]
-			}
-		}
-	}
-	return out
+	tensors, decoded := prequanttest.MXFP4(m.Name, prequanttest.Turned(m.W, experts, in, out), experts, out, in)
+	return tensors, &safetensors.Tensor{Info: safetensors.Info{Name: m.Name, DType: "BF16", Shape: m.Shape}, Data: tensor.BytesOf(prequanttest.Turned(decoded, experts, out, in))}
 }
 
 // Biases of zeros, which AutoGPTQ has written of every linear, are left out; others

@@ -128,3 +128,18 @@ func View[E Element](data []byte) []E {
 	copy(BytesOf(out), data)
 	return out
 }
+
+// CheckPermutation refuses what is not a permutation of n rows.
+func CheckPermutation(p []int32, n int) error {
+	if len(p) != n {
+		return fmt.Errorf("permutation of %d rows, want %d", len(p), n)
+	}
+	seen := make([]bool, n)
+	for i, to := range p {
+		if to < 0 || int(to) >= n || seen[to] {
+			return fmt.Errorf("permutation sends row %d to %d, which is taken or out of range", i, to)
+		}
+		seen[to] = true
+	}
+	return nil
+}

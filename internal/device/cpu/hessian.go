@@ -1,12 +1,10 @@
 package cpu
 
 import (
-	"math"
-	"slices"
-
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
+	"exl2/internal/score"
 	"exl2/internal/tensor"
 )
 
@@ -47,23 +45,9 @@ func (d *Device) LogLikelihood(logs, logits, ids tensor.Tensor) {
 	out, rows, list := elements[float64](logs), rowsOf("LogLikelihood", logits), ints("LogLikelihood", ids)
 	parallel.For(logits.Rows, func(r int) {
 		if out[r] = 0; list[r] >= 0 {
-			row := rows.row(r)
-			out[r] = float64(row[list[r]]) - logSum(row)
+			out[r] = score.NewRow(rows.row(r)).LogLikelihood(list[r])
 		}
 	})
-}
-
-// logSum returns log Σ exp(x).
-func logSum(x []float32) float64 {
-	top := float64(slices.Max(x))
-	if math.IsInf(top, 0) || math.IsNaN(top) {
-		return math.NaN()
-	}
-	sum := 0.0
-	for _, v := range x {
-		sum += math.Exp(float64(v) - top)
-	}
-	return top + math.Log(sum)
 }
 
 // mirrorTile is the side of the squares that are mirrored at a time.

@@ -89,3 +89,16 @@ func MXFP4(name string, w []float32, experts, out, in int) ([]safetensors.Tensor
 		named(name+"_scales", "U8", []int{experts, out, in / 32}, scales),
 	}, decoded
 }
+
+// Turned transposes each of n matrices of rows and columns.
+func Turned[E any](v []E, n, rows, cols int) []E {
+	out := make([]E, len(v))
+	for i := range n {
+		for r := range rows {
+			for c := range cols {
+				out[(i*cols+c)*rows+r] = v[(i*rows+r)*cols+c]
+			}
+		}
+	}
+	return out
+}
