@@ -128,7 +128,7 @@ func (u *unfused) matrix(name string) (*affine.Matrix, error) {
 	if !fused {
 		return f.Matrix(name)
 	}
-	m, err := u.holdMatrix(f, p.whole)
+	m, err := u.packed.Get(p.whole, f.Matrix)
 	if m == nil || err != nil {
 		return nil, err
 	}
@@ -140,18 +140,4 @@ func (u *unfused) matrix(name string) (*affine.Matrix, error) {
 		list[i] = p.output(i)
 	}
 	return m.Columns(list), nil
-}
-
-// holdMatrix reads a matrix, and keeps it for other parts of it.
-func (u *unfused) holdMatrix(f *prequant.Files, name string) (*affine.Matrix, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if m := u.packed[name]; m != nil {
-		return m, nil
-	}
-	m, err := f.Matrix(name)
-	if err == nil {
-		u.packed[name] = m
-	}
-	return m, err
 }

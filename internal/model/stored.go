@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"exl2/internal/affine"
 	"exl2/internal/arch"
 	"exl2/internal/exl2"
+	"exl2/internal/parallel"
 	"exl2/internal/prequant"
 	"exl2/internal/safetensors"
 )
@@ -21,9 +21,8 @@ type unfused struct {
 	parts map[string]part // by the name that is shown
 	names []string
 
-	mu     sync.Mutex
-	held   map[string]safetensors.Tensor // of files, that parts were taken from
-	packed map[string]*affine.Matrix     // likewise
+	held   parallel.Memo[safetensors.Tensor] // of files, that parts were taken from
+	packed parallel.Memo[*affine.Matrix]     // likewise
 }
 
 // A part is a matrix, or a bias, in a tensor that holds several.
@@ -41,7 +40,7 @@ type part struct {
 }
 
 func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
-	u := &unfused{files: f, parts: map[string]part{}, held: map[string]safetensors.Tensor{}, packed: map[string]*affine.Matrix{}}
+	u := &unfused{files: f, parts: map[string]part{}}
 	for _, m := range layout {
 		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
 			for _, t := range s.Stored {
@@ -149,7 +148,7 @@ func (u *unfused) Get(name string) (safetensors.Tensor, error) {
 			return p.alone(info, one, err)
 		}
 	}
-	whole, err := u.hold(p.whole)
+	whole, err := u.held.Get(p.whole, u.files.Get)
 	if err != nil {
 		return safetensors.Tensor{}, err
 	}
@@ -167,27 +166,10 @@ func (p part) alone(info safetensors.Info, one safetensors.Tensor, err error) (s
 	return safetensors.Tensor{Info: info, Data: data}, err
 }
 
-// hold reads a tensor of the files, and keeps it for other parts of it.
-func (u *unfused) hold(name string) (safetensors.Tensor, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	t, ok := u.held[name]
-	if ok {
-		return t, nil
-	}
-	t, err := u.files.Get(name)
-	if err == nil {
-		u.held[name] = t
-	}
-	return t, err
-}
-
-// forget drops what hold has kept: all parts of a tensor are of one module.
+// forget drops what is kept: all parts of a tensor are of one module.
 func (u *unfused) forget() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	clear(u.held)
-	clear(u.packed)
+	u.held.Clear()
+	u.packed.Clear()
 	if f, ok := u.files.(*prequant.Files); ok {
 		f.Forget()
 	}

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"exl2/internal/affine"
+	"exl2/internal/parallel"
 	"exl2/internal/safetensors"
 )
 
@@ -28,8 +28,7 @@ type Files struct {
 	shown  map[string]decodable // by name, "x.weight"
 	names  []string
 
-	mu   sync.Mutex
-	held map[string]safetensors.Tensor // of the source, that Expert has read
+	held parallel.Memo[safetensors.Tensor] // of the source, that Expert has read
 }
 
 // A decodable is a weight and what it is when it is decoded.
@@ -65,7 +64,7 @@ func Show(s *Scheme, source Source) (*Files, error) {
 	if s == nil {
 		return nil, unexplained(names, source)
 	}
-	f := &Files{source: source, shown: map[string]decodable{}, held: map[string]safetensors.Tensor{}}
+	f := &Files{source: source, shown: map[string]decodable{}}
 	hidden := map[string]bool{}
 	for _, name := range names {
 		w, module := s.find(f, name)
@@ -235,27 +234,8 @@ func (f *Files) Hide(name string) {
 	}
 }
 
-// hold reads a tensor of the source, and keeps it until Forget.
-func (f *Files) hold(name string) (safetensors.Tensor, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t, ok := f.held[name]
-	if ok {
-		return t, nil
-	}
-	t, err := f.source.Get(name)
-	if err == nil {
-		f.held[name] = t
-	}
-	return t, err
-}
-
 // Forget drops what Expert has kept of the source.
-func (f *Files) Forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.held)
-}
+func (f *Files) Forget() { f.held.Clear() }
 
 // want returns the header of a part, which must have a type and a shape; -1 is any
 // size.

@@ -63,11 +63,11 @@ func (w *mxfp4) expert(i int) (safetensors.Tensor, error) {
 
 // decode decodes experts lo to hi.
 func (w *mxfp4) decode(info safetensors.Info, lo, hi int) ([]byte, error) {
-	blocks, err := w.files.hold(w.name + "_blocks")
+	blocks, err := w.files.held.Get(w.name+"_blocks", w.files.source.Get)
 	if err != nil {
 		return nil, err
 	}
-	scales, err := w.files.hold(w.name + "_scales")
+	scales, err := w.files.held.Get(w.name+"_scales", w.files.source.Get)
 	if err != nil {
 		return nil, err
 	}
