@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+
+	"exl2/internal/parallel"
 )
 
 // ErrNotFinite is in the chain of errors about logits that are NaN or infinite:
@@ -13,13 +16,17 @@ var ErrNotFinite = errors.New("logits are not finite")
 // finite refuses rows of logits that have NaN or infinite ones. Everything that
 // comes from a model passes through here.
 func finite(rows [][]float32) error {
-	const exponent = 0x7f800000 // all ones in NaN and the infinities
-	for i, row := range rows {
-		for id, v := range row {
-			if math.Float32bits(v)&exponent == exponent {
-				return fmt.Errorf("%w: that of token %d in row %d of %d is %v; weights are damaged, or activations overflow", ErrNotFinite, id, i, len(rows), v)
-			}
+	bad := make([]int, len(rows))
+	parallel.For(len(rows), func(i int) { bad[i] = slices.IndexFunc(rows[i], notFinite) })
+	for i, id := range bad {
+		if id >= 0 {
+			return fmt.Errorf("%w: that of token %d in row %d of %d is %v; weights are damaged, or activations overflow", ErrNotFinite, id, i, len(rows), rows[i][id])
 		}
 	}
 	return nil
+}
+
+func notFinite(v float32) bool {
+	const exponent = 0x7f800000 // all ones in NaN and the infinities
+	return math.Float32bits(v)&exponent == exponent
 }

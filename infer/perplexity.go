@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"exl2/internal/parallel"
 	"exl2/internal/score"
 )
 
@@ -69,7 +70,7 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 	return e.all(ids, func(first int, rows [][]float32) {
 		n := min(len(rows), len(ids)-1-first) // the last position predicts nothing that is known
 		got := make([]position, n)
-		score.Each(n, func(i int) {
+		parallel.For(n, func(i int) {
 			at, row := first+i, score.NewRow(rows[i])
 			got[i].logProb = row.LogLikelihood(ids[at+1])
 			if reference != nil {

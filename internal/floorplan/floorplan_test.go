@@ -31,7 +31,6 @@ var floors = [][]string{
 // allowed lists imports between packages of one floor.
 var allowed = map[string][]string{
 	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/regular"},
-	"internal/score":               {"internal/parallel"},
 	"internal/exl2":                {"internal/tensor"},
 	"internal/affine":              {"internal/tensor"},
 	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},

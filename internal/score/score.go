@@ -3,14 +3,12 @@
 // divergence, agreement of the most likely token).
 //
 // All logarithms are natural. Sums are in float64 and in the order of the
-// rows, so results do not depend on the number of cores.
+// rows, so results do not depend on the number of cores that find them.
 package score
 
 import (
 	"math"
 	"slices"
-
-	"exl2/internal/parallel"
 )
 
 // A Row is a row of logits and what normalizes it.
@@ -47,15 +45,6 @@ func Divergence(reference, q Row) float64 {
 		kl += math.Exp(lr) * (lr - float64(q.logits[i]) + q.sum)
 	}
 	return max(kl, 0) // rounding can leave -1e-16 for equal rows
-}
-
-// Each calls f for 0 to n-1 on all cores, in runs of 16: f scores one row.
-func Each(n int, f func(i int)) {
-	parallel.Runs(n, 16, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f(i)
-		}
-	})
 }
 
 // ArgMax returns the index of the largest element, the first among equals. NaN
