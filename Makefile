@@ -18,8 +18,9 @@ demo: exl2
 test:
 	$(GO) test ./...
 
-# Test binaries for a machine with a GPU, which needs neither Go nor this
-# repository: build/gpu/run-tests.sh there runs them.
+# Test binaries for a machine with a GPU, which needs no Go but a checkout of this
+# repository: `sh build/gpu/run-tests.sh` runs them there, from any folder, or with
+# REPOSITORY=/path where build/gpu lies elsewhere.
 test-gpu:
 	mkdir -p build/gpu
 	$(GO) test -c -trimpath -o build/gpu/cuda.test ./cuda

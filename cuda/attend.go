@@ -30,6 +30,15 @@ const MaxHeadDim = 256
 // pageUnit divides the positions of a page that attention takes.
 const pageUnit = 16
 
+// checkPages reports whether attention takes the pages of a cache.
+func (d *Device) checkPages(c *cache) bool {
+	ok := c.shape.PageRows%pageUnit == 0
+	if !ok {
+		d.failWith("Attend: pages of %d positions, want a multiple of %d", c.shape.PageRows, pageUnit)
+	}
+	return ok
+}
+
 // Attend is softmax(scale·q·Kᵀ)·V by heads.
 func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device.Attend, b device.Batch) {
 	d.attend(y, q, own{}, of, layer, a, b)
@@ -52,7 +61,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 
 func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a device.Attend, b device.Batch) {
 	if a.Latent > 0 {
-		d.lacks("latent attention")
+		d.attendLatent(y, q, of.(*cache), layer, a, b)
 		return
 	}
 	c := of.(*cache)
@@ -63,11 +72,7 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		d.failWith("Attend: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, MaxHeadDim)
 		return
 	}
-	if c.shape.PageRows%pageUnit != 0 {
-		d.failWith("Attend: pages of %d positions, want a multiple of %d", c.shape.PageRows, pageUnit)
-		return
-	}
-	if q.Rows == 0 {
+	if !d.checkPages(c) || q.Rows == 0 {
 		return
 	}
 	if b.Span == 1 {

@@ -19,7 +19,7 @@
 //  3. Call d.<op>_<types>(launch{...}, ...) in a method of Device. Float, half,
 //     bf16, int and uint8_t arrays are tensors, other arrays pointers.
 //  4. Add cases to internal/device/devtest, which the CPU must pass, too.
-//  5. `make test-gpu`, and run build/gpu/run-tests.sh where a GPU is.
+//  5. `make test-gpu`, and `sh build/gpu/run-tests.sh` where a GPU is.
 package cuda
 
 //go:generate go run ../scripts/launchers

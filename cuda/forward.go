@@ -95,12 +95,12 @@ func ropeLaunch(rows, heads int, r device.Rope) (l launch, scale float32) {
 // Store puts rows of keys and values in the cache.
 func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.Batch) {
 	c := of.(*cache)
-	if c.shape.V == 0 && c.shape.K > 0 {
-		d.lacks("latent attention")
-		return
+	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.shape.K && v.Cols == c.shape.V && (v.Cols == 0 || k.Cols == v.Cols), "Store", k, v, c.k[layer], c.v[layer], b.Pos)
+	pages := c.v[layer]
+	if v.Cols == 0 { // latents
+		pages, v = tensor.Tensor{}, tensor.Tensor{}
 	}
-	want(k.Rows == b.Pos.Cols && k.Rows == b.Seq.Cols && v.Rows == k.Rows && k.Cols == c.shape.K && v.Cols == c.shape.V && k.Cols == v.Cols, "Store", k, v, c.k[layer], c.v[layer], b.Pos)
-	d.store_f16(byRow(k.Rows, k.Cols, 256), c.k[layer], c.v[layer], k, v, b.Pos, b.Seq, b.Table, d.fault,
+	d.store_f16(byRow(k.Rows, k.Cols, 256), c.k[layer], pages, k, v, b.Pos, b.Seq, b.Table, d.fault,
 		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows), int64(k.Stride), int64(v.Stride))
 }
 
@@ -134,6 +134,12 @@ func (d *Device) AddScaled(y, x tensor.Tensor, scale float32) {
 func (d *Device) Cap(x tensor.Tensor, scale, softcap float32) {
 	p := planeOf(x)
 	d.cap_f32(p.launch(), x, int32(p.rows), int64(p.cols), int64(x.Stride), scale, softcap)
+}
+
+// Clip limits the elements of x to ±limit.
+func (d *Device) Clip(x tensor.Tensor, limit float32) {
+	p := planeOf(x)
+	d.clip_f16(p.launch(), x, int32(p.rows), int64(p.cols), int64(x.Stride), limit)
 }
 
 // Advance adds one to every position.

@@ -16,7 +16,7 @@ __device__ inline void copy_row(half* dst, const half* src, int cols) {
 
 extern "C" __global__ void store_f16(
 	half* k_pages,     // [pages·page_rows, cols]
-	half* v_pages,     // [pages·page_rows, cols]
+	half* v_pages,     // likewise, or null: there are no values
 	const half* k,     // [rows, cols], rows ldk elements apart
 	const half* v,     // [rows, cols], rows ldv elements apart
 	const int* pos,    // [rows]
@@ -33,5 +33,5 @@ extern "C" __global__ void store_f16(
 	}
 	int64 to = ((int64)page * page_rows + p % page_rows) * cols;
 	copy_row(k_pages + to, k + row * ldk, cols);
-	copy_row(v_pages + to, v + row * ldv, cols);
+	if (v_pages) copy_row(v_pages + to, v + row * ldv, cols);
 }

@@ -6,13 +6,6 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Operations that have no kernel yet: they are made of others, or fail.
-
-// lacks keeps the failure of an operation that has no kernel.
-func (d *Device) lacks(what string) {
-	d.failWith("%s: %w; --devices cpu has it", what, device.ErrUnsupported)
-}
-
 // actAlone is y = act(gate): times a row of ones, which all rows share.
 func (d *Device) actAlone(y, gate tensor.Tensor, a device.Act) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols, "ActMul", y, gate)
@@ -36,6 +29,3 @@ func (d *Device) ones(n int) tensor.Tensor {
 	}
 	return d.oneRow.Columns(0, n)
 }
-
-// Clip is not there.
-func (d *Device) Clip(tensor.Tensor, float32) { d.lacks("clipped queries, keys and values") }

@@ -1,0 +1,38 @@
+package infer
+
+import (
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/synth"
+)
+
+// clipped are shapes without a golden whose queries, keys and values are clipped.
+var clipped = map[string]string{
+	"dbrx": `{"architectures":["DbrxForCausalLM"],"d_model":64,"n_heads":4,"n_layers":3,"max_seq_len":256,"vocab_size":250,"torch_dtype":"float16",
+		"attn_config":{"clip_qkv":0.5,"kv_n_heads":2,"rope_theta":500000},
+		"ffn_config":{"ffn_hidden_size":96,"moe_num_experts":8,"moe_top_k":3,"moe_normalize_expert_weights":1,"ffn_act_fn":{"name":"silu"}}}`,
+	"olmo": `{"architectures":["OlmoForCausalLM"],"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":4,
+		"max_position_embeddings":256,"vocab_size":250,"clip_qkv":0.5,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
+}
+
+// randomModels writes a random model of each shape.
+func randomModels(t testing.TB) (dirs []string) {
+	t.Helper()
+	for name, config := range clipped {
+		shape, err := synth.FromConfig(name, []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := synth.New(shape, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), name)
+		if err := m.Write(dir, "", func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
