@@ -116,7 +116,7 @@ func (m *affineMatrix) decodedProduct(d *Device, y, x, bias tensor.Tensor) {
 	step := min(m.out, max(256, decodedBytes/2/m.in&^255))
 	if !m.perm.Nil() {
 		xs := d.scratch(scratchInputs, tensor.F16, x.Rows, m.in)
-		d.permute_f16(launch{blocks: dim{x: x.Rows, y: pieces(m.in, permute_columns)}, threads: dim{x: permute_threads}}, xs, x, m.perm, int32(m.in), int64(x.Stride))
+		d.permute(xs, x, m.perm)
 		x = xs
 	}
 	weights := d.scratch(scratchWeights, tensor.F16, step, m.in)

@@ -10,12 +10,12 @@ type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq, sinks te
 
 // A prefillVariant is a kernel, the dimensions of a head that it is made for,
 // and the positions that it takes at a time.
-type prefillVariant struct {
-	kernel    prefillFunc
+type prefillVariant[F any] struct {
+	kernel    F
 	dim, keys int
 }
 
-var prefillVariants = []prefillVariant{
+var prefillVariants = []prefillVariant[prefillFunc]{
 	{(*Device).attend_prefill_32, 32, attend_prefill_keys},
 	{(*Device).attend_prefill_64, 64, attend_prefill_keys},
 	{(*Device).attend_prefill_96, 96, attend_prefill_keys},
@@ -82,15 +82,24 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 	}
 }
 
-// attendRuns is attention of runs of more than one row.
-func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	v := prefillVariants[0]
-	for _, w := range prefillVariants {
-		if v = w; a.HeadDim <= v.dim {
-			break
+// prefillVariantFor returns the first variant for heads of so many dimensions.
+func prefillVariantFor[F any](list []prefillVariant[F], dim int) prefillVariant[F] {
+	for _, v := range list {
+		if dim <= v.dim {
+			return v
 		}
 	}
+	panic("cuda: no attention for these heads")
+}
+
+// attendRuns is attention of runs of more than one row.
+func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
+	if !c.maps.Nil() && a.HeadDim%8 == 0 && atSixteenBytes(q) && atSixteenBytes(y) {
+		d.attendHopper(y, q, c, layer, a, b)
+		return
+	}
 	const rows = attend_prefill_rows_a_block
+	v := prefillVariantFor(prefillVariants, a.HeadDim)
 	l := launch{
 		blocks: dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}, threads: dim{x: attend_prefill_threads},
 		shared: max(rows, 2*v.keys) * (v.dim + attend_prefill_padding) * tensor.F16.Size(),

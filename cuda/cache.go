@@ -9,19 +9,30 @@ import (
 type cache struct {
 	shape device.CacheShape
 	k, v  []tensor.Tensor // F16 [pages·page rows, columns], by layer
+	maps  tensor.Tensor   // U8 [2·layers, bytes]: the tiles of keys and of values, for attend_hopper.cu
 }
 
 func (c *cache) Shape() device.CacheShape { return c.shape }
 
 // Bytes is what all pages take.
-func (c *cache) Bytes() int { return cacheBytes(c.shape) }
+func (c *cache) Bytes() int { return cacheBytes(c.shape) + c.maps.Bytes() }
 
 func cacheBytes(s device.CacheShape) int {
 	return s.Layers * s.Pages * s.PageRows * (s.K + s.V) * tensor.F16.Size()
 }
 
 // CacheBytes returns the bytes of a cache.
-func (d *Device) CacheBytes(s device.CacheShape) int { return cacheBytes(s) }
+func (d *Device) CacheBytes(s device.CacheShape) int {
+	return cacheBytes(s) + d.mapRows(s)*attend_hopper_map_bytes
+}
+
+// mapRows returns how many descriptions of tiles a cache has.
+func (d *Device) mapRows(s device.CacheShape) int {
+	if d.hopper() && s.K == s.V && s.K > 0 && s.K%8 == 0 && s.PageRows%pageUnit == 0 {
+		return 2 * s.Layers
+	}
+	return 0
+}
 
 // NewCache allocates a cache.
 func (d *Device) NewCache(s device.CacheShape) device.Cache {
@@ -30,7 +41,24 @@ func (d *Device) NewCache(s device.CacheShape) device.Cache {
 		c.k = append(c.k, d.Alloc(tensor.F16, s.Pages*s.PageRows, s.K))
 		c.v = append(c.v, d.Alloc(tensor.F16, s.Pages*s.PageRows, s.V))
 	}
+	if n := d.mapRows(s); n > 0 && d.err == nil {
+		c.maps = d.Alloc(tensor.U8, n, attend_hopper_map_bytes)
+		d.Upload(c.maps, d.tileMaps(c))
+	}
 	return c
+}
+
+// tileMaps describes the keys and the values of every layer.
+func (d *Device) tileMaps(c *cache) (all []byte) {
+	rows := attend_hopper_box_rows
+	for c.shape.PageRows%rows != 0 {
+		rows /= 2
+	}
+	for i := range c.k {
+		all = append(all, d.tileMap(c.k[i], rows)...)
+		all = append(all, d.tileMap(c.v[i], rows)...)
+	}
+	return all
 }
 
 // FreeCache frees a cache.
@@ -39,6 +67,9 @@ func (d *Device) FreeCache(of device.Cache) {
 	for i := range c.k {
 		d.Free(c.k[i])
 		d.Free(c.v[i])
+	}
+	if !c.maps.Nil() {
+		d.Free(c.maps)
 	}
 }
 

@@ -63,6 +63,7 @@ const (
 	cuFuncSetAttribute
 	cuLaunchKernel
 	cuLaunchKernelEx
+	cuTensorMapEncodeTiled
 	cuGraphInstantiate
 	cuGraphDestroy
 	cuGraphLaunch
@@ -91,7 +92,8 @@ var exported = [symbolCount]string{
 	cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync_v2", cuMemcpyPeerAsync: "cuMemcpyPeerAsync",
 	cuModuleLoadData: "cuModuleLoadData", cuModuleUnload: "cuModuleUnload", cuModuleGetFunction: "cuModuleGetFunction",
 	cuFuncSetAttribute: "cuFuncSetAttribute", cuLaunchKernel: "cuLaunchKernel", cuLaunchKernelEx: "cuLaunchKernelEx",
-	cuGraphInstantiate: "cuGraphInstantiateWithFlags", cuGraphDestroy: "cuGraphDestroy",
+	cuTensorMapEncodeTiled: "cuTensorMapEncodeTiled",
+	cuGraphInstantiate:     "cuGraphInstantiateWithFlags", cuGraphDestroy: "cuGraphDestroy",
 	cuGraphLaunch: "cuGraphLaunch", cuGraphExecDestroy: "cuGraphExecDestroy",
 }
 

@@ -51,6 +51,9 @@ const (
 	kernel_attend_decode_64_any
 	kernel_attend_decode_128_any
 	kernel_attend_decode_256_any
+	kernel_attend_hopper_64
+	kernel_attend_hopper_128
+	kernel_attend_hopper_256
 	kernel_attend_latent_4
 	kernel_attend_latent_2
 	kernel_attend_latent_1
@@ -168,7 +171,9 @@ const (
 	kernel_operand_f32
 	kernel_operand_turned_f32
 	kernel_operand_squares
-	kernel_permute_f16
+	kernel_permute_1_f16
+	kernel_permute_2_f16
+	kernel_permute_4_f16
 	kernel_product_11
 	kernel_product_12
 	kernel_product_21
@@ -274,6 +279,9 @@ var kernels = [kernelCount]struct {
 	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
 	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
 	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_hopper_64:          {"attend_hopper", "attend_hopper_64", true},
+	kernel_attend_hopper_128:         {"attend_hopper", "attend_hopper_128", true},
+	kernel_attend_hopper_256:         {"attend_hopper", "attend_hopper_256", true},
 	kernel_attend_latent_4:           {"attend_latent", "attend_latent_4", true},
 	kernel_attend_latent_2:           {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:           {"attend_latent", "attend_latent_1", true},
@@ -391,7 +399,9 @@ var kernels = [kernelCount]struct {
 	kernel_operand_f32:               {"operand", "operand_f32", true},
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
-	kernel_permute_f16:               {"permute", "permute_f16", true},
+	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
+	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
+	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
 	kernel_product_11:                {"product", "product_11", true},
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
@@ -478,6 +488,18 @@ const (
 	attend_decode_threads        = 32 * attend_decode_warps
 	attend_decode_positions      = split_at_once * attend_decode_warps
 	attend_decode_extra          = 2
+	attend_hopper_groups         = 2
+	attend_hopper_group_rows     = 64
+	attend_hopper_rows_a_block   = attend_hopper_groups * attend_hopper_group_rows
+	attend_hopper_group          = 128
+	attend_hopper_threads        = (attend_hopper_groups + 1) * attend_hopper_group
+	attend_hopper_keys_64        = 128
+	attend_hopper_keys_128       = 128
+	attend_hopper_keys_256       = 64
+	attend_hopper_stages         = 2
+	attend_hopper_box_rows       = 64
+	attend_hopper_map_bytes      = 128
+	attend_hopper_alignment      = 1024
 	attend_latent_most_dim       = 576
 	attend_latent_most_latent    = 512
 	attend_latent_padding        = 8
@@ -544,8 +566,7 @@ const (
 	inverse_pitch                = inverse_strip + 1
 	latent_threads               = 256
 	likelihood_threads           = 512
-	permute_threads              = 256
-	permute_columns              = permute_threads * 8
+	permute_threads              = 512
 	product_threads              = 256
 	product_warp_m               = 64
 	product_warp_n               = 32
@@ -1609,6 +1630,84 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.int64(ldk)
 	a.int64(ldv)
 	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_64)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_256)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
 	a.float32(scale)
 	a.float32(cap)
 	a.float32(temperature)
@@ -3230,11 +3329,34 @@ func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32, lds int64) {
-	a := d.begin(kernel_permute_f16)
+func (d *Device) permute_1_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_1_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(lds)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_2_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_2_f16)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(lds)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_4_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_4_f16)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
 	a.int32(cols)
 	a.int64(lds)
 	d.launch(a, l)

@@ -125,7 +125,7 @@ func (d *Device) decodedProduct(y, x tensor.Tensor, m *matrix, bias tensor.Tenso
 	step := min(m.out, max(256, decodedBytes/2/m.in&^255))
 	xs := d.scratch(scratchInputs, tensor.F16, x.Rows, m.in)
 	weights := d.scratch(scratchWeights, tensor.F16, step, m.in)
-	d.permute_f16(launch{blocks: dim{x: x.Rows, y: pieces(m.in, permute_columns)}, threads: dim{x: permute_threads}}, xs, x, m.perm, int32(m.in), int64(x.Stride))
+	d.permute(xs, x, m.perm)
 	for lo := 0; lo < m.out; lo += step {
 		w := weights.Slice(0, min(step, m.out-lo))
 		d.decode(w, m, tensor.Tensor{}, lo)

@@ -253,7 +253,8 @@ func lazily[T any](f func() T) func() T {
 // keys and values, and prompts.
 func benchAttend() (cases []benchCase) {
 	for _, c := range []struct{ heads, kvHeads, sequences, depth, span int }{
-		{32, 32, 1, 1000, 1}, {32, 32, 1, 4000, 1}, {32, 8, 1, 8000, 1}, {32, 8, 16, 2000, 1}, {32, 32, 1, 0, 2048}, {32, 8, 1, 6144, 2048},
+		{32, 32, 1, 1000, 1}, {32, 32, 1, 4000, 1}, {32, 8, 1, 8000, 1}, {32, 8, 16, 2000, 1}, {32, 32, 1, 8192, 1},
+		{32, 32, 1, 0, 512}, {32, 32, 1, 0, 2048}, {32, 32, 1, 8192, 2048}, {32, 8, 1, 0, 4096}, {32, 8, 1, 6144, 2048},
 	} {
 		const dim = 128
 		name := fmt.Sprintf("Attend/heads=%d:%d/sequences=%d/depth=%d/span=%d", c.heads, c.kvHeads, c.sequences, c.depth, c.span)

@@ -1,0 +1,339 @@
+// Attention of runs of rows on Hopper: y = softmax(scale·q·Kᵀ)·V by heads, each row
+// seeing the positions up to its own, the last `window` of them if window > 0.
+//
+// A block takes 128 rows of a run and one head, and then others: two warp groups have
+// 64 rows each, and a third brings queries, keys and values to shared memory, ahead of
+// them. A group's products run while it weighs the scores before: those of the next
+// keys, and those of the values with the weights before, which stay in registers (Shah
+// et al. 2024, FlashAttention-3, algorithm 2). The groups take turns at the tensor
+// cores.
+//
+// Sums are relative to the largest score so far (attend_prefill.cu).
+//
+// H200, 2026-11-22, heads of 128: 2048 rows of 32 heads from the start 88 µs, 391 TFLOP/s;
+// behind 8192 others 611 µs, 507 TFLOP/s; 4096 rows, 8 heads of keys 279 µs, 493.
+#include "attend.cuh"
+#include "attend_softmax.cuh"
+#include "attend_wgmma.cuh"
+#include "mma.cuh"
+#include "order.cuh"
+#include "tile.cuh"
+
+constexpr int groups = 2, group_rows = 64;  // warp groups that compute, and their rows
+constexpr int rows_a_block = groups * group_rows;
+constexpr int group = 128, threads = (groups + 1) * group;
+constexpr int keys_64 = 128, keys_128 = 128, keys_256 = 64;  // positions at a time
+constexpr int stages = 2;
+constexpr int box_rows = 64;  // of a copy at most
+constexpr int map_bytes = 128;
+constexpr int alignment = 1024;
+
+static_assert(alignment % 1024 == 0 && box_rows % 8 == 0 && map_bytes % 64 == 0 && threads > rows_a_block && stages > 1, "as wgmma and copies want it");
+
+// Task is what the kernels are given.
+struct Task {
+	half* y;              // [rows, heads·dim], rows ldy elements apart
+	const half* q;        // likewise, ldq
+	const unsigned char* maps;  // of the keys and of the values
+	const int* table;     // [sequences, table_cols]
+	const int* pos;       // [rows]
+	const int* seq;       // [rows]
+	const float* sinks;   // [heads] or null
+	int table_cols, page_rows, runs, span, heads, kv_heads, dim;
+	int64 ldy, ldq;
+	Scoring how;
+	int window;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Item is rows of a run, from first on, and a head; the rows stand at positions from
+// begin on, and see those before end. Tiles of keys begin at start.
+struct Item {
+	int first, rows, head, kv, begin, start, end, seq, tiles;
+
+	// Items are in the order of their length; those of one length share keys and values
+	// with the next ones.
+	__device__ Item(const Task& t, int index, int keys, int box) {
+		int cuts = (t.span + rows_a_block - 1) / rows_a_block, each = t.runs * t.heads, rest = index % each;
+		int cut = cuts - 1 - index / each, run = rest / t.heads, run_begin = t.pos[run * t.span];
+		head = rest % t.heads, kv = head / (t.heads / t.kv_heads);
+		first = run * t.span + cut * rows_a_block, rows = min(rows_a_block, (run + 1) * t.span - first);
+		begin = run_begin + cut * rows_a_block, seq = t.seq[run * t.span], end = begin + rows;
+		start = t.window > 0 ? max(0, begin - t.window + 1) / box * box : 0;
+		tiles = (end - start + keys - 1) / keys;
+	}
+};
+
+// Order is the items of a block: there and back again over the blocks, so that all
+// have about as much to do.
+struct Order {
+	int round = 0, items;
+	__device__ Order(const Task& t) : items(t.runs * t.heads * ((t.span + rows_a_block - 1) / rows_a_block)) {}
+	__device__ int item() const { return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x); }
+	__device__ bool more() const { return item() < items; }
+	__device__ bool last() const { Order next = *this; next.round++; return !next.more(); }
+};
+
+// Ring is a place among the stages, and the parity of the rounds through them.
+struct Ring {
+	int stage = 0, parity = 0;
+	__device__ void next() {
+		if (++stage == stages) stage = 0, parity ^= 1;
+	}
+};
+
+// Memory is the shared memory of a block: parts of 64 columns follow each other, in
+// rows of 128 bytes as operand has them.
+template <int D, int keys>
+struct Memory {
+	half q[D / 64][rows_a_block][64], k[stages][D / 64][keys][64], v[stages][D / 64][keys][64];
+	u64 got_q, free_q, got_k[stages], got_v[stages], free_k[stages], free_v[stages];
+};
+
+// box is the rows of a copy: those of a page, or a part of them.
+__device__ inline int box_of(int page_rows) {
+	int n = box_rows;
+	while (page_rows % n) n /= 2;
+	return n;
+}
+
+// bring_tiles copies keys and values; one thread does.
+template <int D, int keys>
+__device__ inline void bring_tiles(Memory<D, keys>& m, const Task& t, int box) {
+	Ring ring;
+	map_ready(t.maps), map_ready(t.maps + map_bytes);
+	int parts = (t.dim + 63) / 64;
+	for (Order o(t); o.more(); o.round++) {
+		Item b(t, o.item(), keys, box);
+		for (int i = 0; i < b.tiles; i++, ring.next()) {
+			int from = b.start + i * keys, boxes = min(keys / box, (b.end - from + box - 1) / box);
+			auto copy = [&](half(&to)[D / 64][keys][64], const unsigned char* map, u64* got) {
+				barrier_expect(got, boxes * box * parts * 128);
+				for (int r = 0; r < boxes * box; r += box) {
+					int p = from + r, row = t.table[b.seq * t.table_cols + p / t.page_rows] * t.page_rows + p % t.page_rows;
+					for (int part = 0; part < parts; part++) copy_tile(to[part][r], map, b.kv * t.dim + part * 64, row, got);
+				}
+			};
+			barrier_wait(&m.free_k[ring.stage], ring.parity ^ 1);
+			copy(m.k[ring.stage], t.maps, &m.got_k[ring.stage]);
+			barrier_wait(&m.free_v[ring.stage], ring.parity ^ 1);
+			copy(m.v[ring.stage], t.maps + map_bytes, &m.got_v[ring.stage]);
+		}
+	}
+}
+
+// bring_queries copies queries; two warps do.
+template <int D, int keys>
+__device__ inline void bring_queries(Memory<D, keys>& m, const Task& t, int box) {
+	int chunk = threadIdx.x % 8, row = threadIdx.x % 64 / 8;
+	for (Order o(t); o.more(); o.round++) {
+		Item b(t, o.item(), keys, box);
+		barrier_wait(&m.free_q, o.round % 2 ^ 1);
+#pragma unroll 4
+		for (int r = row; r < rows_a_block; r += 8) {
+			const half* from = t.q + (b.first + r) * t.ldq + b.head * t.dim;
+#pragma unroll
+			for (int part = 0; part < D / 64; part++) {
+				int at = part * 64 + chunk * 8;
+				bool there = r < b.rows && at < t.dim;
+				copy16(&m.q[part][r][(chunk ^ row) * 8], there ? from + at : t.q, there);
+			}
+		}
+		commit();
+		arrived<0>();
+		show();
+		barrier_arrive(&m.got_q);
+	}
+}
+
+// Turns are those of the groups at the tensor cores, by barriers of hardware.
+struct Turns {
+	int mine;
+	__device__ void take() { asm volatile("bar.sync %0, %1;" ::"r"(1 + mine), "r"(groups * group) : "memory"); }
+	__device__ void pass() { asm volatile("bar.arrive %0, %1;" ::"r"(1 + (mine + 1) % groups), "r"(groups * group) : "memory"); }
+	// meet waits for the threads of a group.
+	__device__ void meet() { asm volatile("bar.sync %0, %1;" ::"r"(1 + groups + mine), "r"(group) : "memory"); }
+};
+
+// done lets a warp tell that it needs a tile no more.
+__device__ inline void done(u64* b) {
+	__syncwarp();
+	if (threadIdx.x % 32 == 0) barrier_arrive(b);
+}
+
+// forget stores zeros instead of the values from a row on: weights of zero do not
+// make up for what stands in memory there.
+template <int D, int keys>
+__device__ inline void forget(half (&v)[D / 64][keys][64], int row) {
+	for (int i = row * 8 + threadIdx.x % group; i < keys * 8; i += group)
+#pragma unroll
+		for (int part = 0; part < D / 64; part++) ((uint4*)v[part])[i] = make_uint4(0, 0, 0, 0);
+	show();
+}
+
+// consume computes the rows of a warp group.
+template <int D, int keys>
+__device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
+	int mine = threadIdx.x / group - 1, thread = threadIdx.x % group, lane = thread % 32;
+	int row = mine * group_rows + thread / 32 * 16 + lane / 4;
+	Ring at;      // the tile of keys
+	Ring before;  // that of values
+	Turns turns = {mine};
+	if (mine == groups - 1) turns.pass();
+	for (Order o(t); o.more(); o.round++) {
+		Item b(t, o.item(), keys, box);
+		bool last_item = o.last();
+		Softmax<D, keys> softmax;
+		float cap = t.how.cap, inner[2];
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			softmax.own[h] = b.begin + row + 8 * h;
+			float factor = t.how.factor(softmax.own[h]);
+			inner[h] = cap == 0 ? 0 : 2 * log2e * factor / cap;
+			softmax.factor[h] = cap == 0 ? fabsf(factor) * log2e : log2e;
+		}
+		float out[D / 2] = {}, s[keys / 2];
+		unsigned w[keys / 16][4];
+		uint64 q = operand(m.q[0][mine * group_rows]);
+		auto multiply_keys = [&] {
+			wgmma_begin();
+#pragma unroll
+			for (int i = 0; i < D / 16; i++) {
+				constexpr int q_part = rows_a_block * 128 >> 4, k_part = keys * 128 >> 4;
+				wgmma_rows(s, q + i / 4 * q_part + i % 4 * 2, operand(m.k[at.stage][0][0]) + i / 4 * k_part + i % 4 * 2, i > 0);
+			}
+			wgmma_end();
+		};
+		auto multiply_values = [&] {
+			wgmma_begin();
+#pragma unroll
+			for (int i = 0; i < keys / 16; i++) wgmma_registers(out, w[i], value_operand(m.v[before.stage][0][0], keys) + i * 128);
+			wgmma_end();
+		};
+		auto weigh = [&](int tile) {
+			int from = b.start + tile * keys, first = b.begin + mine * group_rows;
+			if (cap != 0)
+				softmax.cap(s, cap, inner);
+			else if (t.how.scale < 0)
+				softmax.turn(s);
+			if (from + keys > first + 1 || t.window > 0 && from <= first + group_rows - 1 - t.window) softmax.hide(s, from, t.window);
+			softmax.weigh(s);
+		};
+		auto round = [&] {
+#pragma unroll
+			for (int i = 0; i < keys / 16; i++)
+#pragma unroll
+				for (int j = 0; j < 4; j++) w[i][j] = pack(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
+		};
+		auto pass = [&](int tile) {  // for every turn
+			if (mine < groups - 1 || !last_item || tile + 1 < b.tiles) turns.pass();
+		};
+		barrier_wait(&m.got_q, o.round % 2);
+		barrier_wait(&m.got_k[at.stage], at.parity);
+		turns.take();
+		multiply_keys();
+		pass(0);
+		wgmma_wait<0>();
+		settled(s);
+		done(&m.free_k[at.stage]);
+		weigh(0);
+		round();
+		for (int i = 1; i < b.tiles; i++) {
+			at.next();
+			barrier_wait(&m.got_k[at.stage], at.parity);
+			turns.take();
+			multiply_keys();
+			barrier_wait(&m.got_v[before.stage], before.parity);
+			multiply_values();
+			pass(i);
+			wgmma_wait<1>();
+			settled(s);
+			done(&m.free_k[at.stage]);
+			weigh(i);
+			wgmma_wait<0>();
+			settled(out);
+			done(&m.free_v[before.stage]);
+			before.next();
+			softmax.scale(out);
+			round();
+		}
+		at.next();
+		done(&m.free_q);
+		barrier_wait(&m.got_v[before.stage], before.parity);
+		int left = b.end - b.start - (b.tiles - 1) * keys;
+		if (left < keys) {
+			forget<D, keys>(m.v[before.stage], left);
+			turns.meet();
+		}
+		multiply_values();
+		wgmma_wait<0>();
+		settled(out);
+		done(&m.free_v[before.stage]);
+		before.next();
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float sum = quad_sum(softmax.sum[h]), inverse = 1 / sum;
+			if (row + 8 * h >= b.rows) continue;
+			if (t.sinks) {  // one more score, whose value is zero
+				float sink = t.sinks[b.head] * log2e, most = fmaxf(softmax.top[h], sink), shrink = power2(softmax.top[h] - most);
+				inverse = shrink / (sum * shrink + power2(sink - most));
+			}
+			half* y = t.y + (b.first + row + 8 * h) * t.ldy + b.head * t.dim;
+#pragma unroll
+			for (int j = 0; j < D / 8; j++) {
+				int at = 8 * j + lane % 4 * 2;
+				if (at < t.dim) *(unsigned*)(y + at) = pack(out[4 * j + 2 * h] * inverse, out[4 * j + 2 * h + 1] * inverse);
+			}
+		}
+	}
+}
+
+template <int D, int keys>
+__device__ void attend(const Task& t) {
+	extern __shared__ uint4 memory[];
+	Memory<D, keys>& m = *(Memory<D, keys>*)(((size_t)memory + alignment - 1) & ~(size_t)(alignment - 1));
+	if (threadIdx.x == 0) {
+		constexpr int consumers = groups * group / 32;
+		barrier_init(&m.got_q, 64), barrier_init(&m.free_q, consumers);
+		for (int s = 0; s < stages; s++) {
+			barrier_init(&m.got_k[s], 1), barrier_init(&m.got_v[s], 1);
+			barrier_init(&m.free_k[s], consumers), barrier_init(&m.free_v[s], consumers);
+		}
+		barriers_ready();
+	}
+	__syncthreads();
+	after_previous();
+	int box = box_of(t.page_rows);
+	if (threadIdx.x < group) {
+		asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+		if (threadIdx.x == 0) bring_tiles(m, t, box);
+		if (threadIdx.x >= 64) bring_queries(m, t, box);
+	} else {
+		asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+		consume(m, t, box);
+	}
+}
+
+#else  // the kernels of attend_prefill.cu are for other GPUs
+
+template <int D, int keys>
+__device__ void attend(const Task&) {}
+
+#endif
+
+// Names are of the largest dimension.
+#define ATTEND(name, D, keys)                                                                       \
+	extern "C" __global__ void __launch_bounds__(threads, 1)                                        \
+	name(half* y, const half* q, const unsigned char* maps, const int* table, const int* pos,             \
+	     const int* seq, const float* sinks, int table_cols, int page_rows, int runs, int span,     \
+	     int heads, int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap,            \
+	     float temperature, int temperature_span, int window) {                                     \
+		attend<D, keys>({y, q, maps, table, pos, seq, sinks, table_cols, page_rows, runs, span,     \
+		                 heads, kv_heads, dim, ldy, ldq,                                            \
+		                 {scale, cap, temperature, temperature_span}, window});                     \
+	}
+
+ATTEND(attend_hopper_64, 64, keys_64)
+ATTEND(attend_hopper_128, 128, keys_128)
+ATTEND(attend_hopper_256, 256, keys_256)
