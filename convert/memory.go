@@ -287,5 +287,5 @@ func (r *run) place(bytes int) stream.Place {
 	if r.memory.Hidden == "gpu" {
 		return stream.Place{Device: r.dev}
 	}
-	return stream.Place{Folder: r.spill(bytes)}
+	return stream.Place{Device: r.dev, Host: true, Folder: r.spill(bytes)}
 }
