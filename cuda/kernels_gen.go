@@ -217,6 +217,8 @@ const (
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
+	kernel_take_codes
+	kernel_take_codes_back
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
@@ -440,6 +442,8 @@ var kernels = [kernelCount]struct {
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
+	kernel_take_codes:                {"take", "take_codes", true},
+	kernel_take_codes_back:           {"take", "take_codes_back", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
@@ -4071,6 +4075,28 @@ func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows t
 	a.tensor(cols, tensor.I32, "cols")
 	a.int32(n)
 	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, srcCols int32) {
+	a := d.begin(kernel_take_codes)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes_back(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, dstCols int32) {
+	a := d.begin(kernel_take_codes_back)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(dstCols)
 	d.launch(a, l)
 }
 
