@@ -1,9 +1,11 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/quant"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
@@ -39,21 +41,31 @@ func (r *run) columnsOf(module string) (columns, error) {
 		return nil, err
 	}
 	defer f.Close()
+	names := f.Names()
+	found, errs := make([]*quant.Columns, len(names)), make([]error, len(names))
+	parallel.For(len(names), func(i int) { found[i], errs[i] = r.readColumns(f, module, names[i]) })
 	list := columns{}
-	for _, name := range f.Names() {
-		info, _ := f.Info(name)
-		if info.DType != safetensors.F16 || len(info.Shape) != 2 || info.Shape[1] < 1 || info.Shape[1] > quant.Span {
-			return nil, r.job.Damaged(columnsFile(module), fmt.Errorf("%s is %s %v", name, info.DType, info.Shape))
-		}
-		raw := make([]half.F16, info.Shape[0]*info.Shape[1])
-		if err := f.ReadInto(tensor.BytesOf(raw), name); err != nil {
-			return nil, err
-		}
-		c := &quant.Columns{Span: info.Shape[1], B: make([]float32, len(raw))}
-		for i, v := range raw {
-			c.B[i] = v.Float32()
-		}
-		list[name] = c
+	for i, name := range names {
+		list[name] = found[i]
 	}
-	return list, nil
+	return list, errors.Join(errs...)
+}
+
+// readColumns reads the moments of a matrix.
+func (r *run) readColumns(f *safetensors.File, module, name string) (*quant.Columns, error) {
+	info, _ := f.Info(name)
+	if info.DType != safetensors.F16 || len(info.Shape) != 2 || info.Shape[1] < 1 || info.Shape[1] > quant.Span {
+		return nil, r.job.Damaged(columnsFile(module), fmt.Errorf("%s is %s %v", name, info.DType, info.Shape))
+	}
+	raw := make([]half.F16, info.Shape[0]*info.Shape[1])
+	if err := f.ReadInto(tensor.BytesOf(raw), name); err != nil {
+		return nil, err
+	}
+	c := &quant.Columns{Span: info.Shape[1], B: make([]float32, len(raw))}
+	parallel.Runs(len(raw), 1<<16, func(lo, hi int) {
+		for i, v := range raw[lo:hi] {
+			c.B[lo+i] = v.Float32()
+		}
+	})
+	return c, nil
 }

@@ -117,7 +117,7 @@ func (r *run) fill(p *memoryPlan, free int) {
 		p.Measure = r.measureMemory(p)
 	}
 	if len(r.unfinished()) > 0 {
-		p.Quantize = r.quantizeMemory(p)
+		p.Quantize = max(r.quantizeMemory(p), r.traceMemory(p))
 	}
 	if p.Hidden == "" {
 		p.Hidden = "host"
@@ -251,6 +251,20 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 	}
 	for _, m := range r.kinds() {
 		r.weigh(l, p, m, func() { w.quantize(l, m, packed, held) })
+	}
+	return l.total
+}
+
+// traceMemory is the most that following gradients for the moments of columns takes.
+func (r *run) traceMemory(p *memoryPlan) int {
+	if !r.opts.Quality.compensates() {
+		return 0
+	}
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: r.opts.Data.Length, most: 1}
+	l := &ledger{}
+	r.common(l, p, w, 1, r.traceStreams())
+	for _, m := range r.kinds() {
+		r.weigh(l, p, m, func() { w.trace(l, m) })
 	}
 	return l.total
 }
