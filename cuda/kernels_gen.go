@@ -90,6 +90,7 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
@@ -315,6 +316,7 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
@@ -501,6 +503,12 @@ const (
 	attend_prefill_keys          = 64
 	attend_prefill_keys_256      = 32
 	combine_threads              = 64
+	descend_most_rows            = 256
+	descend_columns              = 32
+	descend_threads              = 256
+	descend_room_bytes           = 96512
+	descend_part                 = 32
+	descend_warps                = descend_threads / 32
 	divergence_back_threads      = 256
 	exl2_arrange_threads         = 64
 	exl2_decode_warps            = 4
@@ -2218,6 +2226,14 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_descend)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
