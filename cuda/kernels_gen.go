@@ -509,6 +509,8 @@ const (
 	descend_room_bytes           = 96512
 	descend_part                 = 32
 	descend_warps                = descend_threads / 32
+	descend_storing              = 4
+	descend_stored               = descend_part / descend_storing
 	divergence_back_threads      = 256
 	exl2_arrange_threads         = 64
 	exl2_decode_warps            = 4

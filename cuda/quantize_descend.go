@@ -30,12 +30,12 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if passes == 0 || len(list) == 0 {
 		return
 	}
-	inBlocks, parts := d.shared >= descend_room_bytes, whole
+	inBlocks, parts, tiles := d.shared >= descend_room_bytes, 1, 0
 	for _, c := range list {
-		inBlocks = inBlocks && panelRows(c.Groups) <= descend_most_rows
+		inBlocks, tiles = inBlocks && panelRows(c.Groups) <= descend_most_rows, tiles+tilesOf(c.Codes.Cols)
 	}
 	if inBlocks {
-		parts = func(c device.Coding) int { return partsOf(c.Codes.Rows, c.Codes.Cols) }
+		parts = d.partsOf(tiles, f.H.Cols)
 	}
 	d.byParts("Descend", list, f.H, byRoot, parts, func(w *workshop) {
 		roots := w.leftovers(f.H)
@@ -55,13 +55,22 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	})
 }
 
-// partsOf returns how many parts the product of a block of a k x n matrix has: as many
-// tiles as keep a large GPU busy, whatever else is under way, so that the bytes are the
-// same.
-func partsOf(k, n int) int {
-	const tiles, most, least = 128, 16, 8 // tiles in all, parts, and tiles of k of each
-	return max(1, min(tiles/(2*pieces(n, 128)), most, pieces(k, planes_tile_rows)/least))
+// partsOf returns how many parts the products of a block have whose matrices have so
+// many tiles, of k rows: as many as take the least time, whatever memory there is, so
+// that the bytes are the same.
+func (d *Device) partsOf(tiles, k int) int {
+	const most, begin = 16, 8 // begin: what a tile takes beside its steps of k, in such steps
+	steps, best, least := pieces(k, planes_tile_rows), 1, 0
+	for p := 1; p <= min(most, max(1, steps/begin)); p++ {
+		if time := pieces(tiles*p, d.sms)*(pieces(steps, p)+begin) + p; p == 1 || time < least {
+			best, least = p, time
+		}
+	}
+	return best
 }
+
+// tilesOf is the tiles of the products of a block of n columns.
+func tilesOf(n int) int { return pieces(blockRows, 128) * pieces(n, 128) }
 
 // leftovers leaves the errors of all matrices as operands, and returns what their rows
 // are multiplied by.

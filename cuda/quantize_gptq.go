@@ -12,7 +12,7 @@ import (
 // groups reach a group by another.
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, f.U, byDiagonal, whole, func(w *workshop) {
+	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -31,9 +31,6 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 		}
 	})
 }
-
-// whole is for products that are not divided.
-func whole(device.Coding) int { return 1 }
 
 // A workshop is matrices that are quantized side by side.
 type workshop struct {
@@ -65,8 +62,8 @@ type groupRun struct {
 type productRun struct{ first, count, tiles int }
 
 // byParts calls f for parts of a list that there is memory for, with planes of the
-// factor that they share, and room for as many parts of a product as parts says.
-func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, parts func(device.Coding) int, f func(w *workshop)) {
+// factor that they share, and room for products in parts.
+func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, parts int, f func(w *workshop)) {
 	k := factor.Cols
 	for _, c := range list {
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
@@ -79,15 +76,15 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
-		for end < len(list) && (end == first || bytes+codedBytes(list[end], parts(list[end])) <= free) {
-			bytes += codedBytes(list[end], parts(list[end]))
+		for end < len(list) && (end == first || bytes+codedBytes(list[end], parts) <= free) {
+			bytes += codedBytes(list[end], parts)
 			end++
 		}
 		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
 		w.factor = w.room.takePlanes(2, k, k)
 		d.split(w.factor, factor, how)
 		for _, c := range list[first:end] {
-			w.list = append(w.list, w.room.takeCoded(c, parts(c)))
+			w.list = append(w.list, w.room.takeCoded(c, parts))
 		}
 		f(w)
 		w.close()
@@ -196,9 +193,9 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 		return 0
 	}
 	const tables = 1 << 20 // steps and products of a matrix
-	columns := n // of what is left at a block's rows
+	columns := n           // of what is left at a block's rows
 	if count == 1 {
-		columns *= partsOf(k, n)
+		columns *= d.partsOf(tilesOf(n), k)
 	}
 	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + tables
 	gram := 2 * planesBytes(2, gramRows, k)

@@ -7,8 +7,7 @@
 //
 // A block of threads has 32 columns. 32 rows at a time, one warp quantizes them in turn,
 // a thread a column, in registers, while the others fetch what the next 32 rows need;
-// then all pass on what they have changed. What a row waits for is arithmetic alone: what
-// it reads is there, and nothing is written meanwhile.
+// then all pass on what they have changed. What a row waits for is arithmetic alone.
 #include "coding.cuh"
 #include "mma.cuh"
 #include "order.cuh"
@@ -52,18 +51,15 @@ __device__ void fetch(Room& room, const Block& b, const Step& s, const float* h,
 	commit();
 }
 
-// turn quantizes 32 rows, by one warp.
-__device__ void turn(Room& room, const Step& s, int from) {
-	int lane = threadIdx.x, column = blockIdx.x * columns + lane, local = from - s.before;
-	Grid grid(scale_of(s.scales[column], *s.largest), s.bits);
-	const float* w = s.w + (int64)local * s.n + column;
-	float x[part], left[part], code[part];
-#pragma unroll
-	for (int i = 0; i < part; i++) left[i] = w[(int64)i * s.n];
+// turn quantizes 32 rows, by one warp, and leaves codes and changes. Nothing that it
+// waits for is in memory beyond the room.
+__device__ void turn(Room& room, const Grid& grid, int from) {
+	int lane = threadIdx.x;
 	float diagonal = room.h(from, from + lane)[lane];
 	room.reciprocal[lane] = __frcp_rn(diagonal);
 	room.lift[lane] = root_of(diagonal);
 	__syncwarp();
+	float x[part], code[part];
 #pragma unroll
 	for (int i = 0; i < part; i++) {
 		x[i] = room.x[from + i][lane];
@@ -74,42 +70,60 @@ __device__ void turn(Room& room, const Step& s, int from) {
 	for (int i = 0; i < part; i++) {
 		float old = grid.value(code[i]);
 		code[i] = grid.nearest(__fadd_rn(old, __fmul_rn(x[i], room.reciprocal[i])));
-		float now = grid.value(code[i]);
-		x[i] = __fsub_rn(now, old);
-		left[i] -= now;
+		x[i] = __fsub_rn(grid.value(code[i]), old);
 #pragma unroll
 		for (int j = 0; j < part; j++)
 			if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(h[i * part + j], x[i]));
 	}
-	float lift = lift_of(s.most);
-	unsigned char* codes = s.codes + (int64)local * s.n + column;
-	int64 at = ((int64)((s.row + local) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
-	int chunk = column / 8 % 8;
 #pragma unroll
 	for (int i = 0; i < part; i++) {
 		room.x[from + i][lane] = x[i];
-		codes[(int64)i * s.n] = (unsigned char)(code[i] + grid.zero);
-		Pair p(left[i] * room.lift[i] * lift);
+		room.codes[from / part % 2][i][lane] = (unsigned char)(code[i] + grid.zero);
+	}
+}
+
+// Four warps store what 32 rows have become, eight rows each.
+constexpr int storing = 4, stored = part / storing;
+
+// load reads the weights of a warp's rows.
+__device__ void load(float (&w)[stored], const Step& s, int from) {
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (warps - storing);
+	const float* at = s.w + (int64)(from - s.before + warp * stored) * s.n + blockIdx.x * columns + lane;
+#pragma unroll
+	for (int i = 0; i < stored; i++) w[i] = at[(int64)i * s.n];
+}
+
+__device__ void store(const Room& room, const float (&w)[stored], const Step& s, const Grid& grid, float lift, int from) {
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (warps - storing), column = blockIdx.x * columns + lane;
+	int local = from - s.before, chunk = column / 8 % 8;
+	int64 at = ((int64)((s.row + local) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
+#pragma unroll
+	for (int e = 0; e < stored; e++) {
+		int i = warp * stored + e;
+		unsigned char code = room.codes[from / part % 2][i][lane];
+		s.codes[(int64)(local + i) * s.n + column] = code;
+		Pair p((w[e] - grid.value(code - grid.zero)) * room.lift[i] * lift);
 		int64 to = at + i * tile_cols + (chunk ^ i % 8) * 8;
 		s.planes[to] = p.high;
 		s.planes[s.plane + to] = p.low;
 	}
 }
 
-// pass has the changes of 32 rows reach the rows after them, those up to end within
-// their group: a warp has four rows of every 32.
-__device__ void pass(Room& room, int from, int end, int rows) {
+// pass has the changes of 32 rows reach the rows from lo to hi, which are of their group
+// or behind it: a warp has four rows of every 32.
+template <bool within>
+__device__ void pass(Room& room, int from, int lo, int hi) {
 	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	constexpr int each = part / warps;
+	if (lo >= hi) return;
 	float x[part];
 #pragma unroll
 	for (int i = 0; i < part; i++) x[i] = room.x[from + i][lane];
 #pragma unroll 1
-	for (int to = from + part; to < rows; to += part) {
+	for (int to = lo; to < hi; to += part) {
 		float y[each];
 #pragma unroll
 		for (int e = 0; e < each; e++) y[e] = room.x[to + warp + e * warps][lane];
-		bool within = to < end;
 #pragma unroll
 		for (int i = 0; i < part; i += 4)
 #pragma unroll
@@ -132,32 +146,51 @@ __device__ void pass(Room& room, int from, int end, int rows) {
 	}
 }
 
+// sum adds the parts of what is left at the rows of a block.
+__device__ void sum(Room& room, const Block& b) {
+	constexpr int batch = 8;
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	for (int i = warp; i < b.rows; i += batch * warps) {
+		const float* from = b.parts + (int64)i * b.n + blockIdx.x * columns + lane;
+		float x[batch] = {};
+#pragma unroll 4
+		for (int p = 0; p < b.count; p++)
+#pragma unroll
+			for (int e = 0; e < batch; e++)
+				if (i + e * warps < b.rows) x[e] += from[p * b.next + (int64)(e * warps) * b.n];
+#pragma unroll
+		for (int e = 0; e < batch; e++)
+			if (i + e * warps < b.rows) room.x[i + e * warps][lane] = x[e];
+	}
+}
+
 extern "C" __global__ void __launch_bounds__(threads, 2) descend(const void* list, const float* h, int k) {
 	extern __shared__ uint4 memory[];
 	Room& room = *(Room*)memory;
 	after_previous();
 	const Block b = ((const Block*)list)[blockIdx.y];
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = blockIdx.x * columns;
-	if (column >= b.n) return;
+	int warp = threadIdx.x / 32;
+	if (blockIdx.x * columns >= b.n) return;
 	fetch(room, b, b.steps[0], h, k, 0, threadIdx.x, threads);
-	for (int i = warp; i < b.rows; i += warps) {
-		const float* from = b.parts + (int64)i * b.n + column + lane;
-		float x = *from;
-		for (int p = 1; p < b.count; p++) x += from[p * b.next];
-		room.x[i][lane] = x;
-	}
+	sum(room, b);
 	for (int g = 0; g < b.groups; g++) {
-		const Step s = b.steps[g];
-		int end = s.before + s.rows;
-		for (int from = s.before; from < end; from += part) {
+		const Step& s = b.steps[g];
+		const Grid grid(scale_of(s.scales[blockIdx.x * columns + threadIdx.x % 32], *s.largest), s.bits);
+		float lift = lift_of(s.most);
+		int begin = s.before, end = begin + s.rows;
+		for (int from = begin; from < end; from += part) {
+			float w[stored];
 			arrived<0>();
 			__syncthreads();
 			if (warp == 0)
-				turn(room, s, from);
+				turn(room, grid, from);
 			else if (from + part < b.rows)
 				fetch(room, b, from + part < end ? s : b.steps[g + 1], h, k, from + part, threadIdx.x - 32, threads - 32);
+			if (warp >= warps - storing) load(w, s, from);
 			__syncthreads();
-			pass(room, from, end, b.rows);
+			if (warp >= warps - storing) store(room, w, s, grid, lift, from);
+			pass<true>(room, from, from + part, end);
+			pass<false>(room, from, end, b.rows);
 		}
 	}
 }

@@ -6,7 +6,7 @@ import "exl2/internal/device"
 // many spans go side by side.
 const (
 	blockCols   = 64
-	spansAtOnce = 16
+	spansAtOnce = 32
 )
 
 // Compensate lets columns of a matrix make up for each other's errors, as GPTQ does
