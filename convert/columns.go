@@ -3,8 +3,10 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exl2/internal/half"
+	"exl2/internal/model"
 	"exl2/internal/parallel"
 	"exl2/internal/quant"
 	"exl2/internal/safetensors"
@@ -32,6 +34,50 @@ func normalized(c *quant.Columns) []byte {
 		out[i] = half.ToF16(float32(min(float64(v)/sum*float64(n), half.MaxF16)))
 	}
 	return tensor.BytesOf(out)
+}
+
+// momentsAhead reads the moments of modules one ahead of those that are worked on.
+type momentsAhead struct {
+	run    *run
+	name   string           // of the module that is being read
+	coming chan columnsRead // what has become of it
+}
+
+// columnsRead is the moments of a module, or why there are none.
+type columnsRead struct {
+	columns columns
+	err     error
+}
+
+// next returns the moments of a module, and begins to read those of the one after it.
+func (m *momentsAhead) next(module string) (columns, error) {
+	if m.name != module {
+		m.begin(module)
+	}
+	read := <-m.coming
+	m.name = ""
+	layout := m.run.src.loader.Layout
+	at := slices.IndexFunc(layout, func(s model.ModuleSpec) bool { return s.Name == module })
+	if read.err == nil && at+1 < len(layout) {
+		m.begin(layout[at+1].Name)
+	}
+	return read.columns, read.err
+}
+
+func (m *momentsAhead) begin(module string) {
+	coming := make(chan columnsRead, 1)
+	m.name, m.coming = module, coming
+	go func() {
+		c, err := m.run.columnsOf(module)
+		coming <- columnsRead{c, err}
+	}()
+}
+
+// close waits for what is being read.
+func (m *momentsAhead) close() {
+	if m.name != "" {
+		<-m.coming
+	}
 }
 
 // columnsOf reads the moments of a module.

@@ -60,9 +60,12 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 // that the bytes are the same.
 func (d *Device) partsOf(tiles, k int) int {
 	const most, begin = 16, 8 // begin: what a tile takes beside its steps of k, in such steps
-	steps, best, least := pieces(k, planes_tile_rows), 1, 0
+	units, steps, best, least := d.sms, pieces(k, planes_tile_rows), 1, 0
+	if units == 0 { // a plan for no GPU
+		units = 132
+	}
 	for p := 1; p <= min(most, max(1, steps/begin)); p++ {
-		if time := pieces(tiles*p, d.sms)*(pieces(steps, p)+begin) + p; p == 1 || time < least {
+		if time := pieces(tiles*p, units)*(pieces(steps, p)+begin) + p; p == 1 || time < least {
 			best, least = p, time
 		}
 	}
