@@ -153,6 +153,27 @@ func (w *work) back(l *ledger, m model.ModuleSpec) {
 	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Hidden, operands)
 }
 
+// trace counts the backward pass through a module that gathers the moments of its
+// columns, of both halves of the rows.
+func (w *work) trace(l *ledger, m model.ModuleSpec) {
+	moments, scaled, length := 0, 0, w.length
+	if m.Kind == model.Head {
+		length = min(stream.LogitRows, length)
+	}
+	for _, x := range m.Linears {
+		if x.Expert > 0 {
+			continue
+		}
+		for lo := 0; lo < x.Out; lo += quant.Span {
+			moments += 2 * square(min(quant.Span, x.Out-lo))
+		}
+		scaled = max(scaled, 4*length*(x.In+x.Out))
+	}
+	l.take(moments + scaled)
+	w.back(l, m)
+	l.give(moments + scaled)
+}
+
 // steps groups the sites of a module by when they run.
 func steps(m model.ModuleSpec) (list [][][]model.LinearSpec) {
 	var down [][]model.LinearSpec

@@ -117,7 +117,7 @@ func (r *run) fill(p *memoryPlan, free int) {
 		p.Measure = r.measureMemory(p)
 	}
 	if len(r.unfinished()) > 0 {
-		p.Quantize = r.quantizeMemory(p)
+		p.Quantize = max(r.quantizeMemory(p), r.traceMemory(p))
 	}
 	if p.Hidden == "" {
 		p.Hidden = "host"
@@ -255,6 +255,20 @@ func (r *run) quantizeMemory(p *memoryPlan) int {
 	return l.total
 }
 
+// traceMemory is the most that following gradients for the moments of columns takes.
+func (r *run) traceMemory(p *memoryPlan) int {
+	if !r.opts.Quality.compensates() {
+		return 0
+	}
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: r.opts.Data.Length, most: 1}
+	l := &ledger{}
+	r.common(l, p, w, 1, r.traceStreams())
+	for _, m := range r.kinds() {
+		r.weigh(l, p, m, func() { w.trace(l, m) })
+	}
+	return l.total
+}
+
 // tooLittle refuses a job that the memory of its GPU is too little for.
 func (r *run) tooLittle(free int) error {
 	plans := r.plans(r.opts.LowMemory)
@@ -287,5 +301,5 @@ func (r *run) place(bytes int) stream.Place {
 	if r.memory.Hidden == "gpu" {
 		return stream.Place{Device: r.dev}
 	}
-	return stream.Place{Folder: r.spill(bytes)}
+	return stream.Place{Device: r.dev, Host: true, Folder: r.spill(bytes)}
 }

@@ -42,6 +42,7 @@ type quantizing struct {
 	dx       tensor.Tensor // scratch for differences of what linears read
 	coverage []int         // of the experts of the last module
 	columns  columns       // of the module that is worked on
+	moments  *momentsAhead
 	holds    bool          // a sweep holds activations on the device
 
 	writing chan error // gives what became of the module that is being written; nil if none is
@@ -53,6 +54,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	most := r.together(length)
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
+	q.moments = &momentsAhead{run: r}
 	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = r.memory.Held
 	var err error
@@ -68,6 +70,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 
 func (q *quantizing) close() {
 	q.settle()
+	q.moments.close()
 	q.pass.Free()
 	q.passR.Free()
 	q.run.dev.Free(q.dx)
@@ -166,7 +169,7 @@ func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear
 	q.coverage = s.coverage
 	if q.run.opts.Quality.compensates() {
 		var err error
-		if q.columns, err = q.run.columnsOf(work.Name); err != nil {
+		if q.columns, err = q.moments.next(work.Name); err != nil {
 			return nil, err
 		}
 	}

@@ -1,10 +1,14 @@
 package convert
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"exl2/internal/model"
+	"exl2/internal/parallel"
 	"exl2/internal/quant"
 	"exl2/internal/safetensors"
 	"exl2/internal/sensitivity"
@@ -20,8 +24,12 @@ const traceTokens, traceRows = 16384, 16
 type tracing struct {
 	run      *run
 	measurer *sensitivity.Measurer
-	columns  columns // of the module that is worked on
+	halves   map[string][2]*quant.Columns // of the module that is worked on
+	saving   errgroup.Group               // modules before it
 }
+
+// savedAtOnce is how many modules' moments are made and written beside the passes.
+const savedAtOnce = 4
 
 // trace finds the moments of columns, unless they are there.
 func (r *run) trace() error {
@@ -34,14 +42,16 @@ func (r *run) trace() error {
 	if err := r.job.Folder("trace"); err != nil {
 		return err
 	}
-	t := &tracing{run: r, columns: columns{}, measurer: &sensitivity.Measurer{
+	t := &tracing{run: r, halves: map[string][2]*quant.Columns{}, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, r.src.loader.Spec, r.opts.Data.Length, 1), Warn: r.progress.Warn,
-		Load: r.shelf.load, Profile: r.profile, Place: stream.Place{Folder: r.spill(r.traceStreams())}, Probes: r.traced(),
+		Load: r.shelf.load, Profile: r.profile, Place: r.place(r.traceStreams()), Probes: r.traced(),
 	}}
-	t.measurer.Columns = func(name string, c *quant.Columns) { t.columns[name] = c }
+	t.measurer.Columns = func(name string, halves [2]*quant.Columns) { t.halves[name] = halves }
+	t.saving.SetLimit(savedAtOnce)
 	defer t.measurer.Pass.Free()
 	defer t.measurer.Close()
-	return t.pass()
+	err := t.pass()
+	return errors.Join(err, t.saving.Wait())
 }
 
 // traced lists the calibration rows that gradients are followed for.
@@ -95,7 +105,7 @@ func (t *tracing) pass() error {
 	return nil
 }
 
-// back moves the gradients in front of a module, and keeps its moments.
+// back moves the gradients in front of a module, and has its moments kept.
 func (t *tracing) back(spec model.ModuleSpec) (err error) {
 	if spec.Kind == model.Head {
 		err = t.measurer.Head(t.run.ctx)
@@ -105,26 +115,31 @@ func (t *tracing) back(spec model.ModuleSpec) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.save(spec.Name)
+	halves := t.halves
+	t.halves = map[string][2]*quant.Columns{}
+	t.saving.Go(func() error { return t.save(spec.Name, halves) })
+	return nil
 }
 
 // save keeps the moments of a module.
-func (t *tracing) save(module string) error {
-	var infos []safetensors.Info
-	for _, name := range slices.Sorted(maps.Keys(t.columns)) {
-		c := t.columns[name]
-		infos = append(infos, safetensors.Info{Name: name, DType: safetensors.F16, Shape: []int{len(c.B) / c.Span, c.Span}})
-	}
+func (t *tracing) save(module string, halves map[string][2]*quant.Columns) error {
+	defer t.run.profile.Beside("trace: moments")()
+	names := slices.Sorted(maps.Keys(halves))
+	infos, data := make([]safetensors.Info, len(names)), make([][]byte, len(names))
+	parallel.For(len(names), func(i int) {
+		c := halves[names[i]][0].Join(halves[names[i]][1])
+		infos[i] = safetensors.Info{Name: names[i], DType: safetensors.F16, Shape: []int{len(c.B) / c.Span, c.Span}}
+		data[i] = normalized(c)
+	})
 	w, err := t.run.job.CreateTensors(columnsFile(module), infos)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	for _, i := range infos {
-		if err := w.Write(i.Name, normalized(t.columns[i.Name])); err != nil {
+	for i, info := range infos {
+		if err := w.Write(info.Name, data[i]); err != nil {
 			return err
 		}
 	}
-	clear(t.columns)
 	return w.Commit()
 }

@@ -56,6 +56,7 @@ var (
 	_ device.Timer      = (*Device)(nil)
 	_ device.Meter      = (*Device)(nil)
 	_ device.MemoryInfo = (*Device)(nil)
+	_ device.Pinner     = (*Device)(nil)
 	_ device.Peer       = (*Device)(nil)
 )
 
@@ -197,7 +198,7 @@ func (d *Device) Close() error {
 	d.try(cuStreamSynchronize, d.stream)
 	d.err = nil
 	for m := range d.live {
-		d.release(m.at)
+		d.drop(m)
 	}
 	for _, module := range d.modules {
 		d.try(cuModuleUnload, module)

@@ -169,6 +169,11 @@ func TestClose(t *testing.T) {
 	d := f.open(t)
 	x := d.Alloc(tensor.F32, 1, 8)
 	d.Free(d.Alloc(tensor.F32, 1, 8))
+	for range 2 { // one is freed, one is left
+		x, _ = d.AllocHost(tensor.F32, 1, 8)
+	}
+	d.Free(x)
+	x = d.Alloc(tensor.F32, 1, 8)
 	if _, err := d.Record(func() { d.Cap(x, 1, 1) }); err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +191,16 @@ func TestClose(t *testing.T) {
 	d.Cap(x, 1, 1)
 	if err := d.Sync(); err == nil || err.Error() != "cuda: Fake GPU is closed" {
 		t.Error(err)
+	}
+}
+
+// Where the host has no memory to lock, that is no failure.
+func TestNoHostMemory(t *testing.T) {
+	f := newFake()
+	d := f.open(t)
+	f.fails[cuMemHostAlloc] = outOfMemory
+	if _, ok := d.AllocHost(tensor.F32, 1, 8); ok || d.Sync() != nil {
+		t.Errorf("%v, error %v", ok, d.Sync())
 	}
 }
 

@@ -169,6 +169,17 @@ func (d *Device) Copy(dst, src tensor.Tensor) {
 	pick("Copy", copies, copyKey{src.Type, dst.Type}, dst, src)(d, p.launch(), dst, src, int32(p.rows), int64(p.cols), int64(dst.Stride), int64(src.Stride))
 }
 
+// way is the driver's call that copies from where src is to where dst is.
+func (d *Device) way(dst, src tensor.Tensor) symbol {
+	switch {
+	case d.own("Copy", src).host != nil:
+		return cuMemcpyHtoDAsync
+	case d.own("Copy", dst).host != nil:
+		return cuMemcpyDtoHAsync
+	}
+	return cuMemcpyDtoDAsync
+}
+
 func (d *Device) copyDense(dst, src tensor.Tensor) {
 	n := dst.Rows * dst.Cols
 	want(n == src.Rows*src.Cols, "Copy", dst, src)
@@ -176,7 +187,7 @@ func (d *Device) copyDense(dst, src tensor.Tensor) {
 		return
 	}
 	if dst.Type == src.Type {
-		d.do("Copy", cuMemcpyDtoDAsync, d.address("Copy", dst), d.address("Copy", src), uintptr(dst.Bytes()), d.stream)
+		d.do("Copy", d.way(dst, src), d.address("Copy", dst), d.address("Copy", src), uintptr(dst.Bytes()), d.stream)
 		return
 	}
 	p := plane{1, n}

@@ -55,6 +55,35 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 }
 
+// Page-locked memory of the host is copied to and from in the order of operations.
+func TestHostMemory(t *testing.T) {
+	d := closing(t, openGPU(t))
+	const rows, cols = 5, 1 << 18
+	host, ok := d.AllocHost(tensor.F32, rows, cols)
+	if !ok {
+		t.Fatal("no page-locked memory")
+	}
+	if !bytes.Equal(download(d, host), make([]byte, host.Bytes())) {
+		t.Error("it does not begin as zeros")
+	}
+	data := bytes.Repeat([]byte{0, 0, 128, 63, 0, 0, 0, 64}, rows*cols/2) // 1, 2, 1, 2 ...
+	d.Upload(host, data)
+	x := d.Alloc(tensor.F32, rows, cols)
+	d.Copy(x, host)
+	d.AddScaled(x, x, 1)
+	d.Copy(host.Slice(1, 2), x.Slice(3, 4))
+	d.Clear(x)
+	d.Copy(x.Slice(0, 2), host.Slice(0, 2))
+	got, want := download(d, x), append(append(bytes.Clone(data[:4*cols]), bytes.Repeat([]byte{0, 0, 0, 64, 0, 0, 128, 64}, cols/2)...), make([]byte, 3*4*cols)...)
+	if err := d.Sync(); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("other numbers come back; error %v", err)
+	}
+	d.Free(host)
+	if err := d.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What must not happen while recording panics, and leaves the device usable.
 func TestNotWhileRecording(t *testing.T) {
 	d := closing(t, openGPU(t))

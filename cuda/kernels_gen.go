@@ -93,6 +93,7 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
@@ -222,6 +223,8 @@ const (
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
+	kernel_take_codes
+	kernel_take_codes_back
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
@@ -321,6 +324,7 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
@@ -450,6 +454,8 @@ var kernels = [kernelCount]struct {
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
+	kernel_take_codes:                {"take", "take_codes", true},
+	kernel_take_codes_back:           {"take", "take_codes_back", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
@@ -519,6 +525,14 @@ const (
 	attend_prefill_keys          = 64
 	attend_prefill_keys_256      = 32
 	combine_threads              = 64
+	descend_most_rows            = 256
+	descend_columns              = 32
+	descend_threads              = 256
+	descend_room_bytes           = 96512
+	descend_part                 = 32
+	descend_warps                = descend_threads / 32
+	descend_storing              = 4
+	descend_stored               = descend_part / descend_storing
 	divergence_back_threads      = 256
 	exl2_arrange_threads         = 64
 	exl2_decode_warps            = 4
@@ -2313,6 +2327,14 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_descend)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
@@ -4193,6 +4215,28 @@ func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows t
 	a.tensor(cols, tensor.I32, "cols")
 	a.int32(n)
 	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, srcCols int32) {
+	a := d.begin(kernel_take_codes)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes_back(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, dstCols int32) {
+	a := d.begin(kernel_take_codes_back)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(dstCols)
 	d.launch(a, l)
 }
 

@@ -69,9 +69,35 @@ func (d *Device) Free(t tensor.Tensor) {
 		return
 	}
 	m := d.own("Free", t)
-	d.release(m.at)
+	d.drop(m)
 	delete(d.live, m)
-	m.at = 0
+	m.at, m.host = 0, nil
+}
+
+// drop gives memory back to where it is from.
+func (d *Device) drop(m *memory) {
+	if m.host != nil {
+		d.try(cuStreamSynchronize, d.stream)
+		d.try(cuMemFreeHost, uintptr(m.at))
+		return
+	}
+	d.release(m.at)
+}
+
+// AllocHost returns zeroed host memory that is page-locked, if there is so much. With
+// unified addressing, which every GPU has that kernels are compiled for, it has one
+// address for the host and for the GPU.
+func (d *Device) AllocHost(t tensor.Type, rows, cols int) (tensor.Tensor, bool) {
+	d.forbidWhileRecording("AllocHost")
+	n := rows * cols * t.Size()
+	var host unsafe.Pointer
+	if n == 0 || d.err != nil || d.try(cuMemHostAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), hostPortable) != success {
+		return tensor.Tensor{}, false
+	}
+	m := &memory{owner: d, size: n, at: pointer(uintptr(host)), host: unsafe.Slice((*byte)(host), n)}
+	d.live[m] = true
+	clear(m.host)
+	return tensor.New(t, rows, cols, m), true
 }
 
 // Clear sets all elements to zero.
@@ -114,12 +140,14 @@ func (d *Device) address(op string, t tensor.Tensor) uintptr {
 	return uintptr(m.at) + uintptr(t.Off)
 }
 
+// hostPortable is a flag of cuMemHostAlloc: page-locked for all contexts.
+const hostPortable = 1
+
 // pinned allocates host memory that the GPU reaches at the returned address; it
 // lives as long as the device.
 func (d *Device) pinned(n int) ([]byte, pointer) {
-	const portable = 1
 	var host unsafe.Pointer
-	if !d.do("open", cuMemHostAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), portable) {
+	if !d.do("open", cuMemHostAlloc, uintptr(unsafe.Pointer(&host)), uintptr(n), hostPortable) {
 		return nil, 0
 	}
 	d.onClose(func() { d.try(cuMemFreeHost, uintptr(host)) })

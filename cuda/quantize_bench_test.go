@@ -228,6 +228,36 @@ func TestQuantizeNumbers(t *testing.T) {
 	}
 }
 
+// Descent on blocks of columns, side by side, as columns that make up for each other
+// take it, and on whole matrices.
+func TestDescendNumbers(t *testing.T) {
+	if os.Getenv("EXL2_BENCH") == "" {
+		t.Skip("EXL2_BENCH is not set")
+	}
+	d := closing(t, openGPU(t))
+	for _, s := range []struct{ k, n, count int }{{4096, 64, 12}, {4096, 64, 4}, {4096, 64, 16}, {11008, 64, 4}, {4096, 4096, 1}, {4096, 4096, 3}, {4096, 11008, 2}, {11008, 4096, 1}} {
+		f, w := someFactor(d, s.k), someWeights(d, s.k, s.n)
+		var list []device.Coding
+		for range s.count {
+			list = append(list, newCoding(d, w, exl2.Uniform(4, 128)))
+		}
+		loss := d.Alloc(tensor.F64, 1, len(list))
+		d.GPTQ(list, f, loss)
+		floor := 3 * 2 * 2 * float64(s.k) * float64(s.k) * float64(s.n*s.count) / matrixRate
+		ms := 1e3 * d.seconds(func() { d.Descend(list, f, 2) })
+		t.Logf("Descend %d x %d, %2d matrices, 2 passes: %8.3f ms, floor %.3f", s.k, s.n, s.count, ms, 1e3*floor)
+		for _, x := range []tensor.Tensor{w, loss, f.U, f.H, f.Importance} {
+			d.Free(x)
+		}
+		for _, c := range list {
+			freeCoding(d, c)
+		}
+	}
+	if err := d.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A GPTQ for profilers: set EXL2_PROFILE.
 func TestQuantizeProfile(t *testing.T) {
 	if os.Getenv("EXL2_PROFILE") == "" {
@@ -260,7 +290,7 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 	})
 	line(name, ms, products+1e3*143*9.5*k*n*all/scalarRate)
 	l := &laps{d: d}
-	d.byParts("GPTQ", list, f.U, byDiagonal, func(w *workshop) {
+	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: -1.0 / diagonalLift}
 		}, func(x *coded, block, row, end int) productItem {

@@ -12,7 +12,7 @@ import (
 // groups reach a group by another.
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, f.U, byDiagonal, func(w *workshop) {
+	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -28,46 +28,6 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 		for i, x := range w.list {
 			sum := loss.Reshape(len(list), 1).Slice(w.first+i, w.first+i+1)
 			d.sumParts(sum, x.loss, 1)
-		}
-	})
-}
-
-// Descend improves codes by passes of coordinate descent. What is left at a block's
-// rows comes of one product with the errors of all rows as they are.
-func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
-	if passes == 0 {
-		return
-	}
-	d.byParts("Descend", list, f.H, byRoot, func(w *workshop) {
-		k := f.H.Cols
-		all := w.room.takeZeros(tensor.F32, 1, len(w.list))
-		for i := range w.list { // side by side
-			x := &w.list[i]
-			most := all.Reshape(len(w.list), 1).Slice(i, i+1)
-			d.Copy(most, x.most)
-			x.most, x.errors.most = most, most
-		}
-		roots := w.room.take(tensor.F32, k, 1)
-		d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}}, all, roots, f.H, int32(k), int32(len(w.list)))
-		var groups []stepItem
-		for i := range w.list {
-			x := &w.list[i]
-			for g := range x.Groups {
-				groups = append(groups, x.step(d, g, x.Groups[g].Row))
-			}
-		}
-		runs := w.add(groups)
-		w.plan(func(x *coded, row, end int) productItem {
-			return productItem{rows: d.at(roots.Slice(row, end)), k1: int32(k), alpha: 1.0 / diagonalLift}
-		}, nil)
-		for _, r := range runs {
-			d.coding_errors(r.over(128), w.at(r), f.H, int32(k))
-		}
-		for range passes {
-			w.each(func(r run) {
-				w.feed(r, f.H)
-				d.gptq_rows_descend(w.overRows(r), w.at(r), f.H, int32(k))
-			})
 		}
 	})
 }
@@ -102,8 +62,8 @@ type groupRun struct {
 type productRun struct{ first, count, tiles int }
 
 // byParts calls f for parts of a list that there is memory for, with planes of the
-// factor that they share.
-func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, f func(w *workshop)) {
+// factor that they share, and room for products in parts.
+func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, parts int, f func(w *workshop)) {
 	k := factor.Cols
 	for _, c := range list {
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
@@ -116,15 +76,15 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
-		for end < len(list) && (end == first || bytes+codedBytes(list[end]) <= free) {
-			bytes += codedBytes(list[end])
+		for end < len(list) && (end == first || bytes+codedBytes(list[end], parts) <= free) {
+			bytes += codedBytes(list[end], parts)
 			end++
 		}
 		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
 		w.factor = w.room.takePlanes(2, k, k)
 		d.split(w.factor, factor, how)
 		for _, c := range list[first:end] {
-			w.list = append(w.list, w.room.takeCoded(c))
+			w.list = append(w.list, w.room.takeCoded(c, parts))
 		}
 		f(w)
 		w.close()
@@ -233,7 +193,11 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 		return 0
 	}
 	const tables = 1 << 20 // steps and products of a matrix
-	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*n) + searchBytes(n) + tables
+	columns := n           // of what is left at a block's rows
+	if count == 1 {
+		columns *= d.partsOf(tilesOf(n), k)
+	}
+	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + tables
 	gram := 2 * planesBytes(2, gramRows, k)
 	return max(planesBytes(2, k, k)+padded(4*k)+max(count*one, 2*planesBytes(2, k, n)), inverseBytes(k), gram)
 }

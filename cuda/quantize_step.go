@@ -25,7 +25,8 @@ type coded struct {
 	blocks [][]exl2.Group
 
 	errors  planes        // what is left of every row that is quantized
-	panel   tensor.Tensor // F32 [rows of the largest block, n]
+	parts   int           // of the products of a block
+	panel   tensor.Tensor // F32 [parts, rows of the largest block, n]
 	chosen  tensor.Tensor // U8 [largest scales, n]
 	sums    tensor.Tensor // F64 [tiles, largest scales]
 	loss    tensor.Tensor // F64 [1, blocks of columns]
@@ -67,9 +68,9 @@ func searchBytes(n int) int {
 }
 
 // bytes returns the workspace of a matrix of k rows.
-func codedBytes(c device.Coding) int {
+func codedBytes(c device.Coding, parts int) int {
 	k, n := c.Codes.Rows, c.Codes.Cols
-	return planesBytes(2, k, n) + padded(4*panelRows(c.Groups)*n) + searchBytes(n)
+	return planesBytes(2, k, n) + padded(4*parts*panelRows(c.Groups)*n) + searchBytes(n)
 }
 
 // takeSearch returns a matrix with memory for choosing scales.
@@ -83,15 +84,16 @@ func (r *room) takeSearch(c device.Coding) coded {
 	}
 }
 
-// takeCoded returns a matrix with all the memory that quantizing it takes, its
+// takeCoded returns a matrix with all the memory that quantizing it takes, products in so
+// many parts, its
 // largest magnitude measured.
-func (r *room) takeCoded(c device.Coding) coded {
+func (r *room) takeCoded(c device.Coding, parts int) coded {
 	x := r.takeSearch(c)
 	want(c.W.Rows == x.k && c.W.Cols == x.n && c.W.Type == tensor.F32, "quantizing", c.W, c.Codes)
 	x.blocks = blocksOf(c.Groups)
 	x.errors = r.takePlanes(2, x.k, x.n)
 	x.errors.most = x.most
-	x.panel = r.take(tensor.F32, panelRows(c.Groups), x.n)
+	x.parts, x.panel = parts, r.take(tensor.F32, parts*panelRows(c.Groups), x.n)
 	r.d.measure(x.most, c.W)
 	return x
 }

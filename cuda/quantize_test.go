@@ -309,7 +309,7 @@ func TestManyCandidates(t *testing.T) {
 	b.cpu.Descend(ref, cf, 2)
 	b.compare("Descend", list)
 	before := b.all(list)
-	for _, limit := range []int{0, planesBytes(2, k, k) + 4*codedBytes(gpu[0])} {
+	for _, limit := range []int{0, planesBytes(2, k, k) + 4*codedBytes(gpu[0], 1)} {
 		b.gpu.workLimit = limit
 		b.gpu.GPTQ(gpu, gf, loss.gpu)
 		b.gpu.Descend(gpu, gf, 2)

@@ -279,6 +279,14 @@ type MemoryInfo interface {
 	Workspace(rows, width int) int
 }
 
+// A Pinner reaches memory of the host by itself.
+type Pinner interface {
+	// AllocHost returns a zeroed tensor in page-locked memory of the host, for Copy,
+	// Upload, Download and Free, or reports that there is none. It takes nothing of the
+	// device's own memory.
+	AllocHost(t tensor.Type, rows, cols int) (tensor.Tensor, bool)
+}
+
 // A Peer can copy to another device without the host.
 type Peer interface {
 	// CopyTo copies src to dst, in the memory of to, after the operations issued

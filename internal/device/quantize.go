@@ -24,6 +24,11 @@ type Quantize interface {
 	// be absent, which stands for all in order.
 	Take(dst, src, rows, cols tensor.Tensor)
 
+	// TakeCodes is dst[i, j] = src[i, cols[j]] and PutCodes dst[i, cols[j]] = src[i, j],
+	// both U8; no column of PutCodes comes twice.
+	TakeCodes(dst, src, cols tensor.Tensor)
+	PutCodes(dst, src, cols tensor.Tensor)
+
 	// TakeT is dst[i, j] = src[j, cols[i]], zero in columns past src's rows; src
 	// is F32, F16 or BF16.
 	TakeT(dst, src, cols tensor.Tensor)

@@ -50,6 +50,10 @@ func (m *ColumnMoments) Fetch() (*Columns, error) {
 	wide := min(Span, exl2.Pad(m.n))
 	c := &Columns{Span: wide, B: make([]float32, m.n*wide)}
 	for i, s := range m.spans {
+		if s.Cols == c.Span {
+			m.dev.Download(tensor.BytesOf(c.B[i*Span*c.Span:][:s.Rows*s.Cols]), s)
+			continue
+		}
 		side := make([]float32, s.Rows*s.Cols)
 		m.dev.Download(tensor.BytesOf(side), s)
 		for r := range s.Rows {
@@ -67,36 +71,43 @@ func (m *ColumnMoments) Fetch() (*Columns, error) {
 //
 // which is the factor that comes nearest to what more tokens would give.
 func (c *Columns) Join(o *Columns) *Columns {
-	out, n := &Columns{Span: c.Span, B: make([]float32, len(c.B))}, len(c.B)/c.Span
-	own := func(i int) float64 { at := i*c.Span + i%c.Span; return float64(c.B[at]) + float64(o.B[at]) }
+	n := len(c.B) / c.Span
+	out, own := &Columns{Span: c.Span, B: make([]float32, len(c.B))}, make([]float64, n)
+	for i := range own {
+		own[i] = float64(c.B[i*c.Span+i%c.Span]) + float64(o.B[i*c.Span+i%c.Span])
+	}
 	both, all := 0.0, 0.0
-	c.pairs(func(at, i, j int) {
-		out.B[at] = c.B[at] + o.B[at]
-		if size := own(i) * own(j); i != j && size > 0 {
-			a, b := float64(c.B[at]), float64(o.B[at])
-			both, all = both+a*b/size, all+(a+b)*(a+b)/4/size
+	for i := range n {
+		first, end := spanOf(i, c.Span, n)
+		to, x, y := out.B[i*c.Span:], c.B[i*c.Span:], o.B[i*c.Span:]
+		for at, other := range own[first:end] {
+			to[at] = x[at] + y[at]
+			if size := own[i] * other; first+at != i && size > 0 {
+				a, b := float64(x[at]), float64(y[at])
+				both, all = both+a*b/size, all+(a+b)*(a+b)/4/size
+			}
 		}
-	}, n)
+	}
 	share := float32(0)
 	if both > 0 {
 		share = float32(min(both/all, 1))
 	}
-	c.pairs(func(at, i, j int) {
-		if i != j {
-			out.B[at] *= share
+	for i := range n {
+		first, end := spanOf(i, c.Span, n)
+		row := out.B[i*c.Span:][:end-first]
+		kept := row[i-first]
+		for at := range row {
+			row[at] *= share
 		}
-	}, n)
+		row[i-first] = kept
+	}
 	return out
 }
 
-// pairs calls f for the pairs of n columns that are in one span.
-func (c *Columns) pairs(f func(at, i, j int), n int) {
-	for i := range n {
-		first := i / c.Span * c.Span
-		for j := first; j < min(first+c.Span, n); j++ {
-			f(i*c.Span+j-first, i, j)
-		}
-	}
+// spanOf returns the columns, of n, that are in one span with column i.
+func spanOf(i, span, n int) (first, end int) {
+	first = i / span * span
+	return first, min(first+span, n)
 }
 
 // Free frees the moments.

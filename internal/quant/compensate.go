@@ -6,7 +6,7 @@ import "exl2/internal/device"
 // many spans go side by side.
 const (
 	blockCols   = 64
-	spansAtOnce = 16
+	spansAtOnce = 32
 )
 
 // Compensate lets columns of a matrix make up for each other's errors, as GPTQ does
@@ -24,38 +24,24 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 	if f.Nearest || passes == 0 {
 		return nil
 	}
-	type place struct {
-		m       *spanned
-		columns *Columns
-		lo      int
-	}
-	var matrices []*spanned
 	var places []place
 	for i, r := range list {
 		if columns[i] == nil {
 			continue
 		}
-		m := r.spanned()
-		matrices = append(matrices, m)
 		for lo := 0; lo < r.c.Codes.Cols; lo += columns[i].Span {
-			places = append(places, place{m, columns[i], lo})
+			places = append(places, place{r, columns[i], lo})
 		}
 	}
 	for len(places) > 0 {
 		n := min(len(places), spansAtOnce)
-		spans := make([]*span, n)
-		for i, p := range places[:n] {
-			spans[i] = p.m.span(p.columns, p.lo, damp)
-		}
+		spans := spansOf(places[:n], damp)
 		for step := 0; compensateStep(f, spans, step*blockCols, passes); step++ {
 		}
 		for _, s := range spans {
 			s.free()
 		}
 		places = places[n:]
-	}
-	for _, m := range matrices {
-		f.dev.Upload(m.r.c.Codes, m.codes)
 	}
 	return f.dev.Sync()
 }
@@ -67,7 +53,7 @@ func compensateStep(f *Factor, spans []*span, at, passes int) bool {
 	var list []device.Coding
 	for _, s := range spans {
 		if at < len(s.order) {
-			b := s.block(at, min(at+blockCols, len(s.order)))
+			b := s.take(at, min(at+blockCols, len(s.order)))
 			blocks, list = append(blocks, b), append(list, b.c)
 		}
 	}
@@ -87,5 +73,5 @@ func CompensateBytes(k, columns int) (bytes, block int) {
 	n := min(columns, spansAtOnce*Span)
 	side := min(n, Span)
 	block = min((n+Span-1)/Span*blockCols, n)
-	return 4*k*n + 4*n*side + (4+1)*k*block, block
+	return 4*k*n + 4*n*side + 4*n*blockCols + (4+1)*k*block, block
 }

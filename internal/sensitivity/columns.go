@@ -84,7 +84,7 @@ func (g *gatherer) pass() error {
 		if err != nil {
 			return err
 		}
-		g.Columns(name, a.Join(b))
+		g.Columns(name, [2]*quant.Columns{a, b})
 	}
 	return g.err
 }

@@ -44,7 +44,7 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measu
 		m.Warn(NearestWarning(site.Linears))
 	}
 	w := site.work[0]
-	defer h.stage("head", profile.Work{Flops: 2 * headDraws * float64(len(recipes)) * h.forwardCost(len(h.Probes)).Flops})()
+	defer h.stage("head", profile.Work{Flops: 2 * float64(len(recipes)) * h.forwardCost(len(h.Probes)).Flops})()
 	if err := h.headCandidates(f, w, recipes); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.linear.Name, err)
 	}
@@ -100,24 +100,26 @@ func (h *half) positions() int { return len(h.Probes) * h.Pass.Length }
 func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor) error {
 	d, vocab, parts := h.Dev, h.Loader.Spec.Vocab, min(stream.LogitRows, h.Pass.Length)
 	logits, gradients := d.Alloc(tensor.F32, parts, vocab), d.Alloc(tensor.F32, parts, vocab)
-	random := d.Alloc(tensor.F32, 1, h.Pass.Length)
+	random := d.Alloc(tensor.F32, headDraws, h.Pass.Length)
 	defer func() { d.Free(logits); d.Free(gradients); d.Free(random) }()
 	defer func() { w.linear.W = w.dense }()
 	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
 		for draw := range headDraws {
-			d.Upload(random, tensor.BytesOf(labelNumbers(row+draw*len(h.Probes), h.Pass.Length)))
-			for lo := 0; lo < h.Pass.Length; lo += stream.LogitRows {
-				hi := min(lo+stream.LogitRows, h.Pass.Length)
-				part, want, g := s.Slice(lo, hi), logits.Slice(0, hi-lo), gradients.Slice(0, hi-lo)
-				w.linear.W = w.dense
-				h.module.Forward(part)
-				d.Copy(want, part.At(model.Logits))
+			d.Upload(random.Slice(draw, draw+1), tensor.BytesOf(labelNumbers(row+draw*len(h.Probes), h.Pass.Length)))
+		}
+		for lo := 0; lo < h.Pass.Length; lo += stream.LogitRows {
+			hi := min(lo+stream.LogitRows, h.Pass.Length)
+			part, want, g := s.Slice(lo, hi), logits.Slice(0, hi-lo), gradients.Slice(0, hi-lo)
+			w.linear.W = w.dense
+			h.module.Forward(part)
+			d.Copy(want, part.At(model.Logits))
+			w.linear.W = packed
+			h.module.Forward(part)
+			changed := part.At(model.Logits)
+			d.AddScaled(changed, want, -1)
+			for draw := range headDraws {
 				d.Copy(g, want)
-				d.SampleBack(g, random.Columns(lo, hi))
-				w.linear.W = packed
-				h.module.Forward(part)
-				changed := part.At(model.Logits)
-				d.AddScaled(changed, want, -1)
+				d.SampleBack(g, random.Slice(draw, draw+1).Columns(lo, hi))
 				at := (draw*len(h.Probes) + row) * h.Pass.Length
 				d.Dot(sums.Columns(at+lo, at+hi), changed, g)
 			}

@@ -40,7 +40,7 @@ func (m *Measurer) Head(ctx context.Context) error {
 	defer g.Free()
 	random := m.Dev.Alloc(tensor.F32, 1, m.Pass.Length)
 	defer m.Dev.Free(random)
-	defer m.Profile.On("back: head", profile.Work{Flops: 4 * float64(len(m.Probes)*m.Pass.Length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
+	defer m.Profile.On(m.wayBack()+"head", profile.Work{Flops: 4 * float64(len(m.Probes)*m.Pass.Length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
 	all := m.gather(head)
 	defer all.free()
 	err = m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
@@ -217,7 +217,7 @@ func (h *half) back() error {
 	}
 	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
 	defer g.Free()
-	defer h.stage("backward", profile.Work{Flops: 2 * h.forwardCost(len(h.Probes)).Flops})() // forward once more, and back
+	defer h.Profile.On(h.wayBack()+"backward", profile.Work{Flops: 2 * h.forwardCost(len(h.Probes)).Flops})() // forward once more, and back
 	all := h.gather(h.module)
 	defer all.free()
 	err := h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {

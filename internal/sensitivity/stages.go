@@ -6,11 +6,18 @@ import (
 
 // stage begins a stage of the way there, or of the way back.
 func (h *half) stage(name string, w profile.Work) (end func()) {
-	way := "measure: "
 	if h.only != nil {
-		way = "back: "
+		return h.Profile.On(h.wayBack()+name, w)
 	}
-	return h.Profile.On(way+name, w)
+	return h.Profile.On("measure: "+name, w)
+}
+
+// wayBack is what stages of the way back are called by.
+func (m *Measurer) wayBack() string {
+	if m.Columns != nil {
+		return "trace: "
+	}
+	return "back: "
 }
 
 // forwardCost counts the products of so many rows through the module.

@@ -15,6 +15,7 @@ import (
 // if it is zero, in the host's memory.
 type Place struct {
 	Device device.Device
+	Host   bool   // in the host's memory, page-locked for Device where that is possible
 	Folder string // of an unlinked file that vanishes with the process (on Windows, with Close)
 }
 
@@ -22,7 +23,7 @@ type Place struct {
 type Store struct {
 	Rows, Floats int // rows, and floats in each
 
-	dev    device.Device // that has the rows, or nil
+	dev    device.Device // that has the rows, or reaches them, or nil
 	rows   tensor.Tensor // F32 [rows, floats], of dev
 	memory []float32
 	file   *os.File
@@ -33,10 +34,16 @@ type Store struct {
 func (p Place) Store(rows, floats int) (*Store, error) {
 	s := &Store{Rows: rows, Floats: floats}
 	switch {
-	case p.Device != nil:
+	case p.Device != nil && !p.Host:
 		s.dev, s.rows = p.Device, p.Device.Alloc(tensor.F32, rows, floats)
 		return s, p.Device.Sync()
 	case p.Folder == "":
+		if d, ok := p.Device.(device.Pinner); ok {
+			if s.rows, ok = d.AllocHost(tensor.F32, rows, floats); ok {
+				s.dev = p.Device
+				return s, nil
+			}
+		}
 		s.memory = make([]float32, rows*floats)
 		return s, nil
 	}

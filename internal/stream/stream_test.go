@@ -8,19 +8,38 @@ import (
 	"slices"
 	"testing"
 
+	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/model"
 	"exl2/internal/stream"
+	"exl2/internal/tensor"
 )
 
-// places are where stores can be: no folder, or one.
-func places(t *testing.T) map[string]string {
-	return map[string]string{"in memory": "", "on disk": t.TempDir()}
+// A pinner is a device that reaches the host's memory, or has none left.
+type pinner struct {
+	*devtest.Counter
+	none bool
 }
 
-func newStore(t *testing.T, rows, floats int, spill string) *stream.Store {
+func (p pinner) AllocHost(t tensor.Type, rows, cols int) (tensor.Tensor, bool) {
+	if p.none {
+		return tensor.Tensor{}, false
+	}
+	return p.Alloc(t, rows, cols), true
+}
+
+// places are where stores can be.
+func places(t *testing.T, d device.Device) map[string]stream.Place {
+	none := pinner{devtest.Counting(devtest.CPU(t)), true}
+	return map[string]stream.Place{
+		"in memory": {}, "on disk": {Folder: t.TempDir()}, "on the device": {Device: d}, "on disk, beside a device": {Device: d, Host: true, Folder: t.TempDir()},
+		"in page-locked memory": {Device: d, Host: true}, "in memory, as none is page-locked": {Device: none, Host: true},
+	}
+}
+
+func newStore(t *testing.T, rows, floats int, place stream.Place) *stream.Store {
 	t.Helper()
-	s, err := stream.Place{Folder: spill}.Store(rows, floats)
+	s, err := place.Store(rows, floats)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +48,9 @@ func newStore(t *testing.T, rows, floats int, spill string) *stream.Store {
 }
 
 func TestStore(t *testing.T) {
-	for name, spill := range places(t) {
+	for name, place := range places(t, pinner{devtest.Counting(devtest.CPU(t)), false}) {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(t, 3, 4, spill)
+			s := newStore(t, 3, 4, place)
 			row := make([]float32, 4)
 			if err := s.Read(row, 1); err != nil || !slices.Equal(row, []float32{0, 0, 0, 0}) {
 				t.Errorf("a new row is %v, %v, want zeros", row, err)
@@ -43,7 +62,7 @@ func TestStore(t *testing.T) {
 			if err := s.Read(all, 0); err != nil || !slices.Equal(all, []float32{0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}) {
 				t.Errorf("rows are %v, %v", all, err)
 			}
-			if left, _ := filepath.Glob(filepath.Join(spill, "*")); spill != "" && len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(place.Folder, "*")); place.Folder != "" && len(left) > 0 {
 				t.Errorf("%v is in the folder, where it stays if the process is killed", left)
 			}
 		})
@@ -68,18 +87,18 @@ func TestPass(t *testing.T) {
 			tokens[i] = append(tokens[i], int32((i*i*31+k*k*7+k)%l.Spec.Vocab))
 		}
 	}
-	d := devtest.Counting(devtest.CPU(t))
+	d := pinner{devtest.Counting(devtest.CPU(t)), false}
 	modules, err := l.LoadAll(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	head, ctx := modules[len(modules)-1], context.Background()
 	want := wholePasses(t, d, l, modules, tokens)
-	for name, spill := range places(t) {
+	for name, place := range places(t, d) {
 		t.Run(name, func(t *testing.T) {
 			p := stream.NewPass(d, l.Spec, length, 1)
 			defer p.Free()
-			x, y := newStore(t, rows, length*l.Spec.Hidden, spill), newStore(t, rows, length*l.Spec.Hidden, spill)
+			x, y := newStore(t, rows, length*l.Spec.Hidden, place), newStore(t, rows, length*l.Spec.Hidden, place)
 			if err := p.Embed(ctx, modules[0], tokens, x); err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +137,7 @@ func TestPass(t *testing.T) {
 }
 
 // wholePasses returns the logits of rows, each run through all modules at once.
-func wholePasses(t *testing.T, d *devtest.Counter, l *model.Loader, modules []*model.Module, tokens [][]int32) [][][]float32 {
+func wholePasses(t *testing.T, d device.Device, l *model.Loader, modules []*model.Module, tokens [][]int32) [][][]float32 {
 	t.Helper()
 	length := len(tokens[0])
 	cache := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})

@@ -46,6 +46,12 @@ func ints(op string, t tensor.Tensor) []int32 {
 	return elements[int32](t)
 }
 
+// bytesAs returns the elements of a U8 tensor.
+func bytesAs(op string, t tensor.Tensor) []uint8 {
+	wantType(op, t, tensor.U8)
+	return elements[uint8](t)
+}
+
 func wantType(op string, t tensor.Tensor, want tensor.Type) {
 	if t.Type != want {
 		panic(fmt.Sprintf("cpu: %s: %v, want %v", op, t, want))

@@ -14,6 +14,7 @@ func quantizeGroups() []group {
 		{"Difference", withGaps(differenceCases())},
 		{"Take", takeCases()},
 		{"TakeT", takeTCases()},
+		{"Codes", codesCases()},
 		{"Diagonal", diagonalCases()},
 		{"AddDiagonal", addDiagonalCases()},
 		{"InverseFactor", inverseFactorCases()},

@@ -1,0 +1,167 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// blockItem is a block of a matrix: kernels/descend.cu has the same struct.
+type blockItem struct {
+	steps, parts           uintptr
+	next                   int64
+	groups, count, rows, n int32
+}
+
+const blockBytes = int(unsafe.Sizeof(blockItem{}))
+
+// A blockRun is blocks of matrices that are worked on together, after their products:
+// items from first on in the table, of up to so many columns.
+type blockRun struct {
+	products             productRun
+	first, count, across int
+}
+
+// Descend improves codes by passes of coordinate descent. What is left at a block's
+// rows comes of products with the errors of all rows as they are; where a matrix has
+// few columns, of several, each of a part of k.
+func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
+	if passes == 0 || len(list) == 0 {
+		return
+	}
+	inBlocks, parts, tiles := d.shared >= descend_room_bytes, 1, 0
+	for _, c := range list {
+		inBlocks, tiles = inBlocks && panelRows(c.Groups) <= descend_most_rows, tiles+tilesOf(c.Codes.Cols)
+	}
+	if inBlocks {
+		parts = d.partsOf(tiles, f.H.Cols)
+	}
+	d.byParts("Descend", list, f.H, byRoot, parts, func(w *workshop) {
+		roots := w.leftovers(f.H)
+		if inBlocks {
+			w.descend(f.H, roots, passes)
+			return
+		}
+		w.plan(func(x *coded, row, end int) productItem {
+			return productItem{rows: d.at(roots.Slice(row, end)), k1: int32(f.H.Cols), alpha: 1.0 / diagonalLift}
+		}, nil)
+		for range passes {
+			w.each(func(r run) {
+				w.feed(r, f.H)
+				d.gptq_rows_descend(w.overRows(r), w.at(r), f.H, int32(f.H.Cols))
+			})
+		}
+	})
+}
+
+// partsOf returns how many parts the products of a block have whose matrices have so
+// many tiles, of k rows: as many as take the least time, whatever memory there is, so
+// that the bytes are the same.
+func (d *Device) partsOf(tiles, k int) int {
+	const most, begin = 16, 8 // begin: what a tile takes beside its steps of k, in such steps
+	units, steps, best, least := d.sms, pieces(k, planes_tile_rows), 1, 0
+	if units == 0 { // a plan for no GPU
+		units = 132
+	}
+	for p := 1; p <= min(most, max(1, steps/begin)); p++ {
+		if time := pieces(tiles*p, units)*(pieces(steps, p)+begin) + p; p == 1 || time < least {
+			best, least = p, time
+		}
+	}
+	return best
+}
+
+// tilesOf is the tiles of the products of a block of n columns.
+func tilesOf(n int) int { return pieces(blockRows, 128) * pieces(n, 128) }
+
+// leftovers leaves the errors of all matrices as operands, and returns what their rows
+// are multiplied by.
+func (w *workshop) leftovers(h tensor.Tensor) (roots tensor.Tensor) {
+	d, k := w.d, h.Cols
+	all := w.room.takeZeros(tensor.F32, 1, len(w.list))
+	for i := range w.list { // side by side
+		x := &w.list[i]
+		most := all.Reshape(len(w.list), 1).Slice(i, i+1)
+		d.Copy(most, x.most)
+		x.most, x.errors.most = most, most
+	}
+	roots = w.room.take(tensor.F32, k, 1)
+	d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}}, all, roots, h, int32(k), int32(len(w.list)))
+	s := steps{d: d}
+	var groups []stepItem
+	for i := range w.list {
+		x := &w.list[i]
+		for g := range x.Groups {
+			groups = append(groups, x.step(d, g, x.Groups[g].Row))
+		}
+	}
+	runs := s.add(groups)
+	s.upload()
+	defer s.free()
+	for _, r := range runs {
+		d.coding_errors(r.over(128), s.at(r), h, int32(k))
+	}
+	return roots
+}
+
+// descend has passes go through whole blocks.
+func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
+	d, k := w.d, h.Cols
+	var products []productItem
+	var blocks []blockItem
+	var runs []blockRun
+	for b := 0; ; b++ {
+		now := blockRun{first: len(blocks), products: productRun{first: len(products)}}
+		for i := range w.list {
+			x := &w.list[i]
+			if b >= len(x.blocks) {
+				continue
+			}
+			row, end := rowsOf(x.blocks[b])
+			item := blockItem{
+				steps: uintptr(len(w.items) * stepBytes), parts: d.at(x.panel), next: int64((end - row) * x.n),
+				groups: int32(len(x.blocks[b])), count: int32(x.parts), rows: int32(end - row), n: int32(x.n),
+			}
+			for g := range x.blocks[b] {
+				w.items = append(w.items, x.step(d, w.index(x, b)+g, row))
+			}
+			blocks, now.across = append(blocks, item), max(now.across, pieces(x.n, descend_columns))
+			products = append(products, w.parts(x, roots, row, end)...)
+			now.products.tiles = max(now.products.tiles, products[len(products)-1].blocks())
+		}
+		now.count, now.products.count = len(blocks)-now.first, len(products)-now.products.first
+		if now.count == 0 {
+			break
+		}
+		runs = append(runs, now)
+	}
+	w.upload()
+	for i := range blocks {
+		blocks[i].steps += d.at(w.table)
+	}
+	list := table(d, blocks)
+	defer d.Free(list)
+	w.products = table(d, products)
+	for range passes {
+		for _, r := range runs {
+			w.multiply(r.products)
+			l := launch{blocks: dim{x: r.across, y: r.count}, threads: dim{x: descend_threads}, shared: descend_room_bytes}
+			d.descend(l, pointer(d.at(list))+pointer(r.first*blockBytes), h, int32(k))
+		}
+	}
+}
+
+// parts lists the products that make up what is left at the rows of a block.
+func (w *workshop) parts(x *coded, roots tensor.Tensor, row, end int) (list []productItem) {
+	d, tiles := w.d, pieces(x.k, planes_tile_rows)
+	for p := range x.parts {
+		item := productItem{
+			to: d.at(x.panel) + uintptr(4*p*(end-row)*x.n), rows: d.at(roots.Slice(row, end)), alpha: 1.0 / diagonalLift,
+			m0: int32(row), m1: int32(end), n1: int32(x.n), ld: int32(x.n),
+			k0: int32(tiles * p / x.parts * planes_tile_rows), k1: int32(tiles * (p + 1) / x.parts * planes_tile_rows),
+		}
+		list = append(list, item.of(d, w.factor, x.errors))
+	}
+	return list
+}
