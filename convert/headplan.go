@@ -39,13 +39,6 @@ func headChoices(t measure.Table, head model.LinearSpec) (c class, err error) {
 	}
 	c.keys = []string{head.Name}
 	for _, o := range t.Candidates {
-		r, err := exl2.ParseRecipe(o.Recipe)
-		if err != nil {
-			return c, err
-		}
-		if size := r.Size(head.In, head.Out); size != o.Bits {
-			return c, fmt.Errorf("%s takes %d bits, not %d: it is another model's", o.Recipe, size, o.Bits)
-		}
 		c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: headWeight * t.Cost(o)})
 		c.recipes = append(c.recipes, []string{o.Recipe})
 	}
