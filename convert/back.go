@@ -92,7 +92,8 @@ func (m *measuring) head(spec model.ModuleSpec) (note string, err error) {
 	if !m.mine(spec) {
 		return "", m.measurer.Head(m.run.ctx)
 	}
-	table, err := m.measurer.HeadTable(m.run.ctx, headCandidates())
+	named, more := headCandidates(m.run.src.loader.Head().Linears[0])
+	table, err := m.measurer.HeadTable(m.run.ctx, named, more)
 	if err != nil {
 		return "", fmt.Errorf("measure %s: %w", m.run.src.loader.Head().Name, err)
 	}
@@ -100,6 +101,6 @@ func (m *measuring) head(spec model.ModuleSpec) (note string, err error) {
 		return "", err
 	}
 	m.trip.done.add(spec.Name)
-	costs := table.Candidates
+	costs := table.Candidates[:len(named)]
 	return fmt.Sprintf("divergence %.3g to %.3g", costs[len(costs)-1].Divergence, costs[0].Divergence), m.measurer.Head(m.run.ctx)
 }

@@ -29,7 +29,7 @@ func (q *quantizing) head() error {
 	defer source.Free()
 	work := source.Twin()
 	defer work.Free()
-	packed, err := q.steps(source, work, func(*model.Linear) (exl2.Recipe, error) { return headRecipes[q.build.plan.HeadBits], nil })
+	packed, err := q.steps(source, work, func(l *model.Linear) (exl2.Recipe, error) { return q.build.plan.head(l.Name) })
 	if err != nil {
 		return fmt.Errorf("quantize %s: %w", work.Name, err)
 	}

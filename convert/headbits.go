@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"exl2/internal/exl2"
+	"exl2/internal/model"
+	"exl2/internal/sensitivity"
 )
 
 // HeadBits says how the head is stored: by one of the recipes that ExLlamaV2 knows
@@ -32,12 +34,22 @@ var headRecipes = map[int]exl2.Recipe{
 	8: exl2.MustRecipe("1:8b_128g"),
 }
 
-// headCandidates are the recipes of the head by rising width.
-func headCandidates() (list []exl2.Recipe) {
+// headCandidates are the recipes that the head can have where it competes for bits:
+// those that widths stand for, and as many others as any matrix can have, as far as
+// they are no larger.
+func headCandidates(head model.LinearSpec) (named, more []exl2.Recipe) {
+	known, most := map[string]bool{}, 0
 	for _, w := range headWidths {
-		list = append(list, headRecipes[w])
+		r := headRecipes[w]
+		named, known[r.String()] = append(named, r), true
+		most = max(most, r.Size(head.In, head.Out))
 	}
-	return list
+	for _, r := range sensitivity.Recipes(head.Role) {
+		if !known[r.String()] && r.Size(head.In, head.Out) <= most {
+			more = append(more, r)
+		}
+	}
+	return named, more
 }
 
 func (b HeadBits) check() error {

@@ -13,7 +13,8 @@ import (
 	"exl2/measure"
 )
 
-// A plan is the recipe of every matrix of the decoder, and the head's width.
+// A plan is the recipe of every matrix of the decoder, and the head's: what its width
+// stands for, or a recipe that was chosen, of which the width is the smallest one.
 type plan struct {
 	Bits     int               `json:"bits"` // of the decoder's matrices
 	HeadBits int               `json:"head_bits"`
@@ -41,15 +42,7 @@ type class struct {
 type offers struct {
 	decoder   []class
 	head      class
-	headKnown bool // head has a choice for each of headWidths
-}
-
-// headWidth returns the width that a choice of the head stands for.
-func (m *offers) headWidth(choice int) int {
-	if !m.headKnown {
-		return usualHead
-	}
-	return headWidths[choice]
+	headKnown bool // head has choices
 }
 
 // optionPower is the power of an option's relative error that is minimized: a
@@ -163,36 +156,6 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 	return c, nil
 }
 
-// headWeight is by how much the head's costs exceed those of matrices of the decoder
-// that were measured as large: these are measured without drift, residual and
-// descent, which take a quarter off (docs/algorithm.md).
-const headWeight = 1.3
-
-// headClass makes a class of the head's table, by rising width. A measurement that
-// has none leaves no choice.
-func (s *source) headClass(f *measure.File) (c class, known bool, err error) {
-	spec := s.loader.Head().Linears[0]
-	size := func(width int) int { return headRecipes[width].Size(spec.In, spec.Out) }
-	for _, h := range f.Sublayers {
-		for _, t := range h.Tables {
-			if t.Key != spec.Name {
-				continue
-			}
-			if t.In != spec.In || t.Out != spec.Out || len(t.Candidates) != len(headWidths) {
-				return c, false, fmt.Errorf("measurement: %s: %d x %d in %d widths, want %d x %d in %d: it is another model's", t.Key, t.In, t.Out, len(t.Candidates), spec.In, spec.Out, len(headWidths))
-			}
-			for i, o := range t.Candidates {
-				if o.Bits != size(headWidths[i]) {
-					return c, false, fmt.Errorf("measurement: %s: %s is not the recipe of %d bits", t.Key, o.Recipe, headWidths[i])
-				}
-				c.choices = append(c.choices, measure.Choice{Bits: o.Bits, Cost: headWeight * t.Cost(o)})
-			}
-			return c, true, nil
-		}
-	}
-	return class{choices: []measure.Choice{{Bits: size(usualHead)}}}, false, nil
-}
-
 // solve chooses within the budget of a target. With a class for the head, that has
 // to do for both.
 func (s *source) solve(m *offers, t Target, head HeadBits) (*plan, error) {
@@ -212,7 +175,9 @@ func (s *source) solve(m *offers, t Target, head HeadBits) (*plan, error) {
 	}
 	p := &plan{Recipes: map[string]string{}, HeadBits: int(head)}
 	if head == AutoHead {
-		p.HeadBits = m.headWidth(pick[len(classes)])
+		if err := p.setHead(m, pick[len(classes)]); err != nil {
+			return nil, err
+		}
 	}
 	for i, c := range classes {
 		p.Bits += c.choices[pick[i]].Bits

@@ -3,6 +3,8 @@ package sensitivity
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 
 	"exl2/internal/exl2"
 	"exl2/internal/model"
@@ -18,12 +20,15 @@ import (
 const headDraws = 4
 
 // HeadTable quantizes the head by some recipes, on the moments of Base, which stands
-// in front of it, and finds what each costs in divergence of the model's output.
+// in front of it, and finds what each costs in divergence of the model's output. Of
+// more recipes it finds the errors only; with the sensitivity, the geometric mean of
+// divergence over error of the others, they tell the divergence as well: it is in
+// proportion to them.
 //
 // It is the Fisher information in the direction of the change, as in Sensitivities;
 // a change of the head concerns no position but its own, so a window is a position,
 // and logits and their gradients are all there is to it.
-func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measure.Table, error) {
+func (m *Measurer) HeadTable(ctx context.Context, recipes, more []exl2.Recipe) (*measure.Table, error) {
 	h, err := m.open(ctx, m.Loader.Head())
 	if err != nil {
 		return nil, err
@@ -45,10 +50,10 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes []exl2.Recipe) (*measu
 	}
 	w := site.work[0]
 	defer h.stage("head", profile.Work{Flops: 2 * float64(len(recipes)) * h.forwardCost(len(h.Probes)).Flops})()
-	if err := h.headCandidates(f, w, recipes); err != nil {
+	if err := h.headCandidates(f, w, recipes, more); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.linear.Name, err)
 	}
-	w.table.Module, w.table.Sensitivity = HeadModule(m.Loader.Spec.Names.Head), 1
+	w.table.Module = HeadModule(m.Loader.Spec.Names.Head)
 	return &w.table, nil
 }
 
@@ -57,16 +62,21 @@ func HeadModule(head string) string { return head + ".linear" }
 
 // headCandidates measures one candidate after another: the head may be the largest
 // matrix of all.
-func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes []exl2.Recipe) error {
+func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes, more []exl2.Recipe) error {
+	all := slices.Concat(recipes, more)
 	target := f.Target(w.dense.Tensor)
 	defer target.Free()
-	s := quant.NewScalars(h.Dev, len(recipes)*(1+headDraws*h.positions())+1)
+	s := quant.NewScalars(h.Dev, len(recipes)*headDraws*h.positions()+len(all)+1)
 	defer s.Free()
-	square, losses := s.Take(1), s.Take(len(recipes))
+	square, losses := s.Take(1), s.Take(len(all))
 	changes := make([]tensor.Tensor, len(recipes))
 	target.Square(square)
-	for i := range recipes {
-		q := quant.Quantize([]*quant.Target{target}, recipes[i:i+1], losses.Columns(i, i+1))[0]
+	for i := range all {
+		q := quant.Quantize([]*quant.Target{target}, all[i:i+1], losses.Columns(i, i+1))[0]
+		if i >= len(recipes) {
+			q.Free()
+			continue
+		}
 		packed := q.Matrix()
 		q.Free()
 		changes[i] = s.Take(headDraws * h.positions())
@@ -79,17 +89,27 @@ func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes []exl2.Rec
 	if err := s.Fetch(); err != nil {
 		return err
 	}
-	for i, r := range recipes {
-		sum := 0.0
-		for _, v := range s.Values(changes[i]) {
-			sum += v * v
+	ratio, known := 0.0, 0
+	for i, r := range all {
+		c := measure.Candidate{Recipe: r.String(), Bits: r.Size(w.linear.In, w.linear.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0])}
+		if i < len(recipes) {
+			c.Divergence = halfMeanSquare(s.Values(changes[i]))
+			if c.Divergence > 0 && c.Error > 0 {
+				ratio, known = ratio+math.Log(c.Divergence/c.Error), known+1
+			}
 		}
-		w.table.Candidates = append(w.table.Candidates, measure.Candidate{
-			Recipe: r.String(), Bits: r.Size(w.linear.In, w.linear.Out), Error: relative(s.Values(losses)[i], -s.Values(square)[0]),
-			Divergence: sum / float64(2*changes[i].Cols),
-		})
+		w.table.Candidates = append(w.table.Candidates, c)
 	}
+	w.table.Sensitivity = math.Exp(ratio / float64(max(known, 1)))
 	return nil
+}
+
+func halfMeanSquare(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v * v
+	}
+	return sum / float64(2*len(values))
 }
 
 // positions counts those of the probe rows.
