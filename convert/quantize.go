@@ -43,7 +43,7 @@ type quantizing struct {
 	coverage []int         // of the experts of the last module
 	columns  columns       // of the module that is worked on
 	moments  *momentsAhead
-	holds    bool          // a sweep holds activations on the device
+	holds    bool // a sweep holds activations on the device
 
 	writing chan error // gives what became of the module that is being written; nil if none is
 }
