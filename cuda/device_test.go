@@ -41,7 +41,7 @@ func TestQuantizeOfAnotherKind(t *testing.T) {
 }
 
 func another(d *Device) *Device {
-	d.target, d.shared = "compute_80", 48<<10
+	d.target, d.major, d.shared = "compute_80", 8, 48<<10
 	return d
 }
 

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"hash/fnv"
 	"math/bits"
 	"unsafe"
 
@@ -13,19 +14,23 @@ import (
 type matrix struct {
 	in, out, padded, groups int
 	regions                 []region
-	chunks                  int // of 16 bytes in a tile of 32 columns
-	slot                    int // bytes of the largest unit in shared memory
+	chunks                  int // of 512 bytes in a tile of 32 columns
+	widest                  int // bits
 
-	words  tensor.Tensor // I32 [padded/32, 4·chunks]
-	scales tensor.Tensor // I32 [padded/32, 4·groups]
-	units  tensor.Tensor // I32 [1, groups]: largest scale / 256, fp16, twice
-	perm   tensor.Tensor // I32 [1, in]
-	order  tensor.Tensor // F16 [1, in]: perm in 16 bits; absent if that is too little
-	table  tensor.Tensor // I32 [regions, 8]
+	words      tensor.Tensor // I32 [padded/32, 4·chunks]
+	scales     tensor.Tensor // I32 [padded/32, 4·groups]: by tiles
+	units      tensor.Tensor // I32 [1, groups]: largest scale / 256, fp16, twice
+	perm       tensor.Tensor // I32 [1, in]
+	order      tensor.Tensor // F16 [1, in]: perm in 16 bits; absent if that is too little
+	places     tensor.Tensor // F16 [1, in]: where in order a column of x is; as order
+	table      tensor.Tensor // I32 [regions, 8]
+	unitPlaces tensor.Tensor // I32 [units128, 2]: Place of kernels/qmatmul.cu
 
-	shuffle  tensor.Tensor // F16 [1, 128·units128]: as order, for qgemm; absent on other GPUs
-	units128 int           // units of all regions
-	widest   int           // bits
+	sorted uint64 // a number that tells orders apart, or 0: unknown
+
+	shuffle    tensor.Tensor // F16 [1, 128·units128]: as order, for qgemm; absent on other GPUs
+	units128   int           // units of all regions
+	unitGroups int           // of scales, of a unit, at most
 }
 
 // A region is a run of rows with one width, in groups of 2^shift blocks, the last
@@ -33,7 +38,7 @@ type matrix struct {
 type region struct{ bits, block, blocks, place, group, shift, word int }
 
 // units returns the number of units of four blocks.
-func (r region) units() int { return pieces(r.blocks, 4) }
+func (r region) units() int { return pieces(r.blocks, exl2_unit_blocks) }
 
 // noShift is the shift of a region of one group.
 const noShift = 31
@@ -57,7 +62,6 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	for i, g := range m.Groups {
 		units[i] = 0x10001 * uint32(exl2.ScaleTable(m.ScaleMax[i])[0])
 		q.addGroup(i, g)
-		q.slot = max(q.slot, 512*g.Bits+qmatmul_side_bytes)
 	}
 	q.units = load(d, tensor.I32, 1, len(units), units)
 	q.scales = load(d, tensor.I32, m.Out/exl2_tile_columns, 4*q.groups, byTiles(m.Scales, m.Out/8))
@@ -69,6 +73,7 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 
 // addGroup adds group i to the regions.
 func (m *matrix) addGroup(i int, g exl2.Group) {
+	m.widest = max(m.widest, g.Bits)
 	blocks := g.Rows / exl2.Align
 	if n := len(m.regions); n > 0 && m.regions[n-1].takes(g.Bits, blocks) {
 		m.regions[n-1].blocks += blocks
@@ -86,15 +91,26 @@ func (r region) takes(bits, blocks int) bool {
 	return r.bits == bits && r.shift != noShift && blocks <= 1<<r.shift && r.blocks%(1<<r.shift) == 0
 }
 
-// byTiles returns rows of words of scales by tiles of four words.
+// byTiles returns rows of words of scales as kernels/exl2.cuh describes them.
 func byTiles(scales []uint32, width int) []uint32 {
 	out := make([]uint32, 0, len(scales))
 	for tile := 0; tile < width; tile += 4 {
 		for row := 0; row < len(scales); row += width {
-			out = append(out, scales[row+tile:row+tile+4]...)
+			words := scales[row+tile : row+tile+4]
+			for g := 0; g < 8; g += 2 {
+				out = append(out, column(words, g)|column(words, g+1)<<16)
+			}
 		}
 	}
 	return out
+}
+
+// column returns the codes of columns g, g+8, g+16 and g+24.
+func column(words []uint32, g int) (codes uint32) {
+	for c, w := range words {
+		codes |= w >> (4 * g) & 15 << (4 * c)
+	}
+	return codes
 }
 
 func (m *matrix) loadOrder(d *Device, perm []int32) {
@@ -102,11 +118,14 @@ func (m *matrix) loadOrder(d *Device, perm []int32) {
 	if m.in > 1<<16 {
 		return
 	}
-	order := make([]uint16, m.in)
+	order, places := make([]uint16, m.in), make([]uint16, m.in)
 	for i, p := range perm {
-		order[i] = uint16(p)
+		order[i], places[p] = uint16(p), uint16(i)
 	}
-	m.order = load(d, tensor.F16, 1, m.in, order)
+	m.order, m.places = load(d, tensor.F16, 1, m.in, order), load(d, tensor.F16, 1, m.in, places)
+	h := fnv.New64a()
+	h.Write(tensor.BytesOf(order))
+	m.sorted = h.Sum64() | 1
 }
 
 // loadTable places the regions in a tile.
@@ -115,11 +134,28 @@ func (m *matrix) loadTable(d *Device) {
 	for i := range m.regions {
 		r := &m.regions[i]
 		r.place = m.chunks
-		m.chunks += r.units() * r.bits * 32
+		m.chunks += r.units() * r.bits
 		table = append(table, int32(r.bits), int32(r.block), int32(r.blocks), int32(r.place), int32(r.group), int32(r.shift), 0, 0)
 	}
 	m.table = load(d, tensor.I32, len(m.regions), 8, table)
+	m.loadUnits(d)
 	m.loadShuffle(d)
+}
+
+// loadUnits says where units are, as Place of kernels/qmatmul.cu.
+func (m *matrix) loadUnits(d *Device) {
+	var places []uint32
+	for _, r := range m.regions {
+		m.units128 += r.units()
+		shift, one := min(r.shift, 2), r.shift/2
+		m.unitGroups = max(m.unitGroups, exl2_unit_blocks>>shift)
+		for u := range r.units() {
+			block := u * exl2_unit_blocks
+			group := r.group + block>>r.shift
+			places = append(places, uint32(r.place+u*r.bits), uint32(2*r.bits|min(one, 1)|shift<<5|(r.block+block)<<7|group<<20))
+		}
+	}
+	m.unitPlaces = load(d, tensor.I32, m.units128, 2, places)
 }
 
 // loadWords arranges the words as they are in the file.
@@ -132,13 +168,16 @@ func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
 // arrange arranges the words of a file. It ends in an operation that is no kernel:
 // products read words before they wait for kernels.
 func (m *matrix) arrange(d *Device, file tensor.Tensor) {
-	m.words = d.Alloc(tensor.I32, m.padded/exl2_tile_columns, 4*m.chunks)
+	m.words = d.Alloc(tensor.I32, m.padded/exl2_tile_columns, m.chunks*exl2_chunk_words)
 	for _, r := range m.regions {
-		l := launch{blocks: dim{x: pieces(m.padded, exl2_arrange_threads), y: r.blocks}, threads: dim{x: exl2_arrange_threads}}
+		l := launch{blocks: dim{x: m.padded / exl2_tile_columns, y: pieces(r.units()*exl2_unit_blocks, exl2_arrange_warps)}, threads: dim{x: 32 * exl2_arrange_warps}}
 		arranges[r.bits](d, l, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), int32(r.blocks), int32(r.place), int32(m.chunks), int32(m.padded))
 	}
 	d.Free(d.Alloc(tensor.U8, 1, 1))
 }
+
+// tiles returns the number of tiles of columns.
+func (m *matrix) tiles() int { return m.padded / exl2_tile_columns }
 
 // load uploads elements to a new tensor.
 func load[E any](d *Device, t tensor.Type, rows, cols int, v []E) tensor.Tensor {
@@ -161,7 +200,8 @@ func (d *Device) FreeEXL2(m device.Matrix) {
 		return
 	}
 	q := m.(*matrix)
-	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.table, q.shuffle} {
+	d.forget()
+	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.shuffle} {
 		d.Free(t)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"exl2/internal/exl2"
-	"exl2/internal/tensor"
 )
 
 // Regions are runs of groups of one width and size, the last of which may be
@@ -36,37 +35,60 @@ func TestRegions(t *testing.T) {
 }
 
 func TestScalesByTiles(t *testing.T) {
-	rows := []uint32{0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 17} // two groups, two tiles
-	want := []uint32{0, 1, 2, 3, 10, 11, 12, 13, 4, 5, 6, 7, 14, 15, 16, 17}
-	if got := byTiles(rows, 8); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	// Two groups, two tiles: column c of group r has code (c + r) % 16.
+	const columns = 64
+	rows, want := make([]uint32, 2*columns/8), []uint32(nil)
+	for i := range rows {
+		for k := range 8 {
+			rows[i] |= uint32((i%8*8+k+i/8)%16) << (4 * k)
+		}
+	}
+	for tile := range 2 {
+		for group := range 2 {
+			for g := 0; g < 8; g += 2 {
+				var w uint32
+				for k := range 8 {
+					w |= uint32((tile*32+g+k/4+8*(k%4)+group)%16) << (4 * k)
+				}
+				want = append(want, w)
+			}
+		}
+	}
+	if got := byTiles(rows, columns/8); !reflect.DeepEqual(got, want) {
+		t.Errorf("%x, want %x", got, want)
 	}
 }
 
 // GPUs with little shared memory have a packed product, too.
-func TestPacking(t *testing.T) {
+func TestPackedPlan(t *testing.T) {
 	const hopper, ampere, turing = 227 << 10, 99 << 10, 64 << 10
 	for _, c := range []struct {
-		name                      string
-		shared, in, out           int
-		warps, ring, copies, rows int
+		name                     string
+		shared, in, out, rows    int
+		warps, round, slots, fit int
 	}{
-		{"few tiles", hopper, 4096, 4096, 16, 4608, 1, 8},
-		{"many tiles", hopper, 4096, 11008, 8, 7168, 1, 8},
-		{"rows that do not all fit", hopper, 28672, 8192, 16, 4608, 1, 1},
-		{"little shared memory", ampere, 4096, 4096, 16, 4608, 1, 2},
-		{"little of it and long rows", ampere, 28672, 8192, 8, 4352, 0, 1},
-		{"less of it", turing, 4096, 4096, 8, 4352, 0, 3},
-		{"none", turing, 28672, 8192, 8, 4352, 0, 0},
+		{"a row", hopper, 4096, 4096, 1, 16, 2, 2, 1},
+		{"a long row", hopper, 11008, 4096, 1, 16, 2, 2, 1},
+		{"long runs", hopper, 4096, 128256, 1, 16, 14, 2, 1},
+		{"eight rows", hopper, 4096, 4096, 8, 16, 2, 2, 8},
+		{"rows that do not all fit", hopper, 28672, 8192, 8, 8, 2, 1, 3},
+		{"little shared memory", ampere, 4096, 4096, 8, 8, 2, 1, 7},
+		{"less of it", turing, 4096, 4096, 4, 8, 2, 1, 3},
+		{"none", turing, 28672, 8192, 1, 0, 0, 0, 0},
 	} {
 		d := &Device{sms: 132, shared: c.shared}
-		m := &matrix{in: c.in, padded: c.out, order: tensor.Tensor{Mem: &memory{}}}
-		v, rows := d.packing(m)
-		if v.warps != c.warps || v.ring != c.ring || v.copies != c.copies || rows != c.rows {
-			t.Errorf("%s: %d warps, %d bytes, %d copies, %d rows, want %+v", c.name, v.warps, v.ring, v.copies, rows, c)
+		m := &matrix{in: c.in, padded: c.out, groups: c.in / 128, widest: 4, unitGroups: 1}
+		n := (&packed{list: [mostMatrices]*matrix{m}, n: 1}).needs(d.sms)
+		fit := d.fit(n, c.rows)
+		p, _ := d.plan(n, max(fit, 1))
+		if fit == 0 {
+			p = packedPlan{}
 		}
-		if used := v.warps*v.ring + v.row(c.in)*(rows+v.copies); rows > 0 && used > c.shared {
-			t.Errorf("%s: %d bytes of %d", c.name, used, c.shared)
+		if p.warps != c.warps || p.round != c.round || p.slots != c.slots || fit != c.fit {
+			t.Errorf("%s: %d warps, %d tiles, %d slots, %d rows, want %+v", c.name, p.warps, p.round, p.slots, fit, c)
+		}
+		if p.shared > c.shared {
+			t.Errorf("%s: %d bytes of %d", c.name, p.shared, c.shared)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 // kernels/qmatmul_group.cu and kernels/gemv_group.cu).
 type group struct {
 	in, out, count int
+	groups         int         // of scales of a packed matrix, at most
 	dense          tensor.Type // if not packed
 	packed         bool
 	table          tensor.Tensor // I32 [count, words of a Matrix]
@@ -54,11 +55,12 @@ func (g *group) addPacked(d *Device, table []uint64, m *matrix, bias tensor.Tens
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
+	g.groups = max(g.groups, m.groups)
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, bias, m.table} {
 		table = append(table, d.addressOrNull(t))
 	}
 	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(high)<<32 }
-	return append(table, pair(len(m.regions), m.chunks), pair(m.groups, m.slot))
+	return append(table, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest))
 }
 
 func (g *group) addDense(d *Device, table []uint64, w, bias tensor.Tensor) []uint64 {
@@ -135,14 +137,16 @@ const unitsAWarp = 4
 
 // packedGroups multiplies by the matrices of a, and of b if it has any.
 func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
-	v, together, row := packedGroupVariants[0], 0, tensor.F16.Size()*(a.in+qmatmul_group_row_padding)
+	groups := max(a.groups, b.groups)
+	v, together, row := packedGroupVariants[0], 0, tensor.F16.Size()*(pieces(a.in, 64)*64+packed_row_padding)
+	beside := 16*groups + 4*(pieces(groups, 4)*4+4)
 	for _, w := range packedGroupVariants {
-		fit := (d.shared - w.warps*qmatmul_group_ring) / row
+		fit := (d.shared - w.warps*qmatmul_group_ring - beside) / row
 		if fit < 1 {
 			break
 		}
 		v, together = w, min(qmatmul_group_most, r.Places.Rows, fit)
-		if pieces(a.in, 4*exl2_block_rows) <= v.warps*unitsAWarp {
+		if pieces(a.in, exl2_unit_blocks*exl2_block_rows) <= v.warps*unitsAWarp {
 			break
 		}
 	}
@@ -150,7 +154,7 @@ func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r devi
 		d.failWith("GroupMul: matrices of %d inputs leave no room in shared memory; --devices cpu has it", a.in)
 		return
 	}
-	l := launch{blocks: dim{x: a.tiles() + b.tiles(), y: y1.Rows}, threads: dim{x: 32 * v.warps}, shared: v.warps*qmatmul_group_ring + together*row}
+	l := launch{blocks: dim{x: a.tiles() + b.tiles(), y: y1.Rows}, threads: dim{x: 32 * v.warps}, shared: v.warps*qmatmul_group_ring + beside + together*row}
 	v.kernel(d, l, y1, y2, x, a.table, b.table, rows, r.Experts, r.First, int32(a.tiles()), int32(together), int32(a.in), int32(a.out), int32(b.out),
 		int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
 }

@@ -193,12 +193,9 @@ const (
 	kernel_qgemm_hopper_16_f32
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
-	kernel_qmatmul_few_f16
-	kernel_qmatmul_few_f32
-	kernel_qmatmul_many_f16
-	kernel_qmatmul_many_f32
-	kernel_qmatmul_tight_f16
-	kernel_qmatmul_tight_f32
+	kernel_qmatmul_one
+	kernel_qmatmul_more
+	kernel_qmatmul_few
 	kernel_qmatmul_group_2
 	kernel_qmatmul_group_4
 	kernel_qmatmul_group_8
@@ -424,12 +421,9 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
-	kernel_qmatmul_few_f16:           {"qmatmul", "qmatmul_few_f16", true},
-	kernel_qmatmul_few_f32:           {"qmatmul", "qmatmul_few_f32", true},
-	kernel_qmatmul_many_f16:          {"qmatmul", "qmatmul_many_f16", true},
-	kernel_qmatmul_many_f32:          {"qmatmul", "qmatmul_many_f32", true},
-	kernel_qmatmul_tight_f16:         {"qmatmul", "qmatmul_tight_f16", true},
-	kernel_qmatmul_tight_f32:         {"qmatmul", "qmatmul_tight_f32", true},
+	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
+	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
 	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
 	kernel_qmatmul_group_8:           {"qmatmul_group", "qmatmul_group_8", true},
@@ -470,7 +464,10 @@ const (
 	draw_threads                 = 512
 	exl2_block_rows              = 32
 	exl2_tile_columns            = 32
+	exl2_unit_blocks             = 4
+	exl2_chunk_words             = 128
 	half_elements                = 8
+	packed_row_padding           = 160
 	planes_tile_rows             = 32
 	planes_tile_cols             = 64
 	planes_tile_halves           = planes_tile_rows * planes_tile_cols
@@ -534,9 +531,9 @@ const (
 	descend_storing              = 4
 	descend_stored               = descend_part / descend_storing
 	divergence_back_threads      = 256
-	exl2_arrange_threads         = 64
+	exl2_arrange_warps           = 4
 	exl2_decode_warps            = 4
-	exl2_decode_unit_rows        = 4 * exl2_block_rows
+	exl2_decode_unit_rows        = exl2_unit_blocks * exl2_block_rows
 	exl2_decode_stride           = exl2_decode_unit_rows + 8
 	gemm_depth                   = 32
 	gemm_stages                  = 4
@@ -597,27 +594,25 @@ const (
 	qgemm_hopper_copier          = qgemm_hopper_warps
 	qgemm_hopper_threads         = 32 * (qgemm_hopper_warps + 4)
 	qgemm_hopper_columns         = qgemm_hopper_warps * exl2_tile_columns
-	qgemm_hopper_unit_rows       = 4 * exl2_block_rows
+	qgemm_hopper_unit_rows       = exl2_unit_blocks * exl2_block_rows
 	qgemm_hopper_half_rows       = qgemm_hopper_unit_rows / 2
 	qgemm_hopper_under_way       = 2
 	qgemm_hopper_most_stages     = 8
 	qgemm_order_threads          = 256
-	qgemm_order_unit_rows        = 4 * exl2_block_rows
+	qgemm_order_unit_rows        = exl2_unit_blocks * exl2_block_rows
 	qgemm_order_half_rows        = 64
 	qgemm_order_absent           = 0xffff
 	qmatmul_most                 = 8
-	qmatmul_side_bytes           = 256
-	qmatmul_row_padding          = 8
-	qmatmul_few_warps            = 16
-	qmatmul_few_ring             = 4608
-	qmatmul_many_warps           = 8
-	qmatmul_many_ring            = 7168
-	qmatmul_tight_warps          = 8
-	qmatmul_tight_ring           = 4352
+	qmatmul_most_matrices        = 3
+	qmatmul_no_norm              = 2
+	qmatmul_product_bytes        = 80*qmatmul_most_matrices + 112 + 2*64
+	qmatmul_lane_words           = 32
+	qmatmul_lane_bytes           = 4 * qmatmul_lane_words
+	qmatmul_kept                 = 2
+	qmatmul_many_warps           = 16
+	qmatmul_few_warps            = 8
 	qmatmul_group_most           = 8
 	qmatmul_group_ring           = 9216
-	qmatmul_group_side_bytes     = 256
-	qmatmul_group_row_padding    = 8
 	qmatmul_group_few_warps      = 2
 	qmatmul_group_some_warps     = 4
 	qmatmul_group_many_warps     = 8
@@ -3436,7 +3431,7 @@ func (d *Device) product_hopper_22(l launch, list pointer) {
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_128_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3446,7 +3441,7 @@ func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3458,7 +3453,7 @@ func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_128_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3468,7 +3463,7 @@ func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3480,7 +3475,7 @@ func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_64_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3490,7 +3485,7 @@ func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3502,7 +3497,7 @@ func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_64_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3512,7 +3507,7 @@ func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3524,7 +3519,7 @@ func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3534,7 +3529,7 @@ func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3546,7 +3541,7 @@ func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3556,7 +3551,7 @@ func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3568,7 +3563,7 @@ func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3578,7 +3573,7 @@ func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3590,7 +3585,7 @@ func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
+func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
 	a := d.begin(kernel_qgemm_hopper_16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -3600,7 +3595,7 @@ func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor,
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
-	a.int32(tile)
+	a.int32(chunks)
 	a.int32(groups)
 	a.int32(tiles)
 	a.int32(slot)
@@ -3635,141 +3630,21 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_few_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) qmatmul_one(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one)
+	a.bytes(product)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_few_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_few_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) qmatmul_more(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_more)
+	a.bytes(product)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_many_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_many_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_many_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_many_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_tight_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_tight_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_tight_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, order tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, tile int32, groups int32, slot int32, slots int32, rows int32, in int32, out int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_tight_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(order, tensor.F16, "order")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(tile)
-	a.int32(groups)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int64(ldy)
-	a.int64(ldx)
+func (d *Device) qmatmul_few(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_few)
+	a.bytes(product)
 	d.launch(a, l)
 }
 

@@ -60,6 +60,13 @@ func (a *arguments) uint64(v uint64)   { binary.LittleEndian.PutUint64(a.next(8)
 func (a *arguments) int64(v int64)     { a.uint64(uint64(v)) }
 func (a *arguments) pointer(v pointer) { a.uint64(uint64(v)) }
 
+// bytes adds a struct, aligned to eight.
+func (a *arguments) bytes(v []byte) {
+	a.size = (a.size + 7) &^ 7
+	copy(a.buf[a.size:], v)
+	a.size += uintptr(len(v))
+}
+
 // tensor adds the address of a tensor, null for an absent one.
 func (a *arguments) tensor(t tensor.Tensor, want tensor.Type, name string) {
 	if t.Nil() {

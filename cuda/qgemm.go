@@ -25,10 +25,6 @@ func (m *matrix) loadShuffle(d *Device) {
 	if !d.hopper() || m.in > qgemm_order_absent {
 		return
 	}
-	for _, r := range m.regions {
-		m.units128 += r.units()
-		m.widest = max(m.widest, r.bits)
-	}
 	n := m.units128 * 2 * qgemm_order_half_rows
 	m.shuffle = d.Alloc(tensor.F16, 1, n)
 	d.qgemm_order_make(launch{blocks: dim{x: pieces(n, qgemm_order_threads)}, threads: dim{x: qgemm_order_threads}},

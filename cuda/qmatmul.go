@@ -31,16 +31,21 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 	if x.Rows > fewPackedRows && (x.Rows <= qgemmRows || d.blas.lib == nil) && d.qgemm(y, x, m, bias) {
 		return
 	}
-	v, step := d.packing(m)
-	if x.Rows > packedRows || step == 0 {
+	p := packed{list: [mostMatrices]*matrix{m}, n: 1}
+	fit := 0
+	if !m.order.Nil() {
+		fit = d.fit(p.needs(d.sms), x.Rows)
+	}
+	if x.Rows > packedRows || fit == 0 {
 		d.decodedProduct(y, x, m, bias)
 		return
 	}
 	x = d.aligned(x)
-	parts := pieces(x.Rows, step)
+	parts := pieces(x.Rows, fit)
 	for i := range parts {
 		lo, hi := i*x.Rows/parts, (i+1)*x.Rows/parts
-		d.packedProduct(y.Slice(lo, hi), x.Slice(lo, hi), m, bias, v)
+		p.x, p.y[0], p.bias[0] = x.Slice(lo, hi), y.Slice(lo, hi), bias
+		d.packedProducts(&p)
 	}
 }
 
@@ -54,66 +59,9 @@ func (d *Device) aligned(x tensor.Tensor) tensor.Tensor {
 	return xs
 }
 
-// atSixteenBytes reports whether every row of x, F16, begins at 16 bytes.
+// atSixteenBytes reports whether every row of x begins at 16 bytes.
 func atSixteenBytes(x tensor.Tensor) bool {
-	return x.Off%16 == 0 && (x.Rows <= 1 || x.Stride*tensor.F16.Size()%16 == 0)
-}
-
-type packedFunc func(d *Device, l launch, y, x, words, scales, units, order, bias, regions tensor.Tensor,
-	count, tile, groups, slot, slots, rows, in, out int32, ldy, ldx int64)
-
-// A packing is a variant of the packed product: its kernels, the warps of a block,
-// the bytes of shared memory that a warp's units have, and the copies of a row of x
-// beside the rows.
-type packing struct {
-	f16, f32            packedFunc
-	warps, ring, copies int
-}
-
-var (
-	packedFew   = packing{(*Device).qmatmul_few_f16, (*Device).qmatmul_few_f32, qmatmul_few_warps, qmatmul_few_ring, 1}
-	packedMany  = packing{(*Device).qmatmul_many_f16, (*Device).qmatmul_many_f32, qmatmul_many_warps, qmatmul_many_ring, 1}
-	packedTight = packing{(*Device).qmatmul_tight_f16, (*Device).qmatmul_tight_f32, qmatmul_tight_warps, qmatmul_tight_ring, 0}
-)
-
-// packing returns the variant for a matrix, and how many rows of x shared memory
-// has room for; none if the product cannot be made.
-func (d *Device) packing(m *matrix) (v packing, rows int) {
-	if m.order.Nil() {
-		return v, 0
-	}
-	v = packedFew
-	if m.padded/exl2_tile_columns > 2*d.sms {
-		v = packedMany
-	}
-	if rows = v.rows(d.shared, m.in); rows == 0 {
-		v = packedTight
-		rows = v.rows(d.shared, m.in)
-	}
-	return v, rows
-}
-
-// row is the bytes of a row of x in shared memory.
-func (v packing) row(in int) int { return tensor.F16.Size() * (in + qmatmul_row_padding) }
-
-// rows returns the rows that there is room for.
-func (v packing) rows(shared, in int) int {
-	return max(0, min(qmatmul_most, (shared-v.warps*v.ring)/v.row(in)-v.copies))
-}
-
-// packedProduct multiplies up to eight rows by packed weights.
-func (d *Device) packedProduct(y, x tensor.Tensor, m *matrix, bias tensor.Tensor, v packing) {
-	const mostSlots = 7
-	l := launch{
-		blocks: dim{x: m.padded / exl2_tile_columns}, threads: dim{x: 32 * v.warps},
-		shared: v.warps*v.ring + v.row(m.in)*(x.Rows+v.copies),
-	}
-	product := v.f16
-	if y.Type == tensor.F32 {
-		product = v.f32
-	}
-	product(d, l, y, x, m.words, m.scales, m.units, m.order, bias, m.table, int32(len(m.regions)), int32(m.chunks), int32(m.groups),
-		int32(m.slot), int32(min(v.ring/m.slot, mostSlots)), int32(x.Rows), int32(m.in), int32(m.out), int64(y.Stride), int64(x.Stride))
+	return x.Off%16 == 0 && (x.Rows <= 1 || x.Stride*x.Type.Size()%16 == 0)
 }
 
 // decodedBytes is how much of a matrix is decoded at a time.

@@ -57,7 +57,6 @@ func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, ou
 	q := &matrix{in: k, out: out, padded: n, groups: groups}
 	for i, g := range c.Groups {
 		q.addGroup(i, g)
-		q.slot = max(q.slot, 512*g.Bits+256)
 	}
 	q.units = d.Alloc(tensor.I32, 1, groups)
 	d.coding_units(perThread(groups), q.units, c.Largest, int32(groups))

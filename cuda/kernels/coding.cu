@@ -108,8 +108,13 @@ extern "C" __global__ void coding_tiles(
 	after_previous();
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= groups * width) return;
-	int group = i / width, word = i % width;
-	to[((int64)(word / 4) * groups + group) * 4 + word % 4] = from[i];
+	int group = i / width, word = i % width, tile = word / 4, half = word % 4 * 2;  // two numbers of 16 bits
+	unsigned v = 0;
+	for (int c = 0; c < 4; c++) {
+		unsigned eight = (unsigned)from[(int64)group * width + tile * 4 + c];
+		v |= (eight >> 4 * half & 15) << 4 * c | (eight >> (4 * half + 4) & 15) << (16 + 4 * c);
+	}
+	to[((int64)tile * groups + group) * 4 + word % 4] = (int)v;
 }
 
 // coding_units stores largest scales / 256, twice each.

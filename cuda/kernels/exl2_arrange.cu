@@ -2,51 +2,46 @@
 // the file's order (one stream of bits down the rows of a column, cut in words) to
 // that of exl2.cuh.
 //
-// A thread a block and column. One kernel for each width.
+// A warp a block of a tile: lanes read the words of their column and hand each other
+// the codes that they need. One kernel for each width.
 #include "exl2.cuh"
 
-constexpr int threads = 64;  // columns of a block
+constexpr int warps = 4;
 
 // stream_code returns code i of a stream.
 template <int bits>
-__device__ inline u32 stream_code(const u32 (&words)[bits], int i) {
+__device__ inline u32 stream_code(const u32* words, int i) {
 	int bit = i * bits, word = bit / 32, shift = bit % 32;
 	u32 v = words[word] >> shift;
 	if (shift + bits > 32) v |= words[word + 1] << (32 - shift);
 	return v & ((1u << bits) - 1);
 }
 
-// put adds both codes of pair p to a plane of b bits.
-template <int b>
-__device__ inline void put(u32* plane, int p, u32 first, u32 second) {
-	constexpr int per_word = 16 / b;
-	plane[p / per_word] |= (first | second << 16) << b * (p % per_word);
-}
-
 template <int bits>
 __device__ void arrange(
-	int* dst,        // [out/32, tile]
+	int* dst,        // [out/32, tile chunks]
 	const int* src,  // [blocks·bits, out] of the region
 	int blocks, int place, int tile, int out) {
-	using W = Width<bits>;
-	int column = blockIdx.x * threads + threadIdx.x, block = blockIdx.y;
-	if (column >= out || block >= blocks) return;
-	const int* cell = src + (int64)block * bits * out + column;
-	u32 from[bits], to[bits] = {};
-#pragma unroll
-	for (int i = 0; i < bits; i++) from[i] = cell[(int64)i * out];
-#pragma unroll
-	for (int p = 0; p < block_rows / 2; p++) {
-		u32 a = stream_code<bits>(from, 2 * p), b = stream_code<bits>(from, 2 * p + 1);
-		constexpr u32 mask = (1u << W::low) - 1;
-		put<W::low>(to, p, a & mask, b & mask);
-		if constexpr (W::high > 0) put<W::high>(to + W::low, p, a >> W::low, b >> W::low);
-	}
+	__shared__ u32 columns[warps][tile_columns][bits + 1];
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.y * warps + warp, first = blockIdx.x * tile_columns;
 	Region r = {bits, 0, blocks, place, 0, 0};
-	int lane = column % tile_columns / 4 * 4 + block % 4;
-	int* base = dst + (int64)(column / tile_columns) * tile * 4 + column % 4;
+	if (block >= r.units() * unit_blocks) return;
+	u32 to[bits] = {};
+	bool there = block < blocks;
+	if (there)
+		for (int i = 0; i < bits; i++) columns[warp][lane][i] = src[((int64)block * bits + i) * out + first + lane];
+	__syncwarp();
+	int row = lane % 4 * 8, g = lane / 4;
 #pragma unroll
-	for (int i = 0; i < bits; i++) base[(int64)chunk_of(r, block / 4, i, lane) * 4] = to[i];
+	for (int p = 0; p < 16; p++) {
+		const u32* from = columns[warp][g + p / 4 * 8];
+		int at = row + p % 4 * 2;
+		constexpr u32 zero = Width<bits>::zero;
+		put<bits>(to, p, there ? stream_code<bits>(from, at) : zero, there ? stream_code<bits>(from, at + 1) : zero);
+	}
+	int* base = dst + (int64)blockIdx.x * tile * chunk_words;
+#pragma unroll
+	for (int i = 0; i < bits; i++) base[word_of(r, block, i, lane)] = (int)to[i];
 }
 
 #define ARRANGE(name, bits)                                                                         \

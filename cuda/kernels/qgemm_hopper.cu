@@ -3,10 +3,9 @@
 // Tensor cores take one operand from registers: that is W, transposed, whose codes
 // become weights where they are needed (exl2.cuh), and are never written. A block
 // computes 256 columns of y of some rows: each of its eight warps a tile of 32
-// columns, whose columns 0, 1 and 2, 3 of every four are the rows of two products.
-// A warp of its own copies rows of x and the words of units of 128 rows of W several
-// steps ahead (barrier.cuh). The weights of the next 16 rows are made while the
-// products of the last ones run.
+// columns, of which g, g+8 and g+16, g+24 are the rows of two products. A warp of its
+// own copies rows of x and the words of units of 128 rows of W several steps ahead
+// (barrier.cuh). Weights are made while the products of those before run.
 //
 // x has been put in order by qgemm_order: by units, each as two halves [rows, 64],
 // stored as wgmma reads them, in which sixteen neighbours are those that meet the
@@ -23,17 +22,17 @@
 constexpr int warps = 8, copier = warps;  // that multiply; the one that copies
 constexpr int threads = 32 * (warps + 4);  // whole warp groups
 constexpr int columns = warps * tile_columns;
-constexpr int unit_rows = 4 * block_rows, half_rows = unit_rows / 2;
+constexpr int unit_rows = unit_blocks * block_rows, half_rows = unit_rows / 2;
 static_assert(threads == 384 && copier == 8 && columns == 256 && half_rows * sizeof(half) == 128, "whole warp groups, rows of 128 bytes");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 struct Matrix {
-	const uint4* words;   // [out/32, tile]
-	const int* scales;    // [out/32, groups, 4]
-	const int* units;     // [groups]
-	const int4* regions;  // [count, 2], as Region
-	int count, tile, groups, tiles;
+	const uint4* words;           // [tiles, chunks, 32]
+	const unsigned short* scales;  // [tiles, groups, 8]
+	const int* units;             // [groups]
+	const int4* regions;          // [count, 2], as Region
+	int count, chunks, groups, tiles;
 
 	__device__ Region region(int i) const {
 		int4 a = __ldg(regions + 2 * i), b = __ldg(regions + 2 * i + 1);
@@ -85,21 +84,23 @@ __device__ void copy_all(const half* x, const Matrix& w, Stages s, u64* full, u6
 		}
 		__syncwarp();
 		if (lane < there)
-			copy_bulk(to + n * unit_rows * sizeof(half) + lane * bytes, w.words + (int64)tile * w.tile + chunk_of(c.at, c.unit, 0, 0), bytes, &full[at]);
+			copy_bulk(to + n * unit_rows * sizeof(half) + lane * bytes, w.words + ((int64)tile * w.chunks + c.at.place + c.unit * c.at.bits) * 32, bytes, &full[at]);
 	}
 }
 
-// Scales is what a lane needs of a unit beside words: its columns' scales, and the
-// unit of its block's group, both 0 where there is no such block.
+// Scales is what a lane needs of the blocks of a unit beside words: its columns'
+// scales, and the units of their groups.
 struct Scales {
-	u32 codes, unit;
+	u32 codes[unit_blocks], units[unit_blocks];
 
-	__device__ Scales(const Matrix& w, const Cursor& c, int tile) : codes(0), unit(0) {
-		int lane = threadIdx.x % 32, block = c.unit * 4 + lane % 4;
-		if (block >= c.at.blocks || tile >= w.tiles) return;
-		int group = c.at.group_of(block);
-		codes = (u32)__ldg(w.scales + ((int64)tile * w.groups + group) * 4 + lane / 8) >> lane / 4 % 2 * 16;
-		unit = __ldg(w.units + group);
+	__device__ Scales(const Matrix& w, const Cursor& c, int tile) {
+		const unsigned short* mine = w.scales + (int64)min(tile, w.tiles - 1) * w.groups * 8 + threadIdx.x % 32 / 4;
+#pragma unroll
+		for (int j = 0; j < unit_blocks; j++) {
+			int group = min(c.at.group_of(c.unit * unit_blocks + j), w.groups - 1);
+			codes[j] = __ldg(mine + group * 8);
+			units[j] = __ldg(w.units + group);
+		}
 	}
 };
 
@@ -108,54 +109,80 @@ constexpr int under_way = 2;  // batches of products
 // multiply adds the products of a unit, the last of which it leaves under way; free is
 // told when those of the unit before are done.
 template <int bits, int n>
-__device__ inline void multiply(float (&first)[n / 2], float (&second)[n / 2], const unsigned char* from, uint64 x, Scales s, u64* free) {
-	int lane = threadIdx.x % 32;
-	u32 w[4][bits];
+__device__ inline void multiply(float (&first)[n / 2], float (&second)[n / 2], const uint4* from, uint64 x, const Scales& s, Exponent e, u64* free) {
+	constexpr int next_half = n * half_rows * (int)sizeof(half) >> 4;
+	u32 all[unit_blocks * bits];
 #pragma unroll
 	for (int i = 0; i < bits; i++) {
-		uint4 v = ((const uint4*)from)[i * 32 + lane];
-		w[0][i] = v.x, w[1][i] = v.y, w[2][i] = v.z, w[3][i] = v.w;
+		uint4 v = from[i * 32];
+		all[4 * i] = v.x, all[4 * i + 1] = v.y, all[4 * i + 2] = v.z, all[4 * i + 3] = v.w;
 	}
-	half2 scale[4];
 #pragma unroll
-	for (int c = 0; c < 4; c++) scale[c] = scale_of(s.codes >> 4 * c, s.unit);
-	constexpr int next_half = n * half_rows * (int)sizeof(half) >> 4;
+	for (int j = 0; j < unit_blocks; j++) {
+		u32 w[bits];
 #pragma unroll
-	for (int k = 0; k < 8; k++) {
-		u32 a[2][4];
+		for (int i = 0; i < bits; i++) w[i] = all[j * bits + i];
+		half2 v[16], scales[2];
+		numbers<bits>(v, w, e);
+		scales_of(scales, s.codes[j], s.units[j], e);
 #pragma unroll
-		for (int t = 0; t < 2; t++)
+		for (int h = 0; h < 2; h++) {
+			u32 a[2][4];
 #pragma unroll
-			for (int i = 0; i < 4; i++) a[t][i] = bits_of(weights<bits>(w[2 * t + i % 2], 2 * k + i / 2, scale[2 * t + i % 2]));
-		uint64 b = x + k / 4 * next_half + k % 4 * 2;
-		wgmma_begin();
-		wgmma(first, a[0], b);
-		wgmma(second, a[1], b);
-		wgmma_end();
-		wgmma_wait<under_way>();
-		if (k == under_way - 1 && lane == 0 && free) barrier_arrive(free);
+			for (int t = 0; t < 2; t++)
+#pragma unroll
+				for (int i = 0; i < 4; i++)
+					a[t][i] = bits_of(__hmul2(v[8 * t + i % 2 * 4 + 2 * h + i / 2], i % 2 ? __high2half2(scales[t]) : __low2half2(scales[t])));
+			uint64 b = x + j / 2 * next_half + (j % 2 * 2 + h) * 2;
+			wgmma_begin();
+			wgmma(first, a[0], b);
+			wgmma(second, a[1], b);
+			wgmma_end();
+			wgmma_wait<under_way>();
+			if (2 * j + h == under_way - 1 && threadIdx.x % 32 == 0 && free) barrier_arrive(free);
+		}
 	}
 }
 
+// put_all writes as many elements as 16 bytes are, those that there are.
+template <class Y>
+__device__ inline void put_all(Y* to, const Y* from, int count) {
+	constexpr int all = 16 / sizeof(Y);
+	if (count >= all && (size_t)to % 16 == 0) {
+		*(uint4*)to = *(const uint4*)from;
+	} else {
+		for (int i = 0; i < min(count, all); i++) to[i] = from[i];
+	}
+}
+
+// write writes a warp's columns by way of shared memory, so that rows are whole.
 template <int n, class Y>
-__device__ inline void write(Y* y, const float* bias, const float (&first)[n / 2], const float (&second)[n / 2], int row, int rows, int out, int64 ldy) {
-	int lane = threadIdx.x % 32, column = (blockIdx.x * warps + threadIdx.x / 32) * tile_columns + lane / 4 * 4;
-	float add[4];
+__device__ inline void write(Y* y, const float* bias, const float (&first)[n / 2], const float (&second)[n / 2], Y* staged, int row, int rows, int out, int64 ldy) {
+	constexpr int at_once = 16 / sizeof(Y), stride = tile_columns + at_once;
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4, column = (blockIdx.x * warps + warp) * tile_columns;
+	staged += warp * n * stride;
 #pragma unroll
-	for (int c = 0; c < 4; c++) add[c] = bias && column + c < out ? bias[column + c] : 0;
+	for (int c = 0; c < 4; c++) {
+		int at = g + 8 * c;
+		float add = bias && column + at < out ? bias[column + at] : 0;
 #pragma unroll
-	for (int j = 0; j < n / 8; j++)
-#pragma unroll
-		for (int e = 0; e < 2; e++) {
-			int r = row + 8 * j + lane % 4 * 2 + e;
-			if (r >= rows) continue;
-			Y* to = y + r * ldy + column;
-			put_pair(to, first[4 * j + e] + add[0], first[4 * j + 2 + e] + add[1], column, out);
-			put_pair(to + 2, second[4 * j + e] + add[2], second[4 * j + 2 + e] + add[3], column + 2, out);
+		for (int i = 0; i < n / 4; i++) {
+			float v = c < 2 ? first[i / 2 * 4 + c % 2 * 2 + i % 2] : second[i / 2 * 4 + c % 2 * 2 + i % 2];
+			narrow(staged[(i / 2 * 8 + 2 * q + i % 2) * stride + at], v + add);
 		}
+	}
+	__syncwarp();
+	constexpr int pieces = tile_columns / at_once;
+	for (int i = lane; i < n * pieces; i += 32) {
+		int r = i / pieces, c = i % pieces * at_once;
+		if (row + r < rows) put_all(y + (row + r) * ldy + column + c, staged + r * stride + c, out - column - c);
+	}
 }
 
 constexpr int most_stages = 8;
+
+// together waits for all warps that multiply.
+__device__ inline void together() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
 template <int n, class Y>
 __device__ void product(
@@ -166,7 +193,7 @@ __device__ void product(
 	extern __shared__ uint4 memory[];
 	__shared__ u64 full[most_stages], empty[most_stages];
 	Stages stages = {(unsigned char*)(((size_t)memory + 1023) & ~(size_t)1023), slot, slots};
-	int warp = threadIdx.x / 32;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	int row = blockIdx.y * n, rows8 = (rows + 7) & ~7;
 	int unit = units * blockIdx.z / gridDim.z, steps = units * (blockIdx.z + 1) / gridDim.z - unit;
 	if (threadIdx.x == 0) {
@@ -187,6 +214,7 @@ __device__ void product(
 	int tile = blockIdx.x * warps + warp;
 	Scales now(w, c, tile);
 	u64* free = nullptr;
+	Exponent e;
 	for (int s = 0; s < steps; s++) {
 		int at = s % slots, bits = c.at.bits;
 		c.next(w);
@@ -196,27 +224,29 @@ __device__ void product(
 		uint64 xs = operand((const half*)from);
 		from += n * unit_rows * sizeof(half) + warp * bits * 512;
 		switch (bits) {
-			case 2: multiply<2, n>(first, second, from, xs, now, free); break;
-			case 3: multiply<3, n>(first, second, from, xs, now, free); break;
-			case 4: multiply<4, n>(first, second, from, xs, now, free); break;
-			case 5: multiply<5, n>(first, second, from, xs, now, free); break;
-			case 6: multiply<6, n>(first, second, from, xs, now, free); break;
-			case 8: multiply<8, n>(first, second, from, xs, now, free); break;
+			case 2: multiply<2, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
+			case 3: multiply<3, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
+			case 4: multiply<4, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
+			case 5: multiply<5, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
+			case 6: multiply<6, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
+			case 8: multiply<8, n>(first, second, (const uint4*)from + lane, xs, now, e, free); break;
 		}
 		now = ahead;
 		free = &empty[at];
 	}
 	wgmma_wait<0>();
-	write<n>(y, bias, first, second, row, rows, out, ldy);
+	together();
+	write<n>(y, bias, first, second, (Y*)stages.base, row, rows, out, ldy);
 }
 
 #else  // other GPUs decode matrices first
 
 struct Matrix {
 	const uint4* words;
-	const int *scales, *units;
+	const unsigned short* scales;
+	const int* units;
 	const int4* regions;
-	int count, tile, groups, tiles;
+	int count, chunks, groups, tiles;
 };
 
 template <int n, class Y>
@@ -227,9 +257,9 @@ __device__ void product(Y*, const half*, const float*, const Matrix&, int, int, 
 #define QGEMM(name, n, Y)                                                                           \
 	extern "C" __global__ void __launch_bounds__(384, 1)                                            \
 	name(Y* y, const half* x, const int* words, const int* scales, const int* units,                \
-	     const float* bias, const int* regions, int count, int tile, int groups, int tiles,         \
+	     const float* bias, const int* regions, int count, int chunks, int groups, int tiles,        \
 	     int slot, int slots, int steps, int rows, int out, int64 ldy) {                            \
-		Matrix w = {(const uint4*)words, scales, units, (const int4*)regions, count, tile, groups,  \
+		Matrix w = {(const uint4*)words, (const unsigned short*)scales, units, (const int4*)regions, count, chunks, groups,\
 		            tiles};                                                                         \
 		product<n>(y, x, bias, w, slot, slots, steps, rows, out, ldy);                              \
 	}

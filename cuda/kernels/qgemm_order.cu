@@ -5,7 +5,7 @@
 #include "order.cuh"
 
 constexpr int threads = 256;
-constexpr int unit_rows = 4 * block_rows, half_rows = 64;
+constexpr int unit_rows = unit_blocks * block_rows, half_rows = 64;
 constexpr int absent = 0xffff;  // a place where there is no row of the matrix
 
 extern "C" __global__ void __launch_bounds__(256) qgemm_order_f16(
@@ -32,9 +32,8 @@ extern "C" __global__ void __launch_bounds__(256) qgemm_order_f16(
 	}
 }
 
-// qgemm_order_make makes that order: sixteen neighbours are, of each block of a unit, two
-// rows and then the next two, which is what sixteen weights of four lanes are
-// (mma.cuh).
+// qgemm_order_make makes that order: sixteen neighbours are two of every eight rows of a
+// block and then the next two, which is what the weights of four lanes are (mma.cuh).
 extern "C" __global__ void __launch_bounds__(256) qgemm_order_make(
 	half* order,         // [n]
 	const int* perm,     // [in]: column of x of each stored row
@@ -43,13 +42,13 @@ extern "C" __global__ void __launch_bounds__(256) qgemm_order_make(
 	after_previous();
 	int i = blockIdx.x * threads + threadIdx.x;
 	if (i >= n) return;
-	int unit = i / unit_rows, step = i % unit_rows / 16, block = i % 8 / 2, row = 4 * step + i % 16 / 8 * 2 + i % 2;
+	int unit = i / unit_rows, block = i % unit_rows / block_rows, row = i % 8 / 2 * 8 + i % 32 / 16 * 4 + i % 16 / 8 * 2 + i % 2;
 	const Region* r = (const Region*)regions;
 	for (;; r = (const Region*)((const int*)r + 8)) {
 		if (unit < r->units()) break;
 		unit -= r->units();
 	}
-	block += unit * 4;
+	block += unit * unit_blocks;
 	int at = block < r->blocks ? perm[(r->block + block) * block_rows + row] : absent;
 	order[i] = __ushort_as_half((unsigned short)at);
 }

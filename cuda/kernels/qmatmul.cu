@@ -1,260 +1,512 @@
-// Products of up to eight rows with an EXL2 matrix: y = x·W + bias.
+// Products of up to eight rows of x with EXL2 matrices, up to three of one x: y = x·W +
+// bias, or y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias'), with x as it is or
+// normalized.
 //
-// Tensor cores multiply; fp32 sums. A block computes a tile of 32 columns, whose
-// units of 128 rows (exl2.cuh) its warps take in turn: a pair of codes becomes a
-// register of an operand where it is (mma.cuh), the columns being the rows of that
-// product, the rows of x its columns. The sums of the warps are added in shared
-// memory, in order.
+// A grid has as many blocks as there are multiprocessors. A block has a run of tiles,
+// whose units are shared among its warps (packed.cuh). The sums of the warps are added
+// at the end of the run, in order. x is brought to shared memory in stored order, which
+// costs nothing but the places where its elements are put.
 //
-// Units come to shared memory several steps ahead, each lane's part for itself, so
-// that only the lane waits for it. The first ones are asked for before the kernel
-// before this one is done: weights do not depend on it. That keeps memory busy
-// from one product to the next, which is what decoding takes its speed from.
-//
-// H200, 2026-11-21, 4096 x 4096 at 4 bits, in a chain of products over cold memory:
-// loads alone 3.1 µs (4.8 with words by rows, as in the file), all of it 7.7.
-#include "exl2.cuh"
-#include "mma.cuh"
+// Units come to shared memory several steps ahead, each lane's part for itself, so that
+// only the lane waits for it. The first ones are asked for before the kernel in front of
+// this one is done: weights depend on nothing.
+#include "act.cuh"
+#include "norm.cuh"
 #include "order.cuh"
+#include "packed.cuh"
 
 constexpr int most = 8;  // rows of x
+constexpr int most_matrices = 3;
 
-// Variant is how a block is made: warps, and the bytes of shared memory that a
-// warp's units have. Rows of x are put in stored order from shared memory, or, where
-// it is scarce, directly.
-enum Source { by_shared, direct };
-
-template <int w, int r, Source s>
-struct Variant {
-	static constexpr int warps = w, ring = r;
-	static constexpr Source source = s;
+// Matrix is one of several of one x; cuda/packed.go has the same, and Product.
+struct Matrix {
+	const uint4* words;   // [tiles, chunks, 32]
+	const uint4* scales;  // [tiles, groups]
+	const u32* units;     // [groups]
+	const uint2* places;  // [count], as Place
+	void* y;              // [rows, out], rows ldy elements apart
+	const float* bias;    // [out] or null
+	int64 ldy;
+	int chunks, groups, tiles, count, out;  // count: units of a tile
+	int base;                               // tiles of the matrices before
 };
 
-// Weights is a matrix as a lane reads it.
-struct Weights {
-	const uint4* words;   // of this tile
-	const int* scales;    // of this tile, at this lane's columns
-	const int* units;     // [groups]
-	const int4* regions;  // [count, 2], as Region
-	int count;
+// What is done with the products: device.Then.
+enum Then { store, add, gate };
 
-	__device__ Region region(int i) const {
-		int4 a = __ldg(regions + 2 * i), b = __ldg(regions + 2 * i + 1);
-		return {a.x, a.y, a.z, a.w, b.x, b.y};
-	}
+// How x comes: normalized as norm.cuh counts, or as it is.
+constexpr int no_norm = 2;
+
+// Next is a product that will come: what its blocks read first is brought to the L2
+// cache while memory has nothing else to do.
+struct Next {
+	const unsigned char* words[most_matrices];
+	int base[most_matrices], bytes[most_matrices];  // of the matrices: tiles before, and bytes of a tile
+	int count, share, rest, amount;                 // amount: bytes for each block, at most a tile's
 };
 
-// Cursor goes through the units of a warp.
+struct Product {
+	Matrix m[most_matrices];
+	const void* x;        // [rows, in], rows ldx elements apart, each at 16 bytes; float to be normalized
+	const half* places;   // [in]: where in stored order a column of x is, a 16-bit number; or null
+	const float* scale;   // [in] of the norm
+	const float* shift;   // [in] or null
+	const half* to;       // [out]: where in y columns go, or null
+	int64 ldx;
+	int count, tiles;     // matrices, and tiles of all; of a gate, of one
+	int share, rest;      // tiles of a block, and how many blocks have one more
+	int then, act, norm, in;
+	int wide, rows;       // wide: y is float
+	float eps, offset;
+	int slot;             // bytes
+	int round;            // tiles that there are sums of in shared memory
+	int units;            // of the matrices, with padding
+	int groups;           // of a unit, at most
+	Next next[2];
+};
+
+constexpr int product_bytes = 80 * most_matrices + 112 + 2 * 64;
+static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
+
+// Place is where a unit is in a tile, its first chunk, and what it is: in bits 0 to 4
+// twice its width, and one more if it has one group; in two bits the log2 of a group's
+// blocks, up to 2; in 13 its first block; in 12 its first group.
+struct Place {
+	u32 chunk, packed;
+	__device__ Place(uint2 v) : chunk(v.x), packed(v.y) {}
+};
+
+__device__ inline int bits_of_unit(u32 packed) { return packed >> 1 & 15; }
+__device__ inline bool has_one_group(u32 packed) { return packed & 1; }
+__device__ inline int shift_of(u32 packed) { return packed >> 5 & 3; }
+__device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes
+__device__ inline int group_of(u32 packed) { return packed >> 20; }
+
+// Range is what a warp, or block, does of something.
+struct Range {
+	int from, to;
+	__device__ int size() const { return to - from; }
+};
+
+// run_of returns a block's tiles of a product.
+__device__ inline Range run_of(const Product& p) {
+	int b = blockIdx.x, from = b * p.share + min(b, p.rest);
+	return {from, from + p.share + (b < p.rest)};
+}
+
+// units_of returns a warp's units of every tile.
 template <int warps>
-struct Cursor {
-	Region at;
-	int index, unit;  // region, and unit in it
+__device__ inline Range units_of(const Matrix& m) {
+	int w = threadIdx.x / 32;
+	return {m.count * w / warps, m.count * (w + 1) / warps};
+}
 
-	__device__ void start(const Weights& w, int warp) {
-		index = 0, unit = warp, at = w.region(0);
-		settle(w);
+// in returns the tiles of a matrix that are in a round.
+__device__ inline Range in(const Matrix& m, Range round) {
+	return {max(round.from - m.base, 0), min(round.to - m.base, m.tiles)};
+}
+
+// span_of returns the tiles of a round, in each of two matrices of a gate.
+__device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
+
+// In front of the words of a unit in shared memory there are, for each lane, what it is
+// and a word of scales for each of its groups. A lane reads nothing but what is its own.
+constexpr int lane_words = 32, lane_bytes = 4 * lane_words;
+
+// once returns a policy for what is read once: it leaves the L2 cache first, and what
+// every step reads stays there.
+__device__ inline unsigned long long once() {
+	unsigned long long policy = 0;
+#if __CUDA_ARCH__ >= 800
+	asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+	return policy;
+}
+
+// copy_unit asks for a lane's words of a unit, and of scales.
+__device__ inline void copy_unit(u32 to, const uint4* words, u32 side, const u32* scales, int bits, unsigned long long once) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile(
+		"{.reg .pred p;"
+		"cp.async.ca.shared.global [%2], [%3], 4;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %5;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0+512], [%1+512], 16, %5;"
+		"setp.gt.s32 p, %4, 2;"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1024], [%1+1024], 16, %5;"
+		"setp.gt.s32 p, %4, 3;"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, %5;}"
+		::"r"(to), "l"(words), "r"(side), "l"(scales), "r"(bits), "l"(once) : "memory");
+	if (bits > 4)
+		asm volatile(
+			"{.reg .pred p;"
+			"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, %3;"
+			"setp.gt.s32 p, %2, 5;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, %3;"
+			"setp.gt.s32 p, %2, 6;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, %3;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, %3;}"
+			::"r"(to), "l"(words), "r"(bits), "l"(once) : "memory");
+#else
+	for (int i = 0; i < bits; i++) *((uint4*)__cvta_shared_to_generic(to) + i * 32) = words[i * 32];
+	*(u32*)__cvta_shared_to_generic(side) = *scales;
+#endif
+}
+
+// A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
+// round after each other, and then of the next matrix, or round.
+template <int warps, int slots>
+struct Feed {
+	const Product& product;
+	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
+	const uint4* words;             // of the tile, at this lane
+	const u32* scales;
+	const uint2 *next, *first;      // place of the unit behind, and of the first in a tile
+	uint2 place;
+	int units, left, tiles;         // of the warp in a tile, to go in it, and tiles to go
+	int words_step, scales_step;    // from tile to tile
+	int matrix;
+	Range round;
+	unsigned long long policy;
+
+	__device__ Feed(const Product& product, u32 ring) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
+		round.to = run_of(product).from;
+		open();
+#pragma unroll
+		for (int s = 0; s < slots; s++) ask();
 	}
-	__device__ void next(const Weights& w) {
-		unit += warps;
-		settle(w);
-	}
-	__device__ void settle(const Weights& w) {
-		while (index < w.count && unit >= at.units()) {
-			unit -= at.units();
-			if (++index < w.count) at = w.region(index);
+
+	// open goes on to the next matrix of which there are units, or to the end.
+	__device__ void open() {
+		for (;;) {
+			if (++matrix == product.count) {
+				int end = run_of(product).to;
+				matrix = 0, round.from = round.to, left = 0;
+				if (round.from == end) return;
+				round.to = min(round.from + span_of(product), end);
+			}
+			const Matrix& m = product.m[matrix];
+			Range r = in(m, round), u = units_of<warps>(m);
+			tiles = r.size(), left = units = u.size();
+			if (tiles <= 0 || units == 0) continue;
+			int lane = threadIdx.x % 32;
+			words_step = m.chunks * 32, scales_step = m.groups * 4;
+			words = m.words + (int64)r.from * words_step + lane, scales = (const u32*)m.scales + (int64)r.from * scales_step + lane / 8;
+			next = first = m.places + u.from;
+			place = __ldg(next++);
+			return;
 		}
+	}
+
+	// ask asks for the unit, if there is one, in the slot, and goes to the next of both.
+	__device__ void ask() {
+		if (left > 0) {
+			Place u(place);
+			int group = group_of(u.packed);
+			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
+			if (!has_one_group(u.packed))
+				for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
+					copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group + i, scales_step / 4 - 1) * 4, true);
+			*(u32*)__cvta_shared_to_generic(slot) = u.packed;
+			if (--left > 0) {
+				place = __ldg(next++);
+			} else if (--tiles > 0) {
+				left = units, words += words_step, scales += scales_step;
+				place = __ldg(first);
+				next = first + 1;
+			} else {
+				open();
+			}
+		}
+		commit();
+		slot = slot == ring + (slots - 1) * product.slot ? ring : slot + product.slot;
 	}
 };
 
-// A unit in shared memory: a word of scales and one of units a lane, then chunks of
-// words. Whatever the width, a lane's words lie where its own lay before.
-constexpr int side_bytes = 256;
+// LaneCodes is where a lane finds the codes of its scales in a slot: select picks its
+// half of a word, twice.
+struct LaneCodes {
+	const u32* words;
+	u32 select;
+	__device__ u32 operator()(int group) const { return __byte_perm(words[group * lane_words], 0, select); }
+};
 
-// fetch asks for this lane's part of a unit.
-template <int warps>
-__device__ inline void fetch(unsigned char* slot, const Weights& w, const Cursor<warps>& c) {
-	int lane = threadIdx.x % 32, block = c.unit * 4 + lane % 4;
-	const uint4* from = w.words + chunk_of(c.at, c.unit, 0, lane);
-	uint4* to = (uint4*)(slot + side_bytes) + lane;
-	for (int i = 0; i < c.at.bits; i++) copy16(to + i * 32, from + i * 32, true);
-	bool there = block < c.at.blocks;
-	int group = there ? c.at.group_of(block) : 0;
-	u32* side = (u32*)slot + lane;
-	copy4(side, (const u32*)w.scales + group * 4, there);
-	copy4(side + 32, (const u32*)w.units + group, there);
-}
+// Eights of elements of x that a thread keeps in registers: all that most rows have.
+constexpr int kept = 2;
 
-// multiply adds a unit's products; sums are those of columns 0, 1 and 2, 3.
-template <int bits>
-__device__ inline void multiply(float (&sums)[2][4], const unsigned char* slot, const half* x, bool has_x, int shift) {
-	int lane = threadIdx.x % 32;
-	const u32* side = (const u32*)slot + lane;
-	u32 scales = side[0] >> shift, unit = side[32], b[16];
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		uint4 v = has_x ? ((const uint4*)x)[i] : make_uint4(0, 0, 0, 0);
-		b[4 * i] = v.x, b[4 * i + 1] = v.y, b[4 * i + 2] = v.z, b[4 * i + 3] = v.w;
+// Ahead is what a thread needs for the first eight elements of a row that it brings to
+// shared memory, beside those: their places and the norm's weights.
+struct Ahead {
+	uint4 places;
+	float scale[8];
+
+	__device__ Ahead(const Product& p) {
+		int i = threadIdx.x * 8;
+		if (i >= p.in) return;
+		if (p.places) places = __ldg((const uint4*)(p.places + i));
+		if (p.norm != no_norm) load8(scale, p.scale, i, p.in);
 	}
-#pragma unroll
-	for (int t = 0; t < 2; t++) {
-		u32 first[bits], second[bits];
-#pragma unroll
-		for (int i = 0; i < bits; i++) {
-			uint2 v = ((const uint2*)(slot + side_bytes))[(i * 32 + lane) * 2 + t];
-			first[i] = v.x, second[i] = v.y;
-		}
-		half2 scale1 = scale_of(scales >> 8 * t, unit), scale2 = scale_of(scales >> (8 * t + 4), unit);
-#pragma unroll
-		for (int s = 0; s < 8; s++) {
-			u32 a[4] = {bits_of(weights<bits>(first, 2 * s, scale1)), bits_of(weights<bits>(second, 2 * s, scale2)),
-			            bits_of(weights<bits>(first, 2 * s + 1, scale1)), bits_of(weights<bits>(second, 2 * s + 1, scale2))};
-			u32 pair[2] = {b[2 * s], b[2 * s + 1]};
-			mma(sums[t], a, pair);
-		}
-	}
-}
+};
 
-// stride is the distance between the rows of x in shared memory, in which lanes
-// that read different rows at a time do not collide.
-constexpr int row_padding = 8;
-
-__device__ inline int stride(int in) { return in + row_padding; }
-
-// fetch_order asks for the places in x of the stored rows, 16 bits each, where the
-// first row of x will be; permute puts a row of x there in that order.
-__device__ inline void fetch_order(half* to, const half* order, int in) {
-	for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) copy16(to + i, order + i, true);
-}
-
-__device__ inline void permute(half* to, const half* order, const half* x, int in) {
-	for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) {
-		Eight<half> from, v;
-		from.words[0] = *(const uint4*)(order + i);
-#pragma unroll
-		for (int j = 0; j < 8; j++) v.v[j] = x[__half_as_ushort(from.v[j])];
+// put stores eight elements of a row from i on where they are in stored order.
+__device__ inline void put(half* to, const Product& p, const Ahead& a, const Eight<half>& v, int i) {
+	if (!p.places) {
 		*(uint4*)(to + i) = v.words[0];
+		return;
+	}
+	Eight<half> places;
+	places.words[0] = i < blockDim.x * 8 ? a.places : __ldg((const uint4*)(p.places + i));
+#pragma unroll
+	for (int j = 0; j < 8; j++) to[__half_as_ushort(places.v[j])] = v.v[j];
+}
+
+// load copies a row of x. What other blocks have written is read from the L2 cache.
+__device__ inline void load(half* to, const half* x, const Product& p, const Ahead& a) {
+	for (int first = threadIdx.x * 8; first < p.in; first += blockDim.x * 8 * kept) {
+		Eight<half> v[kept];
+#pragma unroll
+		for (int k = 0; k < kept; k++)
+			if (int i = first + k * blockDim.x * 8; i < p.in) v[k].words[0] = __ldcg((const uint4*)(x + i));
+#pragma unroll
+		for (int k = 0; k < kept; k++)
+			if (int i = first + k * blockDim.x * 8; i < p.in) put(to, p, a, v[k], i);
 	}
 }
 
-// stage puts the rows of x in stored order, the first one, where the order is, last.
-template <Source source>
-__device__ inline void stage(half* to, const half* x, int64 ldx, int rows, int in) {
-	half* raw = to + rows * stride(in);
-	for (int r = rows - 1; r >= 0; r--) {
-		const half* from = x + r * ldx;
-		if (source == by_shared) {
-			__syncthreads();  // the row before is permuted
-			for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) *(uint4*)(raw + i) = *(const uint4*)(from + i);
-			__syncthreads();
-			from = raw;
+// load_floats reads eight elements of x, zeros past the end.
+__device__ inline void load_floats(float (&v)[8], const float* x, int i, int in) {
+	Eight<float> e;
+	if (i < in) {
+		e.words[0] = __ldcg((const uint4*)(x + i)), e.words[1] = __ldcg((const uint4*)(x + i) + 1);
+	} else {
+		e.words[0] = e.words[1] = make_uint4(0, 0, 0, 0);
+	}
+#pragma unroll
+	for (int j = 0; j < 8; j++) v[j] = e.v[j];
+}
+
+// A Row is a row of x that is to be normalized. each calls f for eight elements at a
+// time of this thread's, again from memory where registers have no room for them.
+struct Row {
+	const float* x;
+	int in;
+	float v[kept][8];
+
+	__device__ Row(const float* x, int in) : x(x), in(in) {
+#pragma unroll
+		for (int k = 0; k < kept; k++) load_floats(v[k], x, at(k), in);
+	}
+	__device__ static int at(int k) { return (k * blockDim.x + threadIdx.x) * 8; }
+
+	template <class F>
+	__device__ void each(F& f) const {
+#pragma unroll
+		for (int k = 0; k < kept; k++)
+			if (at(k) < in) f(v[k], at(k));
+		for (int i = at(kept); i < in; i += blockDim.x * 8) {
+			float w[8];
+			load_floats(w, x, i, in);
+			f(w, i);
 		}
-		permute(to + r * stride(in), to, from, in);
+	}
+};
+
+struct Sum {
+	Centre mean;
+	float of;
+	__device__ void operator()(const float (&v)[8], int) {
+		for (int j = 0; j < 8; j++) of += mean(v[j]);
+	}
+};
+
+struct Squares {
+	Centre mean;
+	float of;
+	__device__ void operator()(const float (&v)[8], int) {
+		for (int j = 0; j < 8; j++) of += mean(v[j]) * mean(v[j]);
+	}
+};
+
+struct Put {
+	half* to;
+	const Product& p;
+	const Ahead& a;
+	Centre mean;
+	float inverse;
+	__device__ void operator()(const float (&v)[8], int i) {
+		float w[8], b[8] = {};
+		if (i >= blockDim.x * 8) load8(w, p.scale, i, p.in);
+		if (p.shift) load8(b, p.shift, i, p.in);
+		Eight<half> y;
+		for (int j = 0; j < 8; j++) y.v[j] = __float2half_rn(mean(v[j]) * inverse * ((i < blockDim.x * 8 ? a.scale[j] : w[j]) + p.offset) + b[j]);
+		put(to, p, a, y, i);
+	}
+};
+
+// normalize is norm.cu's for a row, to shared memory.
+__device__ inline void normalize(half* to, const float* x, const Product& p, const Ahead& a) {
+	Row row(x, p.in);
+	Centre mean = {0, 0};
+	if (p.norm == layer) {
+		mean.first = __ldcg(x);
+		Sum sum = {mean, 0};
+		row.each(sum);
+		mean.rest = __fdividef(block_sum(sum.of), p.in);
+	}
+	Squares squares = {mean, 0};
+	row.each(squares);
+	Put put = {to, p, a, mean, rsqrtf(__fdividef(block_sum(squares.of), p.in) + p.eps)};
+	row.each(put);
+}
+
+// stage brings the rows of x to shared memory, in stored order.
+__device__ inline void stage(half* to, const Product& p, const Ahead& a, int rows) {
+	for (int r = 0; r < rows; r++, to += stride(p.in)) {
+		if (p.norm == no_norm) load(to, (const half*)p.x + r * p.ldx, p, a);
+		else normalize(to, (const float*)p.x + r * p.ldx, p, a);
+		if (threadIdx.x < row_padding) to[p.in + threadIdx.x] = __float2half(0);
 	}
 }
 
-// finish adds the warps' sums and writes them.
-template <int warps, class Y>
-__device__ inline void finish(Y* y, const float* bias, const float (&sums)[2][4], float* parts, int rows, int out, int64 ldy) {
-	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-	__syncthreads();  // units are no longer needed, parts takes their place
-#pragma unroll
-	for (int t = 0; t < 2; t++)
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			if (2 * q + i % 2 < rows) parts[(warp * tile_columns + 4 * g + 2 * t + i / 2) * most + 2 * q + i % 2] = sums[t][i];
-	__syncthreads();
-	for (int i = threadIdx.x; i < tile_columns * rows; i += blockDim.x) {
-		int column = i % tile_columns, row = i / tile_columns, at = blockIdx.x * tile_columns + column;
-		if (at >= out) continue;
-		float sum = bias ? bias[at] : 0;
-#pragma unroll
-		for (int w = 0; w < warps; w++) sum += parts[(w * tile_columns + column) * most + row];
-		narrow(y[row * ldy + at], sum);
+// stage_units brings the units of the matrices' groups, zeros behind those of each.
+__device__ inline void stage_units(u32* to, const Product& p) {
+	for (int k = 0; k < p.count; k++) {
+		const Matrix& m = p.m[k];
+		int padded = padded_groups(m.groups);
+		for (int i = threadIdx.x; i < padded; i += blockDim.x) to[i] = i < m.groups ? __ldg(m.units + i) : 0;
+		to += padded;
 	}
 }
 
-template <class V, class Y>
-__device__ void qmatmul(
-	Y* y,               // [rows, out], rows ldy elements apart
-	const half* x,      // [rows, in], rows ldx elements apart, each at 16 bytes
-	const Weights& w,
-	const half* order,  // [in]: place in x of each stored row, a 16-bit number
-	const float* bias,  // [out] or null
-	int slot,           // bytes of the largest unit
-	int slots,          // that a warp's ring has, up to 7
-	int rows, int in, int out, int64 ldy, int64 ldx) {
+// total adds the warps' sums of a column and row.
+template <int warps>
+__device__ inline float total(const float* parts, int step) {
+	float sum = 0;
+#pragma unroll
+	for (int k = 0; k < warps; k++) sum += parts[k * step];
+	return sum;
+}
+
+// A Late is what a thread needs for the first of its results beside the sums: where its
+// column goes, and what is added to.
+struct Late {
+	int to;
+	float y;
+
+	__device__ Late(const Product& p, Range round) : to(0), y(0) {
+		if (p.rows > 1 || threadIdx.x >= round.size() * tile_columns) return;
+		const Matrix& m = p.m[0];
+		int column = round.from * tile_columns + threadIdx.x;
+		if (column >= m.out) return;
+		if (p.to) to = __half_as_ushort(p.to[column]);
+		if (p.then == add) y = __ldcg((const float*)m.y + column);
+	}
+};
+
+// finish does with a round of tiles what is to be done; of a single row, late is there.
+template <int warps, int most_rows>
+__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, const Late& late) {
+	constexpr int step = tile_columns * most_rows, sums = warps * step;
+	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
+		int column = i % tile_columns, t = i / tile_columns, row = 0;
+		if (rows > 1) row = t % rows, t /= rows;
+		const float* mine = parts + t * sums + row * tile_columns + column;
+		float sum = total<warps>(mine, step);
+		int k = 0, tile = round.from + t;
+		while (k < p.count - 1 && p.then != gate && tile >= p.m[k + 1].base) k++;
+		const Matrix& m = p.m[k];
+		column += (tile - m.base) * tile_columns;
+		if (column >= m.out) continue;
+		if (m.bias) sum += m.bias[column];
+		if (p.then == gate) {
+			float other = total<warps>(mine + round.size() * sums, step);
+			if (p.m[1].bias) other += p.m[1].bias[column];
+			sum = activate(p.act, sum) * other;
+		}
+		bool known = rows == 1 && i < blockDim.x;
+		int64 at = row * m.ldy + (!p.to ? column : known ? late.to : __half_as_ushort(p.to[column]));
+		if (p.then == add) {
+			float* y = (float*)m.y + at;
+			*y = (known ? late.y : *y) + sum;
+		} else if (p.wide) {
+			((float*)m.y)[at] = sum;
+		} else {
+			((half*)m.y)[at] = __float2half_rn(sum);
+		}
+	}
+}
+
+// bring asks for the first bytes of this block's run of a product that will come.
+__device__ inline void bring(const Next& n) {
+	int b = blockIdx.x, tile = b * n.share + min(b, n.rest), k = 0;
+	if (n.amount == 0 || n.share == 0 && b >= n.rest) return;
+	while (k < n.count - 1 && tile >= n.base[k + 1]) k++;
+	const unsigned char* from = n.words[k] + (int64)(tile - n.base[k]) * n.bytes[k];
+	for (int i = threadIdx.x * 128; i < n.amount; i += blockDim.x * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
+}
+
+template <int warps, int slots, int most_rows>
+__device__ inline void qmatmul(const Product& p) {
 	extern __shared__ uint4 memory[];
-	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, shift = g % 2 * 16;
-	unsigned char* ring = (unsigned char*)memory + warp * V::ring;
-	half* staged = (half*)((unsigned char*)memory + V::warps * V::ring);
-
 	let_next();
-	fetch_order(staged, order, in);
-	Cursor<V::warps> ahead, now;
-	ahead.start(w, warp);
-	now = ahead;
-	for (int s = 0; s < slots; s++) {
-		if (ahead.index < w.count) {
-			fetch(ring + s * slot, w, ahead);
-			ahead.next(w);
-		}
-		commit();
-	}
-	after_previous();
-	arrived_but(slots - 1);  // the order is in the first batch
-	stage<V::source>(staged, x, ldx, rows, in);
-	__syncthreads();
+	constexpr int sums_of = tile_columns * most_rows;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	unsigned char* base = (unsigned char*)memory;
+	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
+	float* parts = (float*)(base + warps * slots * p.slot);
+	u32* units = (u32*)(parts + p.round * warps * sums_of);
+	half* staged = (half*)(units + p.units);
 
-	float sums[2][4] = {};
-	for (int s = 0; now.index < w.count; now.next(w)) {
-		arrived_but(slots - 1);
-		unsigned char* from = ring + s * slot;
-		int block = now.unit * 4 + lane % 4;
-		bool has_x = g < rows && block < now.at.blocks;
-		const half* row = staged + g * stride(in) + (now.at.block + block) * block_rows;
-		switch (now.at.bits) {
-			case 2: multiply<2>(sums, from, row, has_x, shift); break;
-			case 3: multiply<3>(sums, from, row, has_x, shift); break;
-			case 4: multiply<4>(sums, from, row, has_x, shift); break;
-			case 5: multiply<5>(sums, from, row, has_x, shift); break;
-			case 6: multiply<6>(sums, from, row, has_x, shift); break;
-			case 8: multiply<8>(sums, from, row, has_x, shift); break;
+	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
+	Exponent e;
+	Range run = run_of(p);
+	Ahead ahead(p);
+	stage_units(units, p);
+	after_previous();
+	stage(staged, p, ahead, p.rows);
+	__syncthreads();
+	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
+	int span = span_of(p);
+	for (Range round = {run.from, run.from}; round.to < run.to;) {
+		round = {round.to, min(round.to + span, run.to)};
+		Late late(p, round);
+		float* mine = parts + warp * sums_of;
+		const u32* of = units;
+		for (int k = 0; k < p.count; k++) {
+			const Matrix& m = p.m[k];
+			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
+			for (int t = 0; t < tiles; t++, mine += warps * sums_of) {
+				float sums[2][4] = {};
+				for (int j = 0; j < n; j++) {
+					arrived<slots - 1>();
+					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
+					u32 u = *slot;
+					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
+					multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)),
+					                         LaneCodes{slot + lane_words, select}, of + group_of(u), shift_of(u), e);
+					feed.ask();
+				}
+				keep<most_rows>(mine, sums);
+			}
+			of += padded_groups(m.groups);
 		}
-		if (ahead.index < w.count) {
-			fetch(from, w, ahead);
-			ahead.next(w);
-		}
-		commit();
-		if (++s == slots) s = 0;
+		if (round.to == run.to)
+			for (int k = 0; k < 2; k++) bring(p.next[k]);
+		__syncthreads();
+		finish<warps, most_rows>(p, parts, round, p.rows, late);
+		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
-	finish<V::warps>(y, bias, sums, (float*)memory, rows, out, ldy);
 }
 
-// Blocks of 16 warps where there are fewer tiles than the GPU can hold blocks of
-// eight; blocks that take little shared memory where there is little.
-constexpr int few_warps = 16, few_ring = 4608;
-constexpr int many_warps = 8, many_ring = 7168;
-constexpr int tight_warps = 8, tight_ring = 4352;
+constexpr int many_warps = 16, few_warps = 8;
 
-using Few = Variant<few_warps, few_ring, by_shared>;
-using Many = Variant<many_warps, many_ring, by_shared>;
-using Tight = Variant<tight_warps, tight_ring, direct>;
-
-#define QMATMUL(name, V, blocks, Y)                                                                 \
-	extern "C" __global__ void __launch_bounds__(32 * V::warps, blocks)                             \
-	name(Y* y, const half* x, const int* words, const int* scales, const int* units,                \
-	     const half* order, const float* bias, const int* regions, int count, int tile, int groups, \
-	     int slot, int slots, int rows, int in, int out, int64 ldy, int64 ldx) {                    \
-		const int* lane_scales = scales + (int64)blockIdx.x * groups * 4 + threadIdx.x % 32 / 8;    \
-		Weights w = {(const uint4*)words + (int64)blockIdx.x * tile, lane_scales, units,            \
-		             (const int4*)regions, count};                                                  \
-		qmatmul<V>(y, x, w, order, bias, slot, slots, rows, in, out, ldy, ldx);                     \
+#define QMATMUL(name, warps, slots, most_rows)                                   \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                  \
+	name(const __grid_constant__ Product product) {                              \
+		qmatmul<warps, slots, most_rows>(product);                               \
 	}
 
-QMATMUL(qmatmul_few_f16, Few, 2, half)
-QMATMUL(qmatmul_few_f32, Few, 2, float)
-QMATMUL(qmatmul_many_f16, Many, 3, half)
-QMATMUL(qmatmul_many_f32, Many, 3, float)
-QMATMUL(qmatmul_tight_f16, Tight, 2, half)
-QMATMUL(qmatmul_tight_f32, Tight, 2, float)
+QMATMUL(qmatmul_one, many_warps, 2, 1)
+QMATMUL(qmatmul_more, many_warps, 2, most)
+QMATMUL(qmatmul_few, few_warps, 1, most)

@@ -36,7 +36,7 @@ type input struct{ norm Norm }
 func (b *builder) input(m *Module, p Place) *input { return &input{b.norm(m, p)} }
 
 func (i *input) step(sites ...Site) Step {
-	return Step{Run: i.run, Back: i.back, Keep: []Slot{Stream}, Sites: sites}
+	return Step{Run: i.run, Back: i.back, Keep: []Slot{Stream}, Sites: sites, norm: i.norm}
 }
 
 func (i *input) run(s *State) { i.norm.apply(s, Normed, Stream) }

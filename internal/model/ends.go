@@ -25,7 +25,7 @@ func (b *builder) head(m *Module) {
 	out := b.linear(m, b.Spec.Names.Head)
 	m.Chained = true
 	m.Steps = []Step{
-		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}},
+		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}, norm: h.in},
 		{Run: h.cap, Back: h.capBack},
 	}
 }

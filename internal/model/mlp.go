@@ -21,7 +21,7 @@ func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 		site = Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Gate), site.Linears[0]}, Writes: []Slot{Gate, Up}}
 	}
 	down := b.linear(m, n.Down)
-	act = Step{Run: u.run, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}}
+	act = Step{Run: u.run, unit: &u, Sites: []Site{{Reads: Acted, Linears: []*Linear{down}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	act.Back, act.Keep = func(s, g *State, kept []tensor.Tensor) { u.back(s, g, kept, Acted, Gate, Up) }, u.keeps(Gate)
 	return in.step(site), act, out.step()
 }
@@ -37,6 +37,9 @@ func (b *builder) unit() unit {
 	p := b.Spec.MLP
 	return unit{act: p.Act, squared: p.Squared, ungated: p.Ungated, clamp: p.Clamp}
 }
+
+// gates reports whether it is act(gate)·up.
+func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
 func (u unit) run(s *State) { u.apply(s.Dev, s.At(Acted), s.At(Gate), s.At(Up)) }
 
@@ -107,7 +110,9 @@ func (b *builder) output(m *Module, p Place) *output {
 	return &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual)}
 }
 
-func (o *output) step() Step { return Step{Run: o.add, Back: o.addBack, Keep: o.keeps()} }
+func (o *output) step() Step {
+	return Step{Run: o.add, Back: o.addBack, Keep: o.keeps(), sums: o.plain()}
+}
 
 // plain reports whether the product is added as it is.
 func (o *output) plain() bool { return o.residual == 1 && o.norm.none() }

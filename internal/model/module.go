@@ -52,6 +52,13 @@ type Step struct {
 	// is nil where no backward pass is known.
 	Back func(s, g *State, kept []tensor.Tensor)
 	Keep []Slot
+
+	// What Run is, where a device can do it with the products around it: the norm of
+	// the stream, for the only site, or none; an MLP's unit, or nil; the sum of Out and
+	// the stream.
+	norm Norm
+	unit *unit
+	sums bool
 }
 
 // A Site is an activation that linears read: they share one Hessian.
@@ -90,7 +97,7 @@ func (t *Site) of(x tensor.Tensor, s *State) tensor.Tensor {
 
 // Forward runs the module.
 func (m *Module) Forward(s *State) {
-	if m.whole != nil && m.whole(s) {
+	if m.whole != nil && m.whole(s) || m.fused(s) {
 		return
 	}
 	for i := range m.Steps {

@@ -101,20 +101,35 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 		m.add(v.Name, safetensors.F16, []int{v.Cols}, m.normal)
 	}
 	for _, l := range spec.Linears {
-		m.linear(l, recipe, spec.Table == "")
+		m.linear(l, orderedAs(l, spec.Linears), recipe, spec.Table == "")
 	}
 	for _, l := range spec.Fixed {
-		m.linear(l, nil, true)
+		m.linear(l, l.Name, nil, true)
 	}
 }
 
-// linear adds a linear; one that is tied to the embedding has no weights of its
-// own unless they are quantized.
-func (m *Model) linear(l model.LinearSpec, recipe exl2.Recipe, own bool) {
+// inputs are the roles of linears that read the same activation as another's, which
+// comes first: converters give them one order of rows.
+var inputs = map[arch.Role]arch.Role{arch.K: arch.Q, arch.V: arch.Q, arch.Up: arch.Gate}
+
+// orderedAs returns the name of the linear in list that has the order of l's rows: its
+// own if there is no other.
+func orderedAs(l model.LinearSpec, list []model.LinearSpec) string {
+	for _, o := range list {
+		if o.Role == inputs[l.Role] && o.Expert == l.Expert && o.In == l.In {
+			return o.Name
+		}
+	}
+	return l.Name
+}
+
+// linear adds a linear, with the order of the rows of another; one that is tied to the
+// embedding has no weights of its own unless they are quantized.
+func (m *Model) linear(l model.LinearSpec, order string, recipe exl2.Recipe, own bool) {
 	out := l.Out
 	switch {
 	case recipe != nil:
-		m.matrix(l, recipe)
+		m.matrix(l, order, recipe)
 		out = exl2.Pad(out)
 	case own:
 		m.add(l.Name+".weight", safetensors.F16, []int{l.Out, l.In}, m.normal)
@@ -164,12 +179,12 @@ func (m *Model) add(name, dtype string, shape []int, data func(name string, elem
 }
 
 // matrix adds the five tensors of an EXL2 matrix.
-func (m *Model) matrix(x model.LinearSpec, recipe exl2.Recipe) {
+func (m *Model) matrix(x model.LinearSpec, order string, recipe exl2.Recipe) {
 	out, groups := exl2.Pad(x.Out), recipe.Groups(x.In)
 	last := groups[len(groups)-1]
 	words := last.Word + last.Rows*last.Bits/32
 	key := x.Name + "."
-	m.add(key+exl2.SuffixInvPerm, safetensors.I32, []int{x.In}, m.permutation)
+	m.add(key+exl2.SuffixInvPerm, safetensors.I32, []int{x.In}, func(_ string, n int) []byte { return m.permutation(order+"."+exl2.SuffixInvPerm, n) })
 	m.add(key+exl2.SuffixScales, safetensors.I32, []int{len(groups), out / 8}, m.words)
 	m.add(key+exl2.SuffixWords, safetensors.I32, []int{words, out}, m.words)
 	table := &exl2.Matrix{Out: out, Groups: groups}

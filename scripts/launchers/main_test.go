@@ -36,6 +36,7 @@ func TestParse(t *testing.T) {
 		{"bounds", `extern "C" __global__ void __launch_bounds__(128, 2) op_f16(unsigned long long n, const uint32_t* __restrict__ words) {}`,
 			"op_f16(n uint64, words pointer)"},
 		{"bounds first", `extern "C" __global__ __launch_bounds__(64) void op(int32_t n) {}`, "op(n int32)"},
+		{"struct", `extern "C" __global__ void op(const __grid_constant__ Product product) {}`, "op(product []byte)"},
 		{"names", `extern "C" __global__ void op(int page_rows, float type) {}`, "op(pageRows int32, type_ float32)"},
 		{"comments", "extern \"C\" __global__ void op(\n\tfloat* y,  // [rows, cols]\n\t/* rows, */ int n) {}", "op(y tensor.Tensor F32, n int32)"},
 		{"macro", "#define OP(name, T) \\\n extern \"C\" __global__ void name(T* y, long long n) \\\n { f<T>(y); }\nOP(op_a, half)\nOP(op_b, bf16)\n",

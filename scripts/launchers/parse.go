@@ -50,6 +50,7 @@ var (
 	entry        = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(([^()]*)\)`)
 	spaces       = regexp.MustCompile(`\s+`)
 	identifier   = regexp.MustCompile(`^[a-z]\w*$`)
+	structure    = regexp.MustCompile(`^[A-Z]\w*$`) // whose bytes the launcher is given
 )
 
 // parse finds the entry points of a source, those that its macros make included.
@@ -101,6 +102,9 @@ func parseParam(text string) (param, error) {
 			return param{Name: name, Go: "tensor.Tensor", Put: "tensor", Elem: elem}, nil
 		}
 		return param{Name: name, Go: "pointer", Put: "pointer"}, nil
+	}
+	if structure.MatchString(kind) {
+		return param{Name: name, Go: "[]byte", Put: "bytes"}, nil
 	}
 	p, ok := scalars[kind]
 	if !ok {

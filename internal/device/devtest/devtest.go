@@ -66,6 +66,7 @@ func groups() []group {
 		{"MatMul", withGaps(matMulCases())},
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
+		{"Products", withGaps(fusedCases())},
 		{"Decode affine", affineDecodeCases()},
 		{"QMatMul affine", withGaps(affineCases())},
 		{"Attend", withGaps(attendCases())},

@@ -1,0 +1,72 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+)
+
+// Products does what there is for up to eight rows and matrices of EXL2: each of list in
+// one launch, if its matrices read x in one order.
+func (d *Device) Products(list ...device.Products) bool {
+	var all []packed
+	for _, p := range list {
+		parts, ok := d.parts(p)
+		if !ok {
+			return false
+		}
+		for i := range parts {
+			if d.fit(parts[i].needs(d.sms), p.X.Rows) < p.X.Rows {
+				return false
+			}
+		}
+		all = append(all, parts...)
+	}
+	for i := range all {
+		d.packedProducts(&all[i])
+	}
+	return true
+}
+
+// parts cuts p where matrices read x in different orders.
+func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
+	if p.X.Rows == 0 || p.X.Rows > qmatmul_most || !atSixteenBytes(p.X) {
+		return nil, false
+	}
+	var sorted uint64
+	for _, l := range p.List {
+		m, ok := l.W.(*matrix)
+		if !ok || m.order.Nil() {
+			return nil, false
+		}
+		want(p.X.Cols == m.in && (l.Bias.Nil() || l.Bias.Cols == m.out), "Products", p.X, l.Bias)
+		if n := len(parts); n > 0 && m.sorted != 0 && m.sorted == sorted && parts[n-1].n < mostMatrices {
+			parts[n-1].add(m, l)
+			continue
+		}
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act}
+		q.add(m, l)
+		parts, sorted = append(parts, q), m.sorted
+	}
+	if p.Then != device.Gate {
+		return parts, true
+	}
+	if len(parts) != 1 || parts[0].n != 2 || parts[0].list[0].out != parts[0].list[1].out {
+		return nil, false
+	}
+	if p.Next != nil {
+		next, ok := p.Next.(*matrix)
+		if !ok || next.places.Nil() {
+			return nil, false
+		}
+		parts[0].to = next.places
+	}
+	return parts, true
+}
+
+// add adds a matrix to the list.
+func (p *packed) add(m *matrix, l device.Product) {
+	p.list[p.n], p.y[p.n], p.bias[p.n] = m, l.Y, l.Bias
+	want(l.Y.Nil() && p.then == device.Gate && p.n == 1 || l.Y.Rows == p.x.Rows && l.Y.Cols == m.out && l.Y.Type == p.y[0].Type, "Products", l.Y)
+	p.n++
+}
+
+var _ device.Fuser = (*Device)(nil)

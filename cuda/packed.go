@@ -1,0 +1,236 @@
+package cuda
+
+import (
+	"slices"
+	"unsafe"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+const (
+	mostMatrices = qmatmul_most_matrices
+)
+
+// packed is products of few rows of one x by packed weights.
+type packed struct {
+	x       tensor.Tensor // rows begin at 16 bytes
+	ordered bool          // x is in the stored order of the matrices
+	norm    device.Norm   // of x, if it is normalized first
+	scale   tensor.Tensor // absent if it is not
+	shift   tensor.Tensor
+	list    [mostMatrices]*matrix // all of one order
+	n       int
+	y, bias [mostMatrices]tensor.Tensor
+	then    device.Then
+	act     device.Act
+	to      tensor.Tensor // where columns of y go, or absent
+}
+
+// tiles returns the tiles of all matrices; of a gate, pairs.
+func (p *packed) tiles() (n int) {
+	if p.then == device.Gate {
+		return p.list[0].tiles()
+	}
+	for _, m := range p.list[:p.n] {
+		n += m.tiles()
+	}
+	return n
+}
+
+// A need is what products want of shared memory.
+type need struct {
+	widest int // bits
+	run    int // tiles of a block
+	in     int // columns of x
+	units  int // of the matrices of a product, with padding
+	groups int // of a unit
+}
+
+// needs returns what p does, made by some blocks.
+func (p *packed) needs(blocks int) need {
+	n := need{run: pieces(p.tiles(), blocks), in: p.list[0].in}
+	if p.then == device.Gate {
+		n.run *= 2
+	}
+	for _, m := range p.list[:p.n] {
+		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
+		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
+	}
+	return n
+}
+
+// A packing is a variant of the packed product: its kernel, the warps of a block, the
+// units that a warp has asked for at a time, and the rows of x that it may have.
+type packing struct {
+	kernel             func(d *Device, l launch, product []byte)
+	warps, slots, rows int
+}
+
+// packings lists the variants, better ones first.
+var packings = []packing{
+	{(*Device).qmatmul_one, qmatmul_many_warps, 2, 1},
+	{(*Device).qmatmul_more, qmatmul_many_warps, 2, qmatmul_most},
+	{(*Device).qmatmul_few, qmatmul_few_warps, 1, qmatmul_most},
+}
+
+// A packedPlan is how products are launched.
+type packedPlan struct {
+	packing
+	slot, round, shared int
+}
+
+// plan returns how products with some rows of x are made.
+func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
+	for _, v := range packings {
+		if plan, ok = v.plan(d.shared, n, rows); ok {
+			return plan, true
+		}
+	}
+	return plan, false
+}
+
+// plan returns how a variant makes them: with sums of as many tiles as a share of the
+// memory has room for.
+func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
+	const own, sumsShare = 1 << 10, 8 // own: what kernels declare
+	if rows > v.rows {
+		return plan, false
+	}
+	plan = packedPlan{packing: v, slot: (1+n.groups)*qmatmul_lane_bytes + 4*exl2_chunk_words*n.widest}
+	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
+	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
+	row := tensor.F16.Size() * (pieces(n.in, 64)*64 + packed_row_padding)
+	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*row
+	return plan, plan.shared <= shared-own
+}
+
+// fit returns how many of some rows there is room for at a time.
+func (d *Device) fit(n need, rows int) int {
+	for rows = min(rows, qmatmul_most); rows > 0; rows-- {
+		if _, ok := d.plan(n, rows); ok {
+			return rows
+		}
+	}
+	return 0
+}
+
+// packedMatrix and packedProduct are Matrix and Product of kernels/qmatmul.cu.
+type packedMatrix struct {
+	words, scales, units, places, y, bias   uint64
+	ldy                                     int64
+	chunks, groups, tiles, count, out, base int32
+}
+
+type packedProduct struct {
+	matrices                    [mostMatrices]packedMatrix
+	x, places, scale, shift, to uint64
+	ldx                         int64
+	count, tiles, share, rest   int32
+	then, act, norm, in         int32
+	wide, rows                  int32
+	eps, offset                 float32
+	slot, round, units, groups  int32
+	next                        [2]packedNext
+}
+
+// A packedNext is Next there.
+type packedNext struct {
+	words                      [mostMatrices]uint64
+	base, bytes                [mostMatrices]int32
+	count, share, rest, amount int32
+}
+
+// A following is the products that came after others when these were made last, and the
+// first of their matrices.
+type following struct {
+	next  packedNext
+	first *matrix
+}
+
+// foresee tells c, whose first matrix is m, of the two products that came after it the
+// last time, and remembers that it has come.
+func (d *Device) foresee(c *packedProduct, m *matrix) {
+	if d.before != nil {
+		d.follows[d.before] = following{d.nextOf(c), m}
+	}
+	d.before = m
+	for i := range c.next {
+		f, ok := d.follows[m]
+		if !ok {
+			return
+		}
+		c.next[i], m = f.next, f.first
+	}
+}
+
+// nextOf describes products to those before them. What is brought to the L2 cache is to
+// leave most of it alone.
+func (d *Device) nextOf(c *packedProduct) packedNext {
+	const share = 8 // of the cache
+	n := packedNext{count: c.count, share: c.share, rest: c.rest}
+	if c.then == int32(device.Gate) {
+		n.count = 1
+	}
+	for i, m := range c.matrices[:n.count] {
+		n.words[i], n.base[i], n.bytes[i] = m.words, m.base, m.chunks*4*exl2_chunk_words
+	}
+	n.amount = min(slices.Min(n.bytes[:n.count]), int32(d.l2/share/d.sms))
+	return n
+}
+
+// forget forgets what follows what: a matrix is freed.
+func (d *Device) forget() {
+	clear(d.follows)
+	d.before = nil
+}
+
+// packedProducts makes products of up to eight rows, for which there must be a plan.
+func (d *Device) packedProducts(p *packed) {
+	if d.err != nil {
+		return
+	}
+	n := p.needs(d.sms)
+	plan, _ := d.plan(n, p.x.Rows)
+	c := &d.packed
+	d.describe(c, p)
+	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(n.groups)
+	d.foresee(c, p.list[0])
+	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
+	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
+}
+
+// describe tells the kernel what p is.
+func (d *Device) describe(c *packedProduct, p *packed) {
+	at := func(t tensor.Tensor) uint64 {
+		if t.Nil() {
+			return 0
+		}
+		return uint64(d.address("QMatMul", t))
+	}
+	tiles := p.tiles()
+	blocks := min(d.sms, tiles)
+	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
+		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
+		then: int32(p.then), act: int32(p.act), norm: qmatmul_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows)}
+	if !p.ordered {
+		c.places = at(p.list[0].places)
+	}
+	if !p.scale.Nil() {
+		c.norm, c.eps, c.offset = int32(p.norm.Kind), p.norm.Eps, p.norm.Offset
+	}
+	if p.y[0].Type == tensor.F32 {
+		c.wide = 1
+	}
+	base := 0
+	for i, m := range p.list[:p.n] {
+		c.matrices[i] = packedMatrix{words: at(m.words), scales: at(m.scales), units: at(m.units), places: at(m.unitPlaces), bias: at(p.bias[i]),
+			chunks: int32(m.chunks), groups: int32(m.groups), tiles: int32(m.tiles()), count: int32(m.units128), out: int32(m.out), base: int32(base)}
+		if p.then != device.Gate {
+			base += m.tiles()
+		}
+		if y := p.y[i]; !y.Nil() {
+			c.matrices[i].y, c.matrices[i].ldy = at(y), int64(y.Stride)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package devtest
+
+import (
+	"fmt"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// fusedLimit is that of what follows several products: without the roundings to fp16
+// between them.
+var fusedLimit = limit{rms: 1e-2, rel: 4 * ulp, nmse: 1e-5, why: "sums in another order; fewer roundings to fp16"}
+
+// A fusedCase is a layer without its attention: norm, three projections, an output that
+// is added to the stream, and an MLP.
+type fusedCase struct {
+	rows, hidden, narrow, width int
+	recipe                      string
+	norm                        device.Norm
+	act                         device.Act
+	biased, apart               bool // apart: every matrix has an order of its own
+}
+
+func fusedCases() (cases []testCase) {
+	rms, layer := device.Norm{Eps: 1e-5, Offset: 0.1}, device.Norm{Kind: device.Layer, Eps: 1e-6}
+	for _, c := range []fusedCase{
+		{1, 64, 32, 96, "1:4b_32g", rms, device.SiLU, false, false},
+		{1, 256, 64, 672, "1:4b_128g", rms, device.SiLU, false, false},
+		{1, 256, 64, 672, "1:4b_128g", layer, device.GELU, true, true},
+		{1, 512, 512, 1376, "0.3:5b_128g/0.7:3b_64g", rms, device.GELUTanh, true, false},
+		{1, 1024, 128, 2816, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.SiLU, false, false},
+		{1, 2048, 256, 5632, "0.25:3b_64g/0.75:2b_64g", rms, device.SiLU, false, false},
+		{2, 256, 64, 672, "1:6b_128g", rms, device.ReLU, true, false},
+		{3, 512, 512, 1376, "0.1:4b_128g/0.9:3b_128g", layer, device.SiLU, true, false},
+		{8, 512, 128, 1376, "0.5:8b_128g/0.5:2b_64g", rms, device.SiLU, false, true},
+		{8, 1024, 128, 2816, "1:4b_128g", rms, device.SiLU, false, false},
+	} {
+		cases = append(cases, testCase{name: fmt.Sprintf("%+v", c), limit: fusedLimit, build: c.build})
+	}
+	return cases
+}
+
+// matrixOf returns a matrix that has the order of seed.
+func (c fusedCase) matrixOf(f *fixture, in, out, seed int) device.Matrix {
+	if !c.apart {
+		seed = 0
+	}
+	q := quantizedParts(in, (out+31)/32*32, c.recipe)
+	q.Perm = shuffled(20+seed, in)
+	return f.matrix(q.Pack(), out)
+}
+
+func (c fusedCase) build(f *fixture) func(device.Device) {
+	stream := f.inOut("stream", residual, c.rows, c.hidden, noise(1))
+	scale := f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.1, 0)) // products stay within fp16
+	shift := tensor.Tensor{}
+	if c.biased {
+		shift = f.in("shift", tensor.F32, 1, c.hidden, noise(3))
+	}
+	var list []device.Product
+	for i, out := range []int{c.hidden, c.narrow, c.narrow} {
+		list = append(list, device.Product{Y: f.out(fmt.Sprint("projection ", i), activation, c.rows, out), W: c.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
+	}
+	o := device.Product{Y: stream, W: c.matrixOf(f, c.hidden, c.hidden, 3), Bias: f.bias(c.hidden, c.biased)}
+	acted := f.out("acted", activation, c.rows, c.width)
+	f.within(spent)
+	gate := device.Product{Y: acted, W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
+	up := device.Product{W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
+	down := device.Product{Y: stream, W: c.matrixOf(f, c.width, c.hidden, 5), Bias: f.bias(c.hidden, c.biased)}
+	var spare []tensor.Tensor // where there is no Fuser
+	for i, cols := range []int{c.hidden, c.width, c.hidden} {
+		spare = append(spare, f.out(fmt.Sprint("spare ", i), activation, c.rows, cols))
+		f.within(spent)
+	}
+	normed := func(then device.Then, list ...device.Product) device.Products {
+		return device.Products{X: stream, Norm: c.norm, Scale: scale, Shift: shift, List: list, Then: then, Act: c.act}
+	}
+	mlp := normed(device.Gate, gate, up)
+	mlp.Next = down.W
+	return func(d device.Device) {
+		if fuser, ok := d.(device.Fuser); ok {
+			if fuser.Products(normed(device.Put, list...)) &&
+				fuser.Products(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add}) &&
+				fuser.Products(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add}) {
+				return
+			}
+		}
+		d.Norm(spare[0], stream, scale, shift, c.norm)
+		for _, p := range list {
+			d.QMatMul(p.Y, spare[0], p.W, p.Bias)
+		}
+		d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
+		d.AddScaled(stream, spare[2], 1)
+		d.Norm(spare[0], stream, scale, shift, c.norm)
+		d.QMatMul(acted, spare[0], gate.W, gate.Bias)
+		d.QMatMul(spare[1], spare[0], up.W, up.Bias)
+		d.ActMul(acted, acted, spare[1], c.act)
+		d.QMatMul(spare[2], acted, down.W, down.Bias)
+		d.AddScaled(stream, spare[2], 1)
+	}
+}

@@ -1,0 +1,45 @@
+package device
+
+import "exl2/internal/tensor"
+
+// A Fuser can make products of few rows together with what is around them.
+type Fuser interface {
+	// Products does all of list in turn and reports true, or does nothing and reports
+	// false: where there are too many rows, or matrices that it cannot take together.
+	Products(list ...Products) bool
+}
+
+// Products are products of one x by packed matrices.
+type Products struct {
+	// X is [rows, in] of the activation type, or, to be normalized first, F32.
+	X      tensor.Tensor
+	Norm   Norm
+	Scale  tensor.Tensor // weights of the norm of X; absent for none
+	Shift  tensor.Tensor // its bias, or absent
+	Sorted bool          // X was left for List's matrix, by Next
+
+	List []Product
+	Then Then
+	Act  Act // of Gate
+
+	// Next is the matrix whose products alone read the result, given for Gate only:
+	// columns of the result are in whatever order the device likes for it.
+	Next Matrix
+}
+
+// A Product is one of several of one x. Bias may be absent.
+type Product struct {
+	Y    tensor.Tensor
+	W    Matrix
+	Bias tensor.Tensor
+}
+
+// Then says what is done with products.
+type Then uint8
+
+// What is done with products.
+const (
+	Put  Then = iota // y = x·W + bias, of the activation type or F32
+	Add              // y += x·W + bias, F32
+	Gate             // of two: y = act(x·W + bias)·(x·W' + bias'), of the activation type, in the first's Y
+)

@@ -1,0 +1,106 @@
+package model
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// fused computes the steps on a device that makes products with what is around them,
+// and reports whether s is a pass for that: of what a step leaves for the next one, only
+// the stream and the cache are written for sure.
+func (m *Module) fused(s *State) bool {
+	f, ok := s.Dev.(device.Fuser)
+	if !ok || s.apart || s.Batch.Span != 1 {
+		return false
+	}
+	for i := 0; i < len(m.Steps); {
+		i += fuse(f, s, m.Steps[i:])
+	}
+	return true
+}
+
+// fuse computes the first of some steps, with those behind it that go with it, and
+// returns how many.
+func fuse(f device.Fuser, s *State, steps []Step) int {
+	t := &steps[0]
+	if n := fuseMLP(f, s, steps); n > 0 {
+		return n
+	}
+	if p, ok := t.normed(s); ok && f.Products(p) {
+		return 1
+	}
+	t.Run(s)
+	if len(steps) > 1 && steps[1].sums {
+		if p, ok := t.added(s); ok && f.Products(p) {
+			return 2
+		}
+	}
+	t.Multiply(s)
+	return 1
+}
+
+// fuseMLP computes the norm, gate, up and the unit, and if the steps allow it, down and
+// the sum.
+func fuseMLP(f device.Fuser, s *State, steps []Step) int {
+	if len(steps) < 2 || steps[1].unit == nil || !steps[1].unit.gates() {
+		return 0
+	}
+	gate, ok := steps[0].normed(s)
+	if !ok || len(gate.List) != 2 {
+		return 0
+	}
+	gate.Then, gate.Act = device.Gate, steps[1].unit.act
+	gate.List[0].Y, gate.List[1].Y = s.At(Acted), tensor.Tensor{}
+	if len(steps) > 2 && steps[2].sums {
+		if down, ok := steps[1].added(s); ok {
+			ordered := gate
+			ordered.Next, down.Sorted = down.List[0].W, true
+			if f.Products(ordered, down) {
+				return 3
+			}
+		}
+	}
+	if !f.Products(gate) {
+		return 0
+	}
+	steps[1].Multiply(s)
+	return 2
+}
+
+// normed returns the step's norm and products as one; it is not ok if the step is not
+// that, or linears are not of codes.
+func (t *Step) normed(s *State) (p device.Products, ok bool) {
+	if t.norm.none() || len(t.Sites) != 1 {
+		return p, false
+	}
+	p = device.Products{X: s.At(Stream), Norm: t.norm.Norm, Scale: t.norm.W, Shift: t.norm.Bias}
+	p.List, ok = t.Sites[0].products(s)
+	return p, ok
+}
+
+// added returns the product of a step's only linear, which is added to the stream.
+func (t *Step) added(s *State) (p device.Products, ok bool) {
+	if len(t.Sites) != 1 || !t.Sites[0].Adds {
+		return p, false
+	}
+	p = device.Products{X: s.At(t.Sites[0].Reads), Then: device.Add}
+	if p.List, ok = t.Sites[0].products(s); ok {
+		p.List[0].Y = s.At(Stream)
+	}
+	return p, ok && len(p.List) == 1
+}
+
+// products lists a site's products and where they go.
+func (t *Site) products(s *State) (list []device.Product, ok bool) {
+	if t.Routed || len(t.Writes) != len(t.Linears) {
+		return nil, false
+	}
+	for i, l := range t.Linears {
+		q, ok := l.W.(Quantized)
+		if !ok {
+			return nil, false
+		}
+		list = append(list, device.Product{Y: s.At(t.Writes[i]), W: q.Matrix, Bias: l.Bias})
+	}
+	return list, true
+}

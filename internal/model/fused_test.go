@@ -1,0 +1,114 @@
+package model_test
+
+import (
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/goldens"
+	"exl2/internal/model"
+	"exl2/internal/tensor"
+)
+
+// fusing is a device that makes products with what is around them out of operations of
+// another, except those that it refuses.
+type fusing struct {
+	device.Device
+	refuses func(p device.Products) bool
+	made    int
+}
+
+func (f *fusing) Products(list ...device.Products) bool {
+	for _, p := range list {
+		if f.refuses(p) {
+			return false
+		}
+	}
+	for _, p := range list {
+		f.one(p)
+		f.made++
+	}
+	return true
+}
+
+func (f *fusing) one(p device.Products) {
+	var owned []tensor.Tensor
+	temporary := func(cols int) tensor.Tensor {
+		x := f.Alloc(f.Activation(), p.X.Rows, cols)
+		owned = append(owned, x)
+		return x
+	}
+	x := p.X
+	if !p.Scale.Nil() {
+		x = temporary(p.X.Cols)
+		f.Norm(x, p.X, p.Scale, p.Shift, p.Norm)
+	}
+	ys := make([]tensor.Tensor, len(p.List))
+	for i, l := range p.List {
+		ys[i] = temporary(l.W.Out())
+		f.QMatMul(ys[i], x, l.W, l.Bias)
+	}
+	switch p.Then {
+	case device.Gate:
+		f.ActMul(p.List[0].Y, ys[0], ys[1], p.Act)
+	case device.Add:
+		f.AddScaled(p.List[0].Y, ys[0], 1)
+	default:
+		for i, l := range p.List {
+			f.Copy(l.Y, ys[i])
+		}
+	}
+	for _, t := range owned {
+		f.Free(t)
+	}
+}
+
+// Decode steps are the same whatever a device makes together.
+func TestFused(t *testing.T) {
+	anything := func(device.Products) bool { return false }
+	for _, dir := range goldens.Dirs(t, "exl2") {
+		for _, c := range []struct {
+			name    string
+			refuses func(p device.Products) bool
+		}{
+			{"all", anything},
+			{"no sums", func(p device.Products) bool { return p.Then == device.Add }},
+			{"no gates", func(p device.Products) bool { return p.Then == device.Gate }},
+			{"no norms", func(p device.Products) bool { return !p.Scale.Nil() }},
+		} {
+			t.Run(goldens.Name(dir)+" "+c.name, func(t *testing.T) {
+				l, golden := open(t, dir)
+				ids, shape := ints(t, golden, "input_ids")
+				ids = ids[:shape[1]]
+				f := &fusing{Device: devtest.CPU(t), refuses: c.refuses}
+				want, got := steps(t, l, devtest.CPU(t), ids), steps(t, l, f, ids)
+				if _, most := difference(got, want); !(most <= 1e-4) {
+					t.Errorf("logits differ by %.2g, want at most 1e-4", most)
+				}
+				if f.made == 0 {
+					t.Error("nothing was made together")
+				}
+			})
+		}
+	}
+}
+
+// steps returns the logits of a sequence, position by position.
+func steps(t *testing.T, l *model.Loader, d device.Device, ids []int32) (all []float32) {
+	l.Spec.SetContext(len(ids))
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: len(ids)})
+	s := model.NewState(d, l.Spec, model.Size{Rows: 1, Logits: 1}, c)
+	for at := range ids {
+		all = append(all, pass(t, modules, s, ids, 1, at, at+1)[0]...)
+	}
+	for _, m := range modules {
+		m.Free()
+	}
+	s.Free()
+	c.Free()
+	return all
+}
