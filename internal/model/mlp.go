@@ -38,6 +38,9 @@ func (b *builder) unit() unit {
 	return unit{act: p.Act, squared: p.Squared, ungated: p.Ungated, clamp: p.Clamp}
 }
 
+// gates reports whether it is act(gate)·up.
+func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
+
 func (u unit) run(s *State) { u.apply(s.Dev, s.At(Acted), s.At(Gate), s.At(Up)) }
 
 // apply stores the unit of gate and up in y; gate may change, and is absent where
