@@ -59,12 +59,22 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 // HeadNorm applies Norm to each head of every row.
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
 	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
-	l := launch{blocks: dim{x: pieces(x.Rows*heads, head_norm_warps)}, threads: dim{x: 32 * head_norm_warps}}
+	d.headNorm(x, tensor.Tensor{}, w, tensor.Tensor{}, heads, 0, n)
+}
+
+// HeadNorms is HeadNorm of queries and of keys.
+func (d *Device) HeadNorms(q, k, wq, wk tensor.Tensor, n device.Norm) {
+	want(q.Rows == k.Rows && wq.Cols == wk.Cols && q.Cols%wq.Cols == 0 && k.Cols%wk.Cols == 0, "HeadNorms", q, k, wq, wk)
+	d.headNorm(q, k, wq, wk, q.Cols/wq.Cols, k.Cols/wk.Cols, n)
+}
+
+func (d *Device) headNorm(q, k, wq, wk tensor.Tensor, qHeads, kHeads int, n device.Norm) {
+	l := launch{blocks: dim{x: pieces(q.Rows*(qHeads+kHeads), head_norm_warps)}, threads: dim{x: 32 * head_norm_warps}}
 	norm := d.head_norm_rms_f16
 	if n.Kind == device.Layer {
 		norm = d.head_norm_layer_f16
 	}
-	norm(l, x, w, int32(x.Rows), int32(heads), int32(w.Cols), int64(x.Stride), n.Eps, n.Offset)
+	norm(l, q, k, wq, wk, int32(q.Rows), int32(qHeads), int32(kHeads), int32(wq.Cols), int64(q.Stride), int64(k.Stride), n.Eps, n.Offset)
 }
 
 // Rope rotates the leading dimensions of the heads of q and k.

@@ -9,66 +9,90 @@ import (
 // kernels/qmatmul_group.cu and kernels/gemv_group.cu).
 type group struct {
 	in, out, count int
-	groups         int         // of scales of a packed matrix, at most
-	dense          tensor.Type // if not packed
-	packed         bool
-	table          tensor.Tensor // I32 [count, words of a Matrix]
+	groups         int           // of scales of a packed matrix, at most
+	dense          tensor.Type   // of those that are not packed
+	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions behind it; absent if none is packed
+	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
 }
 
 func (g *group) In() int  { return g.in }
 func (g *group) Out() int { return g.out }
 func (g *group) Len() int { return g.count }
 
-// tiles returns how many blocks a row's product takes.
-func (g *group) tiles() int {
-	if g.packed {
-		return pieces(g.out, exl2_tile_columns)
-	}
-	return pieces(g.out, gemv_group_warps)
-}
+// tiles returns how many blocks a row's product with a packed matrix takes.
+func (g *group) tiles() int { return pieces(g.out, exl2_tile_columns) }
+
+// packed reports whether all matrices are.
+func (g *group) packed() bool { return g.denseTable.Nil() }
 
 // Group makes the table of a list.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
-	g := &group{count: max(len(list), len(dense)), packed: len(list) > 0}
+	g := &group{count: max(len(list), len(dense))}
 	want(len(biases) == 0 || len(biases) == g.count, "Group", biases...)
-	var table []uint64
+	packed, others, some := make([][]uint64, g.count), make([][]uint64, g.count), 0
 	for i := range g.count {
 		bias := tensor.Tensor{}
 		if len(biases) > 0 {
 			bias = biases[i]
 		}
-		if g.packed {
-			table = g.addPacked(d, table, list[i].(*matrix), bias)
+		if len(list) > 0 && list[i] != nil {
+			packed[i], some = g.packedEntry(d, list[i].(*matrix), bias, i == 0), some+1
 		} else {
-			table = g.addDense(d, table, dense[i], bias)
+			others[i] = g.denseEntry(d, dense[i], bias, some == i)
 		}
 		want(bias.Nil() || bias.Cols == g.out, "Group", bias)
 	}
-	if g.count > 0 && d.err == nil {
-		g.table = load(d, tensor.I32, g.count, 2*len(table)/g.count, table)
+	if some > 0 {
+		g.table = g.load(d, packed)
+	}
+	if some < g.count {
+		g.denseTable = g.load(d, others)
 	}
 	return g
 }
 
-func (g *group) addPacked(d *Device, table []uint64, m *matrix, bias tensor.Tensor) []uint64 {
-	if len(table) == 0 {
+// load uploads entries, all as long as the longest; of those that are missing, zeros.
+func (g *group) load(d *Device, table [][]uint64) tensor.Tensor {
+	long := 0
+	for _, entry := range table {
+		long = max(long, len(entry))
+	}
+	var all []uint64
+	for _, entry := range table {
+		all = append(append(all, entry...), make([]uint64, long-len(entry))...)
+	}
+	if d.err != nil {
+		return tensor.Tensor{}
+	}
+	return load(d, tensor.I32, g.count, 2*long, all)
+}
+
+// packedEntry is a Matrix of kernels/qmatmul_group.cu and its regions.
+func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool) (entry []uint64) {
+	if first {
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
 	g.groups = max(g.groups, m.groups)
-	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, bias, m.table} {
-		table = append(table, d.addressOrNull(t))
+	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, bias} {
+		entry = append(entry, d.addressOrNull(t))
 	}
-	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(high)<<32 }
-	return append(table, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest))
+	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(uint32(high))<<32 }
+	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), 0)
+	for _, r := range m.regions {
+		entry = append(entry, pair(r.bits, r.block), pair(r.blocks, r.place), pair(r.group, r.shift), 0)
+	}
+	return entry
 }
 
-func (g *group) addDense(d *Device, table []uint64, w, bias tensor.Tensor) []uint64 {
-	if len(table) == 0 {
+// denseEntry is a Matrix of kernels/gemv_group.cu.
+func (g *group) denseEntry(d *Device, w, bias tensor.Tensor, first bool) []uint64 {
+	if first { // of these
+		want(g.out == 0 || w.Cols == g.in && w.Rows == g.out, "Group", w)
 		g.in, g.out, g.dense = w.Cols, w.Rows, w.Type
 	}
 	want(w.Cols == g.in && w.Rows == g.out && w.Type == g.dense && w.Dense(), "Group", w)
-	return append(table, d.addressOrNull(w), d.addressOrNull(bias))
+	return []uint64{d.addressOrNull(w), d.addressOrNull(bias)}
 }
 
 // addressOrNull returns where a tensor begins, 0 for an absent one.
@@ -82,8 +106,11 @@ func (d *Device) addressOrNull(t tensor.Tensor) uint64 {
 // GroupsAffine is false: grouped products know the codes of EXL2 alone.
 func (d *Device) GroupsAffine() bool { return false }
 
-// FreeGroup frees the table.
-func (d *Device) FreeGroup(g device.Group) { d.Free(g.(*group).table) }
+// FreeGroup frees the tables.
+func (d *Device) FreeGroup(g device.Group) {
+	d.Free(g.(*group).table)
+	d.Free(g.(*group).denseTable)
+}
 
 // GroupMul multiplies rows by the matrices of their experts.
 func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []device.Group, r device.Routes) {
@@ -97,9 +124,10 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 	for i, of := range groups {
 		g := of.(*group)
 		want(ys[i].Rows == n && ys[i].Cols == g.out && x.Cols == g.in && g.count == r.First.Cols-1, "GroupMul", ys[i], x)
-		if g.packed {
+		if !g.table.Nil() {
 			packed, tables = append(packed, ys[i]), append(tables, g)
-		} else {
+		}
+		if !g.denseTable.Nil() {
 			d.denseGroup(ys[i], x, rows, g, r)
 		}
 	}
@@ -107,7 +135,7 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 		d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], r)
 	}
 	if len(packed) > 0 {
-		d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{packed: true}, r)
+		d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, r)
 	}
 }
 
@@ -117,44 +145,74 @@ var denseGroups = map[tensor.Type]func(d *Device, l launch, y, x, table, rows, e
 
 func (d *Device) denseGroup(y, x, rows tensor.Tensor, g *group, r device.Routes) {
 	multiply := pick("GroupMul", denseGroups, g.dense, y, x)
-	l := launch{blocks: dim{x: g.tiles(), y: y.Rows}, threads: dim{x: 32 * gemv_group_warps}}
-	multiply(d, l, y, x, g.table, rows, r.Experts, r.First, int32(g.out), int32(g.in), int64(y.Stride), int64(x.Stride))
+	l := launch{blocks: dim{x: pieces(g.out, gemv_group_warps), y: y.Rows}, threads: dim{x: 32 * gemv_group_warps}}
+	multiply(d, l, y, x, g.denseTable, rows, r.Experts, r.First, int32(g.out), int32(g.in), int64(y.Stride), int64(x.Stride))
 }
 
 type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, rows, experts, first tensor.Tensor,
-	tiles, together, in, out1, out2 int32, ldy1, ldy2, ldx int64)
+	count, words1, words2, tiles, together, in, out1, out2 int32, ldy1, ldy2, ldx int64)
 
-// packedGroupVariants are kernels by the warps of a block.
-var packedGroupVariants = []struct {
+type packedSumFunc func(d *Device, l launch, y, each, gate, up, table, rows, experts, first, places, weights, counters tensor.Tensor,
+	count, words, together, in, out, chosen, columns, act int32, ldy, lde, ldg, ldu int64, scale float32)
+
+// A packedGroupVariant is kernels by the warps of a block.
+type packedGroupVariant struct {
 	kernel packedGroupFunc
+	sum    packedSumFunc
 	warps  int
-}{
-	{(*Device).qmatmul_group_2, qmatmul_group_few_warps}, {(*Device).qmatmul_group_4, qmatmul_group_some_warps}, {(*Device).qmatmul_group_8, qmatmul_group_many_warps},
+}
+
+var packedGroupVariants = []packedGroupVariant{
+	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_sum_2, qmatmul_group_few_warps},
+	{(*Device).qmatmul_group_4, (*Device).qmatmul_group_sum_4, qmatmul_group_some_warps},
+	{(*Device).qmatmul_group_8, (*Device).qmatmul_group_sum_8, qmatmul_group_many_warps},
 }
 
 // unitsAWarp is how many units a warp of a grouped product asks for at once.
 const unitsAWarp = 4
 
-// packedGroups multiplies by the matrices of a, and of b if it has any.
-func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
-	groups := max(a.groups, b.groups)
-	v, together, row := packedGroupVariants[0], 0, tensor.F16.Size()*(pieces(a.in, 64)*64+packed_row_padding)
+// packedPlan returns the kernels for matrices of some inputs and groups, how many rows a
+// block takes together, and its shared memory.
+func (d *Device) packedPlan(in, groups, rows int) (v packedGroupVariant, together, shared int) {
+	row := tensor.F16.Size() * (pieces(in, 64)*64 + packed_row_padding)
 	beside := 16*groups + 4*(pieces(groups, 4)*4+4)
 	for _, w := range packedGroupVariants {
 		fit := (d.shared - w.warps*qmatmul_group_ring - beside) / row
 		if fit < 1 {
 			break
 		}
-		v, together = w, min(qmatmul_group_most, r.Places.Rows, fit)
-		if pieces(a.in, exl2_unit_blocks*exl2_block_rows) <= v.warps*unitsAWarp {
+		v, together = w, min(qmatmul_group_most, rows, fit)
+		if pieces(in, exl2_unit_blocks*exl2_block_rows) <= v.warps*unitsAWarp {
 			break
 		}
 	}
 	if together < 1 {
-		d.failWith("GroupMul: matrices of %d inputs leave no room in shared memory; --devices cpu has it", a.in)
+		d.failWith("GroupMul: matrices of %d inputs leave no room in shared memory; --devices cpu has it", in)
+	}
+	return v, together, v.warps*qmatmul_group_ring + beside + together*row
+}
+
+// packedGroups multiplies by the matrices of a, and of b if it has any.
+func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
+	v, together, shared := d.packedPlan(a.in, max(a.groups, b.groups), r.Places.Rows)
+	if together < 1 {
 		return
 	}
-	l := launch{blocks: dim{x: a.tiles() + b.tiles(), y: y1.Rows}, threads: dim{x: 32 * v.warps}, shared: v.warps*qmatmul_group_ring + beside + together*row}
-	v.kernel(d, l, y1, y2, x, a.table, b.table, rows, r.Experts, r.First, int32(a.tiles()), int32(together), int32(a.in), int32(a.out), int32(b.out),
-		int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
+	l := launch{blocks: dim{x: a.tiles() + b.tiles(), y: y1.Rows}, threads: dim{x: 32 * v.warps}, shared: shared}
+	v.kernel(d, l, y1, y2, x, a.table, b.table, rows, r.Experts, r.First, int32(a.count), int32(a.table.Cols), int32(b.table.Cols),
+		int32(a.tiles()), int32(together), int32(a.in), int32(a.out), int32(b.out), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
+}
+
+// packedSum multiplies units of gate and up by the matrices of g, and adds the weighted
+// sums of rows to y. The kernel before must be of packedGroups, with the same choice.
+func (d *Device) packedSum(y tensor.Tensor, m device.Experts, g *group, r device.Routes) {
+	v, together, shared := d.packedPlan(g.in, g.groups, r.Places.Rows)
+	if together < 1 {
+		return
+	}
+	counters := d.scratch(scratchCounters, tensor.I32, y.Rows, g.tiles())
+	l := launch{blocks: dim{x: g.tiles(), y: r.Rows.Cols}, threads: dim{x: 32 * v.warps}, shared: shared}
+	v.sum(d, l, y, m.Each, m.Gates, m.Ups, g.table, r.Rows, r.Experts, r.First, r.Places, r.Weights, counters, int32(g.count), int32(g.table.Cols),
+		int32(together), int32(g.in), int32(g.out), int32(r.Chosen()), int32(r.Places.Cols), int32(m.Act),
+		int64(y.Stride), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride), m.Scale)
 }

@@ -69,6 +69,12 @@ const (
 	kernel_attend_prefill_256
 	kernel_cap_f32
 	kernel_cap_back
+	kernel_choose_f16_4
+	kernel_choose_f16_16
+	kernel_choose_bf16_4
+	kernel_choose_bf16_16
+	kernel_choose_f32_4
+	kernel_choose_f32_16
 	kernel_clamp_mul_f16
 	kernel_clamp_mul_back
 	kernel_clip_f16
@@ -197,8 +203,11 @@ const (
 	kernel_qmatmul_more
 	kernel_qmatmul_few
 	kernel_qmatmul_group_2
+	kernel_qmatmul_group_sum_2
 	kernel_qmatmul_group_4
+	kernel_qmatmul_group_sum_4
 	kernel_qmatmul_group_8
+	kernel_qmatmul_group_sum_8
 	kernel_read
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
@@ -297,6 +306,12 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
 	kernel_cap_f32:                   {"cap", "cap_f32", true},
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
+	kernel_choose_f16_4:              {"choose", "choose_f16_4", true},
+	kernel_choose_f16_16:             {"choose", "choose_f16_16", true},
+	kernel_choose_bf16_4:             {"choose", "choose_bf16_4", true},
+	kernel_choose_bf16_16:            {"choose", "choose_bf16_16", true},
+	kernel_choose_f32_4:              {"choose", "choose_f32_4", true},
+	kernel_choose_f32_16:             {"choose", "choose_f32_16", true},
 	kernel_clamp_mul_f16:             {"clamp_mul", "clamp_mul_f16", true},
 	kernel_clamp_mul_back:            {"clamp_mul_back", "clamp_mul_back", true},
 	kernel_clip_f16:                  {"clip", "clip_f16", true},
@@ -425,8 +440,11 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_sum_2:       {"qmatmul_group", "qmatmul_group_sum_2", true},
 	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_sum_4:       {"qmatmul_group", "qmatmul_group_sum_4", true},
 	kernel_qmatmul_group_8:           {"qmatmul_group", "qmatmul_group_8", true},
+	kernel_qmatmul_group_sum_8:       {"qmatmul_group", "qmatmul_group_sum_8", true},
 	kernel_read:                      {"read", "read", false},
 	kernel_rope_split_f16:            {"rope", "rope_split_f16", true},
 	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
@@ -474,6 +492,8 @@ const (
 	planes_lifted                = 8
 	product_block_m              = 128
 	product_block_n              = 128
+	route_few_chosen             = 512
+	route_most_groups            = 32
 	split_at_once                = 16
 	split_least_units            = 2
 	advance_threads              = 128
@@ -521,6 +541,8 @@ const (
 	attend_prefill_padding       = 8
 	attend_prefill_keys          = 64
 	attend_prefill_keys_256      = 32
+	choose_warps                 = 8
+	choose_ahead                 = 8
 	combine_threads              = 64
 	descend_most_rows            = 256
 	descend_columns              = 32
@@ -571,6 +593,7 @@ const (
 	gptq_search_columns          = 32
 	gptq_search_unrolled         = 16
 	head_norm_warps              = 8
+	head_norm_held               = 8
 	inverse_strip                = 128
 	inverse_panel                = 16
 	inverse_threads              = 256
@@ -616,15 +639,14 @@ const (
 	qmatmul_group_few_warps      = 2
 	qmatmul_group_some_warps     = 4
 	qmatmul_group_many_warps     = 8
+	qmatmul_group_head_words     = 16
 	rope_threads                 = 256
 	rope_heads_a_block           = 8
 	rope_back_threads            = 256
 	rope_back_heads_a_block      = 8
 	route_few_threads            = 512
-	route_few_chosen             = 512
 	route_choose_warps           = 4
 	route_sort_threads           = 256
-	route_most_groups            = 32
 	sample_threads               = 256
 	sample_columns               = 8 * sample_threads
 	sample_bins                  = 2048
@@ -2050,6 +2072,258 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
+func (d *Device) choose_f16_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_f16_4)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_f16_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_f16_16)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_bf16_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_bf16_4)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.BF16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_bf16_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_bf16_16)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.BF16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_f32_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_f32_4)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_f32_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_choose_f32_16)
+	a.tensor(order, tensor.I32, "order")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(counter, tensor.I32, "counter")
+	a.int32(rows)
+	a.int32(count)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(k)
+	a.int64(ld)
+	a.int64(ldg)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
 func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
 	a := d.begin(kernel_clamp_mul_f16)
 	a.tensor(y, tensor.F16, "y")
@@ -3036,27 +3310,35 @@ func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_rms_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
+func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(w, tensor.F32, "w")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(wq, tensor.F32, "wq")
+	a.tensor(wk, tensor.F32, "wk")
 	a.int32(rows)
-	a.int32(heads)
+	a.int32(qHeads)
+	a.int32(kHeads)
 	a.int32(dim)
-	a.int64(ldx)
+	a.int64(ldq)
+	a.int64(ldk)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_layer_f16(l launch, x tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldx int64, eps float32, offset float32) {
+func (d *Device) head_norm_layer_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_layer_f16)
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(w, tensor.F32, "w")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(wq, tensor.F32, "wq")
+	a.tensor(wk, tensor.F32, "wk")
 	a.int32(rows)
-	a.int32(heads)
+	a.int32(qHeads)
+	a.int32(kHeads)
 	a.int32(dim)
-	a.int64(ldx)
+	a.int64(ldq)
+	a.int64(ldk)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
@@ -3648,7 +3930,7 @@ func (d *Device) qmatmul_few(l launch, product []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_2)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -3658,6 +3940,9 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.tensor(rows, tensor.I32, "rows")
 	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
 	a.int32(tiles)
 	a.int32(together)
 	a.int32(in)
@@ -3669,7 +3954,36 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+	a := d.begin(kernel_qmatmul_group_sum_2)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(each, tensor.F16, "each")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(count)
+	a.int32(words)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(lde)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_4)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -3679,6 +3993,9 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.tensor(rows, tensor.I32, "rows")
 	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
 	a.int32(tiles)
 	a.int32(together)
 	a.int32(in)
@@ -3690,7 +4007,36 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+	a := d.begin(kernel_qmatmul_group_sum_4)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(each, tensor.F16, "each")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(count)
+	a.int32(words)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(lde)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_8)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -3700,6 +4046,9 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.tensor(rows, tensor.I32, "rows")
 	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
 	a.int32(tiles)
 	a.int32(together)
 	a.int32(in)
@@ -3708,6 +4057,35 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int64(ldy1)
 	a.int64(ldy2)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+	a := d.begin(kernel_qmatmul_group_sum_8)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(each, tensor.F16, "each")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(experts, tensor.I32, "experts")
+	a.tensor(first, tensor.I32, "first")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(count)
+	a.int32(words)
+	a.int32(together)
+	a.int32(in)
+	a.int32(out)
+	a.int32(chosen)
+	a.int32(columns)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(lde)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(scale)
 	d.launch(a, l)
 }
 

@@ -30,6 +30,7 @@ __device__ void gemv_group(
 	if ((i - first[e]) % most || j >= n) return;
 	int count = min(most, first[e + 1] - i);
 	Matrix<W> m = table[e];
+	if (!m.w) return;  // it is packed
 	const W* row = m.w + (int64)j * k;
 	const half* from[most];
 #pragma unroll

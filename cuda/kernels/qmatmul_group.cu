@@ -10,31 +10,71 @@
 // The units of a tile (exl2.cuh) are shared among the warps, each of which asks for
 // several at once: tiles of experts are small, and there are many. They are multiplied
 // as in packed.cuh. The sums of the warps are added in shared memory, in order.
+//
+// The table is asked for before the choice is known. Kernels with sum in their names come
+// behind one of the others, which waits for the choice before it lets them start: they
+// ask for words before it is done. What they multiply is act(gate)·up, and the block that
+// is the last of a row's experts in a tile adds their weighted sum to y.
+#include "act.cuh"
+#include "arrive.cuh"
 #include "exl2.cuh"
 #include "mma.cuh"
-#include "order.cuh"
 #include "packed.cuh"
 
 constexpr int most = 8;         // rows of x
 constexpr int ring = 9216;      // bytes of shared memory that a warp's units have
 constexpr int few_warps = 2, some_warps = 4, many_warps = 8;
 
-// Matrix is an expert's, as a group's table has it.
+constexpr int head_words = 16;  // of a matrix in a group's table, in front of its regions
+
+// Matrix is what a group's table has of an expert's; its regions are behind it.
 struct Matrix {
 	const uint4* words;   // [out/32, chunks, 32]
 	const uint4* scales;  // [out/32, groups]
 	const u32* units;     // [groups]
 	const half* order;    // [in]: place in x of each stored row, a 16-bit number
 	const float* bias;    // [out] or null
-	const int4* regions;  // [count, 2], as Region
 	int count, chunks, groups, slot;  // slot: bytes of the largest unit
+	int64 unused;
+};
+static_assert(sizeof(Matrix) == 4 * head_words, "the table's layout");
+
+// Table is a group's.
+struct Table {
+	const int* words;  // [experts, stride]
+	int stride;
+
+	__device__ const int* of(int e) const { return words + (int64)e * stride; }
+	__device__ void ask(int experts) const {
+		constexpr int line = 32;
+		for (int i = threadIdx.x * line; i < experts * stride; i += blockDim.x * line) prefetch(words + i);
+	}
 };
 
 // Choice says whose rows are multiplied.
 struct Choice {
 	const int* rows;     // [n] or null
 	const int* experts;  // [n]
-	const int* first;    // [experts + 1]
+	const int* first;    // [count + 1]
+	int count;           // experts
+};
+
+// Inputs are the rows that are multiplied: x, or, where there is up, act(x)·up.
+struct Inputs {
+	const half *x, *up;  // rows ldx and ldu elements apart, x at 16 bytes without up
+	int64 ldx, ldu;
+	int act;
+};
+
+// Sum is where the weighted sums of rows go.
+struct Sum {
+	float* y;              // [·, out], rows ldy elements apart
+	const int* places;     // [·, columns]
+	const float* weights;  // [·, columns]
+	int* counters;         // [·, tiles], zeros
+	int chosen, columns;   // at most 32
+	int64 ldy;
+	float scale;
 };
 
 // Weights is a tile as a lane reads it.
@@ -79,14 +119,58 @@ __device__ inline void fetch(unsigned char* slot, const Weights& w, const Cursor
 	for (int i = 0; i < c.at.bits; i++) copy16(to + i * 32, from + i * 32, true);
 }
 
-// stage puts a row of x in shared memory in stored order.
-__device__ inline void stage(half* to, const half* order, const half* x, int in) {
-	for (int i = threadIdx.x * 8; i < in; i += blockDim.x * 8) {
-		Eight<half> from, v;
-		from.words[0] = *(const uint4*)(order + i);
+// Order is where a thread's first columns of x are.
+struct Order {
+	Eight<half> at[2];
+
+	__device__ void read(const half* order, int in) {
 #pragma unroll
-		for (int j = 0; j < 8; j++) v.v[j] = x[__half_as_ushort(from.v[j])];
-		*(uint4*)(to + i) = v.words[0];
+		for (int k = 0; k < 2; k++) {
+			int i = (threadIdx.x + k * blockDim.x) * 8;
+			if (i < in) at[k].words[0] = *(const uint4*)(order + i);
+		}
+	}
+};
+
+// Taken is eight numbers of a row of x, and of up.
+template <bool acts>
+struct Taken {
+	Eight<half> x, up;
+
+	__device__ void read(const Eight<half>& at, const half* from, const half* with) {
+#pragma unroll
+		for (int j = 0; j < 8; j++) x.v[j] = from[__half_as_ushort(at.v[j])];
+		if constexpr (acts) {
+#pragma unroll
+			for (int j = 0; j < 8; j++) up.v[j] = with[__half_as_ushort(at.v[j])];
+		}
+	}
+	__device__ void apply(int act) {
+		if constexpr (acts) {
+#pragma unroll
+			for (int j = 0; j < 8; j++) narrow(x.v[j], activate(act, widen(x.v[j])) * widen(up.v[j]));
+		}
+	}
+};
+
+// stage puts a row of x in shared memory in stored order.
+template <bool acts>
+__device__ inline void stage(half* to, const half* order, const Order& first, const Inputs& from, int64 row, int in) {
+	const half *x = from.x + row * from.ldx, *up = acts ? from.up + row * from.ldu : nullptr;
+	int i = threadIdx.x * 8, step = blockDim.x * 8;
+	Taken<acts> now, second;
+	if (i < in) now.read(first.at[0], x, up);
+	if (i + step < in) second.read(first.at[1], x, up);
+#pragma unroll 1
+	for (int k = 0; i < in; k++, i += step) {
+		if (k == 1) now = second;
+		if (k > 1) {
+			Eight<half> at;
+			at.words[0] = *(const uint4*)(order + i);
+			now.read(at, x, up);
+		}
+		now.apply(from.act);
+		*(uint4*)(to + i) = now.x.words[0];
 	}
 }
 
@@ -107,27 +191,62 @@ __device__ inline void finish(half* y, const float* bias, float (&sums)[2][4], f
 	}
 }
 
-template <int warps>
+// gather adds the weighted sum of what the experts of a row have computed to a row of y,
+// for a tile of columns, a lane each; lane k has the place and weight of the kth.
+__device__ inline void gather(const Sum& to, const half* x, int row, int place, float weight, int tile, int out, int64 ldx) {
+	int at = tile * tile_columns + threadIdx.x % 32, column = min(at, out - 1);
+	float sum = 0;
+#pragma unroll 8
+	for (int k = 0; k < to.columns; k++) {
+		float v = __half2float(__ldcg(x + __shfl_sync(~0u, place, k) * ldx + column));
+		sum += __shfl_sync(~0u, weight, k) * v;
+	}
+	if (at < out) to.y[row * to.ldy + at] += to.scale * sum;
+}
+
+// unite counts that some rows have been multiplied by an expert, and gathers those that
+// all of theirs have.
+__device__ inline void unite(const Sum& to, const half* x, const int* order, int rows, int tile, int tiles, int out, int64 ldx) {
+	__shared__ bool last[most];
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	__syncthreads();
+	if (threadIdx.x < rows) last[threadIdx.x] = count(to.counters + order[threadIdx.x] * tiles + tile, to.chosen);
+	__syncthreads();
+	for (int r = warp; r < rows; r += blockDim.x / 32) {
+		if (!last[r]) continue;
+		int row = order[r], from = row * to.columns + min(lane, to.columns - 1);
+		gather(to, x, row, to.places[from], to.weights[from], tile, out, ldx);
+	}
+}
+
+template <int warps, bool sums_up>
 __device__ void qmatmul_group(
-	half* y,             // [n, out], rows ldy elements apart
-	const half* x,       // rows ldx elements apart, at 16 bytes
-	const Matrix* table, // [experts]
-	const Choice& choice,
-	int tile, int together,  // rows at a time
-	int in, int out, int64 ldy, int64 ldx) {
+	half* y,                 // [n, out], rows ldy elements apart
+	const Inputs& x, const Sum& sum,
+	const Table& table, const Choice& choice,
+	int tile, int tiles, int together,  // rows at a time
+	int in, int out, int64 ldy) {
 	extern __shared__ uint4 memory[];
-	after_previous();
+	table.ask(choice.count);
+	if (!sums_up) {
+		wait_for_previous();
+		let_next();
+	}
 	int i = blockIdx.y, e = choice.experts[i], begin = choice.first[e];
 	if ((i - begin) % together) return;
 	int rows = min(together, choice.first[e + 1] - i);
-	Matrix m = table[e];
+	const int* entry = table.of(e);
+	Matrix m = *(const Matrix*)entry;
+	if (!sums_up && !m.words) return;  // it is dense
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, padded = padded_groups(m.groups), slots = min(ring / m.slot, 4);
-	Weights w = {m.words + (int64)tile * m.chunks * 32 + lane, m.regions, m.count};
+	Weights w = {m.words + (int64)tile * m.chunks * 32 + lane, (const int4*)(entry + head_words), m.count};
 	unsigned char* mine = (unsigned char*)memory + warp * ring;
 	uint4* scales = (uint4*)((unsigned char*)memory + warps * ring);
 	u32* units = (u32*)(scales + m.groups);
 	half* staged = (half*)(units + padded);
 
+	Order columns;
+	columns.read(m.order, in);
 	Cursor<warps> ahead, now;
 	ahead.start(w, warp);
 	now = ahead;
@@ -140,10 +259,10 @@ __device__ void qmatmul_group(
 		}
 		commit();
 	}
+	if (sums_up) after_previous();
 	for (int r = 0; r < rows; r++) {
-		int64 from = choice.rows ? choice.rows[i + r] : i + r;
 		half* to = staged + r * stride(in);
-		stage(to, m.order, x + from * ldx, in);
+		stage<sums_up>(to, m.order, columns, x, !sums_up && choice.rows ? choice.rows[i + r] : i + r, in);
 		for (int k = threadIdx.x; k < row_padding; k += blockDim.x) to[in + k] = __float2half(0);
 	}
 	arrived_but(slots - 1);  // scales and units are in the first batch
@@ -169,20 +288,35 @@ __device__ void qmatmul_group(
 	}
 	arrived<0>();
 	finish<warps>(y + (int64)i * ldy, m.bias, sums, (float*)memory, tile, rows, out, ldy);
+	if (sums_up) unite(sum, y, choice.rows + i, rows, tile, tiles, out, ldy);
 }
 
-#define QMATMUL_GROUP(name, warps)                                                                  \
+#define QMATMUL_GROUP(name, sum_name, warps)                                                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps)                                        \
 	name(half* y1, half* y2, const half* x, const int* table1, const int* table2, const int* rows,  \
-	     const int* experts, const int* first, int tiles, int together, int in, int out1, int out2, \
-	     int64 ldy1, int64 ldy2, int64 ldx) {                                                       \
+	     const int* experts, const int* first, int count, int words1, int words2, int tiles,        \
+	     int together, int in, int out1, int out2, int64 ldy1, int64 ldy2, int64 ldx) {             \
 		bool second = blockIdx.x >= tiles;                                                          \
-		Choice c = {rows, experts, first};                                                          \
-		qmatmul_group<warps>(second ? y2 : y1, x, (const Matrix*)(second ? table2 : table1), c,     \
-		                     second ? blockIdx.x - tiles : blockIdx.x, together, in,                \
-		                     second ? out2 : out1, second ? ldy2 : ldy1, ldx);                      \
+		Choice c = {rows, experts, first, count};                                                   \
+		Table t = {second ? table2 : table1, second ? words2 : words1};                             \
+		Inputs from = {x, nullptr, ldx, 0, 0};                                                      \
+		qmatmul_group<warps, false>(second ? y2 : y1, from, Sum(), t, c,                            \
+		                            second ? blockIdx.x - tiles : blockIdx.x, tiles, together, in,  \
+		                            second ? out2 : out1, second ? ldy2 : ldy1);                    \
+	}                                                                                               \
+	extern "C" __global__ void __launch_bounds__(32 * warps)                                        \
+	sum_name(float* y, half* each, const half* gate, const half* up, const int* table,              \
+	         const int* rows, const int* experts, const int* first, const int* places,              \
+	         const float* weights, int* counters, int count, int words, int together, int in,       \
+	         int out, int chosen, int columns, int act, int64 ldy, int64 lde, int64 ldg, int64 ldu, \
+	         float scale) {                                                                         \
+		Choice c = {rows, experts, first, count};                                                   \
+		Table t = {table, words};                                                                   \
+		Inputs from = {gate, up, ldg, ldu, act};                                                    \
+		Sum sum = {y, places, weights, counters, chosen, columns, ldy, scale};                      \
+		qmatmul_group<warps, true>(each, from, sum, t, c, blockIdx.x, gridDim.x, together, in, out, lde); \
 	}
 
-QMATMUL_GROUP(qmatmul_group_2, few_warps)
-QMATMUL_GROUP(qmatmul_group_4, some_warps)
-QMATMUL_GROUP(qmatmul_group_8, many_warps)
+QMATMUL_GROUP(qmatmul_group_2, qmatmul_group_sum_2, few_warps)
+QMATMUL_GROUP(qmatmul_group_4, qmatmul_group_sum_4, some_warps)
+QMATMUL_GROUP(qmatmul_group_8, qmatmul_group_sum_8, many_warps)

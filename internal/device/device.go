@@ -129,6 +129,9 @@ type Forward interface {
 	// HeadNorm applies Norm to each of the heads of every row of x, in place.
 	HeadNorm(x, w tensor.Tensor, heads int, n Norm)
 
+	// HeadNorms is HeadNorm of q by wq and of k by wk, whose heads have one size.
+	HeadNorms(q, k, wq, wk tensor.Tensor, n Norm)
+
 	// MatMul is y = x·wᵀ + bias, with w [y.Cols, x.Cols] F32, F16 or BF16. y may
 	// be F32 whatever the activation type. bias may be absent.
 	MatMul(y, x, w, bias tensor.Tensor)

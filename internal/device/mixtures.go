@@ -11,9 +11,14 @@ type Mixtures interface {
 	// sigmoid of. Both may be absent.
 	Route(to Routes, logits, correction, gate tensor.Tensor, r Routing)
 
+	// Choose is Norm of x, F32 [rows, in], into y, products of that with a router, and
+	// Route of the logits, which to.Logits and to.Gates have afterwards.
+	Choose(to Choice, y, x tensor.Tensor, r Router)
+
 	// Group prepares products with matrices of one shape and biases, which must live
-	// as long. All matrices are a device's, or dense, [out, in], of one type; all
-	// biases are F32 [1, out], or there are none.
+	// as long. A matrix is a device's, or dense, [out, in], of one type: where a list has
+	// nothing at its place, or is empty, the other has it. All biases are F32 [1, out],
+	// or there are none.
 	Group(list []Matrix, dense, biases []tensor.Tensor) Group
 	// GroupsAffine reports whether these matrices may be LoadAffine's; LoadEXL2's
 	// always may.
@@ -24,6 +29,11 @@ type Mixtures interface {
 	// [1, y.Rows], or absent, which stands for all in order: a product with each of some
 	// groups of one number of inputs. They are rounded as QMatMul's and MatMul's are.
 	GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []Group, r Routes)
+
+	// MixExperts is GroupMul of rows r.Rows of x by gate and up, ActMul, GroupMul of that
+	// by down, and Combine of all that r.Places names into y, F32 [rows, in]: a mixture
+	// behind the choice.
+	MixExperts(y, x tensor.Tensor, e Experts, r Routes)
 
 	// Gather is y[i] = x[rows[i]], with rows I32 [1, y.Rows].
 	Gather(y, x, rows tensor.Tensor)
@@ -50,6 +60,36 @@ type Routes struct {
 	First   tensor.Tensor // I32 [1, experts+1]: where the rows of each begin, and the end
 	Places  tensor.Tensor // I32 [rows, chosen]: where in Rows, the best expert first
 	Weights tensor.Tensor // F32 [rows, chosen]
+}
+
+// A Choice is where Choose leaves what it finds.
+type Choice struct {
+	Routes
+	Logits tensor.Tensor // F32 [rows, experts]
+	Gates  tensor.Tensor // F32 [rows, 1]; absent where the router has no gate
+}
+
+// A Router is what makes logits of rows: matrices [experts, in] and [1, in] of one type,
+// biases F32. Correction and what belongs to the gate are Route's, and may be absent, as
+// biases may.
+type Router struct {
+	Norm         Norm
+	Scale, Shift tensor.Tensor // of the norm, F32 [1, in]; Shift may be absent
+	W, Bias      tensor.Tensor
+	Gate, Offset tensor.Tensor // the gate's matrix and bias
+	Correction   tensor.Tensor
+	Routing      Routing
+}
+
+// Experts are the matrices of MLPs, and memory for what they compute, [rows·chosen, out]
+// of the activation type. What Gates and Ups hold afterwards is the device's affair, and
+// so are Each's first rows·chosen rows, behind which stands, where Routes.Shared, what
+// the expert of all rows has computed.
+type Experts struct {
+	Gate, Up, Down   Group
+	Gates, Ups, Each tensor.Tensor
+	Act              Act
+	Scale            float32 // of the sum
 }
 
 // Shared reports whether Places and Weights have one more column, for an expert that

@@ -104,8 +104,19 @@ func (a *attention) mix(s *State) {
 }
 
 func (a *attention) norms(s *State) {
+	if q, k := a.query, a.key; a.together() {
+		s.Dev.HeadNorms(s.At(Query), s.At(Key), q.W, k.W, q.Norm)
+		return
+	}
 	a.query.heads(s, Query, a.attend.Heads)
 	a.key.heads(s, Key, a.attend.KVHeads)
+}
+
+// together reports whether all heads, of queries and of keys, have one kind of norm,
+// with weights that they share.
+func (a *attention) together() bool {
+	q, k, dim := a.query, a.key, a.attend.HeadDim
+	return !q.none() && !k.none() && q.Norm == k.Norm && q.shared() && k.shared() && q.W.Cols == dim && k.W.Cols == dim
 }
 
 // keeps lists what mixBack needs that mix overwrites.

@@ -129,6 +129,11 @@ func (x *mixture) read(s *State) {
 // choose leaves in the state which experts see which rows.
 func (x *mixture) choose(s *State) {
 	d := s.Dev
+	if r, ok := x.router(); ok && s.follow == nil {
+		d.Choose(device.Choice{Routes: s.Routes(), Logits: s.At(Scores), Gates: s.At(SharedScores)}, s.At(Normed), s.At(Stream), r)
+		s.first = nil
+		return
+	}
 	x.input.run(s)
 	if x.takes(s) {
 		return
@@ -141,6 +146,23 @@ func (x *mixture) choose(s *State) {
 	}
 	d.Route(s.Routes(), s.At(Scores), x.correction, gate, x.routing)
 	s.first = nil
+}
+
+// router returns the norm, the router and the gate as one, if there is a norm and they
+// are dense, of one type.
+func (x *mixture) router() (r device.Router, ok bool) {
+	w, ok := x.scores.W.(Dense)
+	if !ok || x.input.norm.none() {
+		return r, false
+	}
+	n := x.input.norm
+	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Routing: x.routing}
+	if x.gate == nil {
+		return r, true
+	}
+	gate, ok := x.gate.W.(Dense)
+	r.Gate, r.Offset = gate.Tensor, x.gate.Bias
+	return r, ok && gate.Type == w.Type
 }
 
 // takes has the state take the choice of another, if it follows one.
@@ -167,13 +189,20 @@ func (x *mixture) act(s *State) {
 
 // add adds the weighted sum of the experts' outputs to the stream.
 func (x *mixture) add(s *State) {
-	d, sum := s.Dev, s.At(Mixture)
+	x.sum(s, func(y tensor.Tensor, scale float32) {
+		s.Dev.Combine(y, s.At(ExpertOut), s.At(Places), s.At(Weights), scale)
+	})
+}
+
+// sum adds to the stream what into adds to y, scaled, in the end.
+func (x *mixture) sum(s *State, into func(y tensor.Tensor, scale float32)) {
 	if x.out.norm.none() {
-		d.Combine(s.At(Stream), s.At(ExpertOut), s.At(Places), s.At(Weights), x.out.residual)
+		into(s.At(Stream), x.out.residual)
 		return
 	}
+	d, sum := s.Dev, s.At(Mixture)
 	d.Clear(sum)
-	d.Combine(sum, s.At(ExpertOut), s.At(Places), s.At(Weights), 1)
+	into(sum, 1)
 	d.Copy(s.At(Out), sum)
 	x.out.add(s)
 }

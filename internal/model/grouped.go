@@ -1,8 +1,6 @@
 package model
 
 import (
-	"slices"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -30,12 +28,16 @@ func (g *grouped) add(e expert) {
 	g.up.linears, g.down.linears = append(g.up.linears, e.up), append(g.down.linears, e.down)
 }
 
-// run computes the mixture, and reports whether it could: matrices of mixed kinds
-// are multiplied one by one, and so are those that see many rows.
+// run computes the mixture, and reports whether it could: matrices of kinds that have no
+// group are multiplied one by one, and so are those that see many rows.
 func (g *grouped) run(s *State) bool {
 	d := s.Dev
 	if !s.few() || !g.possible(d) {
 		return false
+	}
+	if g.unit.gates() && !s.apart {
+		g.mix(s)
+		return true
 	}
 	groups := []device.Group{g.up.group}
 	to := []tensor.Tensor{s.At(ExpertUp)}
@@ -58,6 +60,22 @@ func (g *grouped) run(s *State) bool {
 	}
 	g.mixture.add(s)
 	return true
+}
+
+// mix computes the mixture by as few operations as there are for gated units.
+func (g *grouped) mix(s *State) {
+	d := s.Dev
+	g.choose(s)
+	if e := g.shared; e != nil {
+		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
+		g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+	}
+	g.sum(s, func(y tensor.Tensor, scale float32) {
+		e := device.Experts{Gate: g.gate.group, Up: g.up.group, Down: g.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Act: g.unit.act, Scale: scale}
+		d.MixExperts(y, s.At(Normed), e, s.Routes())
+	})
 }
 
 // possible reports whether there are groups, and makes them.
@@ -87,22 +105,24 @@ func (k *kin) refresh(d device.Device) bool {
 		return k.group != nil
 	}
 	k.free()
-	var packed []device.Matrix
-	var dense, biases []tensor.Tensor
-	for _, l := range k.linears {
+	n := len(k.linears)
+	packed, dense, biases := make([]device.Matrix, n), make([]tensor.Tensor, n), []tensor.Tensor(nil)
+	types := map[tensor.Type]bool{} // of dense ones
+	for i, l := range k.linears {
 		k.of = append(k.of, l.W)
 		switch w := l.W.(type) {
 		case Quantized:
-			packed = append(packed, w.Matrix)
+			packed[i] = w.Matrix
 		case Dense:
-			dense = append(dense, w.Tensor)
+			dense[i], types[w.Type] = w.Tensor, true
+		default:
+			return false
 		}
 		if !l.Bias.Nil() {
 			biases = append(biases, l.Bias)
 		}
 	}
-	sameType := !slices.ContainsFunc(dense, func(t tensor.Tensor) bool { return t.Type != dense[0].Type })
-	if n := len(k.linears); len(packed) != n && len(dense) != n || !sameType {
+	if len(types) > 1 {
 		return false
 	}
 	k.group = d.Group(packed, dense, biases)

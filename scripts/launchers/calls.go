@@ -8,7 +8,7 @@ var (
 )
 
 // waits reports for every function of an expanded source whether it, or one that
-// it calls, calls after_previous: whether a kernel of that name may be started
+// it calls, calls after_previous or wait_for_previous: whether a kernel of that name may be started
 // while the one before it finishes (kernels/order.cuh).
 func waits(source string) map[string]bool {
 	bodies := map[string][]string{} // what each function calls; overloads together
@@ -18,7 +18,7 @@ func waits(source string) map[string]bool {
 			bodies[name] = append(bodies[name], c[1])
 		}
 	}
-	found := map[string]bool{"after_previous": true}
+	found := map[string]bool{"after_previous": true, "wait_for_previous": true}
 	for grown := true; grown; {
 		grown = false
 		for name, calls := range bodies {

@@ -6,10 +6,10 @@ import (
 	"exl2/internal/tensor"
 )
 
-// group is matrices of one shape: packed, or dense.
+// group is matrices of one shape, each packed or dense.
 type group struct {
 	in, out int
-	packed  []product
+	packed  []product // nil where they are dense
 	dense   []tensor.Tensor
 	biases  []tensor.Tensor
 }
@@ -18,9 +18,12 @@ func (g *group) In() int  { return g.in }
 func (g *group) Out() int { return g.out }
 func (g *group) Len() int { return max(len(g.packed), len(g.dense)) }
 
-// few is up to how many rows weights are read once for each.
-func (g *group) few() int {
-	if g.packed != nil {
+// isPacked reports whether a matrix is packed.
+func (g *group) isPacked(e int) bool { return g.packed != nil && g.packed[e] != nil }
+
+// few is up to how many rows a matrix's weights are read once for each.
+func (g *group) few(e int) int {
+	if g.isPacked(e) {
 		return fewQRows
 	}
 	return fewRows
@@ -30,18 +33,23 @@ func (g *group) few() int {
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
 	g := &group{dense: dense, biases: biases}
 	for _, m := range list {
-		g.packed = append(g.packed, m.(product))
-		g.in, g.out = m.In(), m.Out()
+		p, _ := m.(product)
+		if g.packed = append(g.packed, p); p != nil {
+			g.in, g.out = p.In(), p.Out()
+		}
 	}
+	var first tensor.Tensor // dense
 	for _, w := range dense {
-		g.in, g.out = w.Cols, w.Rows
+		if !w.Nil() && first.Nil() {
+			first, g.in, g.out = w, w.Cols, w.Rows
+		}
 	}
 	for e := range g.Len() {
-		ok := len(biases) == 0 || len(biases) == g.Len() && biases[e].Cols == g.out
-		if g.packed != nil {
-			want(ok && len(dense) == 0 && g.packed[e].In() == g.in && g.packed[e].Out() == g.out, "Group")
+		want(len(biases) == 0 || len(biases) == g.Len() && biases[e].Cols == g.out, "Group")
+		if g.isPacked(e) {
+			want((dense == nil || dense[e].Nil()) && g.packed[e].In() == g.in && g.packed[e].Out() == g.out, "Group")
 		} else {
-			want(ok && dense[e].Cols == g.in && dense[e].Rows == g.out && dense[e].Type == dense[0].Type, "Group", dense[e])
+			want(dense[e].Cols == g.in && dense[e].Rows == g.out && dense[e].Type == first.Type, "Group", dense[e])
 		}
 	}
 	return g
@@ -80,7 +88,7 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 			}
 			to := ys[i].Slice(lo, hi)
 			s := share{group: g, expert: e, rows: hi - lo, to: to, y: rowsOf(op, to), x: strided{in.data[lo*in.stride:], in.stride, in.cols}}
-			if all = append(all, s); s.rows <= g.few() {
+			if all = append(all, s); s.rows <= g.few(e) {
 				few = append(few, s)
 			} else {
 				s.multiply(d)
@@ -114,7 +122,7 @@ func (d *Device) gathered(x, rows tensor.Tensor) (strided, func()) {
 
 // multiply computes a share by itself.
 func (s share) multiply(d *Device) {
-	if s.packed != nil {
+	if s.isPacked(s.expert) {
 		s.packed[s.expert].multiply(d, s.y, s.x, s.rows)
 	} else {
 		d.denseProduct(s.y, s.x, s.dense[s.expert], s.rows)
@@ -131,7 +139,7 @@ func (d *Device) multiplyFew(list []share) {
 	var tiles []tile
 	for _, s := range list {
 		t := tile{share: s}
-		if s.packed != nil {
+		if s.isPacked(s.expert) {
 			in, release := d.borrowed(s.rows * s.in)
 			defer release()
 			permuteRows(in, s.x, s.rows, s.packed[s.expert].order())
@@ -144,7 +152,7 @@ func (d *Device) multiplyFew(list []share) {
 	}
 	parallel.For(len(tiles), func(i int) {
 		t := tiles[i]
-		if t.packed != nil {
+		if t.isPacked(t.expert) {
 			t.packed[t.expert].columns(t.y, t.in, t.rows, t.lo, t.hi)
 		} else {
 			dotRows(t.y, t.x, t.dense[t.expert], t.rows, t.lo, t.hi)

@@ -23,6 +23,13 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 	})
 }
 
+// HeadNorms is HeadNorm of queries and of keys.
+func (d *Device) HeadNorms(q, k, wq, wk tensor.Tensor, n device.Norm) {
+	want(q.Rows == k.Rows && wq.Cols == wk.Cols, "HeadNorms", q, k, wq, wk)
+	d.HeadNorm(q, wq, q.Cols/wq.Cols, n)
+	d.HeadNorm(k, wk, k.Cols/wk.Cols, n)
+}
+
 // HeadNorm applies Norm to each head of every row.
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
 	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)

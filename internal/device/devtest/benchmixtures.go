@@ -22,7 +22,8 @@ func benchMixtures() (cases []benchCase) {
 			y, x := filled(d, tensor.F32, rows, hidden), filled(d, d.Activation(), rows*chosen, hidden)
 			return func() { d.Combine(y, x, r.Places, r.Weights, 1) }, 2*y.Bytes() + x.Bytes()
 		}},
-			benchGroup("GroupMul/two of 2048x768", hidden, width, rows, 2), benchGroup("GroupMul/768x2048", width, hidden, rows, 1))
+			benchGroup("GroupMul/two of 2048x768", hidden, width, rows, 2), benchGroup("GroupMul/768x2048", width, hidden, rows, 1),
+			benchChoose(hidden, rows), benchMixExperts(hidden, width, rows))
 	}
 	return cases
 }
@@ -51,6 +52,35 @@ func benchGroup(name string, in, out, rows, count int) benchCase {
 			ys = append(ys, d.Alloc(d.Activation(), rows*chosen, out))
 		}
 		return func() { d.GroupMul(ys, from, index, groups, r) }, count * min(rows*chosen, experts) * in * out / 2
+	}}
+}
+
+// benchChoose is a norm, a router and the choice of experts.
+func benchChoose(hidden, rows int) benchCase {
+	const experts, chosen = 128, 8
+	return benchCase{name: fmt.Sprintf("Choose/rows=%d", rows), build: func(d device.Device) (func(), int) {
+		to := device.Choice{Routes: emptyRoutes(d, rows, experts, chosen), Logits: filled(d, tensor.F32, rows, experts)}
+		x, y := filled(d, tensor.F32, rows, hidden), d.Alloc(d.Activation(), rows, hidden)
+		r := device.Router{Norm: device.Norm{Eps: 1e-6}, Scale: filled(d, tensor.F32, 1, hidden), W: filled(d, tensor.F16, experts, hidden), Routing: device.Routing{Renorm: true}}
+		return func() { d.Choose(to, y, x, r) }, r.W.Bytes()
+	}}
+}
+
+// benchMixExperts is a mixture behind its choice, other experts in each call.
+func benchMixExperts(hidden, width, rows int) benchCase {
+	const experts, chosen = 128, 8
+	var e device.Experts
+	calls := 0
+	return benchCase{name: fmt.Sprintf("MixExperts/rows=%d", rows), build: func(d device.Device) (func(), int) {
+		if e.Gate == nil {
+			in, out := quantized(hidden, width, "1:4b_128g"), quantized(width, hidden, "1:4b_128g")
+			e = device.Experts{Gate: loadGroup(d, in, experts), Up: loadGroup(d, in, experts), Down: loadGroup(d, out, experts), Scale: 1}
+		}
+		calls++
+		r, m, n := someRoutes(d, rows, experts, chosen, calls*chosen), e, rows*chosen
+		m.Gates, m.Ups, m.Each = d.Alloc(d.Activation(), n, width), d.Alloc(d.Activation(), n, width), d.Alloc(d.Activation(), n, hidden)
+		y, x := filled(d, tensor.F32, rows, hidden), filled(d, d.Activation(), rows, hidden)
+		return func() { d.MixExperts(y, x, m, r) }, 3 * min(n, experts) * hidden * width / 2
 	}}
 }
 

@@ -76,6 +76,8 @@ func groups() []group {
 		{"Clip", withGaps(clipCases())},
 		{"Route", withGaps(routeCases())},
 		{"GroupMul", withGaps(groupMulCases())},
+		{"Choose", withGaps(chooseCases())},
+		{"MixExperts", withGaps(mixExpertsCases())},
 		{"Gather", withGaps(gatherCases())},
 		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},

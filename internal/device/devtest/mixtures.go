@@ -94,17 +94,19 @@ func (f *fixture) routes(rows, experts, chosen int) device.Routes {
 	}
 }
 
-// groupOf makes a group of matrices, packed if there is a recipe, that is freed
+// groupOf makes a group of matrices, packed where there is a recipe, that is freed
 // with the fixture.
 func (f *fixture) groupOf(name string, experts, in, out int, t tensor.Type, recipes []string, biased bool) device.Group {
 	var packed []device.Matrix
 	var dense, biases []tensor.Tensor
 	for e := range experts {
-		if len(recipes) > 0 {
-			packed = append(packed, f.matrix(quantized(in, out, recipes[e%len(recipes)]), out))
+		m, w := device.Matrix(nil), tensor.Tensor{}
+		if len(recipes) > 0 && recipes[e%len(recipes)] != "" {
+			m = f.matrix(quantized(in, out, recipes[e%len(recipes)]), out)
 		} else {
-			dense = append(dense, f.in(fmt.Sprint(name, e), t, out, in, noise(40+e)))
+			w = f.in(fmt.Sprint(name, e), t, out, in, noise(40+e))
 		}
+		packed, dense = append(packed, m), append(dense, w)
 		if biased {
 			biases = append(biases, f.in(fmt.Sprint(name, " bias ", e), tensor.F32, 1, out, scaled(noise(80+e), 3, 0)))
 		}
@@ -137,6 +139,8 @@ func groupMulCases() (cases []testCase) {
 		{1, 8, 2, 256, 96, nil, tensor.F16, true, true, false},
 		{7, 5, 3, 100, 33, nil, tensor.BF16, true, false, true},
 		{40, 4, 2, 129, 65, nil, tensor.F32, false, true, false},
+		{1, 9, 4, 256, 96, []string{"1:4b_128g", "", "1:3b_64g"}, tensor.F16, true, true, false},
+		{20, 5, 3, 160, 65, []string{"", "1:4b_32g"}, tensor.BF16, false, false, true},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%v %v two=%v biased=%v gathered=%v", c.rows, c.chosen, c.experts, c.in, c.out, c.recipes != nil, c.t, c.two, c.biased, c.gathered)
 		cases = append(cases, testCase{name: name, limit: productLimit, build: func(f *fixture) func(device.Device) {

@@ -153,6 +153,11 @@ func headNormCases() (cases []testCase) {
 			x := f.inOut("x", activation, c.rows, c.heads*c.dim, c.v)
 			w := f.in("w", tensor.F32, 1, c.dim, scaled(noise(20), 0.5, 1-c.n.Offset))
 			return func(d device.Device) { d.HeadNorm(x, w, c.heads, c.n) }
+		}}, testCase{name: name + " and keys", limit: normLimit, build: func(f *fixture) func(device.Device) {
+			keys := (c.heads + 3) / 4
+			q, k := f.inOut("q", activation, c.rows, c.heads*c.dim, c.v), f.inOut("k", activation, c.rows, keys*c.dim, noise(10))
+			wq, wk := f.in("wq", tensor.F32, 1, c.dim, scaled(noise(20), 0.5, 1-c.n.Offset)), f.in("wk", tensor.F32, 1, c.dim, noise(21))
+			return func(d device.Device) { d.HeadNorms(q, k, wq, wk, c.n) }
 		}})
 	}
 	return cases
