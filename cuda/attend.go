@@ -52,10 +52,12 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 		d.attend(y, q, own{k, v, freqs, r}, of, layer, a, b)
 		return
 	}
-	if r.Dims > 0 {
-		d.Rope(q, k, freqs, a.HeadDim, r, b)
+	if !d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
+		if r.Dims > 0 {
+			d.Rope(q, k, freqs, a.HeadDim, r, b)
+		}
+		d.Store(of, layer, k, v, b)
 	}
-	d.Store(of, layer, k, v, b)
 	d.attend(y, q, own{}, of, layer, a, b)
 }
 

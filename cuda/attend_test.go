@@ -8,10 +8,10 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Rotation, storing and attention of single rows are one kernel, except of few rows
-// and heads of keys without sinks and temperature, and of longer runs.
+// Rotation, storing and attention of single rows are one kernel; of few rows and heads
+// of keys without sinks and temperature, and of longer runs, rotation and storing are.
 func TestMixKernels(t *testing.T) {
-	apart := []string{"rope_split_f16", "store_f16", "attend_parts_4", "attend_parts_join"}
+	apart := []string{"rope_store_f16", "attend_parts_4", "attend_parts_join"}
 	for _, c := range []struct {
 		name                 string
 		rows, heads, kvHeads int
@@ -25,7 +25,7 @@ func TestMixKernels(t *testing.T) {
 		{"sinks", 1, 32, 8, 64, 1, true, []string{"attend_decode_64_8"}},
 		{"many heads share keys", 4, 128, 8, 128, 1, false, []string{"attend_decode_128_16"}},
 		{"an unusual size", 4, 32, 8, 80, 1, false, []string{"attend_decode_128_any"}},
-		{"a run", 4, 32, 32, 128, 4, false, []string{"rope_split_f16", "store_f16", "attend_prefill_128"}},
+		{"a run", 4, 32, 32, 128, 4, false, []string{"rope_store_f16", "attend_prefill_128"}},
 	} {
 		d := newFake().open(t)
 		act := func(cols int) tensor.Tensor { return d.Alloc(tensor.F16, c.rows, cols) }

@@ -207,6 +207,7 @@ const (
 	kernel_rope_interleaved_f16
 	kernel_rope_back_split
 	kernel_rope_back_interleaved
+	kernel_rope_store_f16
 	kernel_route_sort
 	kernel_route_2
 	kernel_route_choose_2
@@ -438,6 +439,7 @@ var kernels = [kernelCount]struct {
 	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
 	kernel_rope_back_split:           {"rope_back", "rope_back_split", true},
 	kernel_rope_back_interleaved:     {"rope_back", "rope_back_interleaved", true},
+	kernel_rope_store_f16:            {"rope_store", "rope_store_f16", true},
 	kernel_route_sort:                {"route", "route_sort", true},
 	kernel_route_2:                   {"route", "route_2", true},
 	kernel_route_choose_2:            {"route", "route_choose_2", true},
@@ -625,6 +627,7 @@ const (
 	rope_heads_a_block           = 8
 	rope_back_threads            = 256
 	rope_back_heads_a_block      = 8
+	rope_store_threads           = 256
 	route_few_threads            = 512
 	route_few_chosen             = 512
 	route_choose_warps           = 4
@@ -3904,6 +3907,33 @@ func (d *Device) rope_back_interleaved(l launch, q tensor.Tensor, k tensor.Tenso
 	a.int32(pairs)
 	a.int64(ldq)
 	a.int64(ldk)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) rope_store_f16(l launch, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, qHeads int32, kvHeads int32, dim int32, pairs int32, sequences int32, tableCols int32, pages int32, pageRows int32, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_rope_store_f16)
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(qHeads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
 	a.float32(scale)
 	d.launch(a, l)
 }
