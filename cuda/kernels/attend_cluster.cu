@@ -1,6 +1,9 @@
-// Attention of a few single rows on Hopper and later: as attend_decode.cu, but the
-// positions of a row and set of heads are divided among the blocks of a cluster, which
-// join what they have found through each other's shared memory.
+// Attention of a few single rows on Hopper: as attend_decode.cu, but the positions of a
+// row and set of heads are divided among the blocks of a cluster, which join what they
+// have found through each other's shared memory.
+//
+// H200, 2026-11-22, 32 heads of 128 and 8 of keys, with rotation and storing: 100 positions
+// 6.7 µs, 8000 positions 19 µs, 1.7 TB/s.
 #include "cluster.cuh"
 #include "decode.cuh"
 
