@@ -47,15 +47,17 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 // Mix is Rope, Store and Attend: of single rows in one kernel, unless their heads are
 // few.
 func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
-	if b.Span == 1 && a.Latent == 0 && !fewHeads(a, q.Rows) {
+	if b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows) {
 		want(k.Rows == q.Rows && v.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
 		d.attend(y, q, own{k, v, freqs, r}, of, layer, a, b)
 		return
 	}
-	if r.Dims > 0 {
-		d.Rope(q, k, freqs, a.HeadDim, r, b)
+	if !d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
+		if r.Dims > 0 {
+			d.Rope(q, k, freqs, a.HeadDim, r, b)
+		}
+		d.Store(of, layer, k, v, b)
 	}
-	d.Store(of, layer, k, v, b)
 	d.attend(y, q, own{}, of, layer, a, b)
 }
 
@@ -76,7 +78,7 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		return
 	}
 	if b.Span == 1 {
-		d.attendRows(y, q, o, c, layer, a, b)
+		d.attendRows(rowsAttend{y, q, o, c, layer, a, b})
 	} else {
 		d.attendRuns(y, q, c, layer, a, b)
 	}

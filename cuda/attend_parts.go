@@ -14,6 +14,12 @@ var partsVariants = []struct {
 	heads  int
 }{{(*Device).attend_parts_1, 1}, {(*Device).attend_parts_4, 4}, {(*Device).attend_parts_8, 8}}
 
+// partsTake reports whether attend_parts.cu can attend, and is faster than
+// attend_decode.cu.
+func partsTake(a device.Attend, rows int) bool {
+	return fewHeads(a, rows) && a.Sinks.Nil() && a.Temperature == 0
+}
+
 // attendParts is attention of few single rows and heads of keys: the positions of each
 // row are divided among as many blocks as keep the GPU busy, whatever the positions
 // are.

@@ -5,49 +5,6 @@ import (
 	"exl2/internal/tensor"
 )
 
-type decodeAttendFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, pos, seq, table, fault, parts, counters tensor.Tensor,
-	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window int32)
-
-// A decodeVariant is a kernel, the dimensions of a head and the heads of a block
-// that it is made for, and its blocks of a multiprocessor. One that takes any
-// dimensions up to dim is slower.
-type decodeVariant struct {
-	kernel            decodeAttendFunc
-	dim, heads, parts int
-	any               bool
-}
-
-// decodeVariants are in the order in which they are tried.
-var decodeVariants = []decodeVariant{
-	{(*Device).attend_decode_64_8, 64, 8, 4, false},
-	{(*Device).attend_decode_64_16, 64, 16, 3, false},
-	{(*Device).attend_decode_128_8, 128, 8, 3, false},
-	{(*Device).attend_decode_128_16, 128, 16, 2, false},
-	{(*Device).attend_decode_256_8, 256, 8, 2, false},
-	{(*Device).attend_decode_64_any, 64, 8, 3, true},
-	{(*Device).attend_decode_128_any, 128, 8, 3, true},
-	{(*Device).attend_decode_256_any, 256, 8, 2, true},
-}
-
-// fits reports whether the kernel takes heads of so many dimensions, group of which
-// share keys; one for more heads than there are is no use.
-func (v decodeVariant) fits(dim, group int) bool {
-	if v.any {
-		return dim <= v.dim
-	}
-	return dim == v.dim && (v.heads == 8) == (group <= 8 || dim == 256)
-}
-
-func decodeVariantFor(dim, group int) decodeVariant {
-	for _, v := range decodeVariants {
-		if v.fits(dim, group) {
-			return v
-		}
-	}
-	panic("cuda: no attention for these heads")
-}
-
 // own is the keys and values of the rows themselves, and how keys and queries are
 // to be rotated, or nothing.
 type own struct {
@@ -55,32 +12,166 @@ type own struct {
 	rope        device.Rope
 }
 
-// fewHeads reports whether attend_parts.cu is faster: where there are fewer rows and
-// heads of keys than this, the other kernel joins too many parts of each.
-func fewHeads(a device.Attend, rows int) bool {
-	const enough = 32
-	return rows*a.KVHeads < enough && a.Sinks.Nil() && a.Temperature == 0
+// rowsAttend is an attention of single rows.
+type rowsAttend struct {
+	y, q  tensor.Tensor
+	own   own
+	cache *cache
+	layer int
+	device.Attend
+	batch device.Batch
 }
 
-// attendRows is attention of single rows: as many blocks as there is room for
-// divide the work, whatever the positions are.
-func (d *Device) attendRows(y, q tensor.Tensor, o own, c *cache, layer int, a device.Attend, b device.Batch) {
-	if o.k.Nil() && fewHeads(a, q.Rows) {
-		d.attendParts(y, q, c, layer, a, b)
-		return
+func (t rowsAttend) group() int { return t.Heads / t.KVHeads }
+
+// fewHeads reports whether the division of attend_decode.cu, which has many blocks join
+// what they find for a head, is slower than others: where rows and heads of keys are
+// fewer than this.
+func fewHeads(a device.Attend, rows int) bool { return rows*a.KVHeads < 32 }
+
+// together reports whether queries and keys are rotated, and keys and values stored, by
+// attention itself.
+func (d *Device) together(a device.Attend, rows int) bool {
+	return d.hopper() || !partsTake(a, rows)
+}
+
+// attendRows is attention of single rows.
+func (d *Device) attendRows(t rowsAttend) {
+	switch {
+	case d.hopper() && fewHeads(t.Attend, t.q.Rows):
+		d.attendCluster(rowsVariantFor(clusterVariants, t), t)
+	case t.own.k.Nil() && partsTake(t.Attend, t.q.Rows):
+		d.attendParts(t.y, t.q, t.cache, t.layer, t.Attend, t.batch)
+	default:
+		d.attendSplit(rowsVariantFor(splitVariants, t), t)
 	}
-	group := a.Heads / a.KVHeads
-	v := decodeVariantFor(a.HeadDim, group)
-	sets, blocks := a.KVHeads*pieces(group, v.heads), v.parts*d.sms
-	parts := d.scratch(scratchSums, tensor.F32, 2*blocks*v.heads, a.HeadDim+attend_decode_extra)
-	counters := d.scratch(scratchCounters, tensor.I32, q.Rows, sets)
-	_, turnScale := ropeLaunch(q.Rows, a.Heads, o.rope)
-	interleaved := int32(0)
-	if o.rope.Interleaved {
-		interleaved = 1
+}
+
+// A rowsShape is the dimensions of a head and the heads of a block that a kernel is
+// made for. One that takes any dimensions up to dim is slower.
+type rowsShape struct {
+	dim, heads int
+	any        bool
+}
+
+// fits reports whether the kernel takes heads of so many dimensions, group of which
+// share keys; one for more heads than there are is no use.
+func (s rowsShape) fits(dim, group int) bool {
+	if s.any {
+		return dim <= s.dim
 	}
-	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: attend_decode_threads}}, y, q, c.k[layer], c.v[layer], o.k, o.v, o.freqs, a.Sinks,
-		b.Pos, b.Seq, b.Table, d.fault, parts, counters, int32(q.Rows), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(o.rope.Dims/2), interleaved, int64(y.Stride), int64(q.Stride), int64(o.k.Stride), int64(o.v.Stride),
-		turnScale, a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
+	return dim == s.dim && (s.heads == 8) == (group <= 8 || dim == 256)
+}
+
+func (s rowsShape) shape() rowsShape { return s }
+
+// rowsVariantFor returns the first variant that fits.
+func rowsVariantFor[V interface{ shape() rowsShape }](list []V, t rowsAttend) V {
+	for _, v := range list {
+		if v.shape().fits(t.HeadDim, t.group()) {
+			return v
+		}
+	}
+	panic("cuda: no attention for these heads")
+}
+
+// A splitVariant is a kernel of attend_decode.cu, its warps, and its blocks of a
+// multiprocessor.
+type splitVariant struct {
+	rowsShape
+	kernel        splitFunc
+	warps, blocks int
+}
+
+type splitFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, pos, seq, table, fault, parts, counters tensor.Tensor,
+	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window int32)
+
+var splitVariants = []splitVariant{
+	{rowsShape{64, 8, false}, (*Device).attend_decode_64_8, 4, 4},
+	{rowsShape{64, 16, false}, (*Device).attend_decode_64_16, 4, 3},
+	{rowsShape{128, 8, false}, (*Device).attend_decode_128_8, 4, 3},
+	{rowsShape{128, 16, false}, (*Device).attend_decode_128_16, 4, 2},
+	{rowsShape{256, 8, false}, (*Device).attend_decode_256_8, 4, 2},
+	{rowsShape{64, 8, true}, (*Device).attend_decode_64_any, 4, 3},
+	{rowsShape{128, 8, true}, (*Device).attend_decode_128_any, 4, 3},
+	{rowsShape{256, 8, true}, (*Device).attend_decode_256_any, 4, 2},
+}
+
+// attendSplit has as many blocks as there is room for divide the work, whatever the
+// positions are.
+func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
+	sets, blocks := t.KVHeads*pieces(t.group(), v.heads), v.blocks*d.sms
+	parts := d.scratch(scratchSums, tensor.F32, 2*blocks*v.heads, pieces(t.HeadDim, 4)*4+attend_decode_extra)
+	counters := d.scratch(scratchCounters, tensor.I32, t.q.Rows, sets)
+	s, b, c := t.numbers(), t.batch, t.cache
+	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: 32 * v.warps}}, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks,
+		b.Pos, b.Seq, b.Table, d.fault, parts, counters, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window)
+}
+
+// A clusterVariant is a kernel of attend_cluster.cu, and its warps.
+type clusterVariant struct {
+	rowsShape
+	kernel clusterFunc
+	warps  int
+}
+
+type clusterFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, pos, seq, table, fault tensor.Tensor,
+	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window int32)
+
+var clusterVariants = []clusterVariant{
+	{rowsShape{64, 8, false}, (*Device).attend_cluster_64_8, attend_cluster_many},
+	{rowsShape{64, 16, false}, (*Device).attend_cluster_64_16, attend_cluster_many},
+	{rowsShape{128, 8, false}, (*Device).attend_cluster_128_8, attend_cluster_many},
+	{rowsShape{128, 16, false}, (*Device).attend_cluster_128_16, attend_cluster_few},
+	{rowsShape{256, 8, false}, (*Device).attend_cluster_256_8, attend_cluster_few},
+	{rowsShape{64, 8, true}, (*Device).attend_cluster_64_any, attend_cluster_many},
+	{rowsShape{128, 8, true}, (*Device).attend_cluster_128_any, attend_cluster_few},
+	{rowsShape{256, 8, true}, (*Device).attend_cluster_256_any, attend_cluster_few},
+}
+
+// sharedBytes is what a block takes, as Shared in attend_cluster.cu has it.
+func (v clusterVariant) sharedBytes(group int) int {
+	const half, single = 2, 4
+	fixed := v.heads*(v.dim+8)*half + 2*v.dim*half + v.dim/2*2*single + 2*v.heads*v.warps*single + 2*v.heads*single
+	return fixed + v.warps*min(group, v.heads)*(v.dim+attend_cluster_padding)*single
+}
+
+// attendCluster has a cluster for every row and set of heads, as large as there are
+// multiprocessors for.
+func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
+	sets, blocks := t.KVHeads*pieces(t.group(), v.heads), attend_cluster_most_blocks
+	for blocks > 1 && blocks*sets*t.q.Rows > d.sms {
+		blocks /= 2
+	}
+	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: v.sharedBytes(t.group()), cluster: blocks}
+	s, b, c := t.numbers(), t.batch, t.cache
+	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks,
+		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window)
+}
+
+// rowsNumbers is a rowsAttend as kernels take it.
+type rowsNumbers struct {
+	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32
+	ldy, ldq, ldk, ldv                                                                   int64
+	turnScale                                                                            float32
+	temperatureSpan, window                                                              int32
+}
+
+func (t rowsAttend) numbers() rowsNumbers {
+	n, b := func(i int) int32 { return int32(i) }, t.batch
+	s := rowsNumbers{
+		rows: n(t.q.Rows), sequences: n(b.Table.Rows), tableCols: n(b.Table.Cols), pages: n(t.cache.shape.Pages), pageRows: n(t.cache.shape.PageRows),
+		heads: n(t.Heads), kvHeads: n(t.KVHeads), dim: n(t.HeadDim), pairs: n(t.own.rope.Dims / 2),
+		ldy: int64(t.y.Stride), ldq: int64(t.q.Stride), ldk: int64(t.own.k.Stride), ldv: int64(t.own.v.Stride),
+		temperatureSpan: n(max(t.TemperatureSpan, 1)), window: n(t.Window),
+	}
+	_, s.turnScale = ropeLaunch(t.q.Rows, t.Heads, t.own.rope)
+	if t.own.rope.Interleaved {
+		s.interleaved = 1
+	}
+	return s
 }

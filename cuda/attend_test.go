@@ -8,26 +8,35 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Rotation, storing and attention of single rows are one kernel, except of few rows
-// and heads of keys without sinks and temperature, and of longer runs.
+// Rotation, storing and attention of single rows are one kernel; of few rows and heads
+// of keys without sinks and temperature, and of longer runs, rotation and storing are.
+// On Hopper, few rows are attended to by clusters.
 func TestMixKernels(t *testing.T) {
-	apart := []string{"rope_split_f16", "store_f16", "attend_parts_4", "attend_parts_join"}
+	apart := []string{"rope_store_f16", "attend_parts_4", "attend_parts_join"}
 	for _, c := range []struct {
 		name                 string
 		rows, heads, kvHeads int
 		dim, span            int
-		sinks                bool
+		sinks, hopper        bool
 		want                 []string
 	}{
-		{"heads with keys of their own", 1, 32, 32, 128, 1, false, []string{"attend_decode_128_8"}},
-		{"shared keys, one row", 1, 32, 8, 128, 1, false, apart},
-		{"shared keys, four rows", 4, 32, 8, 128, 1, false, []string{"attend_decode_128_8"}},
-		{"sinks", 1, 32, 8, 64, 1, true, []string{"attend_decode_64_8"}},
-		{"many heads share keys", 4, 128, 8, 128, 1, false, []string{"attend_decode_128_16"}},
-		{"an unusual size", 4, 32, 8, 80, 1, false, []string{"attend_decode_128_any"}},
-		{"a run", 4, 32, 32, 128, 4, false, []string{"rope_split_f16", "store_f16", "attend_prefill_128"}},
+		{"heads with keys of their own", 1, 32, 32, 128, 1, false, false, []string{"attend_decode_128_8"}},
+		{"shared keys, one row", 1, 32, 8, 128, 1, false, false, apart},
+		{"shared keys, four rows", 4, 32, 8, 128, 1, false, false, []string{"attend_decode_128_8"}},
+		{"sinks", 1, 32, 8, 64, 1, true, false, []string{"attend_decode_64_8"}},
+		{"many heads share keys", 4, 128, 8, 128, 1, false, false, []string{"attend_decode_128_16"}},
+		{"an unusual size", 4, 32, 8, 80, 1, false, false, []string{"attend_decode_128_any"}},
+		{"a run", 4, 32, 32, 128, 4, false, false, []string{"rope_store_f16", "attend_prefill_128"}},
+		{"shared keys, one row on Hopper", 1, 32, 8, 128, 1, false, true, []string{"attend_cluster_128_8"}},
+		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, []string{"attend_cluster_64_16"}},
+		{"many rows on Hopper", 4, 32, 8, 128, 1, false, true, []string{"attend_decode_128_8"}},
+		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, []string{"rope_store_f16", "attend_hopper_128"}},
 	} {
-		d := newFake().open(t)
+		f := newFake()
+		if c.hopper {
+			f.attr[attributeMajor], f.attr[attributeMinor] = 9, 0
+		}
+		d := f.open(t)
 		act := func(cols int) tensor.Tensor { return d.Alloc(tensor.F16, c.rows, cols) }
 		ints := func() tensor.Tensor { return d.Alloc(tensor.I32, 1, c.rows) }
 		cols, a := c.kvHeads*c.dim, device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 1}

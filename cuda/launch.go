@@ -16,6 +16,7 @@ type kernel uint16
 type launch struct {
 	blocks, threads dim
 	shared          int // bytes of dynamic shared memory
+	cluster         int // blocks of a cluster, in the direction of x; 0 is none
 }
 
 // dim is a number of blocks or threads in each direction; 0 in y and z is 1.
@@ -120,21 +121,27 @@ type launchConfig struct {
 	stream      uintptr
 	attributes  unsafe.Pointer
 	count       uint32
-	attribute   struct {
+	attribute   [2]struct {
 		id    uint32
 		value [8]uint64 // a union of 64 bytes
 	}
 }
 
-// launchDependent is launchPlain as a programmatic dependent launch.
+// launchDependent is launchPlain as a programmatic dependent launch, perhaps in
+// clusters.
 func (d *Device) launchDependent(f *function, l launch) result {
-	const programmaticSerialization = 6
+	const clusterDimension, programmaticSerialization = 4, 6
 	c, b, t := &d.config, l.blocks, l.threads
 	c.grid = [3]uint32{uint32(b.x), uint32(max(b.y, 1)), uint32(max(b.z, 1))}
 	c.block = [3]uint32{uint32(t.x), uint32(max(t.y, 1)), uint32(max(t.z, 1))}
 	c.shared, c.stream = uint32(l.shared), d.stream
-	c.attribute.id, c.attribute.value[0] = programmaticSerialization, 1
+	c.attribute[0].id, c.attribute[0].value[0] = programmaticSerialization, 1
 	c.attributes, c.count = unsafe.Pointer(&c.attribute), 1
+	if l.cluster > 0 {
+		a := &c.attribute[1]
+		a.id, a.value[0], a.value[1] = clusterDimension, uint64(l.cluster)|1<<32, 1 // x, y and z in 32 bits each
+		c.count = 2
+	}
 	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, 0, uintptr(unsafe.Pointer(&d.args.extra))}
 	return d.try(cuLaunchKernelEx, d.argv[:4]...)
 }

@@ -249,11 +249,11 @@ func lazily[T any](f func() T) func() T {
 	}
 }
 
-// benchAttend lists attention: steps at depths, whose time is that of reading
-// keys and values, and prompts.
+// benchAttend lists attention: steps at depths, with rotation and storing, whose time
+// is that of reading keys and values, and prompts.
 func benchAttend() (cases []benchCase) {
 	for _, c := range []struct{ heads, kvHeads, sequences, depth, span int }{
-		{32, 32, 1, 1000, 1}, {32, 32, 1, 4000, 1}, {32, 8, 1, 8000, 1}, {32, 8, 16, 2000, 1}, {32, 32, 1, 8192, 1},
+		{32, 32, 1, 100, 1}, {32, 32, 1, 1000, 1}, {32, 32, 1, 8192, 1}, {32, 8, 1, 100, 1}, {32, 8, 1, 8000, 1}, {32, 4, 1, 100, 1}, {32, 8, 8, 100, 1}, {32, 8, 16, 2000, 1},
 		{32, 32, 1, 0, 512}, {32, 32, 1, 0, 2048}, {32, 32, 1, 8192, 2048}, {32, 8, 1, 0, 4096}, {32, 8, 1, 6144, 2048},
 	} {
 		const dim = 128
@@ -274,6 +274,11 @@ func benchAttend() (cases []benchCase) {
 			d.Store(cache, 0, all, all, whole.batch(f, table))
 			q := filled(d, d.Activation(), l.rows(), c.heads*dim)
 			a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: dim, Scale: 0.088}
+			if c.span == 1 {
+				k, freqs := filled(d, d.Activation(), l.rows(), l.cols()), filled(d, tensor.F32, 1, dim/2)
+				y := d.Alloc(d.Activation(), l.rows(), c.heads*dim)
+				return func() { d.Mix(y, q, k, k, freqs, cache, 0, device.Rope{Dims: dim}, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
+			}
 			return func() { d.Attend(q, q, cache, 0, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
 		}})
 	}
