@@ -48,7 +48,7 @@ func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Atte
 		d.failWith("AttendBack: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, w.dim)
 		return
 	}
-	if q.Rows == 0 {
+	if q.Rows == 0 || d.attendBackMMA(dq, dk, dv, dy, q, k, v, a, b) {
 		return
 	}
 	for _, v := range attendBackVariants {

@@ -43,6 +43,10 @@ const (
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
+	kernel_attend_back_mma_rows_64
+	kernel_attend_back_mma_rows_128
+	kernel_attend_back_mma_keys_64
+	kernel_attend_back_mma_keys_128
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -51,13 +55,6 @@ const (
 	kernel_attend_decode_64_any
 	kernel_attend_decode_128_any
 	kernel_attend_decode_256_any
-	kernel_attend_hopper_64
-	kernel_attend_hopper_128
-	kernel_attend_hopper_256
-	kernel_attend_latent_4
-	kernel_attend_latent_2
-	kernel_attend_latent_1
-	kernel_attend_latent_join
 	kernel_attend_parts_1
 	kernel_attend_parts_4
 	kernel_attend_parts_8
@@ -71,7 +68,6 @@ const (
 	kernel_cap_back
 	kernel_clamp_mul_f16
 	kernel_clamp_mul_back
-	kernel_clip_f16
 	kernel_clip_back
 	kernel_coding_values
 	kernel_coding_errors
@@ -93,7 +89,6 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
-	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
@@ -172,9 +167,8 @@ const (
 	kernel_operand_f32
 	kernel_operand_turned_f32
 	kernel_operand_squares
-	kernel_permute_1_f16
-	kernel_permute_2_f16
-	kernel_permute_4_f16
+	kernel_operand_halves
+	kernel_permute_f16
 	kernel_product_11
 	kernel_product_12
 	kernel_product_21
@@ -223,8 +217,6 @@ const (
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
-	kernel_take_codes
-	kernel_take_codes_back
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
@@ -274,6 +266,10 @@ var kernels = [kernelCount]struct {
 	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
 	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_mma_rows_64:   {"attend_back_mma", "attend_back_mma_rows_64", true},
+	kernel_attend_back_mma_rows_128:  {"attend_back_mma", "attend_back_mma_rows_128", true},
+	kernel_attend_back_mma_keys_64:   {"attend_back_mma", "attend_back_mma_keys_64", true},
+	kernel_attend_back_mma_keys_128:  {"attend_back_mma", "attend_back_mma_keys_128", true},
 	kernel_attend_decode_64_8:        {"attend_decode", "attend_decode_64_8", true},
 	kernel_attend_decode_64_16:       {"attend_decode", "attend_decode_64_16", true},
 	kernel_attend_decode_128_8:       {"attend_decode", "attend_decode_128_8", true},
@@ -282,13 +278,6 @@ var kernels = [kernelCount]struct {
 	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
 	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
 	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_hopper_64:          {"attend_hopper", "attend_hopper_64", true},
-	kernel_attend_hopper_128:         {"attend_hopper", "attend_hopper_128", true},
-	kernel_attend_hopper_256:         {"attend_hopper", "attend_hopper_256", true},
-	kernel_attend_latent_4:           {"attend_latent", "attend_latent_4", true},
-	kernel_attend_latent_2:           {"attend_latent", "attend_latent_2", true},
-	kernel_attend_latent_1:           {"attend_latent", "attend_latent_1", true},
-	kernel_attend_latent_join:        {"attend_latent", "attend_latent_join", true},
 	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
 	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
 	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
@@ -302,7 +291,6 @@ var kernels = [kernelCount]struct {
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
 	kernel_clamp_mul_f16:             {"clamp_mul", "clamp_mul_f16", true},
 	kernel_clamp_mul_back:            {"clamp_mul_back", "clamp_mul_back", true},
-	kernel_clip_f16:                  {"clip", "clip_f16", true},
 	kernel_clip_back:                 {"clip_back", "clip_back", true},
 	kernel_coding_values:             {"coding", "coding_values", true},
 	kernel_coding_errors:             {"coding", "coding_errors", true},
@@ -324,7 +312,6 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
-	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
@@ -403,9 +390,8 @@ var kernels = [kernelCount]struct {
 	kernel_operand_f32:               {"operand", "operand_f32", true},
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
-	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
-	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
-	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
+	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
+	kernel_permute_f16:               {"permute", "permute_f16", true},
 	kernel_product_11:                {"product", "product_11", true},
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
@@ -454,8 +440,6 @@ var kernels = [kernelCount]struct {
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
-	kernel_take_codes:                {"take", "take_codes", true},
-	kernel_take_codes_back:           {"take", "take_codes_back", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
@@ -463,180 +447,161 @@ var kernels = [kernelCount]struct {
 
 // Constants that kernels and their launches share, by source.
 const (
-	affine_block_rows            = 32
-	affine_tile_columns          = 32
-	affine_pairs                 = affine_block_rows / 2
-	affine_quads                 = affine_tile_columns / 4
-	draw_threads                 = 512
-	exl2_block_rows              = 32
-	exl2_tile_columns            = 32
-	half_elements                = 8
-	planes_tile_rows             = 32
-	planes_tile_cols             = 64
-	planes_tile_halves           = planes_tile_rows * planes_tile_cols
-	planes_lifted                = 8
-	product_block_m              = 128
-	product_block_n              = 128
-	split_at_once                = 16
-	split_least_units            = 2
-	advance_threads              = 128
-	affine_decode_threads        = 128
-	affine_decode_slices         = affine_decode_threads / affine_quads
-	affine_qmatmul_one_threads   = 1024
-	affine_qmatmul_some_threads  = 512
-	affine_qmatmul_some_rows     = 8
-	attend_back_across           = 8
-	attend_back_threads          = attend_back_across * attend_back_across
-	attend_back_side_128         = 32
-	attend_back_side_256         = 16
-	attend_back_side_576         = 8
-	attend_decode_warps          = 4
-	attend_decode_threads        = 32 * attend_decode_warps
-	attend_decode_positions      = split_at_once * attend_decode_warps
-	attend_decode_extra          = 2
-	attend_hopper_groups         = 2
-	attend_hopper_group_rows     = 64
-	attend_hopper_rows_a_block   = attend_hopper_groups * attend_hopper_group_rows
-	attend_hopper_group          = 128
-	attend_hopper_threads        = (attend_hopper_groups + 1) * attend_hopper_group
-	attend_hopper_keys_64        = 128
-	attend_hopper_keys_128       = 128
-	attend_hopper_keys_256       = 64
-	attend_hopper_stages         = 2
-	attend_hopper_box_rows       = 64
-	attend_hopper_map_bytes      = 128
-	attend_hopper_alignment      = 1024
-	attend_latent_most_dim       = 576
-	attend_latent_most_latent    = 512
-	attend_latent_padding        = 8
-	attend_latent_stride         = attend_latent_most_dim + attend_latent_padding
-	attend_latent_keys           = 32
-	attend_latent_weights_stride = attend_latent_keys + attend_latent_padding
-	attend_latent_queries        = 16
-	attend_parts_threads         = 128
-	attend_parts_most_dim        = 256
-	attend_parts_positions       = 64
-	attend_parts_lanes_a_key     = 8
-	attend_parts_keys_a_pass     = attend_parts_threads / attend_parts_lanes_a_key
-	attend_parts_passes          = attend_parts_positions / attend_parts_keys_a_pass
-	attend_prefill_rows_a_block  = 64
-	attend_prefill_threads       = 128
-	attend_prefill_padding       = 8
-	attend_prefill_keys          = 64
-	attend_prefill_keys_256      = 32
-	combine_threads              = 64
-	descend_most_rows            = 256
-	descend_columns              = 32
-	descend_threads              = 256
-	descend_room_bytes           = 96512
-	descend_part                 = 32
-	descend_warps                = descend_threads / 32
-	descend_storing              = 4
-	descend_stored               = descend_part / descend_storing
-	divergence_back_threads      = 256
-	exl2_arrange_threads         = 64
-	exl2_decode_warps            = 4
-	exl2_decode_unit_rows        = 4 * exl2_block_rows
-	exl2_decode_stride           = exl2_decode_unit_rows + 8
-	gemm_depth                   = 32
-	gemm_stages                  = 4
-	gemm_chunks                  = gemm_depth / 8
-	gemm_large_m                 = 128
-	gemm_large_n                 = 256
-	gemm_large_threads           = 256
-	gemm_medium_m                = 128
-	gemm_medium_n                = 128
-	gemm_medium_threads          = 256
-	gemm_small_m                 = 64
-	gemm_small_n                 = 64
-	gemm_small_threads           = 128
-	gemm_row_bytes               = gemm_stages * gemm_depth * 2
-	gemm_hopper_bm               = 128
-	gemm_hopper_wide             = 256
-	gemm_hopper_slim             = 128
-	gemm_hopper_depth            = 64
-	gemm_hopper_threads          = 256
-	gemm_hopper_chunks           = gemm_hopper_depth / 8
-	gemm_hopper_rows_a_pass      = gemm_hopper_threads / gemm_hopper_chunks
-	gemm_hopper_shared_bytes     = 193 * 1024
-	gemm_join_threads            = 128
-	gemm_join_columns            = gemm_join_threads * 4
-	gemv_most                    = 8
-	gemv_warps                   = 4
-	gemv_group_most              = 8
-	gemv_group_warps             = 4
-	gptq_feed_part               = 32
-	gptq_feed_most_before        = 256
-	gptq_feed_ahead              = 8
-	gptq_rows_part               = 32
-	gptq_rows_together           = 16
-	gptq_search_candidates       = 26
-	gptq_search_columns          = 32
-	gptq_search_unrolled         = 16
-	head_norm_warps              = 8
-	inverse_strip                = 128
-	inverse_panel                = 16
-	inverse_threads              = 256
-	inverse_pitch                = inverse_strip + 1
-	latent_threads               = 256
-	likelihood_threads           = 512
-	permute_threads              = 512
-	product_threads              = 256
-	product_warp_m               = 64
-	product_warp_n               = 32
-	product_span                 = 4
-	product_slot                 = planes_tile_rows * product_block_m
-	product_stage                = 4 * product_slot
-	product_hopper_stages        = 6
-	product_hopper_span          = 4
-	product_hopper_slot          = planes_tile_rows * product_block_m
-	product_hopper_stage         = 4 * product_hopper_slot
-	product_hopper_groups        = 2
-	product_hopper_copier        = 4 * product_hopper_groups
-	qgemm_hopper_warps           = 8
-	qgemm_hopper_copier          = qgemm_hopper_warps
-	qgemm_hopper_threads         = 32 * (qgemm_hopper_warps + 4)
-	qgemm_hopper_columns         = qgemm_hopper_warps * exl2_tile_columns
-	qgemm_hopper_unit_rows       = 4 * exl2_block_rows
-	qgemm_hopper_half_rows       = qgemm_hopper_unit_rows / 2
-	qgemm_hopper_under_way       = 2
-	qgemm_hopper_most_stages     = 8
-	qgemm_order_threads          = 256
-	qgemm_order_unit_rows        = 4 * exl2_block_rows
-	qgemm_order_half_rows        = 64
-	qgemm_order_absent           = 0xffff
-	qmatmul_most                 = 8
-	qmatmul_side_bytes           = 256
-	qmatmul_row_padding          = 8
-	qmatmul_few_warps            = 16
-	qmatmul_few_ring             = 4608
-	qmatmul_many_warps           = 8
-	qmatmul_many_ring            = 7168
-	qmatmul_tight_warps          = 8
-	qmatmul_tight_ring           = 4352
-	qmatmul_group_most           = 8
-	qmatmul_group_ring           = 9216
-	qmatmul_group_side_bytes     = 256
-	qmatmul_group_row_padding    = 8
-	qmatmul_group_few_warps      = 2
-	qmatmul_group_some_warps     = 4
-	qmatmul_group_many_warps     = 8
-	rope_threads                 = 256
-	rope_heads_a_block           = 8
-	rope_back_threads            = 256
-	rope_back_heads_a_block      = 8
-	route_few_threads            = 512
-	route_few_chosen             = 512
-	route_choose_warps           = 4
-	route_sort_threads           = 256
-	route_most_groups            = 32
-	sample_threads               = 256
-	sample_columns               = 8 * sample_threads
-	sample_bins                  = 2048
-	sample_bins_a_unit           = 64
-	sample_warps                 = sample_threads / 32
-	sample_state_bytes           = 24704
-	take_side                    = 32
+	affine_block_rows           = 32
+	affine_tile_columns         = 32
+	affine_pairs                = affine_block_rows / 2
+	affine_quads                = affine_tile_columns / 4
+	draw_threads                = 512
+	exl2_block_rows             = 32
+	exl2_tile_columns           = 32
+	half_elements               = 8
+	planes_tile_rows            = 32
+	planes_tile_cols            = 64
+	planes_tile_halves          = planes_tile_rows * planes_tile_cols
+	planes_lifted               = 8
+	product_block_m             = 128
+	product_block_n             = 128
+	split_at_once               = 16
+	split_least_units           = 2
+	advance_threads             = 128
+	affine_decode_threads       = 128
+	affine_decode_slices        = affine_decode_threads / affine_quads
+	affine_qmatmul_one_threads  = 1024
+	affine_qmatmul_some_threads = 512
+	affine_qmatmul_some_rows    = 8
+	attend_back_across          = 8
+	attend_back_threads         = attend_back_across * attend_back_across
+	attend_back_side_128        = 32
+	attend_back_side_256        = 16
+	attend_back_side_576        = 8
+	attend_back_mma_warps       = 4
+	attend_back_mma_threads     = 32 * attend_back_mma_warps
+	attend_back_mma_side        = 64
+	attend_back_mma_tile        = 32
+	attend_decode_warps         = 4
+	attend_decode_threads       = 32 * attend_decode_warps
+	attend_decode_positions     = split_at_once * attend_decode_warps
+	attend_decode_extra         = 2
+	attend_parts_threads        = 128
+	attend_parts_most_dim       = 256
+	attend_parts_positions      = 64
+	attend_parts_lanes_a_key    = 8
+	attend_parts_keys_a_pass    = attend_parts_threads / attend_parts_lanes_a_key
+	attend_parts_passes         = attend_parts_positions / attend_parts_keys_a_pass
+	attend_prefill_rows_a_block = 64
+	attend_prefill_threads      = 128
+	attend_prefill_padding      = 8
+	attend_prefill_keys         = 64
+	attend_prefill_keys_256     = 32
+	combine_threads             = 64
+	divergence_back_threads     = 256
+	exl2_arrange_threads        = 64
+	exl2_decode_warps           = 4
+	exl2_decode_unit_rows       = 4 * exl2_block_rows
+	exl2_decode_stride          = exl2_decode_unit_rows + 8
+	gemm_depth                  = 32
+	gemm_stages                 = 4
+	gemm_chunks                 = gemm_depth / 8
+	gemm_large_m                = 128
+	gemm_large_n                = 256
+	gemm_large_threads          = 256
+	gemm_medium_m               = 128
+	gemm_medium_n               = 128
+	gemm_medium_threads         = 256
+	gemm_small_m                = 64
+	gemm_small_n                = 64
+	gemm_small_threads          = 128
+	gemm_row_bytes              = gemm_stages * gemm_depth * 2
+	gemm_hopper_bm              = 128
+	gemm_hopper_wide            = 256
+	gemm_hopper_slim            = 128
+	gemm_hopper_depth           = 64
+	gemm_hopper_threads         = 256
+	gemm_hopper_chunks          = gemm_hopper_depth / 8
+	gemm_hopper_rows_a_pass     = gemm_hopper_threads / gemm_hopper_chunks
+	gemm_hopper_shared_bytes    = 193 * 1024
+	gemm_join_threads           = 128
+	gemm_join_columns           = gemm_join_threads * 4
+	gemv_most                   = 8
+	gemv_warps                  = 4
+	gemv_group_most             = 8
+	gemv_group_warps            = 4
+	gptq_feed_part              = 32
+	gptq_feed_most_before       = 256
+	gptq_feed_ahead             = 8
+	gptq_rows_part              = 32
+	gptq_rows_together          = 16
+	gptq_search_candidates      = 26
+	gptq_search_columns         = 32
+	gptq_search_unrolled        = 16
+	head_norm_warps             = 8
+	inverse_strip               = 128
+	inverse_panel               = 16
+	inverse_threads             = 256
+	inverse_pitch               = inverse_strip + 1
+	latent_threads              = 256
+	likelihood_threads          = 512
+	operand_halves_threads      = 256
+	operand_halves_side         = 64
+	operand_halves_width        = operand_halves_side + 2
+	permute_threads             = 256
+	permute_columns             = permute_threads * 8
+	product_threads             = 256
+	product_warp_m              = 64
+	product_warp_n              = 32
+	product_span                = 4
+	product_slot                = planes_tile_rows * product_block_m
+	product_stage               = 4 * product_slot
+	product_hopper_stages       = 6
+	product_hopper_span         = 4
+	product_hopper_slot         = planes_tile_rows * product_block_m
+	product_hopper_stage        = 4 * product_hopper_slot
+	product_hopper_groups       = 2
+	product_hopper_copier       = 4 * product_hopper_groups
+	qgemm_hopper_warps          = 8
+	qgemm_hopper_copier         = qgemm_hopper_warps
+	qgemm_hopper_threads        = 32 * (qgemm_hopper_warps + 4)
+	qgemm_hopper_columns        = qgemm_hopper_warps * exl2_tile_columns
+	qgemm_hopper_unit_rows      = 4 * exl2_block_rows
+	qgemm_hopper_half_rows      = qgemm_hopper_unit_rows / 2
+	qgemm_hopper_under_way      = 2
+	qgemm_hopper_most_stages    = 8
+	qgemm_order_threads         = 256
+	qgemm_order_unit_rows       = 4 * exl2_block_rows
+	qgemm_order_half_rows       = 64
+	qgemm_order_absent          = 0xffff
+	qmatmul_most                = 8
+	qmatmul_side_bytes          = 256
+	qmatmul_row_padding         = 8
+	qmatmul_few_warps           = 16
+	qmatmul_few_ring            = 4608
+	qmatmul_many_warps          = 8
+	qmatmul_many_ring           = 7168
+	qmatmul_tight_warps         = 8
+	qmatmul_tight_ring          = 4352
+	qmatmul_group_most          = 8
+	qmatmul_group_ring          = 9216
+	qmatmul_group_side_bytes    = 256
+	qmatmul_group_row_padding   = 8
+	qmatmul_group_few_warps     = 2
+	qmatmul_group_some_warps    = 4
+	qmatmul_group_many_warps    = 8
+	rope_threads                = 256
+	rope_heads_a_block          = 8
+	rope_back_threads           = 256
+	rope_back_heads_a_block     = 8
+	route_few_threads           = 512
+	route_few_chosen            = 512
+	route_choose_warps          = 4
+	route_sort_threads          = 256
+	route_most_groups           = 32
+	sample_threads              = 256
+	sample_columns              = 8 * sample_threads
+	sample_bins                 = 2048
+	sample_bins_a_unit          = 64
+	sample_warps                = sample_threads / 32
+	sample_state_bytes          = 24704
+	take_side                   = 32
 )
 
 func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
@@ -1340,6 +1305,114 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	d.launch(a, l)
 }
 
+func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
 func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_decode_64_8)
 	a.tensor(y, tensor.F16, "y")
@@ -1652,174 +1725,6 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_hopper_64)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(maps, tensor.U8, "maps")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(runs)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_hopper_128)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(maps, tensor.U8, "maps")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(runs)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_hopper_256)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(maps, tensor.U8, "maps")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(sinks, tensor.F32, "sinks")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(runs)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(kvHeads)
-	a.int32(dim)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_latent_4(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_latent_4)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(dim)
-	a.int32(latent)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_latent_2(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_latent_2)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(dim)
-	a.int32(latent)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_latent_1(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
-	a := d.begin(kernel_attend_latent_1)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(table, tensor.I32, "table")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.int32(tableCols)
-	a.int32(pageRows)
-	a.int32(span)
-	a.int32(heads)
-	a.int32(dim)
-	a.int32(latent)
-	a.int64(ldy)
-	a.int64(ldq)
-	a.float32(scale)
-	a.float32(cap)
-	a.float32(temperature)
-	a.int32(temperatureSpan)
-	a.int32(window)
-	d.launch(a, l)
-}
-
-func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, latent int32, splits int32, ldy int64) {
-	a := d.begin(kernel_attend_latent_join)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(out, tensor.F32, "out")
-	a.tensor(stats, tensor.F32, "stats")
-	a.int32(heads)
-	a.int32(latent)
-	a.int32(splits)
-	a.int64(ldy)
-	d.launch(a, l)
-}
-
 func (d *Device) attend_parts_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_parts_1)
 	a.tensor(out, tensor.F32, "out")
@@ -2089,16 +1994,6 @@ func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) clip_f16(l launch, x tensor.Tensor, rows int32, n int64, ldx int64, limit float32) {
-	a := d.begin(kernel_clip_f16)
-	a.tensor(x, tensor.F16, "x")
-	a.int32(rows)
-	a.int64(n)
-	a.int64(ldx)
-	a.float32(limit)
-	d.launch(a, l)
-}
-
 func (d *Device) clip_back(l launch, dx tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldx int64, limit float32) {
 	a := d.begin(kernel_clip_back)
 	a.tensor(dx, tensor.F32, "dx")
@@ -2327,14 +2222,6 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
-	a := d.begin(kernel_descend)
-	a.pointer(list)
-	a.tensor(h, tensor.F32, "h")
-	a.int32(k)
 	d.launch(a, l)
 }
 
@@ -3351,34 +3238,25 @@ func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) permute_1_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_1_f16)
-	a.tensor(dst, tensor.F16, "dst")
-	a.tensor(src, tensor.F16, "src")
-	a.tensor(perm, tensor.I32, "perm")
+func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, rows int32, cols int32, stride int32, plainTiles int32, turnedTiles int32) {
+	a := d.begin(kernel_operand_halves)
+	a.tensor(plain, tensor.F16, "plain")
+	a.tensor(turned, tensor.F16, "turned")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
 	a.int32(rows)
 	a.int32(cols)
-	a.int64(lds)
+	a.int32(stride)
+	a.int32(plainTiles)
+	a.int32(turnedTiles)
 	d.launch(a, l)
 }
 
-func (d *Device) permute_2_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_2_f16)
+func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32, lds int64) {
+	a := d.begin(kernel_permute_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(lds)
-	d.launch(a, l)
-}
-
-func (d *Device) permute_4_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_4_f16)
-	a.tensor(dst, tensor.F16, "dst")
-	a.tensor(src, tensor.F16, "src")
-	a.tensor(perm, tensor.I32, "perm")
-	a.int32(rows)
 	a.int32(cols)
 	a.int64(lds)
 	d.launch(a, l)
@@ -4215,28 +4093,6 @@ func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows t
 	a.tensor(cols, tensor.I32, "cols")
 	a.int32(n)
 	a.int32(srcCols)
-	d.launch(a, l)
-}
-
-func (d *Device) take_codes(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, srcCols int32) {
-	a := d.begin(kernel_take_codes)
-	a.tensor(dst, tensor.U8, "dst")
-	a.tensor(src, tensor.U8, "src")
-	a.tensor(cols, tensor.I32, "cols")
-	a.int64(count)
-	a.int32(n)
-	a.int32(srcCols)
-	d.launch(a, l)
-}
-
-func (d *Device) take_codes_back(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, dstCols int32) {
-	a := d.begin(kernel_take_codes_back)
-	a.tensor(dst, tensor.U8, "dst")
-	a.tensor(src, tensor.U8, "src")
-	a.tensor(cols, tensor.I32, "cols")
-	a.int64(count)
-	a.int32(n)
-	a.int32(dstCols)
 	d.launch(a, l)
 }
 

@@ -17,6 +17,12 @@ type Train interface {
 	// logits and reference are F32 [rows, n].
 	DivergenceBack(divergence, logits, reference tensor.Tensor)
 
+	// ProductBack is the whole way back through y = x·wᵀ: dx += dy·w and dw += dyᵀ·x,
+	// with x and w, [out, in], of the activation type, and dx, dw and dy F32. Unlike
+	// MatMulBack and Gram it may round dy to the activation type, lifted by a power of
+	// two to where that has most bits. dx may be absent.
+	ProductBack(dx, dw, dy, x, w tensor.Tensor)
+
 	// RoundLatent stores the weights that a latent stands for in w, [out, in] of the
 	// activation type: nearest codes, ties to even, times scales, rounded to fp16.
 	RoundLatent(w tensor.Tensor, l Latent)

@@ -88,11 +88,15 @@ func (t *Trainer) step(rows [][]int32, rate float64, at int) {
 	for i := n - 1; i >= 0; i-- {
 		x := t.state.At(model.Stream)
 		t.dev.Copy(x, t.inputs[i].Slice(0, x.Rows))
-		t.student[i].BackwardSeen(t.state, g, nil, func(l *model.Linear, x, dy tensor.Tensor) {
-			if latent := t.byLinear[l]; latent != nil && x.Rows > 0 {
+		t.student[i].BackwardThrough(t.state, g, nil, func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
+			latent := t.byLinear[l]
+			switch {
+			case latent == nil:
+				model.PassBack(d, l, dx, dy, x)
+			case x.Rows > 0:
 				dw := t.gradientOf(latent)
 				t.dev.Clear(dw)
-				t.dev.Gram(dw, dy, x)
+				t.dev.ProductBack(dx, dw, dy, x, latent.weight())
 				t.train(latent, dw, a)
 			}
 		})
@@ -112,13 +116,15 @@ func (t *Trainer) headBack(a device.Adam) {
 	t.dev.Clear(g.At(model.Stream))
 	t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
 		gradients := g.Slice(lo, hi)
-		head.BackwardSeen(part, gradients, func() {
+		head.BackwardThrough(part, gradients, func() {
 			logits := gradients.At(model.Logits)
 			t.dev.Copy(logits, part.At(model.Logits))
 			t.dev.DivergenceBack(t.divergence.Columns(lo, hi), logits, reference)
-		}, func(_ *model.Linear, x, dy tensor.Tensor) {
-			if latent != nil {
-				t.dev.Gram(dw, dy, x)
+		}, func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
+			if latent == nil {
+				model.PassBack(d, l, dx, dy, x)
+			} else {
+				t.dev.ProductBack(dx, dw, dy, x, latent.weight())
 			}
 		})
 	})

@@ -25,17 +25,21 @@ func (m *Module) CanRunBack() bool {
 // of the stream in front of it. loss, if not nil, is called in between, and may
 // set gradients, the head's of the logits, from what s holds. Weights must be dense.
 // The choice of experts, and their weights, are taken as given.
-func (m *Module) Backward(s, g *State, loss func()) { m.BackwardSeen(s, g, loss, nil) }
+func (m *Module) Backward(s, g *State, loss func()) { m.BackwardThrough(s, g, loss, PassBack) }
 
-// Seen is called for a linear when all linears of its site have been passed on the
-// way back: x is what it has read, dy the gradient of its product, F32, whose dyᵀ·x
-// is that of its weight [out, in]. Its weight is not used any more in this pass. A
-// linear that a later step multiplies is left out.
-type Seen func(l *Linear, x, dy tensor.Tensor)
+// Through passes a linear on the way back: it adds dy·W to dx. x is what the linear
+// has read, dy the gradient of its product, F32, whose dyᵀ·x is that of its weight
+// [out, in], which is not used any more in this pass. A linear that a later step
+// multiplies is passed by that.
+type Through func(d device.Backward, l *Linear, dx, dy, x tensor.Tensor)
 
-// BackwardSeen is Backward, and calls see, if not nil, for every linear of a site that
-// is multiplied there.
-func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
+// PassBack does no more than that.
+func PassBack(d device.Backward, l *Linear, dx, dy, _ tensor.Tensor) {
+	d.MatMulBack(dx, dy, l.W.(Dense).Tensor)
+}
+
+// BackwardThrough is Backward with another way through linears.
+func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 	for slot := Stream + 1; slot < slots; slot++ {
 		if t := g.At(slot); !t.Nil() {
 			g.Dev.Clear(t)
@@ -57,7 +61,7 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
-		t.multiplyBack(s, g, see)
+		t.multiplyBack(s, g, through)
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
 			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
@@ -73,20 +77,12 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 // multiplyBack turns the gradients of what the step's linears write into those of
 // what they read, which it adds there: what the slots held before the products has
 // none.
-func (t *Step) multiplyBack(s, g *State, see Seen) {
+func (t *Step) multiplyBack(s, g *State, through Through) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		dx := site.of(g.At(site.Reads), s)
 		for k, slot := range site.Writes {
-			backward(g).MatMulBack(dx, site.of(g.At(slot), s), site.Linears[k].W.(Dense).Tensor)
-		}
-	}
-	for i := range t.Sites {
-		site := &t.Sites[i]
-		for k, slot := range site.Writes {
-			if see != nil {
-				see(site.Linears[k], site.In(s), site.of(g.At(slot), s))
-			}
+			through(backward(g), site.Linears[k], dx, site.of(g.At(slot), s), site.In(s))
 		}
 	}
 	for _, site := range t.Sites {

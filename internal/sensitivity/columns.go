@@ -3,6 +3,7 @@ package sensitivity
 import (
 	"math"
 
+	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/quant"
 	"exl2/internal/tensor"
@@ -27,6 +28,12 @@ func (m *Measurer) gather(module *model.Module) *gatherer {
 		}
 	}
 	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*[2]*quant.ColumnMoments{}}
+}
+
+// through passes a linear, and sees it.
+func (g *gatherer) through(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
+	model.PassBack(d, l, dx, dy, x)
+	g.see(l, x, dy)
 }
 
 // see adds what a linear reads and the gradient of what it computes.

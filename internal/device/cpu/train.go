@@ -47,6 +47,14 @@ func divergenceBack(x, source, buf []float32) (sum float64) {
 	return sum / sumP
 }
 
+// ProductBack is dx += dy·w and dw += dyᵀ·x.
+func (d *Device) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
+	if !dx.Nil() {
+		d.MatMulBack(dx, dy, w)
+	}
+	d.Gram(dw, dy, x)
+}
+
 // A latent is a device.Latent as slices.
 type latent struct {
 	v, scale, zero []float32

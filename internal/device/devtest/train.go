@@ -15,6 +15,7 @@ func trainGroups() []group {
 	return []group{
 		{"Draw", withGaps(drawCases())},
 		{"DivergenceBack", withGaps(divergenceBackCases())},
+		{"ProductBack", withGaps(productBackCases())},
 		{"RoundLatent", roundLatentCases()},
 		{"TrainLatent", trainLatentCases()},
 	}
@@ -77,6 +78,40 @@ func divergenceBackCases() (cases []testCase) {
 			x, reference := f.inOut("x", residual, c.rows, c.cols, c.x), f.in("reference", residual, c.rows, c.cols, c.reference)
 			return func(d device.Train) { d.DivergenceBack(divergence, x, reference) }
 		}))
+	}
+	return cases
+}
+
+// productBackLimit is that of sums of products with a rounded number.
+var productBackLimit = limit{rms: 2e-3, nmse: 1e-6, why: "gradients rounded to fp16; sums in another order"}
+
+func productBackCases() (cases []testCase) {
+	for _, c := range []struct {
+		rows, in, out int
+		dy            values
+		noDX          bool
+	}{
+		{rows: 0, in: 64, out: 64}, {rows: 1, in: 8, out: 8}, {rows: 3, in: 33, out: 130}, {rows: 70, in: 256, out: 640}, {rows: 300, in: 130, out: 65}, {rows: 2048, in: 384, out: 128},
+		{rows: 5000, in: 96, out: 352}, {rows: 64, in: 64, out: 64, noDX: true}, {rows: 200, in: 96, out: 5000, dy: scaled(noise(2), 1e-9, 0)}, {rows: 65, in: 200, out: 72, dy: scaled(noise(2), 1e9, 0)},
+		{rows: 33, in: 64, out: 96, dy: constant(0)}, {rows: 130, in: 64, out: 96, dy: withAt(small(2), 30, 77, 130*96)},
+	} {
+		if c.dy == nil {
+			c.dy = small(2)
+		}
+		test := training(fmt.Sprintf("rows=%d in=%d out=%d dx=%v", c.rows, c.in, c.out, !c.noDX), productBackLimit, func(f *fixture) func(device.Train) {
+			var dx tensor.Tensor
+			if !c.noDX {
+				dx = f.inOut("dx", residual, c.rows, c.in, constant(0))
+			}
+			dw, dy := f.inOut("dw", tensor.F32, c.out, c.in, constant(0)), f.in("dy", residual, c.rows, c.out, c.dy)
+			x, w := f.in("x", activation, c.rows, c.in, noise(3)), f.in("w", activation, c.out, c.in, noise(4))
+			return func(d device.Train) {
+				d.ProductBack(dx, dw, dy, x, w)
+				d.ProductBack(dx, dw, dy, x, w)
+			}
+		})
+		test.direct = true
+		cases = append(cases, test)
 	}
 	return cases
 }
