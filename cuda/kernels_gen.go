@@ -43,6 +43,11 @@ const (
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
+	kernel_attend_back_half_prepare
+	kernel_attend_back_half_rows_64
+	kernel_attend_back_half_rows_128
+	kernel_attend_back_half_keys_64
+	kernel_attend_back_half_keys_128
 	kernel_attend_back_mma_rows_64
 	kernel_attend_back_mma_rows_128
 	kernel_attend_back_mma_keys_64
@@ -266,6 +271,11 @@ var kernels = [kernelCount]struct {
 	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
 	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_half_prepare:  {"attend_back_half", "attend_back_half_prepare", true},
+	kernel_attend_back_half_rows_64:  {"attend_back_half", "attend_back_half_rows_64", true},
+	kernel_attend_back_half_rows_128: {"attend_back_half", "attend_back_half_rows_128", true},
+	kernel_attend_back_half_keys_64:  {"attend_back_half", "attend_back_half_keys_64", true},
+	kernel_attend_back_half_keys_128: {"attend_back_half", "attend_back_half_keys_128", true},
 	kernel_attend_back_mma_rows_64:   {"attend_back_mma", "attend_back_mma_rows_64", true},
 	kernel_attend_back_mma_rows_128:  {"attend_back_mma", "attend_back_mma_rows_128", true},
 	kernel_attend_back_mma_keys_64:   {"attend_back_mma", "attend_back_mma_keys_64", true},
@@ -447,161 +457,167 @@ var kernels = [kernelCount]struct {
 
 // Constants that kernels and their launches share, by source.
 const (
-	affine_block_rows           = 32
-	affine_tile_columns         = 32
-	affine_pairs                = affine_block_rows / 2
-	affine_quads                = affine_tile_columns / 4
-	draw_threads                = 512
-	exl2_block_rows             = 32
-	exl2_tile_columns           = 32
-	half_elements               = 8
-	planes_tile_rows            = 32
-	planes_tile_cols            = 64
-	planes_tile_halves          = planes_tile_rows * planes_tile_cols
-	planes_lifted               = 8
-	product_block_m             = 128
-	product_block_n             = 128
-	split_at_once               = 16
-	split_least_units           = 2
-	advance_threads             = 128
-	affine_decode_threads       = 128
-	affine_decode_slices        = affine_decode_threads / affine_quads
-	affine_qmatmul_one_threads  = 1024
-	affine_qmatmul_some_threads = 512
-	affine_qmatmul_some_rows    = 8
-	attend_back_across          = 8
-	attend_back_threads         = attend_back_across * attend_back_across
-	attend_back_side_128        = 32
-	attend_back_side_256        = 16
-	attend_back_side_576        = 8
-	attend_back_mma_warps       = 4
-	attend_back_mma_threads     = 32 * attend_back_mma_warps
-	attend_back_mma_side        = 64
-	attend_back_mma_tile        = 32
-	attend_decode_warps         = 4
-	attend_decode_threads       = 32 * attend_decode_warps
-	attend_decode_positions     = split_at_once * attend_decode_warps
-	attend_decode_extra         = 2
-	attend_parts_threads        = 128
-	attend_parts_most_dim       = 256
-	attend_parts_positions      = 64
-	attend_parts_lanes_a_key    = 8
-	attend_parts_keys_a_pass    = attend_parts_threads / attend_parts_lanes_a_key
-	attend_parts_passes         = attend_parts_positions / attend_parts_keys_a_pass
-	attend_prefill_rows_a_block = 64
-	attend_prefill_threads      = 128
-	attend_prefill_padding      = 8
-	attend_prefill_keys         = 64
-	attend_prefill_keys_256     = 32
-	combine_threads             = 64
-	divergence_back_threads     = 256
-	exl2_arrange_threads        = 64
-	exl2_decode_warps           = 4
-	exl2_decode_unit_rows       = 4 * exl2_block_rows
-	exl2_decode_stride          = exl2_decode_unit_rows + 8
-	gemm_depth                  = 32
-	gemm_stages                 = 4
-	gemm_chunks                 = gemm_depth / 8
-	gemm_large_m                = 128
-	gemm_large_n                = 256
-	gemm_large_threads          = 256
-	gemm_medium_m               = 128
-	gemm_medium_n               = 128
-	gemm_medium_threads         = 256
-	gemm_small_m                = 64
-	gemm_small_n                = 64
-	gemm_small_threads          = 128
-	gemm_row_bytes              = gemm_stages * gemm_depth * 2
-	gemm_hopper_bm              = 128
-	gemm_hopper_wide            = 256
-	gemm_hopper_slim            = 128
-	gemm_hopper_depth           = 64
-	gemm_hopper_threads         = 256
-	gemm_hopper_chunks          = gemm_hopper_depth / 8
-	gemm_hopper_rows_a_pass     = gemm_hopper_threads / gemm_hopper_chunks
-	gemm_hopper_shared_bytes    = 193 * 1024
-	gemm_join_threads           = 128
-	gemm_join_columns           = gemm_join_threads * 4
-	gemv_most                   = 8
-	gemv_warps                  = 4
-	gemv_group_most             = 8
-	gemv_group_warps            = 4
-	gptq_feed_part              = 32
-	gptq_feed_most_before       = 256
-	gptq_feed_ahead             = 8
-	gptq_rows_part              = 32
-	gptq_rows_together          = 16
-	gptq_search_candidates      = 26
-	gptq_search_columns         = 32
-	gptq_search_unrolled        = 16
-	head_norm_warps             = 8
-	inverse_strip               = 128
-	inverse_panel               = 16
-	inverse_threads             = 256
-	inverse_pitch               = inverse_strip + 1
-	latent_threads              = 256
-	likelihood_threads          = 512
-	operand_halves_threads      = 256
-	operand_halves_side         = 64
-	operand_halves_width        = operand_halves_side + 2
-	permute_threads             = 256
-	permute_columns             = permute_threads * 8
-	product_threads             = 256
-	product_warp_m              = 64
-	product_warp_n              = 32
-	product_span                = 4
-	product_slot                = planes_tile_rows * product_block_m
-	product_stage               = 4 * product_slot
-	product_hopper_stages       = 6
-	product_hopper_span         = 4
-	product_hopper_slot         = planes_tile_rows * product_block_m
-	product_hopper_stage        = 4 * product_hopper_slot
-	product_hopper_groups       = 2
-	product_hopper_copier       = 4 * product_hopper_groups
-	qgemm_hopper_warps          = 8
-	qgemm_hopper_copier         = qgemm_hopper_warps
-	qgemm_hopper_threads        = 32 * (qgemm_hopper_warps + 4)
-	qgemm_hopper_columns        = qgemm_hopper_warps * exl2_tile_columns
-	qgemm_hopper_unit_rows      = 4 * exl2_block_rows
-	qgemm_hopper_half_rows      = qgemm_hopper_unit_rows / 2
-	qgemm_hopper_under_way      = 2
-	qgemm_hopper_most_stages    = 8
-	qgemm_order_threads         = 256
-	qgemm_order_unit_rows       = 4 * exl2_block_rows
-	qgemm_order_half_rows       = 64
-	qgemm_order_absent          = 0xffff
-	qmatmul_most                = 8
-	qmatmul_side_bytes          = 256
-	qmatmul_row_padding         = 8
-	qmatmul_few_warps           = 16
-	qmatmul_few_ring            = 4608
-	qmatmul_many_warps          = 8
-	qmatmul_many_ring           = 7168
-	qmatmul_tight_warps         = 8
-	qmatmul_tight_ring          = 4352
-	qmatmul_group_most          = 8
-	qmatmul_group_ring          = 9216
-	qmatmul_group_side_bytes    = 256
-	qmatmul_group_row_padding   = 8
-	qmatmul_group_few_warps     = 2
-	qmatmul_group_some_warps    = 4
-	qmatmul_group_many_warps    = 8
-	rope_threads                = 256
-	rope_heads_a_block          = 8
-	rope_back_threads           = 256
-	rope_back_heads_a_block     = 8
-	route_few_threads           = 512
-	route_few_chosen            = 512
-	route_choose_warps          = 4
-	route_sort_threads          = 256
-	route_most_groups           = 32
-	sample_threads              = 256
-	sample_columns              = 8 * sample_threads
-	sample_bins                 = 2048
-	sample_bins_a_unit          = 64
-	sample_warps                = sample_threads / 32
-	sample_state_bytes          = 24704
-	take_side                   = 32
+	affine_block_rows              = 32
+	affine_tile_columns            = 32
+	affine_pairs                   = affine_block_rows / 2
+	affine_quads                   = affine_tile_columns / 4
+	draw_threads                   = 512
+	exl2_block_rows                = 32
+	exl2_tile_columns              = 32
+	half_elements                  = 8
+	planes_tile_rows               = 32
+	planes_tile_cols               = 64
+	planes_tile_halves             = planes_tile_rows * planes_tile_cols
+	planes_lifted                  = 8
+	product_block_m                = 128
+	product_block_n                = 128
+	split_at_once                  = 16
+	split_least_units              = 2
+	advance_threads                = 128
+	affine_decode_threads          = 128
+	affine_decode_slices           = affine_decode_threads / affine_quads
+	affine_qmatmul_one_threads     = 1024
+	affine_qmatmul_some_threads    = 512
+	affine_qmatmul_some_rows       = 8
+	attend_back_across             = 8
+	attend_back_threads            = attend_back_across * attend_back_across
+	attend_back_side_128           = 32
+	attend_back_side_256           = 16
+	attend_back_side_576           = 8
+	attend_back_half_warps         = 4
+	attend_back_half_threads       = 32 * attend_back_half_warps
+	attend_back_half_side          = 64
+	attend_back_half_tile_64       = 64
+	attend_back_half_tile_128      = 32
+	attend_back_half_prepare_warps = 8
+	attend_back_mma_warps          = 4
+	attend_back_mma_threads        = 32 * attend_back_mma_warps
+	attend_back_mma_side           = 64
+	attend_back_mma_tile           = 32
+	attend_decode_warps            = 4
+	attend_decode_threads          = 32 * attend_decode_warps
+	attend_decode_positions        = split_at_once * attend_decode_warps
+	attend_decode_extra            = 2
+	attend_parts_threads           = 128
+	attend_parts_most_dim          = 256
+	attend_parts_positions         = 64
+	attend_parts_lanes_a_key       = 8
+	attend_parts_keys_a_pass       = attend_parts_threads / attend_parts_lanes_a_key
+	attend_parts_passes            = attend_parts_positions / attend_parts_keys_a_pass
+	attend_prefill_rows_a_block    = 64
+	attend_prefill_threads         = 128
+	attend_prefill_padding         = 8
+	attend_prefill_keys            = 64
+	attend_prefill_keys_256        = 32
+	combine_threads                = 64
+	divergence_back_threads        = 256
+	exl2_arrange_threads           = 64
+	exl2_decode_warps              = 4
+	exl2_decode_unit_rows          = 4 * exl2_block_rows
+	exl2_decode_stride             = exl2_decode_unit_rows + 8
+	gemm_depth                     = 32
+	gemm_stages                    = 4
+	gemm_chunks                    = gemm_depth / 8
+	gemm_large_m                   = 128
+	gemm_large_n                   = 256
+	gemm_large_threads             = 256
+	gemm_medium_m                  = 128
+	gemm_medium_n                  = 128
+	gemm_medium_threads            = 256
+	gemm_small_m                   = 64
+	gemm_small_n                   = 64
+	gemm_small_threads             = 128
+	gemm_row_bytes                 = gemm_stages * gemm_depth * 2
+	gemm_hopper_bm                 = 128
+	gemm_hopper_wide               = 256
+	gemm_hopper_slim               = 128
+	gemm_hopper_depth              = 64
+	gemm_hopper_threads            = 256
+	gemm_hopper_chunks             = gemm_hopper_depth / 8
+	gemm_hopper_rows_a_pass        = gemm_hopper_threads / gemm_hopper_chunks
+	gemm_hopper_shared_bytes       = 193 * 1024
+	gemm_join_threads              = 128
+	gemm_join_columns              = gemm_join_threads * 4
+	gemv_most                      = 8
+	gemv_warps                     = 4
+	gemv_group_most                = 8
+	gemv_group_warps               = 4
+	gptq_feed_part                 = 32
+	gptq_feed_most_before          = 256
+	gptq_feed_ahead                = 8
+	gptq_rows_part                 = 32
+	gptq_rows_together             = 16
+	gptq_search_candidates         = 26
+	gptq_search_columns            = 32
+	gptq_search_unrolled           = 16
+	head_norm_warps                = 8
+	inverse_strip                  = 128
+	inverse_panel                  = 16
+	inverse_threads                = 256
+	inverse_pitch                  = inverse_strip + 1
+	latent_threads                 = 256
+	likelihood_threads             = 512
+	operand_halves_threads         = 256
+	operand_halves_side            = 64
+	operand_halves_width           = operand_halves_side + 2
+	permute_threads                = 256
+	permute_columns                = permute_threads * 8
+	product_threads                = 256
+	product_warp_m                 = 64
+	product_warp_n                 = 32
+	product_span                   = 4
+	product_slot                   = planes_tile_rows * product_block_m
+	product_stage                  = 4 * product_slot
+	product_hopper_stages          = 6
+	product_hopper_span            = 4
+	product_hopper_slot            = planes_tile_rows * product_block_m
+	product_hopper_stage           = 4 * product_hopper_slot
+	product_hopper_groups          = 2
+	product_hopper_copier          = 4 * product_hopper_groups
+	qgemm_hopper_warps             = 8
+	qgemm_hopper_copier            = qgemm_hopper_warps
+	qgemm_hopper_threads           = 32 * (qgemm_hopper_warps + 4)
+	qgemm_hopper_columns           = qgemm_hopper_warps * exl2_tile_columns
+	qgemm_hopper_unit_rows         = 4 * exl2_block_rows
+	qgemm_hopper_half_rows         = qgemm_hopper_unit_rows / 2
+	qgemm_hopper_under_way         = 2
+	qgemm_hopper_most_stages       = 8
+	qgemm_order_threads            = 256
+	qgemm_order_unit_rows          = 4 * exl2_block_rows
+	qgemm_order_half_rows          = 64
+	qgemm_order_absent             = 0xffff
+	qmatmul_most                   = 8
+	qmatmul_side_bytes             = 256
+	qmatmul_row_padding            = 8
+	qmatmul_few_warps              = 16
+	qmatmul_few_ring               = 4608
+	qmatmul_many_warps             = 8
+	qmatmul_many_ring              = 7168
+	qmatmul_tight_warps            = 8
+	qmatmul_tight_ring             = 4352
+	qmatmul_group_most             = 8
+	qmatmul_group_ring             = 9216
+	qmatmul_group_side_bytes       = 256
+	qmatmul_group_row_padding      = 8
+	qmatmul_group_few_warps        = 2
+	qmatmul_group_some_warps       = 4
+	qmatmul_group_many_warps       = 8
+	rope_threads                   = 256
+	rope_heads_a_block             = 8
+	rope_back_threads              = 256
+	rope_back_heads_a_block        = 8
+	route_few_threads              = 512
+	route_few_chosen               = 512
+	route_choose_warps             = 4
+	route_sort_threads             = 256
+	route_most_groups              = 32
+	sample_threads                 = 256
+	sample_columns                 = 8 * sample_threads
+	sample_bins                    = 2048
+	sample_bins_a_unit             = 64
+	sample_warps                   = sample_threads / 32
+	sample_state_bytes             = 24704
+	take_side                      = 32
 )
 
 func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
@@ -1295,6 +1311,141 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.int64(lddk)
 	a.int64(lddv)
 	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_prepare(l launch, rounded tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, y tensor.Tensor, largest tensor.Tensor, rows int32, heads int32, dim int32, lddy int64, ldy int64) {
+	a := d.begin(kernel_attend_back_half_prepare)
+	a.tensor(rounded, tensor.F16, "rounded")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(lddy)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_rows_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_keys_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
 	a.int64(ldq)
 	a.int64(ldk)
 	a.int64(ldv)

@@ -23,6 +23,10 @@ type Train interface {
 	// two to where that has most bits. dx may be absent.
 	ProductBack(dx, dw, dy, x, w tensor.Tensor)
 
+	// AttendBackHalf is AttendBack, given what Attend has computed, y. It may round dy
+	// as ProductBack does, and the softmax's results and their gradients.
+	AttendBackHalf(dq, dk, dv, dy, y, q, k, v tensor.Tensor, a Attend, b Batch)
+
 	// RoundLatent stores the weights that a latent stands for in w, [out, in] of the
 	// activation type: nearest codes, ties to even, times scales, rounded to fp16.
 	RoundLatent(w tensor.Tensor, l Latent)

@@ -58,6 +58,7 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 	t.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
 	t.state = model.NewState(d, l.Spec, z, t.cache)
 	t.gradients = model.NewGradients(t.state, l.Spec)
+	t.gradients.Half = true
 	for range t.student {
 		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden))
 	}

@@ -55,6 +55,11 @@ func (d *Device) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
 	d.Gram(dw, dy, x)
 }
 
+// AttendBackHalf is AttendBack: nothing is rounded.
+func (d *Device) AttendBackHalf(dq, dk, dv, dy, _, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
+	d.AttendBack(dq, dk, dv, dy, q, k, v, a, b)
+}
+
 // A latent is a device.Latent as slices.
 type latent struct {
 	v, scale, zero []float32

@@ -16,6 +16,7 @@ func trainGroups() []group {
 		{"Draw", withGaps(drawCases())},
 		{"DivergenceBack", withGaps(divergenceBackCases())},
 		{"ProductBack", withGaps(productBackCases())},
+		{"AttendBackHalf", withGaps(attendBackHalfCases())},
 		{"RoundLatent", roundLatentCases()},
 		{"TrainLatent", trainLatentCases()},
 	}
@@ -108,6 +109,30 @@ func productBackCases() (cases []testCase) {
 			return func(d device.Train) {
 				d.ProductBack(dx, dw, dy, x, w)
 				d.ProductBack(dx, dw, dy, x, w)
+			}
+		})
+		test.direct = true
+		cases = append(cases, test)
+	}
+	return cases
+}
+
+// attendBackHalfCases are those of AttendBack, behind attention itself.
+func attendBackHalfCases() (cases []testCase) {
+	l := limit{rms: 2e-2, nmse: 2e-5, why: "gradients, weights and results rounded to fp16"}
+	for _, c := range attendBacks {
+		if c.latent > 0 {
+			continue // latents have caches of another kind
+		}
+		test := training(fmt.Sprintf("%+v", c), l, func(f *fixture) func(device.Train) {
+			x := c.arguments(f)
+			cache := f.cache(c.layout().shape())
+			y := f.out("y", activation, c.rows(), c.heads*c.dim)
+			f.within(limit{any: true})
+			return func(d device.Train) {
+				d.Store(cache, 1, x.k, x.v, x.b)
+				d.Attend(y, x.q, cache, 1, x.a, x.b)
+				d.AttendBackHalf(x.dq, x.dk, x.dv, x.dy, y, x.q, x.k, x.v, x.a, x.b)
 			}
 		})
 		test.direct = true
