@@ -52,6 +52,12 @@ func (d *timed) Gram(h, x, y tensor.Tensor) {
 func (d *timed) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
 	d.time(func() { d.Quantize.AttendBack(dq, dk, dv, dy, q, k, v, a, b) }, "AttendBack", q)
 }
+func (d *timed) AttendBackHalf(dq, dk, dv, dy, y, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
+	d.time(func() { d.Quantize.AttendBackHalf(dq, dk, dv, dy, y, q, k, v, a, b) }, "AttendBackHalf", q)
+}
+func (d *timed) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
+	d.time(func() { d.Quantize.ProductBack(dx, dw, dy, x, w) }, "ProductBack", dx, w)
+}
 func (d *timed) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.Attend, b device.Batch) {
 	d.time(func() { d.Quantize.Attend(y, q, c, layer, a, b) }, "Attend", q)
 }
