@@ -17,9 +17,7 @@ func (d *Device) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
 	read := d.operand(r, x)
 	items, parts := d.weightProducts(r, dw, plain, read, rows, splits)
 	if !dx.Nil() {
-		at := d.address("ProductBack", dx)
-		p := productItem{from: at, to: at, m1: int32(rows), n1: int32(in), k1: int32(pieces(out, planes_tile_rows) * planes_tile_rows), ld: int32(dx.Stride), alpha: 1}
-		items = append(items, p.of(d, turned, d.operand(r, w)))
+		items = append(items, d.inputProducts(dx, turned, d.operand(r, w), out, pieces(out, productSide)*productSide)...)
 	}
 	list, blocks := table(d, items), 0
 	for _, p := range items {
@@ -33,11 +31,27 @@ func (d *Device) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
 	}
 }
 
+// productSide is that of a block's tile.
+const productSide = 128
+
+// inputProducts lists the products of dx += dy·w, for some rows each: blocks beyond
+// a product's own cost time, so that all in a launch are to have about as many.
+func (d *Device) inputProducts(dx tensor.Tensor, dy, w planes, out, rows int) (items []productItem) {
+	k := pieces(out, planes_tile_rows) * planes_tile_rows
+	for lo := 0; lo < dx.Rows; lo += rows {
+		hi := min(lo+rows, dx.Rows)
+		at := d.address("ProductBack", dx.Slice(lo, hi))
+		p := productItem{from: at, to: at, m0: int32(lo), m1: int32(hi), n1: int32(dx.Cols), k1: int32(k), ld: int32(dx.Stride), alpha: 1}
+		items = append(items, p.of(d, dy, w))
+	}
+	return items
+}
+
 // rowSplits returns into how many sums the gradient of a weight is divided, so that
 // the GPU is busy: each is over a thousand rows at least.
 func (d *Device) rowSplits(rows, in, out int) int {
-	const side, least = 128, 1024
-	return max(1, min(d.sms/(pieces(out, side)*pieces(in, side)), rows/least))
+	const least = 1024
+	return max(1, min(d.sms/(pieces(out, productSide)*pieces(in, productSide)), rows/least))
 }
 
 // weightProducts lists the products of dw += dyᵀ·x: one, or, in parts, sums over some

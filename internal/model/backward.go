@@ -41,7 +41,7 @@ func PassBack(d device.Backward, l *Linear, dx, dy, _ tensor.Tensor) {
 // BackwardThrough is Backward with another way through linears.
 func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 	for slot := Stream + 1; slot < slots; slot++ {
-		if t := g.At(slot); !t.Nil() {
+		if t := g.At(slot); !t.Nil() && m.passes(slot, len(m.Steps)) {
 			g.Dev.Clear(t)
 		}
 	}
@@ -62,10 +62,15 @@ func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
 		t.multiplyBack(s, g, through)
+		for _, site := range t.Sites { // what the slots held before the products has no gradient
+			for _, slot := range site.Writes {
+				m.clear(g, slot, i)
+			}
+		}
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
 			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
-				g.Dev.Clear(g.At(site.Reads))
+				m.clear(g, site.Reads, i)
 			}
 		}
 		for _, k := range kept[i] {
@@ -74,20 +79,35 @@ func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 	}
 }
 
+// passes reports whether the first n steps may have gradients of a slot. In a chain
+// only what linears read and write has.
+func (m *Module) passes(slot Slot, n int) bool {
+	for _, t := range m.Steps[:n] {
+		for _, site := range t.Sites {
+			if site.Reads == slot || slices.Contains(site.Writes, slot) {
+				return true
+			}
+		}
+	}
+	return !m.Chained
+}
+
+// clear clears a gradient that step number i is done with, if those before it have one
+// of the same slot.
+func (m *Module) clear(g *State, slot Slot, i int) {
+	if m.passes(slot, i) {
+		g.Dev.Clear(g.At(slot))
+	}
+}
+
 // multiplyBack turns the gradients of what the step's linears write into those of
-// what they read, which it adds there: what the slots held before the products has
-// none.
+// what they read, which it adds there.
 func (t *Step) multiplyBack(s, g *State, through Through) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		dx := site.of(g.At(site.Reads), s)
 		for k, slot := range site.Writes {
 			through(backward(g), site.Linears[k], dx, site.of(g.At(slot), s), site.In(s))
-		}
-	}
-	for _, site := range t.Sites {
-		for _, slot := range site.Writes {
-			g.Dev.Clear(g.At(slot))
 		}
 	}
 }
