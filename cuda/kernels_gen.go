@@ -487,8 +487,9 @@ const (
 	attend_back_half_warps         = 4
 	attend_back_half_threads       = 32 * attend_back_half_warps
 	attend_back_half_side          = 64
-	attend_back_half_tile_64       = 64
-	attend_back_half_tile_128      = 32
+	attend_back_half_rows_tile_64  = 64
+	attend_back_half_rows_tile_128 = 32
+	attend_back_half_keys_tile     = 32
 	attend_back_half_prepare_warps = 8
 	attend_back_mma_warps          = 4
 	attend_back_mma_threads        = 32 * attend_back_mma_warps

@@ -41,8 +41,7 @@ func (d *Device) split(p planes, x tensor.Tensor, how int32) {
 // overTiles returns the launch of a kernel whose threads make eight columns each of
 // planes of k rows.
 func overTiles(k int, p planes) launch {
-	const threads = 128
-	return launch{blocks: dim{x: pieces(p.tiles*planes_tile_cols, 8*threads), y: pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows}, threads: dim{x: threads}}
+	return perThread(pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows * p.tiles * planes_tile_cols / 8)
 }
 
 // Difference is y = a - b, in fp16, within what that can hold.

@@ -4,7 +4,7 @@
 //
 // attend_back_half_prepare rounds dY, and finds D = rowsum(dY∘Y), which is
 // rowsum(P∘dP). A block of attend_back_half_rows has 64 rows of one head, a warp 16 of
-// them: it goes over the positions twice, for log Σ exp(score), which it stores, and
+// them: it goes over the positions twice, for log₂ Σ exp(score), which it stores, and
 // for dQ. A block of attend_back_half_keys has 64 positions of one head of keys and goes
 // over the rows that see them, of all heads that share it. Tiles of what is gone over
 // are copied one ahead. Names end in the largest dimension. Nothing is added by two
@@ -15,8 +15,8 @@
 #include "planes.cuh"
 
 constexpr int warps = 4, threads = 32 * warps;
-constexpr int side = 64;                   // rows, or positions, of a block
-constexpr int tile_64 = 64, tile_128 = 32;  // those that are gone over, at a time
+constexpr int side = 64;                                      // rows, or positions, of a block
+constexpr int rows_tile_64 = 64, rows_tile_128 = 32, keys_tile = 32;  // those that are gone over, at a time
 constexpr int prepare_warps = 8;
 
 // Task is what the kernels are given.
@@ -24,7 +24,7 @@ struct Task {
 	const half *q, *k, *v, *dy;  // [rows, heads·dim], dy lifted
 	const float *sinks, *largest;
 	float *dq, *dk, *dv;
-	float2* stats;               // [rows, heads]: log Σ exp(score), and D, lifted
+	float2* stats;               // [rows, heads]: log₂ Σ exp(score), and D, lifted
 	int span, heads, kv_heads, dim, window;
 	int64 ldq, ldk, ldv, lddq, lddk, lddv;
 	Scoring scoring;
@@ -37,20 +37,24 @@ struct Task {
 		v += row * ldv + kv_head * dim, dv += row * lddv + kv_head * dim;
 		stats += row * heads + head;
 	}
-	// score returns what a product of q and k becomes, given the row's factor.
-	__device__ float score(float s, float factor, int row, int key) const {
-		bool seen = row < span && key <= row && (window <= 0 || row - key < window);
-		return seen ? capped(s * factor, scoring.cap) : no_score;
-	}
-	// gradient returns that of a product of q and k, given its weight.
-	__device__ float gradient(float weight, float s, float dp, float d, float factor) const {
-		float r = scoring.cap == 0 ? 0 : s / scoring.cap, g = weight * (dp - d) * ((1 - r) * (1 + r)) * factor;
-		constexpr float most = 65504;  // of fp16
-		return weight == 0 ? 0 : fminf(fmaxf(g, -most), most);
+	// seen reports whether a row sees a position.
+	__device__ bool seen(int row, int key) const { return row < span && key <= row && (window <= 0 || row - key < window); }
+	// all reports whether n rows all see as many positions as a tile has.
+	__device__ bool all(int row, int n, int key, int tile) const {
+		return row + n <= span && key + tile - 1 <= row && (window <= 0 || row + n - 1 - key < window);
 	}
 };
 
-__device__ inline float weight_of(float s, float log_sum) { return s <= no_score ? 0 : __expf(s - log_sum); }
+constexpr float log2_e = 1.4426950408889634f;
+
+__device__ inline float power_of_2(float x) {
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+// fast_tanh has an error of some 2^-20.
+__device__ inline float fast_tanh(float x) { return 1 - __fdividef(2, power_of_2(2 * log2_e * x) + 1); }
 
 // Tile is n rows in shared memory, of up to most dimensions.
 template <int n, int most>
@@ -140,11 +144,12 @@ __device__ inline void multiply_rows(float (&d)[tile / 8][4], const Held<n, most
 }
 
 __device__ inline u32 packed(float x, float y) {
-	half2 h = __floats2half2_rn(x, y);
+	half2 h = __floats2half2_rn(x, y), most = __float2half2_rn(65504);
+	h = __hmin2(__hmax2(h, __hneg2(most)), most);
 	return *(u32*)&h;
 }
 
-// add_product adds x, rounded to fp16, times a tile.
+// add_product adds x, rounded to what fp16 can hold, times a tile.
 template <int tile, int most>
 __device__ inline void add_product(float (&d)[most / 8][4], const float (&x)[tile / 8][4], const Tile<tile, most>& t) {
 #pragma unroll
@@ -189,14 +194,53 @@ struct RowTiles {
 	Tile<tile, most> k[2], v[2];
 };
 
-// scores_of turns products of a warp's rows and a tile's positions into scores.
-template <int tile>
-__device__ inline void scores_of(float (&s)[tile / 8][4], const Task& t, int row, int key, const float (&factor)[2]) {
-	int q = threadIdx.x % 4;
+// scores_of turns products into scores, in units of log 2: factor(n, i) is that of an
+// element, hidden(n, i) whether it is no score.
+template <int n, class F, class H>
+__device__ inline void scores_of(float (&s)[n][4], float cap, bool all, F factor, H hidden) {
+	if (cap == 0) {
 #pragma unroll
-	for (int n = 0; n < tile / 8; n++)
+		for (int j = 0; j < n; j++)
 #pragma unroll
-		for (int i = 0; i < 4; i++) s[n][i] = t.score(s[n][i], factor[i / 2], row + i / 2 * 8, key + n * 8 + 2 * q + i % 2);
+			for (int i = 0; i < 4; i++) s[j][i] *= factor(j, i) * log2_e;
+	} else {
+		float up = cap * log2_e, down = 1 / cap;
+#pragma unroll
+		for (int j = 0; j < n; j++)
+#pragma unroll
+			for (int i = 0; i < 4; i++) s[j][i] = up * fast_tanh(s[j][i] * factor(j, i) * down);
+	}
+	if (all) return;
+#pragma unroll
+	for (int j = 0; j < n; j++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			if (hidden(j, i)) s[j][i] = no_score;
+}
+
+// gradients_of replaces dp by the gradients of products of q and k, and scores by
+// weights, given log Σ exp, in units of log 2, and D of an element's row.
+template <int n, class F, class L, class D>
+__device__ inline void gradients_of(float (&dp)[n][4], float (&s)[n][4], float cap, F factor, L log_sum, D along) {
+	if (cap == 0) {
+#pragma unroll
+		for (int j = 0; j < n; j++)
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				s[j][i] = power_of_2(s[j][i] - log_sum(j, i));
+				dp[j][i] = s[j][i] * (dp[j][i] - along(j, i)) * factor(j, i);
+			}
+		return;
+	}
+	float down = 1 / (cap * log2_e);
+#pragma unroll
+	for (int j = 0; j < n; j++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float r = fmaxf(s[j][i] * down, -1);  // tanh, or anything where the weight is 0
+			s[j][i] = power_of_2(s[j][i] - log_sum(j, i));
+			dp[j][i] = s[j][i] * (dp[j][i] - along(j, i)) * factor(j, i) * (1 - r) * (1 + r);
+		}
 }
 
 template <int tile, int most>
@@ -218,8 +262,13 @@ __device__ void rows_back(Task t) {
 	Held<side, most> q(m.q, warp * 16), dy(m.dy, warp * 16);
 	q.load();
 	dy.load();
-	float s[tile / 8][4], dp[tile / 8][4];
-	float start = t.sinks ? t.sinks[head] : no_score, top[2] = {start, start}, sum[2] = {};
+	float s[tile / 8][4], dp[tile / 8][4], cap = t.scoring.cap;
+	auto row_factor = [&](int, int i) { return factor[i / 2]; };
+	auto score = [&](int key) {
+		auto hidden = [&](int n, int i) { return !t.seen(row + i / 2 * 8, key + n * 8 + threadIdx.x % 4 * 2 + i % 2); };
+		scores_of(s, cap, t.all(first, side, key, tile), row_factor, hidden);
+	};
+	float start = t.sinks ? t.sinks[head] * log2_e : no_score, top[2] = {start, start}, sum[2] = {};
 	if (t.sinks) sum[0] = sum[1] = 1;
 	for (int key = from, now = 0; key <= last; key += tile, now ^= 1) {
 		if (key + tile <= last) m.k[now ^ 1].fill(t.k, t.ldk, key + tile, t.span, t.dim);
@@ -227,7 +276,7 @@ __device__ void rows_back(Task t) {
 		arrived<1>();
 		__syncthreads();
 		multiply_rows<tile>(s, q, m.k[now]);
-		scores_of<tile>(s, t, row, key, factor);
+		score(key);
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			float most_here = top[h], part = 0;
@@ -235,8 +284,8 @@ __device__ void rows_back(Task t) {
 			for (int n = 0; n < tile / 8; n++) most_here = fmaxf(most_here, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
 			most_here = max4(most_here);
 #pragma unroll
-			for (int n = 0; n < tile / 8; n++) part += weight_of(s[n][2 * h], most_here) + weight_of(s[n][2 * h + 1], most_here);
-			sum[h] = sum[h] * __expf(top[h] - most_here) + sum4(part);
+			for (int n = 0; n < tile / 8; n++) part += power_of_2(s[n][2 * h] - most_here) + power_of_2(s[n][2 * h + 1] - most_here);
+			sum[h] = sum[h] * power_of_2(top[h] - most_here) + sum4(part);
 			top[h] = most_here;
 		}
 		__syncthreads();
@@ -245,7 +294,7 @@ __device__ void rows_back(Task t) {
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
 		int r = row + h * 8;
-		top[h] = sum[h] > 0 ? top[h] + logf(sum[h]) : 0;
+		top[h] += log2f(sum[h]);
 		d[h] = 0;
 		if (r >= t.span) continue;
 		float2& stats = t.stats[(int64)r * t.heads];
@@ -265,13 +314,10 @@ __device__ void rows_back(Task t) {
 		arrived<1>();
 		__syncthreads();
 		multiply_rows<tile>(s, q, m.k[now]);
+		score(key);
 		multiply_rows<tile>(dp, dy, m.v[now]);
-		scores_of<tile>(s, t, row, key, factor);
-#pragma unroll
-		for (int n = 0; n < tile / 8; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) s[n][i] = t.gradient(weight_of(s[n][i], top[i / 2]), s[n][i], dp[n][i], d[i / 2], factor[i / 2]);
-		add_product<tile, most>(dq, s, m.k[now]);
+		gradients_of(dp, s, cap, row_factor, [&](int, int i) { return top[i / 2]; }, [&](int, int i) { return d[i / 2]; });
+		add_product<tile, most>(dq, dp, m.k[now]);
 		__syncthreads();
 	}
 	add_to<most>(t.dq, t.lddq, first + warp * 16, t.span, t.dim, dq, 1 / lift_of(t.largest));
@@ -325,19 +371,16 @@ __device__ void keys_back(Task all) {
 		commit();
 		arrived<1>();
 		__syncthreads();
-		float s[tile / 8][4], dp[tile / 8][4];
+		float s[tile / 8][4], dp[tile / 8][4], cap = t.scoring.cap;
+		auto of_row = [&](int n, int i) { return n * 8 + 2 * q + i % 2; };
+		auto factor = [&](int n, int i) { return m.factor[now][of_row(n, i)]; };
+		auto log_sum = [&](int n, int i) { return m.stats[now][of_row(n, i)].x; };
+		auto along = [&](int n, int i) { return m.stats[now][of_row(n, i)].y; };
+		auto hidden = [&](int n, int i) { return !t.seen(row + of_row(n, i), key + i / 2 * 8); };
 		multiply_rows<tile>(s, k, m.q[now]);
+		scores_of(s, cap, t.all(row, tile, first, side), factor, hidden);
 		multiply_rows<tile>(dp, v, m.dy[now]);
-#pragma unroll
-		for (int n = 0; n < tile / 8; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				int r = n * 8 + 2 * q + i % 2;
-				float2 stats = m.stats[now][r];
-				float factor = m.factor[now][r], score = t.score(s[n][i], factor, row + r, key + i / 2 * 8);
-				s[n][i] = weight_of(score, stats.x);
-				dp[n][i] = t.gradient(s[n][i], score, dp[n][i], stats.y, factor);
-			}
+		gradients_of(dp, s, cap, factor, log_sum, along);
 		add_product<tile, most>(dv, s, m.dy[now]);
 		add_product<tile, most>(dk, dp, m.q[now]);
 		__syncthreads();
@@ -369,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(32 * prepare_warps) attend_back_hal
 }
 
 #define ATTEND_BACK(name, of, tile, most)                                                                       \
-	extern "C" __global__ void __launch_bounds__(threads) name(                                                 \
+	extern "C" __global__ void __launch_bounds__(threads, most <= 64 ? 3 : 2) name(                             \
 		float* dq, float* dk, float* dv, float* stats, const half* dy, const half* q, const half* k,            \
 		const half* v, const float* sinks, const float* largest, int span, int heads, int kv_heads, int dim,    \
 		int window, long long lddq, long long lddk, long long lddv, long long ldq, long long ldk,               \
@@ -380,7 +423,7 @@ extern "C" __global__ void __launch_bounds__(32 * prepare_warps) attend_back_hal
 		                    {scale, softcap, temperature, temperature_span}});                                  \
 	}
 
-ATTEND_BACK(attend_back_half_rows_64, rows_back, tile_64, 64)
-ATTEND_BACK(attend_back_half_rows_128, rows_back, tile_128, 128)
-ATTEND_BACK(attend_back_half_keys_64, keys_back, tile_64, 64)
-ATTEND_BACK(attend_back_half_keys_128, keys_back, tile_128, 128)
+ATTEND_BACK(attend_back_half_rows_64, rows_back, rows_tile_64, 64)
+ATTEND_BACK(attend_back_half_rows_128, rows_back, rows_tile_128, 128)
+ATTEND_BACK(attend_back_half_keys_64, keys_back, keys_tile, 64)
+ATTEND_BACK(attend_back_half_keys_128, keys_back, keys_tile, 128)
