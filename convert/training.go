@@ -74,9 +74,19 @@ func (r *run) addTraining(e *Estimate) {
 	}
 }
 
-// trainingShape is the plan of training as far as memory goes.
+// trainingShape is the plan of training as far as memory goes. Activations are kept if
+// four fifths of what is free, or a third of a machine's memory, have room for all.
 func (r *run) trainingShape() distill.Plan {
-	return distill.Plan{Batch: r.trainedBatch(), Length: r.trainedLength()}
+	p := distill.Plan{Batch: r.trainedBatch(), Length: r.trainedLength(), Keep: true}
+	room := 0
+	if d, own := r.dev.(device.MemoryInfo); own {
+		free, _ := d.MemInfo()
+		room = free / 5 * 4
+	} else if free, known := r.opts.on().freeMemory(); known {
+		room = free / 3
+	}
+	p.Keep = distill.Bytes(r.dev, r.src.loader, p) <= room
+	return p
 }
 
 // trainedLength returns the tokens of a row that is trained on.
@@ -119,8 +129,8 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	length := len(rows[0])
-	p := &distill.Plan{Batch: b.run.trainedBatch(), Length: length, Rows: rows, HeldOut: heldOut}
+	length, shape := len(rows[0]), b.run.trainingShape()
+	p := &distill.Plan{Batch: shape.Batch, Length: length, Keep: shape.Keep, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil

@@ -26,7 +26,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 	defer d.Close()
 	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
-	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3}
+	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3, Keep: os.Getenv("EXL2_KEEP") != ""}
 	x, err := New(d, l, p, rounded(b, d, l, "1:3b_64g"))
 	if err != nil {
 		b.Fatal(err)
@@ -45,7 +45,9 @@ func BenchmarkStep(b *testing.B) {
 		}
 	}
 	x.dev = watch
-	x.state.Dev, x.gradients.Dev = watch, watch
+	for _, s := range append(x.states, x.state, x.gradients) {
+		s.Dev = watch
+	}
 	x.step(rows, 1e-3, b.N+2)
 	watch.report(b)
 	b.ReportMetric(issued.Seconds()*1e3/float64(b.N), "ms-issued")

@@ -10,26 +10,50 @@ import (
 
 // forward runs both models over rows of tokens, up to the heads.
 func (t *Trainer) forward(rows [][]int32) {
-	runs := make([]model.Run, len(rows))
-	for i := range runs {
-		runs[i].Sequence = i
+	x := t.teach(rows)
+	for i, m := range t.student[:len(t.student)-1] {
+		m.Forward(t.state)
+		t.dev.Copy(like(t.inputs[i+1], x), x)
 	}
+}
+
+// teach runs the teacher, and leaves the student's first stream, which it returns.
+func (t *Trainer) teach(rows [][]int32) (x tensor.Tensor) {
 	s, n := t.state, len(t.student)-1
-	s.Use(runs, t.plan.Length, slices.Concat(rows...))
+	s.Use(runsOf(len(rows)), t.plan.Length, slices.Concat(rows...))
 	t.embed.Forward(s)
-	x := s.At(model.Stream)
-	at := func(y tensor.Tensor) tensor.Tensor { return y.Slice(0, x.Rows) }
-	t.dev.Copy(at(t.inputs[0]), x)
+	x = s.At(model.Stream)
+	t.dev.Copy(like(t.inputs[0], x), x)
 	for _, m := range t.teacher[:n] {
 		m.Forward(s)
 	}
-	t.dev.Copy(at(t.taught), x)
-	t.dev.Copy(x, at(t.inputs[0]))
-	for i, m := range t.student[:n] {
-		m.Forward(s)
-		t.dev.Copy(at(t.inputs[i+1]), x)
-	}
+	t.dev.Copy(like(t.taught, x), x)
+	t.dev.Copy(x, like(t.inputs[0], x))
+	return x
 }
+
+// forwardKept is forward, and keeps what the way back needs.
+func (t *Trainer) forwardKept(rows [][]int32) {
+	x := t.teach(rows)
+	for i, s := range t.states {
+		t.dev.Copy(s.At(model.Stream), x)
+		t.kept[i] = t.student[i].ForwardKept(s)
+		x = s.At(model.Stream)
+	}
+	t.dev.Copy(like(t.inputs[len(t.states)], x), x)
+}
+
+// runsOf are n whole sequences.
+func runsOf(n int) []model.Run {
+	runs := make([]model.Run, n)
+	for i := range runs {
+		runs[i].Sequence = i
+	}
+	return runs
+}
+
+// like returns as many rows of y as x has.
+func like(y, x tensor.Tensor) tensor.Tensor { return y.Slice(0, x.Rows) }
 
 // heads calls f for parts of the positions, with the student's state, and the
 // teacher's logits.
@@ -80,26 +104,37 @@ func (t *Trainer) divergences(n int) ([]float32, error) {
 
 // step trains all codes on rows of tokens, in step number at from 1 on.
 func (t *Trainer) step(rows [][]int32, rate float64, at int) {
-	t.forward(rows)
-	n := len(t.student) - 1
+	keeps := len(t.states) > 0 && len(rows) == t.plan.Batch
+	if keeps {
+		t.forwardKept(rows)
+	} else {
+		t.forward(rows)
+	}
 	a := t.plan.adam(rate, at, len(rows)*t.plan.Length)
 	t.headBack(a)
-	g := t.gradients
-	for i := n - 1; i >= 0; i-- {
+	through := func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) { t.through(d, l, dx, dy, x, a) }
+	for i := len(t.student) - 2; i >= 0; i-- {
+		if keeps {
+			t.student[i].BackwardKept(t.states[i], t.gradients, t.kept[i], through)
+			continue
+		}
 		x := t.state.At(model.Stream)
-		t.dev.Copy(x, t.inputs[i].Slice(0, x.Rows))
-		t.student[i].BackwardThrough(t.state, g, nil, func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
-			latent := t.byLinear[l]
-			switch {
-			case latent == nil:
-				model.PassBack(d, l, dx, dy, x)
-			case x.Rows > 0:
-				dw := t.gradientOf(latent)
-				t.dev.Clear(dw)
-				t.dev.ProductBack(dx, dw, dy, x, latent.weight())
-				t.train(latent, dw, a)
-			}
-		})
+		t.dev.Copy(x, like(t.inputs[i], x))
+		t.student[i].BackwardThrough(t.state, t.gradients, nil, through)
+	}
+}
+
+// through passes a linear on the way back, and trains it.
+func (t *Trainer) through(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor, a device.Adam) {
+	latent := t.byLinear[l]
+	switch {
+	case latent == nil:
+		model.PassBack(d, l, dx, dy, x)
+	case x.Rows > 0:
+		dw := t.gradientOf(latent)
+		t.dev.Clear(dw)
+		t.dev.ProductBack(dx, dw, dy, x, latent.weight())
+		t.train(latent, dw, a)
 	}
 }
 

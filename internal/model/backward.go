@@ -40,14 +40,22 @@ func PassBack(d device.Backward, l *Linear, dx, dy, _ tensor.Tensor) {
 
 // BackwardThrough is Backward with another way through linears.
 func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
-	for slot := Stream + 1; slot < slots; slot++ {
-		if t := g.At(slot); !t.Nil() && m.passes(slot, len(m.Steps)) {
-			g.Dev.Clear(t)
-		}
+	k := m.ForwardKept(s)
+	if loss != nil {
+		loss()
 	}
+	m.BackwardKept(s, g, k, through)
+}
+
+// Kept is what the way back through a module needs beside a state: what its steps have
+// overwritten there.
+type Kept [][]tensor.Tensor
+
+// ForwardKept is Forward for a way back, on the same state, that may come later.
+func (m *Module) ForwardKept(s *State) Kept {
 	s.apart = true
 	defer func() { s.apart = false }()
-	kept := make([][]tensor.Tensor, len(m.Steps))
+	kept := make(Kept, len(m.Steps))
 	for i := range m.Steps {
 		t := &m.Steps[i]
 		for _, slot := range t.Keep {
@@ -56,8 +64,15 @@ func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 		t.Run(s)
 		t.Multiply(s)
 	}
-	if loss != nil {
-		loss()
+	return kept
+}
+
+// BackwardKept is the way back of BackwardThrough. It frees what was kept.
+func (m *Module) BackwardKept(s, g *State, kept Kept, through Through) {
+	for slot := Stream + 1; slot < slots; slot++ {
+		if t := g.At(slot); !t.Nil() && m.passes(slot, len(m.Steps)) && !(slot == Logits && m.Kind == Head) {
+			g.Dev.Clear(t)
+		}
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
