@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/model"
 )
@@ -27,6 +28,9 @@ func BenchmarkStep(b *testing.B) {
 	defer d.Close()
 	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
 	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3, Keep: os.Getenv("EXL2_KEEP") != ""}
+	if _, gpu := d.(device.MemoryInfo); !gpu {
+		p.Batch, p.Length = 2, 512
+	}
 	x, err := New(d, l, p, rounded(b, d, l, "1:3b_64g"))
 	if err != nil {
 		b.Fatal(err)
@@ -50,5 +54,6 @@ func BenchmarkStep(b *testing.B) {
 	}
 	x.step(rows, 1e-3, b.N+2)
 	watch.report(b)
+	b.ReportMetric(float64(b.N*p.Batch*p.Length)/b.Elapsed().Seconds(), "tokens/s")
 	b.ReportMetric(issued.Seconds()*1e3/float64(b.N), "ms-issued")
 }
