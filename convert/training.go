@@ -136,14 +136,14 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 
 // rates are learning rates by the mean width of the decoder, codes a step, for
 // ratedSteps steps.
-var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0015}, {4.0, 0.001}, {5.0, 0.0007}}
+var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0017}, {4.0, 0.0015}, {5.0, 0.0012}}
 
 const ratedSteps = 1500
 
 // From fromCodes bits on training begins at the codes, with another rate.
 const (
 	fromCodes     = 5.5
-	fromCodesRate = 0.007
+	fromCodesRate = 0.006
 )
 
 // rate returns the learning rate for a mean width and a number of steps, and whether

@@ -60,6 +60,13 @@ const (
 	kernel_attend_decode_64_any
 	kernel_attend_decode_128_any
 	kernel_attend_decode_256_any
+	kernel_attend_hopper_64
+	kernel_attend_hopper_128
+	kernel_attend_hopper_256
+	kernel_attend_latent_4
+	kernel_attend_latent_2
+	kernel_attend_latent_1
+	kernel_attend_latent_join
 	kernel_attend_parts_1
 	kernel_attend_parts_4
 	kernel_attend_parts_8
@@ -73,6 +80,7 @@ const (
 	kernel_cap_back
 	kernel_clamp_mul_f16
 	kernel_clamp_mul_back
+	kernel_clip_f16
 	kernel_clip_back
 	kernel_coding_values
 	kernel_coding_errors
@@ -94,6 +102,7 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
@@ -173,7 +182,9 @@ const (
 	kernel_operand_turned_f32
 	kernel_operand_squares
 	kernel_operand_halves
-	kernel_permute_f16
+	kernel_permute_1_f16
+	kernel_permute_2_f16
+	kernel_permute_4_f16
 	kernel_product_11
 	kernel_product_12
 	kernel_product_21
@@ -222,6 +233,8 @@ const (
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
+	kernel_take_codes
+	kernel_take_codes_back
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
@@ -288,6 +301,13 @@ var kernels = [kernelCount]struct {
 	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
 	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
 	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_hopper_64:          {"attend_hopper", "attend_hopper_64", true},
+	kernel_attend_hopper_128:         {"attend_hopper", "attend_hopper_128", true},
+	kernel_attend_hopper_256:         {"attend_hopper", "attend_hopper_256", true},
+	kernel_attend_latent_4:           {"attend_latent", "attend_latent_4", true},
+	kernel_attend_latent_2:           {"attend_latent", "attend_latent_2", true},
+	kernel_attend_latent_1:           {"attend_latent", "attend_latent_1", true},
+	kernel_attend_latent_join:        {"attend_latent", "attend_latent_join", true},
 	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
 	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
 	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
@@ -301,6 +321,7 @@ var kernels = [kernelCount]struct {
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
 	kernel_clamp_mul_f16:             {"clamp_mul", "clamp_mul_f16", true},
 	kernel_clamp_mul_back:            {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_f16:                  {"clip", "clip_f16", true},
 	kernel_clip_back:                 {"clip_back", "clip_back", true},
 	kernel_coding_values:             {"coding", "coding_values", true},
 	kernel_coding_errors:             {"coding", "coding_errors", true},
@@ -322,6 +343,7 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
@@ -401,7 +423,9 @@ var kernels = [kernelCount]struct {
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
 	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
-	kernel_permute_f16:               {"permute", "permute_f16", true},
+	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
+	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
+	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
 	kernel_product_11:                {"product", "product_11", true},
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
@@ -450,6 +474,8 @@ var kernels = [kernelCount]struct {
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
+	kernel_take_codes:                {"take", "take_codes", true},
+	kernel_take_codes_back:           {"take", "take_codes_back", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
@@ -499,6 +525,25 @@ const (
 	attend_decode_threads          = 32 * attend_decode_warps
 	attend_decode_positions        = split_at_once * attend_decode_warps
 	attend_decode_extra            = 2
+	attend_hopper_groups           = 2
+	attend_hopper_group_rows       = 64
+	attend_hopper_rows_a_block     = attend_hopper_groups * attend_hopper_group_rows
+	attend_hopper_group            = 128
+	attend_hopper_threads          = (attend_hopper_groups + 1) * attend_hopper_group
+	attend_hopper_keys_64          = 128
+	attend_hopper_keys_128         = 128
+	attend_hopper_keys_256         = 64
+	attend_hopper_stages           = 2
+	attend_hopper_box_rows         = 64
+	attend_hopper_map_bytes        = 128
+	attend_hopper_alignment        = 1024
+	attend_latent_most_dim         = 576
+	attend_latent_most_latent      = 512
+	attend_latent_padding          = 8
+	attend_latent_stride           = attend_latent_most_dim + attend_latent_padding
+	attend_latent_keys             = 32
+	attend_latent_weights_stride   = attend_latent_keys + attend_latent_padding
+	attend_latent_queries          = 16
 	attend_parts_threads           = 128
 	attend_parts_most_dim          = 256
 	attend_parts_positions         = 64
@@ -511,6 +556,14 @@ const (
 	attend_prefill_keys            = 64
 	attend_prefill_keys_256        = 32
 	combine_threads                = 64
+	descend_most_rows              = 256
+	descend_columns                = 32
+	descend_threads                = 256
+	descend_room_bytes             = 96512
+	descend_part                   = 32
+	descend_warps                  = descend_threads / 32
+	descend_storing                = 4
+	descend_stored                 = descend_part / descend_storing
 	divergence_back_threads        = 256
 	exl2_arrange_threads           = 64
 	exl2_decode_warps              = 4
@@ -561,8 +614,7 @@ const (
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
-	permute_threads                = 256
-	permute_columns                = permute_threads * 8
+	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
 	product_warp_n                 = 32
@@ -1877,6 +1929,174 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	d.launch(a, l)
 }
 
+func (d *Device) attend_hopper_64(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_64)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_256)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_4(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_2(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_2)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_1(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_1)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, heads int32, latent int32, splits int32, ldy int64) {
+	a := d.begin(kernel_attend_latent_join)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.int32(heads)
+	a.int32(latent)
+	a.int32(splits)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
 func (d *Device) attend_parts_1(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_parts_1)
 	a.tensor(out, tensor.F32, "out")
@@ -2146,6 +2366,16 @@ func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor
 	d.launch(a, l)
 }
 
+func (d *Device) clip_f16(l launch, x tensor.Tensor, rows int32, n int64, ldx int64, limit float32) {
+	a := d.begin(kernel_clip_f16)
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldx)
+	a.float32(limit)
+	d.launch(a, l)
+}
+
 func (d *Device) clip_back(l launch, dx tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldx int64, limit float32) {
 	a := d.begin(kernel_clip_back)
 	a.tensor(dx, tensor.F32, "dx")
@@ -2374,6 +2604,14 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_descend)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
@@ -3404,11 +3642,34 @@ func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) permute_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, cols int32, lds int64) {
-	a := d.begin(kernel_permute_f16)
+func (d *Device) permute_1_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_1_f16)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(lds)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_2_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_2_f16)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(lds)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_4_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
+	a := d.begin(kernel_permute_4_f16)
+	a.tensor(dst, tensor.F16, "dst")
+	a.tensor(src, tensor.F16, "src")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
 	a.int32(cols)
 	a.int64(lds)
 	d.launch(a, l)
@@ -4245,6 +4506,28 @@ func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows t
 	a.tensor(cols, tensor.I32, "cols")
 	a.int32(n)
 	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, srcCols int32) {
+	a := d.begin(kernel_take_codes)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) take_codes_back(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, dstCols int32) {
+	a := d.begin(kernel_take_codes_back)
+	a.tensor(dst, tensor.U8, "dst")
+	a.tensor(src, tensor.U8, "src")
+	a.tensor(cols, tensor.I32, "cols")
+	a.int64(count)
+	a.int32(n)
+	a.int32(dstCols)
 	d.launch(a, l)
 }
 

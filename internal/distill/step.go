@@ -112,7 +112,11 @@ func (t *Trainer) step(rows [][]int32, rate float64, at int) {
 	}
 	a := t.plan.adam(rate, at, len(rows)*t.plan.Length)
 	t.headBack(a)
-	through := func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) { t.through(d, l, dx, dy, x, a) }
+	through := func(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+		for _, x := range t.pass(d, list, dx, dys, x, true) {
+			t.train(x, a)
+		}
+	}
 	for i := len(t.student) - 2; i >= 0; i-- {
 		if keeps {
 			t.student[i].BackwardKept(t.states[i], t.gradients, t.kept[i], through)
@@ -124,30 +128,44 @@ func (t *Trainer) step(rows [][]int32, rate float64, at int) {
 	}
 }
 
-// through passes a linear on the way back, and trains it.
-func (t *Trainer) through(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor, a device.Adam) {
-	latent := t.byLinear[l]
-	switch {
-	case latent == nil:
-		model.PassBack(d, l, dx, dy, x)
-	case x.Rows > 0:
-		dw := t.gradientOf(latent)
-		t.dev.Clear(dw)
-		t.dev.ProductBack(dx, dw, dy, x, latent.weight())
-		t.train(latent, dw, a)
+// pass passes linears that read the same on the way back, and returns those that are
+// trained with the gradients of their weights, which are added to what there was if
+// fresh is not set.
+func (t *Trainer) pass(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor, fresh bool) (trained []graded) {
+	var passed []device.Passed
+	room := t.gradient
+	for i, l := range list {
+		latent := t.byLinear[l]
+		if latent == nil || x.Rows == 0 {
+			model.PassBack(d, list[i:i+1], dx, dys[i:i+1], x)
+			continue
+		}
+		n := latent.V.Rows * latent.V.Cols
+		dw := room.Columns(0, n).Reshape(latent.V.Rows, latent.V.Cols)
+		room = room.Columns(n, room.Cols)
+		if fresh {
+			t.dev.Clear(dw)
+		}
+		passed = append(passed, device.Passed{DY: dys[i], W: latent.weight(), DW: dw})
+		trained = append(trained, graded{latent, dw})
 	}
+	if len(passed) > 0 {
+		t.dev.ProductsBack(dx, passed, x)
+	}
+	return trained
+}
+
+// graded is a latent with the gradient of its weight.
+type graded struct {
+	*latent
+	dw tensor.Tensor
 }
 
 // headBack sets the gradient of the stream in front of the head, and trains that.
 func (t *Trainer) headBack(a device.Adam) {
 	n := len(t.student) - 1
 	g, head := t.gradients, t.student[n]
-	var latent *latent
-	var dw tensor.Tensor
-	if latent = t.byLinear[head.AllLinears()[0]]; latent != nil {
-		dw = t.gradientOf(latent)
-		t.dev.Clear(dw)
-	}
+	var trained []graded
 	t.dev.Clear(g.At(model.Stream))
 	t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
 		gradients := g.Slice(lo, hi)
@@ -155,24 +173,15 @@ func (t *Trainer) headBack(a device.Adam) {
 			logits := gradients.At(model.Logits)
 			t.dev.Copy(logits, part.At(model.Logits))
 			t.dev.DivergenceBack(t.divergence.Columns(lo, hi), logits, reference)
-		}, func(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
-			if latent == nil {
-				model.PassBack(d, l, dx, dy, x)
-			} else {
-				t.dev.ProductBack(dx, dw, dy, x, latent.weight())
-			}
+		}, func(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+			trained = t.pass(d, list, dx, dys, x, lo == 0)
 		})
 	})
-	if latent != nil {
-		t.train(latent, dw, a)
+	for _, x := range trained {
+		t.train(x, a)
 	}
 }
 
-// gradientOf returns room for the gradient of a latent's weight.
-func (t *Trainer) gradientOf(x *latent) tensor.Tensor {
-	return t.gradient.Reshape(x.V.Rows, x.V.Cols)
-}
-
-func (t *Trainer) train(x *latent, dw tensor.Tensor, a device.Adam) {
-	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, dw, a)
+func (t *Trainer) train(x graded, a device.Adam) {
+	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, x.dw, a)
 }

@@ -55,8 +55,8 @@ func (d *timed) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Atten
 func (d *timed) AttendBackHalf(dq, dk, dv, dy, y, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
 	d.time(func() { d.Quantize.AttendBackHalf(dq, dk, dv, dy, y, q, k, v, a, b) }, "AttendBackHalf", q)
 }
-func (d *timed) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
-	d.time(func() { d.Quantize.ProductBack(dx, dw, dy, x, w) }, "ProductBack", dx, w)
+func (d *timed) ProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) {
+	d.time(func() { d.Quantize.ProductsBack(dx, list, x) }, fmt.Sprint("ProductsBack ", len(list)), dx, list[0].W)
 }
 func (d *timed) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.Attend, b device.Batch) {
 	d.time(func() { d.Quantize.Attend(y, q, c, layer, a, b) }, "Attend", q)

@@ -10,6 +10,7 @@ package distill
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/exl2"
@@ -37,7 +38,7 @@ type Trainer struct {
 	taught     tensor.Tensor // the stream in front of the teacher's head
 	reference  tensor.Tensor // logits of the teacher, F32 [logit rows, vocabulary]
 	divergence tensor.Tensor // F32 [1, rows]
-	gradient   tensor.Tensor // of a weight, F32 [1, elements of the largest]
+	gradient   tensor.Tensor // of weights that read the same, F32 [1, elements]
 
 	Place Place
 }
@@ -70,16 +71,27 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden)
 	t.reference = d.Alloc(tensor.F32, z.Logits, l.Spec.Vocab)
 	t.divergence = d.Alloc(tensor.F32, 1, z.Rows)
-	most := 0
-	for _, x := range t.latents {
-		most = max(most, x.V.Rows*x.V.Cols)
-	}
-	t.gradient = d.Alloc(tensor.F32, 1, most)
+	t.gradient = d.Alloc(tensor.F32, 1, t.mostGraded())
 	if err := d.Sync(); err != nil {
 		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// mostGraded returns the elements of the weights whose gradients are there at once: of
+// linears that read the same.
+func (t *Trainer) mostGraded() (most int) {
+	for _, m := range t.student {
+		for _, site := range m.Sites() {
+			n := 0
+			for _, l := range site.Linears {
+				n += l.In * l.Out
+			}
+			most = max(most, n)
+		}
+	}
+	return most
 }
 
 // keep makes states that keep activations.
@@ -182,10 +194,17 @@ func Bytes(d device.Device, l *model.Loader, p Plan) int {
 	n, most, activation := 0, 0, d.Activation().Size()
 	for _, m := range l.Layout {
 		n += l.Beside(m)
+		var sizes []int
 		for _, x := range m.Linears {
 			n += x.In * x.Out * (2*activation + 3*4) // both models' weights; latents and moments
-			most = max(most, x.In*x.Out)
+			sizes = append(sizes, x.In*x.Out)
 		}
+		slices.Sort(sizes)
+		together := 0 // at most three read the same
+		for _, size := range sizes[max(0, len(sizes)-3):] {
+			together += size
+		}
+		most = max(most, together)
 	}
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
 	n += 4*most + l.Spec.Vocab*l.Spec.Hidden*activation + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab

@@ -27,15 +27,17 @@ func (m *Module) CanRunBack() bool {
 // The choice of experts, and their weights, are taken as given.
 func (m *Module) Backward(s, g *State, loss func()) { m.BackwardThrough(s, g, loss, PassBack) }
 
-// Through passes a linear on the way back: it adds dy·W to dx. x is what the linear
-// has read, dy the gradient of its product, F32, whose dyᵀ·x is that of its weight
-// [out, in], which is not used any more in this pass. A linear that a later step
-// multiplies is passed by that.
-type Through func(d device.Backward, l *Linear, dx, dy, x tensor.Tensor)
+// Through passes linears that read the same on the way back: it adds Σ dy·W to dx. x is
+// what they have read, dys the gradients of their products, F32, whose dyᵀ·x are those
+// of their weights [out, in], which are not used any more in this pass. A linear that a
+// later step multiplies is passed by that.
+type Through func(d device.Backward, list []*Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor)
 
 // PassBack does no more than that.
-func PassBack(d device.Backward, l *Linear, dx, dy, _ tensor.Tensor) {
-	d.MatMulBack(dx, dy, l.W.(Dense).Tensor)
+func PassBack(d device.Backward, list []*Linear, dx tensor.Tensor, dys []tensor.Tensor, _ tensor.Tensor) {
+	for i, l := range list {
+		d.MatMulBack(dx, dys[i], l.W.(Dense).Tensor)
+	}
 }
 
 // BackwardThrough is Backward with another way through linears.
@@ -120,9 +122,12 @@ func (m *Module) clear(g *State, slot Slot, i int) {
 func (t *Step) multiplyBack(s, g *State, through Through) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
-		dx := site.of(g.At(site.Reads), s)
-		for k, slot := range site.Writes {
-			through(backward(g), site.Linears[k], dx, site.of(g.At(slot), s), site.In(s))
+		var dys []tensor.Tensor
+		for _, slot := range site.Writes {
+			dys = append(dys, site.of(g.At(slot), s))
+		}
+		if len(dys) > 0 {
+			through(backward(g), site.Linears[:len(dys)], site.of(g.At(site.Reads), s), dys, site.In(s))
 		}
 	}
 }

@@ -30,10 +30,12 @@ func (m *Measurer) gather(module *model.Module) *gatherer {
 	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*[2]*quant.ColumnMoments{}}
 }
 
-// through passes a linear, and sees it.
-func (g *gatherer) through(d device.Backward, l *model.Linear, dx, dy, x tensor.Tensor) {
-	model.PassBack(d, l, dx, dy, x)
-	g.see(l, x, dy)
+// through passes linears, and sees them.
+func (g *gatherer) through(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+	model.PassBack(d, list, dx, dys, x)
+	for i, l := range list {
+		g.see(l, x, dys[i])
+	}
 }
 
 // see adds what a linear reads and the gradient of what it computes.

@@ -47,12 +47,14 @@ func divergenceBack(x, source, buf []float32) (sum float64) {
 	return sum / sumP
 }
 
-// ProductBack is dx += dy·w and dw += dyᵀ·x.
-func (d *Device) ProductBack(dx, dw, dy, x, w tensor.Tensor) {
-	if !dx.Nil() {
-		d.MatMulBack(dx, dy, w)
+// ProductsBack is dx += Σ dy·w and dw += dyᵀ·x.
+func (d *Device) ProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) {
+	for _, p := range list {
+		if !dx.Nil() {
+			d.MatMulBack(dx, p.DY, p.W)
+		}
+		d.Gram(p.DW, p.DY, x)
 	}
-	d.Gram(dw, dy, x)
 }
 
 // AttendBackHalf is AttendBack: nothing is rounded.
