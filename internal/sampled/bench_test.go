@@ -27,7 +27,7 @@ func BenchmarkRows(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	o := Options{Rows: mostOnCPU, Length: 256, Seed: 1, Start: func(*rand.Rand) int32 { return 0 }, Special: func(id int32) bool { return id < 3 }}
+	o := Options{Rows: mostOnCPU, Length: 512, Seed: 1, Start: func(*rand.Rand) int32 { return 0 }, Special: func(id int32) bool { return id < 3 }}
 	b.ResetTimer()
 	for range b.N {
 		if _, err := s.Rows(context.Background(), o); err != nil {
