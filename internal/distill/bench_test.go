@@ -1,12 +1,14 @@
 package distill
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
 
+	"exl2/cuda"
 	"exl2/internal/device"
-	"exl2/internal/devices"
+	"exl2/internal/device/devtest"
 	"exl2/internal/model"
 )
 
@@ -21,11 +23,13 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer files.Close()
-	d, err := devices.OpenQuantizer("", func(text string) { b.Log(text) })
-	if err != nil {
+	var d device.Quantize = devtest.CPU(b)
+	if gpu, err := cuda.Open(0); err == nil {
+		d = gpu
+		defer gpu.Close()
+	} else if !errors.Is(err, cuda.ErrNoDevice) {
 		b.Fatal(err)
 	}
-	defer d.Close()
 	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
 	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3, Keep: os.Getenv("EXL2_KEEP") != ""}
 	if _, gpu := d.(device.MemoryInfo); !gpu {
