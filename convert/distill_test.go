@@ -16,7 +16,7 @@ import (
 func trained(t testing.TB, source string, bits ...string) *Options {
 	o := options(t, source, bits...)
 	o.Quality = Best
-	o.conditions.trained = 60 * cpuBatch * 64
+	o.conditions.trained = float64(60 * cpuSchooling.batch * 64)
 	return o
 }
 
@@ -56,13 +56,13 @@ func TestBest(t *testing.T) {
 func TestTrainingGoesOn(t *testing.T) {
 	source := sourceModel(t, "llama")
 	o := trained(t, source, "3.0")
-	o.conditions.trained = 20 * cpuBatch * 64
+	o.conditions.trained = float64(20 * cpuSchooling.batch * 64)
 	want, first := mustRun(t, o)
 	files := contents(t, want.Outputs[0].Path)
 	for stop := 9; stop <= len(first.steps); stop += 21 {
 		t.Run(fmt.Sprint(stop), func(t *testing.T) {
 			o := trained(t, source, "3.0")
-			o.conditions.trained = 20 * cpuBatch * 64
+			o.conditions.trained = float64(20 * cpuSchooling.batch * 64)
 			ctx, cancel := context.WithCancel(context.Background())
 			w := &watcher{}
 			w.step = func() {

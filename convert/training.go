@@ -12,46 +12,46 @@ import (
 // trains reports whether codes are trained.
 func (o *Options) trains() bool { return o.Quality == Best }
 
-// Training goes through rows of up to trainedLength tokens, some at a time, and is
-// judged by heldOutRows others. On the CPU, where there are few tokens, more steps with
-// fewer rows make more of them.
-const (
-	trainedLength = 1024
-	gpuBatch      = 8
-	cpuBatch      = 2
-	heldOutRows   = 16
-)
-
-// trainedBatch returns the rows of a step.
-func (r *run) trainedBatch() int {
-	if _, gpu := r.dev.(device.MemoryInfo); gpu {
-		return gpuBatch
-	}
-	return cpuBatch
+// A schooling is what training is on a kind of device: a step takes batch rows of up to
+// length tokens. There are as many tokens as a budget of operations allows, least at
+// least and no more than most, in rows that are seen some times each.
+type schooling struct {
+	batch, length       int
+	budget, least, most float64
+	times               int
 }
 
-// Operations that training takes, for each weight and token: the source's pass, the
-// quantized model's two, gradients of inputs and of weights. And how many tokens there
-// are: up to mostTrained, of large models as many as a budget of operations allows,
-// leastTrained at least, and half of these at least are different.
-const (
-	trainingOperations = 10
-	gpuBudget          = 3e17
-	gpuLeast, gpuMost  = 4e6, 12.3e6
-	cpuBudget          = 1.5e14
-	cpuLeast, cpuMost  = 1e5, 2e6
+// On the CPU, where there are few tokens, more steps with fewer and shorter rows make
+// more of them.
+var (
+	gpuSchooling = schooling{batch: 8, length: 1024, budget: 3e17, least: 4e6, most: 12.3e6, times: 3}
+	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2}
 )
+
+// schooling returns that of the device.
+func (r *run) schooling() schooling {
+	s := cpuSchooling
+	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+		s = gpuSchooling
+	}
+	s.length = min(s.length, r.opts.Data.Length)
+	return s
+}
+
+// heldOutRows is how many rows judge, beside those that are trained on.
+const heldOutRows = 16
+
+// trainingOperations is what training takes for each weight and token: the source's
+// pass, the quantized model's two, gradients of inputs and of weights.
+const trainingOperations = 10
 
 // trainedTokens returns how many tokens codes are trained on.
 func (r *run) trainedTokens() float64 {
 	if n := r.opts.on().trained; n > 0 {
 		return n
 	}
-	weights := trainingOperations * float64(r.trainedWeights())
-	if _, gpu := r.dev.(device.MemoryInfo); gpu {
-		return min(max(gpuBudget/weights, gpuLeast), gpuMost)
-	}
-	return min(max(cpuBudget/weights, cpuLeast), cpuMost)
+	s := r.schooling()
+	return min(max(s.budget/(trainingOperations*float64(r.trainedWeights())), s.least), s.most)
 }
 
 // trainedWeights returns how many weights have codes.
@@ -74,13 +74,21 @@ func (r *run) addTraining(e *Estimate) {
 	}
 }
 
-// trainingShape is the plan of training as far as memory goes.
+// trainingShape is the plan of training as far as memory goes. Activations are kept if
+// four fifths of what is free, or a third of a machine's memory, have room for all.
 func (r *run) trainingShape() distill.Plan {
-	return distill.Plan{Batch: r.trainedBatch(), Length: r.trainedLength()}
+	s := r.schooling()
+	p := distill.Plan{Batch: s.batch, Length: s.length, Keep: true}
+	room := 0
+	if d, own := r.dev.(device.MemoryInfo); own {
+		free, _ := d.MemInfo()
+		room = free / 5 * 4
+	} else if free, known := r.opts.on().freeMemory(); known {
+		room = free / 3
+	}
+	p.Keep = distill.Bytes(r.dev, r.src.loader, p) <= room
+	return p
 }
-
-// trainedLength returns the tokens of a row that is trained on.
-func (r *run) trainedLength() int { return min(trainedLength, r.opts.Data.Length) }
 
 // trainingTokens is the job's file of the rows that are trained on, and of those that
 // judge, which come last. The source has written them.
@@ -95,9 +103,9 @@ func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	rows := r.tokens.training
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
-			length := r.trainedLength()
-			n := max(r.trainedBatch(), int(r.trainedTokens())/length)
-			if rows, err = r.sampleRows(n+heldOutRows, length, trainingSeed); err == nil {
+			s := r.schooling()
+			n := max(s.batch, int(r.trainedTokens())/(s.length*s.times))
+			if rows, err = r.sampleRows(n+heldOutRows, s.length, trainingSeed); err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}
 		}
@@ -119,8 +127,8 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	length := len(rows[0])
-	p := &distill.Plan{Batch: b.run.trainedBatch(), Length: length, Rows: rows, HeldOut: heldOut}
+	length, shape := len(rows[0]), b.run.trainingShape()
+	p := &distill.Plan{Batch: shape.Batch, Length: length, Keep: shape.Keep, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil
@@ -128,14 +136,14 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 
 // rates are learning rates by the mean width of the decoder, codes a step, for
 // ratedSteps steps.
-var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0015}, {4.0, 0.001}, {5.0, 0.0007}}
+var rates = []struct{ bits, rate float64 }{{2.5, 0.0021}, {3.0, 0.0021}, {3.5, 0.0017}, {4.0, 0.0015}, {5.0, 0.0012}}
 
 const ratedSteps = 1500
 
 // From fromCodes bits on training begins at the codes, with another rate.
 const (
 	fromCodes     = 5.5
-	fromCodesRate = 0.007
+	fromCodesRate = 0.006
 )
 
 // rate returns the learning rate for a mean width and a number of steps, and whether

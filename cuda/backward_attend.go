@@ -27,9 +27,10 @@ func (v attendBackVariant) shared() int {
 	return v.side * (3*2*(v.dim+2) + 4*(v.dim+1) + 2*4*(v.side+1))
 }
 
-// AttendBack is the gradient of Attend over whole sequences.
-func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
-	width := a.HeadDim
+// checkAttendBack panics unless shapes match, and returns the dimensions of a head of
+// values.
+func checkAttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) (width int) {
+	width = a.HeadDim
 	if a.Latent > 0 {
 		width = a.Latent
 	}
@@ -43,12 +44,18 @@ func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Atte
 		want(x.t.Rows == q.Rows && x.t.Cols == x.cols, "AttendBack", x.t, q)
 	}
 	want((a.Latent == 0 || a.KVHeads == 1) && (a.Sinks.Nil() || a.Sinks.Cols == a.Heads) && q.Rows == b.Pos.Cols && q.Rows%b.Span == 0, "AttendBack", q, k, b.Pos)
+	return width
+}
+
+// AttendBack is the gradient of Attend over whole sequences.
+func (d *Device) AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
+	width := checkAttendBack(dq, dk, dv, dy, q, k, v, a, b)
 	w := attendBackVariants[len(attendBackVariants)-1]
 	if a.HeadDim > w.dim || a.HeadDim%2 != 0 || width%2 != 0 {
 		d.failWith("AttendBack: heads of %d dimensions, want an even number up to %d; --devices cpu has no such limit", a.HeadDim, w.dim)
 		return
 	}
-	if q.Rows == 0 {
+	if q.Rows == 0 || d.attendBackMMA(dq, dk, dv, dy, q, k, v, a, b) {
 		return
 	}
 	for _, v := range attendBackVariants {

@@ -18,13 +18,18 @@ func (d *Device) operand(r *room, x tensor.Tensor) planes {
 	count, _ := planesOf(x)
 	p := r.takePlanes(count, x.Rows, x.Cols)
 	if count == 1 {
-		d.operand_f16(overTiles(x.Rows, p), p.mem, x, int32(x.Rows), int32(x.Cols), int32(x.Stride), int32(p.tiles))
+		d.fillPlane(p, x)
 		return p
 	}
 	p.most = r.takeZeros(tensor.F32, 1, 1)
 	d.measure(p.most, x)
 	d.split(p, x, byLargest)
 	return p
+}
+
+// fillPlane stores x, fp16, as it is.
+func (d *Device) fillPlane(p planes, x tensor.Tensor) {
+	d.operand_f16(overTiles(x.Rows, p), p.mem, x, int32(x.Rows), int32(x.Cols), int32(x.Stride), int32(p.tiles))
 }
 
 // measure raises a number to the largest magnitude of x.
@@ -41,8 +46,7 @@ func (d *Device) split(p planes, x tensor.Tensor, how int32) {
 // overTiles returns the launch of a kernel whose threads make eight columns each of
 // planes of k rows.
 func overTiles(k int, p planes) launch {
-	const threads = 128
-	return launch{blocks: dim{x: pieces(p.tiles*planes_tile_cols, 8*threads), y: pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows}, threads: dim{x: threads}}
+	return perThread(pieces(k, 2*planes_tile_rows) * 2 * planes_tile_rows * p.tiles * planes_tile_cols / 8)
 }
 
 // Difference is y = a - b, in fp16, within what that can hold.

@@ -84,9 +84,8 @@ func (d *Device) at(t tensor.Tensor) uintptr {
 
 // blocks returns the tiles of 128 x 128 of a product.
 func (p productItem) blocks() int {
-	const side = 128
-	across := pieces(int(p.m1)-int(p.m0)/planes_tile_cols*planes_tile_cols, side)
-	return across * pieces(int(p.n1)-int(p.n0)/planes_tile_cols*planes_tile_cols, side)
+	across := pieces(int(p.m1)-int(p.m0)/planes_tile_cols*planes_tile_cols, productSide)
+	return across * pieces(int(p.n1)-int(p.n0)/planes_tile_cols*planes_tile_cols, productSide)
 }
 
 type productFunc func(d *Device, l launch, list pointer, stages int32)

@@ -57,8 +57,8 @@ tokens, and --calibrate-all-experts does so for every one. A table says how many
 tokens the experts of each layer have seen.
 
 --quality best trains the codes of the finished model on text that the source writes,
-with the source as the teacher; it takes longest, and room for the whole model several
-times. --quality fast leaves out what improves codes one matrix at a time.
+with the source as the teacher, a few minutes on a GPU for small models, and more the
+larger they are; it needs room for the whole model eight times. --quality fast leaves out what improves codes one matrix at a time.
 
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.

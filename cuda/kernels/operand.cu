@@ -19,21 +19,36 @@ extern "C" __global__ void operand_largest(
 	float* largest,  // [1], zero or more before
 	const float* x,  // [rows, cols]
 	int rows, int cols, int stride) {
+	__shared__ unsigned most_here;
+	if (threadIdx.x == 0) most_here = 0;
 	after_previous();
+	__syncthreads();
 	float most = 0;
-	for (int r = blockIdx.x; r < rows; r += gridDim.x)
-		for (int c = threadIdx.x; c < cols; c += blockDim.x) most = fmaxf(most, fabsf(x[(int64)r * stride + c]));
+	bool whole = ((size_t)x % 16 | stride % 4 | cols % 4) == 0;
+	for (int r = blockIdx.x; r < rows; r += gridDim.x) {
+		const float* row = x + (int64)r * stride;
+		for (int c = threadIdx.x * 4; whole && c < cols; c += blockDim.x * 4) {
+			float4 v = *(const float4*)(row + c);
+			most = fmaxf(fmaxf(most, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
+		}
+		for (int c = threadIdx.x; !whole && c < cols; c += blockDim.x) most = fmaxf(most, fabsf(row[c]));
+	}
 	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-	if (threadIdx.x % 32 == 0) atomicMax((unsigned*)largest, __float_as_uint(most));
+	if (threadIdx.x % 32 == 0) atomicMax(&most_here, __float_as_uint(most));
+	__syncthreads();
+	if (threadIdx.x == 0) atomicMax((unsigned*)largest, most_here);
 }
+
+// padded returns the rows of planes of k: whole pairs of tiles.
+__device__ inline int padded(int k) { return (k + 2 * tile_rows - 1) / (2 * tile_rows) * 2 * tile_rows; }
 
 extern "C" __global__ void operand_f16(
 	half* planes,   // one
 	const half* x,  // [k, m]
 	int k, int m, int stride, int tiles) {
 	after_previous();
-	int row = blockIdx.y, column = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
-	if (column >= tiles * tile_cols) return;
+	int i = blockIdx.x * blockDim.x + threadIdx.x, across = tiles * tile_cols / 8, row = i / across, column = i % across * 8;
+	if (row >= padded(k)) return;
 	Eight<half> v;
 	const half* from = x + (int64)row * stride + column;
 	if (row < k && column + 8 <= m && (size_t)from % 16 == 0) {
@@ -62,8 +77,8 @@ extern "C" __global__ void operand_f32(
 	const float* x,  // [k, m]
 	const float* largest, int how, int k, int m, int stride, int tiles, long long plane) {
 	after_previous();
-	int row = blockIdx.y, column = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
-	if (column >= tiles * tile_cols) return;
+	int i = blockIdx.x * blockDim.x + threadIdx.x, across = tiles * tile_cols / 8, row = i / across, column = i % across * 8;
+	if (row >= padded(k)) return;
 	float lift = how == by_largest ? lift_of(largest) : how == by_eight ? eight : row < k ? row_lift(how, x[(int64)row * stride + row]) : 1;
 	float v[8];
 #pragma unroll

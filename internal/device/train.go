@@ -17,6 +17,16 @@ type Train interface {
 	// logits and reference are F32 [rows, n].
 	DivergenceBack(divergence, logits, reference tensor.Tensor)
 
+	// ProductsBack is the whole way back through products of one x: dx += Σ dy·w and
+	// dw += dyᵀ·x, with x of the activation type. Unlike MatMulBack and Gram it may
+	// round dy to the activation type, lifted by a power of two to where that has most
+	// bits. dx may be absent.
+	ProductsBack(dx tensor.Tensor, list []Passed, x tensor.Tensor)
+
+	// AttendBackHalf is AttendBack, given what Attend has computed, y. It may round dy
+	// as ProductsBack does, and the softmax's results and their gradients.
+	AttendBackHalf(dq, dk, dv, dy, y, q, k, v tensor.Tensor, a Attend, b Batch)
+
 	// RoundLatent stores the weights that a latent stands for in w, [out, in] of the
 	// activation type: nearest codes, ties to even, times scales, rounded to fp16.
 	RoundLatent(w tensor.Tensor, l Latent)
@@ -26,6 +36,13 @@ type Train interface {
 	// were none (Bengio et al. 2013), and stores the new weights in w, as RoundLatent
 	// does. First and second are the moments, F32 [out, in].
 	TrainLatent(w tensor.Tensor, l Latent, first, second, dw tensor.Tensor, a Adam)
+}
+
+// Passed is a product y = x·wᵀ on the way back.
+type Passed struct {
+	DY tensor.Tensor // F32 [rows, out]
+	W  tensor.Tensor // [out, in], of the activation type
+	DW tensor.Tensor // F32 [out, in]
 }
 
 // A Latent is a quantized matrix whose codes can be trained, in the order that

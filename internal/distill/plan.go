@@ -11,6 +11,7 @@ type Plan struct {
 	Steps         int
 	Rate          float64 // the largest: codes a step, about
 	FromCodes     bool    // begin at the codes, not as near to the source's weights as rounds to them
+	Keep          bool    // keep the student's activations for the way back, which else computes them again: more memory, the same codes
 
 	Rows    [][]int32 // that are trained on, all of them before any a second time
 	HeldOut [][]int32 // that judge

@@ -10,26 +10,50 @@ import (
 
 // forward runs both models over rows of tokens, up to the heads.
 func (t *Trainer) forward(rows [][]int32) {
-	runs := make([]model.Run, len(rows))
-	for i := range runs {
-		runs[i].Sequence = i
+	x := t.teach(rows)
+	for i, m := range t.student[:len(t.student)-1] {
+		m.Forward(t.state)
+		t.dev.Copy(like(t.inputs[i+1], x), x)
 	}
+}
+
+// teach runs the teacher, and leaves the student's first stream, which it returns.
+func (t *Trainer) teach(rows [][]int32) (x tensor.Tensor) {
 	s, n := t.state, len(t.student)-1
-	s.Use(runs, t.plan.Length, slices.Concat(rows...))
+	s.Use(runsOf(len(rows)), t.plan.Length, slices.Concat(rows...))
 	t.embed.Forward(s)
-	x := s.At(model.Stream)
-	at := func(y tensor.Tensor) tensor.Tensor { return y.Slice(0, x.Rows) }
-	t.dev.Copy(at(t.inputs[0]), x)
+	x = s.At(model.Stream)
+	t.dev.Copy(like(t.inputs[0], x), x)
 	for _, m := range t.teacher[:n] {
 		m.Forward(s)
 	}
-	t.dev.Copy(at(t.taught), x)
-	t.dev.Copy(x, at(t.inputs[0]))
-	for i, m := range t.student[:n] {
-		m.Forward(s)
-		t.dev.Copy(at(t.inputs[i+1]), x)
-	}
+	t.dev.Copy(like(t.taught, x), x)
+	t.dev.Copy(x, like(t.inputs[0], x))
+	return x
 }
+
+// forwardKept is forward, and keeps what the way back needs.
+func (t *Trainer) forwardKept(rows [][]int32) {
+	x := t.teach(rows)
+	for i, s := range t.states {
+		t.dev.Copy(s.At(model.Stream), x)
+		t.kept[i] = t.student[i].ForwardKept(s)
+		x = s.At(model.Stream)
+	}
+	t.dev.Copy(like(t.inputs[len(t.states)], x), x)
+}
+
+// runsOf are n whole sequences.
+func runsOf(n int) []model.Run {
+	runs := make([]model.Run, n)
+	for i := range runs {
+		runs[i].Sequence = i
+	}
+	return runs
+}
+
+// like returns as many rows of y as x has.
+func like(y, x tensor.Tensor) tensor.Tensor { return y.Slice(0, x.Rows) }
 
 // heads calls f for parts of the positions, with the student's state, and the
 // teacher's logits.
@@ -80,58 +104,84 @@ func (t *Trainer) divergences(n int) ([]float32, error) {
 
 // step trains all codes on rows of tokens, in step number at from 1 on.
 func (t *Trainer) step(rows [][]int32, rate float64, at int) {
-	t.forward(rows)
-	n := len(t.student) - 1
+	keeps := len(t.states) > 0 && len(rows) == t.plan.Batch
+	if keeps {
+		t.forwardKept(rows)
+	} else {
+		t.forward(rows)
+	}
 	a := t.plan.adam(rate, at, len(rows)*t.plan.Length)
 	t.headBack(a)
-	g := t.gradients
-	for i := n - 1; i >= 0; i-- {
-		x := t.state.At(model.Stream)
-		t.dev.Copy(x, t.inputs[i].Slice(0, x.Rows))
-		t.student[i].BackwardSeen(t.state, g, nil, func(l *model.Linear, x, dy tensor.Tensor) {
-			if latent := t.byLinear[l]; latent != nil && x.Rows > 0 {
-				dw := t.gradientOf(latent)
-				t.dev.Clear(dw)
-				t.dev.Gram(dw, dy, x)
-				t.train(latent, dw, a)
-			}
-		})
+	through := func(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+		for _, x := range t.pass(d, list, dx, dys, x, true) {
+			t.train(x, a)
+		}
 	}
+	for i := len(t.student) - 2; i >= 0; i-- {
+		if keeps {
+			t.student[i].BackwardKept(t.states[i], t.gradients, t.kept[i], through)
+			continue
+		}
+		x := t.state.At(model.Stream)
+		t.dev.Copy(x, like(t.inputs[i], x))
+		t.student[i].BackwardThrough(t.state, t.gradients, nil, through)
+	}
+}
+
+// pass passes linears that read the same on the way back, and returns those that are
+// trained with the gradients of their weights, which are added to what there was if
+// fresh is not set.
+func (t *Trainer) pass(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor, fresh bool) (trained []graded) {
+	var passed []device.Passed
+	room := t.gradient
+	for i, l := range list {
+		latent := t.byLinear[l]
+		if latent == nil || x.Rows == 0 {
+			model.PassBack(d, list[i:i+1], dx, dys[i:i+1], x)
+			continue
+		}
+		n := latent.V.Rows * latent.V.Cols
+		dw := room.Columns(0, n).Reshape(latent.V.Rows, latent.V.Cols)
+		room = room.Columns(n, room.Cols)
+		if fresh {
+			t.dev.Clear(dw)
+		}
+		passed = append(passed, device.Passed{DY: dys[i], W: latent.weight(), DW: dw})
+		trained = append(trained, graded{latent, dw})
+	}
+	if len(passed) > 0 {
+		t.dev.ProductsBack(dx, passed, x)
+	}
+	return trained
+}
+
+// graded is a latent with the gradient of its weight.
+type graded struct {
+	*latent
+	dw tensor.Tensor
 }
 
 // headBack sets the gradient of the stream in front of the head, and trains that.
 func (t *Trainer) headBack(a device.Adam) {
 	n := len(t.student) - 1
 	g, head := t.gradients, t.student[n]
-	var latent *latent
-	var dw tensor.Tensor
-	if latent = t.byLinear[head.AllLinears()[0]]; latent != nil {
-		dw = t.gradientOf(latent)
-		t.dev.Clear(dw)
-	}
+	var trained []graded
 	t.dev.Clear(g.At(model.Stream))
 	t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
 		gradients := g.Slice(lo, hi)
-		head.BackwardSeen(part, gradients, func() {
+		head.BackwardThrough(part, gradients, func() {
 			logits := gradients.At(model.Logits)
 			t.dev.Copy(logits, part.At(model.Logits))
 			t.dev.DivergenceBack(t.divergence.Columns(lo, hi), logits, reference)
-		}, func(_ *model.Linear, x, dy tensor.Tensor) {
-			if latent != nil {
-				t.dev.Gram(dw, dy, x)
-			}
+		}, func(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+			trained = t.pass(d, list, dx, dys, x, lo == 0)
 		})
 	})
-	if latent != nil {
-		t.train(latent, dw, a)
+	for _, x := range trained {
+		t.train(x, a)
 	}
 }
 
-// gradientOf returns room for the gradient of a latent's weight.
-func (t *Trainer) gradientOf(x *latent) tensor.Tensor {
-	return t.gradient.Reshape(x.V.Rows, x.V.Cols)
-}
-
-func (t *Trainer) train(x *latent, dw tensor.Tensor, a device.Adam) {
-	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, dw, a)
+func (t *Trainer) train(x graded, a device.Adam) {
+	t.dev.TrainLatent(x.weight(), x.Latent, x.first, x.second, x.dw, a)
 }

@@ -32,10 +32,12 @@ type Trainer struct {
 	state      *model.State
 	gradients  *model.State
 	inputs     []tensor.Tensor // of the student's modules: streams, F32 [rows, hidden]
-	taught     tensor.Tensor   // the stream in front of the teacher's head
-	reference  tensor.Tensor   // logits of the teacher, F32 [logit rows, vocabulary]
-	divergence tensor.Tensor   // F32 [1, rows]
-	gradient   tensor.Tensor   // of a weight, F32 [1, elements of the largest]
+	states     []*model.State  // of the student's modules in front of the head, if activations are kept
+	kept       []model.Kept
+	taught     tensor.Tensor // the stream in front of the teacher's head
+	reference  tensor.Tensor // logits of the teacher, F32 [logit rows, vocabulary]
+	divergence tensor.Tensor // F32 [1, rows]
+	gradient   tensor.Tensor // of weights that read the same, F32 [1, elements]
 
 	Place Place
 }
@@ -58,22 +60,32 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 	t.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
 	t.state = model.NewState(d, l.Spec, z, t.cache)
 	t.gradients = model.NewGradients(t.state, l.Spec)
+	t.gradients.Half = true
+	if p.Keep {
+		t.keep()
+	}
 	for range t.student {
 		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden))
 	}
 	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden)
 	t.reference = d.Alloc(tensor.F32, z.Logits, l.Spec.Vocab)
 	t.divergence = d.Alloc(tensor.F32, 1, z.Rows)
-	most := 0
-	for _, x := range t.latents {
-		most = max(most, x.V.Rows*x.V.Cols)
-	}
-	t.gradient = d.Alloc(tensor.F32, 1, most)
+	t.gradient = d.Alloc(tensor.F32, 1, t.mostGraded())
 	if err := d.Sync(); err != nil {
 		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// keep makes states that keep activations.
+func (t *Trainer) keep() {
+	for range t.student[1:] {
+		s := model.NewState(t.dev, t.loader.Spec, model.Size{Rows: t.plan.Batch * t.plan.Length}, t.cache)
+		s.Use(runsOf(t.plan.Batch), t.plan.Length, nil)
+		t.states = append(t.states, s)
+	}
+	t.kept = make([]model.Kept, len(t.states))
 }
 
 // load loads the modules of both models.
@@ -123,7 +135,7 @@ func (t *Trainer) Close() {
 	for _, x := range append(t.inputs, t.taught, t.reference, t.divergence, t.gradient) {
 		t.dev.Free(x)
 	}
-	for _, s := range []*model.State{t.gradients, t.state} {
+	for _, s := range append(t.states, t.gradients, t.state) {
 		if s != nil {
 			s.Free()
 		}
@@ -159,20 +171,4 @@ func (t *Trainer) Matrices() int { return len(t.latents) }
 // Student returns the modules of the model whose codes are trained.
 func (t *Trainer) Student() []*model.Module {
 	return append([]*model.Module{t.embed}, t.student...)
-}
-
-// Bytes is the memory that New takes on a device, about.
-func Bytes(d device.Device, l *model.Loader, p Plan) int {
-	n, most, activation := 0, 0, d.Activation().Size()
-	for _, m := range l.Layout {
-		n += l.Beside(m)
-		for _, x := range m.Linears {
-			n += x.In * x.Out * (2*activation + 3*4) // both models' weights; latents and moments
-			most = max(most, x.In*x.Out)
-		}
-	}
-	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
-	n += 4*most + l.Spec.Vocab*l.Spec.Hidden*activation + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
-	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
-	return n + model.Bytes(l.Spec, z, d.Activation()) + 2*model.Bytes(l.Spec, z, tensor.F32)
 }

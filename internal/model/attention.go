@@ -133,7 +133,11 @@ func (a *attention) keeps() []Slot {
 // mixBack takes the rows for whole sequences.
 func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	d := backward(g)
-	d.AttendBack(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+	if t, ok := d.(device.Train); ok && g.Half {
+		t.AttendBackHalf(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+	} else {
+		d.AttendBack(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+	}
 	if a.clip == 0 {
 		a.turnBack(s, g, kept)
 		return

@@ -25,25 +25,39 @@ func (m *Module) CanRunBack() bool {
 // of the stream in front of it. loss, if not nil, is called in between, and may
 // set gradients, the head's of the logits, from what s holds. Weights must be dense.
 // The choice of experts, and their weights, are taken as given.
-func (m *Module) Backward(s, g *State, loss func()) { m.BackwardSeen(s, g, loss, nil) }
+func (m *Module) Backward(s, g *State, loss func()) { m.BackwardThrough(s, g, loss, PassBack) }
 
-// Seen is called for a linear when all linears of its site have been passed on the
-// way back: x is what it has read, dy the gradient of its product, F32, whose dyᵀ·x
-// is that of its weight [out, in]. Its weight is not used any more in this pass. A
-// linear that a later step multiplies is left out.
-type Seen func(l *Linear, x, dy tensor.Tensor)
+// Through passes linears that read the same on the way back: it adds Σ dy·W to dx. x is
+// what they have read, dys the gradients of their products, F32, whose dyᵀ·x are those
+// of their weights [out, in], which are not used any more in this pass. A linear that a
+// later step multiplies is passed by that.
+type Through func(d device.Backward, list []*Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor)
 
-// BackwardSeen is Backward, and calls see, if not nil, for every linear of a site that
-// is multiplied there.
-func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
-	for slot := Stream + 1; slot < slots; slot++ {
-		if t := g.At(slot); !t.Nil() {
-			g.Dev.Clear(t)
-		}
+// PassBack does no more than that.
+func PassBack(d device.Backward, list []*Linear, dx tensor.Tensor, dys []tensor.Tensor, _ tensor.Tensor) {
+	for i, l := range list {
+		d.MatMulBack(dx, dys[i], l.W.(Dense).Tensor)
 	}
+}
+
+// BackwardThrough is Backward with another way through linears.
+func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
+	k := m.ForwardKept(s)
+	if loss != nil {
+		loss()
+	}
+	m.BackwardKept(s, g, k, through)
+}
+
+// Kept is what the way back through a module needs beside a state: what its steps have
+// overwritten there.
+type Kept [][]tensor.Tensor
+
+// ForwardKept is Forward for a way back, on the same state, that may come later.
+func (m *Module) ForwardKept(s *State) Kept {
 	s.apart = true
 	defer func() { s.apart = false }()
-	kept := make([][]tensor.Tensor, len(m.Steps))
+	kept := make(Kept, len(m.Steps))
 	for i := range m.Steps {
 		t := &m.Steps[i]
 		for _, slot := range t.Keep {
@@ -52,16 +66,28 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 		t.Run(s)
 		t.Multiply(s)
 	}
-	if loss != nil {
-		loss()
+	return kept
+}
+
+// BackwardKept is the way back of BackwardThrough. It frees what was kept.
+func (m *Module) BackwardKept(s, g *State, kept Kept, through Through) {
+	for slot := Stream + 1; slot < slots; slot++ {
+		if t := g.At(slot); !t.Nil() && m.passes(slot, len(m.Steps)) && !(slot == Logits && m.Kind == Head) {
+			g.Dev.Clear(t)
+		}
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
-		t.multiplyBack(s, g, see)
+		t.multiplyBack(s, g, through)
+		for _, site := range t.Sites { // what the slots held before the products has no gradient
+			for _, slot := range site.Writes {
+				m.clear(g, slot, i)
+			}
+		}
 		t.Back(s, g, kept[i])
 		for _, site := range t.Sites {
 			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
-				g.Dev.Clear(g.At(site.Reads))
+				m.clear(g, site.Reads, i)
 			}
 		}
 		for _, k := range kept[i] {
@@ -70,28 +96,38 @@ func (m *Module) BackwardSeen(s, g *State, loss func(), see Seen) {
 	}
 }
 
-// multiplyBack turns the gradients of what the step's linears write into those of
-// what they read, which it adds there: what the slots held before the products has
-// none.
-func (t *Step) multiplyBack(s, g *State, see Seen) {
-	for i := range t.Sites {
-		site := &t.Sites[i]
-		dx := site.of(g.At(site.Reads), s)
-		for k, slot := range site.Writes {
-			backward(g).MatMulBack(dx, site.of(g.At(slot), s), site.Linears[k].W.(Dense).Tensor)
-		}
-	}
-	for i := range t.Sites {
-		site := &t.Sites[i]
-		for k, slot := range site.Writes {
-			if see != nil {
-				see(site.Linears[k], site.In(s), site.of(g.At(slot), s))
+// passes reports whether the first n steps may have gradients of a slot. In a chain
+// only what linears read and write has.
+func (m *Module) passes(slot Slot, n int) bool {
+	for _, t := range m.Steps[:n] {
+		for _, site := range t.Sites {
+			if site.Reads == slot || slices.Contains(site.Writes, slot) {
+				return true
 			}
 		}
 	}
-	for _, site := range t.Sites {
+	return !m.Chained
+}
+
+// clear clears a gradient that step number i is done with, if those before it have one
+// of the same slot.
+func (m *Module) clear(g *State, slot Slot, i int) {
+	if m.passes(slot, i) {
+		g.Dev.Clear(g.At(slot))
+	}
+}
+
+// multiplyBack turns the gradients of what the step's linears write into those of
+// what they read, which it adds there.
+func (t *Step) multiplyBack(s, g *State, through Through) {
+	for i := range t.Sites {
+		site := &t.Sites[i]
+		var dys []tensor.Tensor
 		for _, slot := range site.Writes {
-			g.Dev.Clear(g.At(slot))
+			dys = append(dys, site.of(g.At(slot), s))
+		}
+		if len(dys) > 0 {
+			through(backward(g), site.Linears[:len(dys)], site.of(g.At(site.Reads), s), dys, site.In(s))
 		}
 	}
 }

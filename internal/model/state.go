@@ -70,6 +70,9 @@ type State struct {
 
 	IDs tensor.Tensor // I32 [1, rows]
 
+	// Half says of gradients that operations may round them to the activation type.
+	Half bool
+
 	first  []int32 // First on the host, if it is known there
 	follow *State  // whose choice of experts is taken, or nil
 	apart  bool    // operations run one by one: a backward pass reads what they leave

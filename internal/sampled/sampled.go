@@ -73,10 +73,12 @@ func (s *Sampler) Rows(ctx context.Context, o Options) ([][]int32, error) {
 	return rows, nil
 }
 
-// What rows are sampled side by side: on a processor few, as they take its memory;
-// on a GPU, whose products cost as much for few rows, many.
+// What rows are sampled side by side: on a processor as many as some of its memory
+// holds, up to where products do not get faster; on a GPU, whose products cost as much
+// for few rows, many.
 const (
-	mostOnCPU = 64
+	mostOnCPU = 256
+	roomOnCPU = 4 << 30
 	mostOnGPU = 4096
 )
 
@@ -86,7 +88,7 @@ const (
 func (s *Sampler) atOnce(length int) int {
 	d, own := s.dev.(device.MemoryInfo)
 	if !own {
-		return mostOnCPU
+		return max(1, min(mostOnCPU, roomOnCPU/s.rowBytes(length)))
 	}
 	_, total := d.MemInfo()
 	return max(1, min(mostOnGPU, (total/10*7-s.Bytes())/s.rowBytes(length)))

@@ -3,6 +3,7 @@ package sensitivity
 import (
 	"math"
 
+	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/quant"
 	"exl2/internal/tensor"
@@ -27,6 +28,14 @@ func (m *Measurer) gather(module *model.Module) *gatherer {
 		}
 	}
 	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*[2]*quant.ColumnMoments{}}
+}
+
+// through passes linears, and sees them.
+func (g *gatherer) through(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+	model.PassBack(d, list, dx, dys, x)
+	for i, l := range list {
+		g.see(l, x, dys[i])
+	}
 }
 
 // see adds what a linear reads and the gradient of what it computes.

@@ -50,10 +50,10 @@ func (m *Measurer) Head(ctx context.Context) error {
 		for lo := 0; lo < m.Pass.Length; lo += stream.LogitRows {
 			hi := min(lo+stream.LogitRows, m.Pass.Length)
 			part, gradients := s.Slice(lo, hi), g.Slice(lo, hi)
-			head.BackwardSeen(part, gradients, func() {
+			head.BackwardThrough(part, gradients, func() {
 				m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
 				m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
-			}, all.see)
+			}, all.through)
 		}
 		return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
 	})
@@ -225,7 +225,7 @@ func (h *half) back() error {
 		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
 			return err
 		}
-		h.module.BackwardSeen(s, g, nil, all.see)
+		h.module.BackwardThrough(s, g, nil, all.through)
 		return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
 	})
 	if err != nil {

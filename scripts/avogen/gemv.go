@@ -15,7 +15,40 @@ func emitGemv(a *assembly) {
 			a.VPSLLD(operand.Imm(16), w, w)
 		})
 		a.gemv(l, "F32", "float32", 4, func(from operand.Mem, w reg.VecVirtual) { a.VMOVUPS(from, w) })
+		a.gemvT(l)
 	}
+}
+
+// gemvT emits y[c] += Σ x[j]·w[j·stride + c]. A block of y stays in registers.
+func (a *assembly) gemvT(l level) {
+	a.routine(l, "gemvT", "func(y, x, w *float32, stride, rows, cols int)", "is GemvT for cols columns, a positive multiple of 32.")
+	y, x, w, stride := a.pointer("y"), a.pointer("x"), a.pointer("w"), a.pointer("stride")
+	a.SHLQ(operand.Imm(2), stride)
+	lanes := l.bytes / 4
+	a.columns(block, func(c reg.GPVirtual) {
+		sums := a.vecs(block / lanes)
+		for i, v := range sums {
+			a.VMOVUPS(float(y, c, i*lanes), v)
+		}
+		row, factor, rows := a.GP64(), a.GP64(), a.pointer("rows")
+		a.MOVQ(w, row)
+		a.MOVQ(x, factor)
+		a.loop(rows, func() {
+			f := a.vec()
+			a.VBROADCASTSS(at(factor, 0), f)
+			for i, v := range sums {
+				p := a.vec()
+				a.VMULPS(float(row, c, i*lanes), f, p)
+				a.VADDPS(p, v, v)
+			}
+			a.ADDQ(stride, row)
+			a.ADDQ(operand.Imm(4), factor)
+		})
+		for i, v := range sums {
+			a.VMOVUPS(v, float(y, c, i*lanes))
+		}
+	})
+	a.end()
 }
 
 // ahead is how many bytes before their use weights are asked for: the hardware

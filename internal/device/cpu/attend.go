@@ -78,6 +78,10 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 	scores := buf[n*(dim+j.width):]
 
 	x, out := j.q.data[lo*j.q.stride+head*dim:], j.y.data[lo*j.y.stride+head*j.width:]
+	if rows == 1 { // a product of vectors needs no packing
+		j.attendRow(out[:j.width], x[:dim], scores, keys, keyStride, values, valueStride, n, head, first)
+		return
+	}
 	sgemm := blas32.Implementation().Sgemm
 	sgemm(blas.NoTrans, blas.Trans, rows, n, dim, j.Scale, x, j.q.stride, keys, keyStride, 0, scores, padded)
 	var sums [attendTile]float32
@@ -95,6 +99,18 @@ func (d *Device) attendRows(j attention, head, lo, hi, seq, first int) {
 	for r, sum := range sums[:rows] {
 		scaleRow(out[r*j.y.stride:r*j.y.stride+j.width], 1/sum)
 	}
+}
+
+// attendRow computes one head of a row that sees n positions, given room for scores.
+func (j attention) attendRow(y, q, scores, keys []float32, keyStride int, values []float32, valueStride, n, head, pos int) {
+	clear(scores)
+	simd.Gemv(scores[:n], q, keys, keyStride)
+	scaleRow(scores[:n], j.Scale)
+	j.heat(scores[:n], pos)
+	sum := j.weigh(scores, 0, n, head)
+	clear(y)
+	simd.GemvT(y, scores[:n], values, valueStride)
+	scaleRow(y, 1/sum)
 }
 
 // scoreUnit divides the length of a row of scores: exponentials are computed so

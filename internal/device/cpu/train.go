@@ -47,6 +47,21 @@ func divergenceBack(x, source, buf []float32) (sum float64) {
 	return sum / sumP
 }
 
+// ProductsBack is dx += Σ dy·w and dw += dyᵀ·x.
+func (d *Device) ProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) {
+	for _, p := range list {
+		if !dx.Nil() {
+			d.MatMulBack(dx, p.DY, p.W)
+		}
+		d.Gram(p.DW, p.DY, x)
+	}
+}
+
+// AttendBackHalf is AttendBack: nothing is rounded.
+func (d *Device) AttendBackHalf(dq, dk, dv, dy, _, q, k, v tensor.Tensor, a device.Attend, b device.Batch) {
+	d.AttendBack(dq, dk, dv, dy, q, k, v, a, b)
+}
+
 // A latent is a device.Latent as slices.
 type latent struct {
 	v, scale, zero []float32

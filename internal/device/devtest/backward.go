@@ -142,40 +142,64 @@ func ropeBackCases() (cases []testCase) {
 	return cases
 }
 
+// attendBack is a case of AttendBack: runs of whole sequences of span positions.
+type attendBack struct {
+	heads, kvHeads, dim, runs, span, window int
+	softcap, sharp                          float32
+	sinks                                   bool
+	temperature                             float32
+	latent                                  int
+}
+
+var attendBacks = []attendBack{
+	{heads: 1, kvHeads: 1, dim: 64, runs: 1, span: 1}, {heads: 4, kvHeads: 2, dim: 64, runs: 1, span: 33}, {heads: 8, kvHeads: 2, dim: 128, runs: 2, span: 70},
+	{heads: 2, kvHeads: 2, dim: 80, runs: 3, span: 17}, {heads: 2, kvHeads: 1, dim: 256, runs: 1, span: 50}, {heads: 2, kvHeads: 2, dim: 96, runs: 1, span: 130, window: 40},
+	{heads: 3, kvHeads: 1, dim: 64, runs: 2, span: 65, window: 1}, {heads: 4, kvHeads: 4, dim: 32, runs: 1, span: 100, softcap: 3, sharp: 8}, {heads: 2, kvHeads: 1, dim: 200, runs: 1, span: 40, window: 9, softcap: 20},
+	{heads: 2, kvHeads: 2, dim: 128, runs: 1, span: 64, sharp: 30}, {heads: 1, kvHeads: 1, dim: 6, runs: 1, span: 9}, {heads: 2, kvHeads: 1, dim: 64, runs: 0, span: 8},
+	{heads: 8, kvHeads: 2, dim: 64, runs: 2, span: 37, sinks: true}, {heads: 2, kvHeads: 1, dim: 64, runs: 1, span: 130, window: 16, sinks: true},
+	{heads: 4, kvHeads: 1, dim: 128, runs: 1, span: 90, temperature: 0.3, softcap: 20}, {heads: 2, kvHeads: 2, dim: 200, runs: 2, span: 33, temperature: 0.5, sinks: true, sharp: 10},
+	{heads: 4, kvHeads: 1, dim: 48, latent: 32, runs: 2, span: 40}, {heads: 16, kvHeads: 1, dim: 576, latent: 512, runs: 1, span: 70},
+	{heads: 3, kvHeads: 1, dim: 40, latent: 40, runs: 1, span: 33}, {heads: 2, kvHeads: 1, dim: 190, latent: 128, runs: 1, span: 50, window: 9},
+}
+
+// attendBackArguments are those of AttendBack.
+type attendBackArguments struct {
+	dq, dk, dv, dy, q, k, v tensor.Tensor
+	a                       device.Attend
+	b                       device.Batch
+}
+
+func (c attendBack) rows() int { return c.runs * c.span }
+
+// layout has a page for each sequence.
+func (c attendBack) layout() layout {
+	return layout{runs: runsFromStart(c.runs), span: c.span, pageRows: 256, sequences: max(c.runs, 1), seqPages: 1, dim: c.dim, kvHeads: c.kvHeads}
+}
+
+func (c attendBack) arguments(f *fixture) (x attendBackArguments) {
+	rows, wide, narrow, width := c.rows(), c.heads*c.dim, c.kvHeads*c.dim, cmp.Or(c.latent, c.dim)
+	x.dq, x.dk = f.inOut("dq", residual, rows, wide, small(1)), f.inOut("dk", residual, rows, narrow, small(2))
+	x.dy, x.q = f.in("dy", residual, rows, c.heads*width, small(4)), f.in("q", activation, rows, wide, scaled(noise(5), max(c.sharp, 1), 0))
+	x.k = f.in("k", activation, rows, narrow, noise(6))
+	x.dv, x.v = x.dk.Columns(c.dim-width, c.dim), x.k.Columns(c.dim-width, c.dim)
+	if c.latent == 0 {
+		x.dv, x.v = f.inOut("dv", residual, rows, narrow, small(3)), f.in("v", activation, rows, narrow, noise(7))
+	}
+	l := c.layout()
+	x.b = l.batch(f, l.table(f))
+	x.a = device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 0.3, Softcap: c.softcap, Window: c.window, Temperature: c.temperature, TemperatureSpan: 16, Latent: c.latent}
+	if c.sinks {
+		x.a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(8), 3, 0))
+	}
+	return x
+}
+
 func attendBackCases() (cases []testCase) {
 	l := limit{rms: 1e-4, rel: 1e-4, nmse: 1e-8, why: "sums and exponentials in float32, in another order"}
-	for _, c := range []struct {
-		heads, kvHeads, dim, runs, span, window int
-		softcap, sharp                          float32
-		sinks                                   bool
-		temperature                             float32
-		latent                                  int
-	}{
-		{heads: 1, kvHeads: 1, dim: 64, runs: 1, span: 1}, {heads: 4, kvHeads: 2, dim: 64, runs: 1, span: 33}, {heads: 8, kvHeads: 2, dim: 128, runs: 2, span: 70},
-		{heads: 2, kvHeads: 2, dim: 80, runs: 3, span: 17}, {heads: 2, kvHeads: 1, dim: 256, runs: 1, span: 50}, {heads: 2, kvHeads: 2, dim: 96, runs: 1, span: 130, window: 40},
-		{heads: 3, kvHeads: 1, dim: 64, runs: 2, span: 65, window: 1}, {heads: 4, kvHeads: 4, dim: 32, runs: 1, span: 100, softcap: 3, sharp: 8}, {heads: 2, kvHeads: 1, dim: 200, runs: 1, span: 40, window: 9, softcap: 20},
-		{heads: 2, kvHeads: 2, dim: 128, runs: 1, span: 64, sharp: 30}, {heads: 1, kvHeads: 1, dim: 6, runs: 1, span: 9}, {heads: 2, kvHeads: 1, dim: 64, runs: 0, span: 8},
-		{heads: 8, kvHeads: 2, dim: 64, runs: 2, span: 37, sinks: true}, {heads: 2, kvHeads: 1, dim: 64, runs: 1, span: 130, window: 16, sinks: true},
-		{heads: 4, kvHeads: 1, dim: 128, runs: 1, span: 90, temperature: 0.3, softcap: 20}, {heads: 2, kvHeads: 2, dim: 200, runs: 2, span: 33, temperature: 0.5, sinks: true, sharp: 10},
-		{heads: 4, kvHeads: 1, dim: 48, latent: 32, runs: 2, span: 40}, {heads: 16, kvHeads: 1, dim: 576, latent: 512, runs: 1, span: 70},
-		{heads: 3, kvHeads: 1, dim: 40, latent: 40, runs: 1, span: 33}, {heads: 2, kvHeads: 1, dim: 190, latent: 128, runs: 1, span: 50, window: 9},
-	} {
-		sharp := max(c.sharp, 1)
+	for _, c := range attendBacks {
 		cases = append(cases, backwards(fmt.Sprintf("%+v", c), l, func(f *fixture) func(device.Backward) {
-			rows, wide, narrow, width := c.runs*c.span, c.heads*c.dim, c.kvHeads*c.dim, cmp.Or(c.latent, c.dim)
-			dq, dk := f.inOut("dq", residual, rows, wide, small(1)), f.inOut("dk", residual, rows, narrow, small(2))
-			dy, q := f.in("dy", residual, rows, c.heads*width, small(4)), f.in("q", activation, rows, wide, scaled(noise(5), sharp, 0))
-			k := f.in("k", activation, rows, narrow, noise(6))
-			dv, v := dk.Columns(c.dim-width, c.dim), k.Columns(c.dim-width, c.dim)
-			if c.latent == 0 {
-				dv, v = f.inOut("dv", residual, rows, narrow, small(3)), f.in("v", activation, rows, narrow, noise(7))
-			}
-			b := layout{runs: runsFromStart(c.runs), span: c.span, sequences: max(c.runs, 1), seqPages: 1}.batch(f, f.ints("table", max(c.runs, 1), 1, shuffled(3, max(c.runs, 1))))
-			a := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 0.3, Softcap: c.softcap, Window: c.window, Temperature: c.temperature, TemperatureSpan: 16, Latent: c.latent}
-			if c.sinks {
-				a.Sinks = f.in("sinks", tensor.F32, 1, c.heads, scaled(noise(8), 3, 0))
-			}
-			return func(d device.Backward) { d.AttendBack(dq, dk, dv, dy, q, k, v, a, b) }
+			x := c.arguments(f)
+			return func(d device.Backward) { d.AttendBack(x.dq, x.dk, x.dv, x.dy, x.q, x.k, x.v, x.a, x.b) }
 		}))
 	}
 	return cases

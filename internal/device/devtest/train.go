@@ -15,6 +15,8 @@ func trainGroups() []group {
 	return []group{
 		{"Draw", withGaps(drawCases())},
 		{"DivergenceBack", withGaps(divergenceBackCases())},
+		{"ProductsBack", withGaps(productsBackCases())},
+		{"AttendBackHalf", withGaps(attendBackHalfCases())},
 		{"RoundLatent", roundLatentCases()},
 		{"TrainLatent", trainLatentCases()},
 	}
@@ -77,6 +79,72 @@ func divergenceBackCases() (cases []testCase) {
 			x, reference := f.inOut("x", residual, c.rows, c.cols, c.x), f.in("reference", residual, c.rows, c.cols, c.reference)
 			return func(d device.Train) { d.DivergenceBack(divergence, x, reference) }
 		}))
+	}
+	return cases
+}
+
+// productsBackLimit is that of sums of products with a rounded number.
+var productsBackLimit = limit{rms: 2e-3, nmse: 1e-6, why: "gradients rounded to fp16; sums in another order"}
+
+func productsBackCases() (cases []testCase) {
+	for _, c := range []struct {
+		rows, in int
+		outs     []int
+		dy       values
+		noDX     bool
+	}{
+		{rows: 0, in: 64, outs: []int{64}}, {rows: 1, in: 8, outs: []int{8}}, {rows: 3, in: 33, outs: []int{130}}, {rows: 70, in: 256, outs: []int{640, 128, 128}}, {rows: 300, in: 130, outs: []int{65, 7}},
+		{rows: 2048, in: 384, outs: []int{384, 128, 128}}, {rows: 5000, in: 96, outs: []int{352, 352}}, {rows: 64, in: 64, outs: []int{64, 96}, noDX: true}, {rows: 200, in: 96, outs: []int{5000}, dy: scaled(noise(2), 1e-9, 0)},
+		{rows: 65, in: 200, outs: []int{72}, dy: scaled(noise(2), 1e9, 0)}, {rows: 33, in: 64, outs: []int{96}, dy: constant(0)}, {rows: 130, in: 64, outs: []int{96, 32}, dy: withAt(small(2), 30, 77, 130*96)},
+	} {
+		if c.dy == nil {
+			c.dy = small(2)
+		}
+		test := training(fmt.Sprintf("rows=%d in=%d outs=%v dx=%v", c.rows, c.in, c.outs, !c.noDX), productsBackLimit, func(f *fixture) func(device.Train) {
+			var dx tensor.Tensor
+			if !c.noDX {
+				dx = f.inOut("dx", residual, c.rows, c.in, constant(0))
+			}
+			x := f.in("x", activation, c.rows, c.in, noise(3))
+			var list []device.Passed
+			for i, out := range c.outs {
+				list = append(list, device.Passed{
+					DY: f.in(fmt.Sprintf("dy%d", i), residual, c.rows, out, c.dy),
+					W:  f.in(fmt.Sprintf("w%d", i), activation, out, c.in, noise(4+i)),
+					DW: f.inOut(fmt.Sprintf("dw%d", i), tensor.F32, out, c.in, constant(0)),
+				})
+			}
+			return func(d device.Train) {
+				d.ProductsBack(dx, list, x)
+				d.ProductsBack(dx, list, x)
+			}
+		})
+		test.direct = true
+		cases = append(cases, test)
+	}
+	return cases
+}
+
+// attendBackHalfCases are those of AttendBack, behind attention itself.
+func attendBackHalfCases() (cases []testCase) {
+	l := limit{rms: 2e-2, nmse: 2e-5, why: "gradients, weights and results rounded to fp16"}
+	for _, c := range attendBacks {
+		if c.latent > 0 {
+			continue // latents have caches of another kind
+		}
+		test := training(fmt.Sprintf("%+v", c), l, func(f *fixture) func(device.Train) {
+			x := c.arguments(f)
+			cache := f.cache(c.layout().shape())
+			y := f.out("y", activation, c.rows(), c.heads*c.dim)
+			f.within(limit{any: true})
+			return func(d device.Train) {
+				d.Store(cache, 1, x.k, x.v, x.b)
+				d.Attend(y, x.q, cache, 1, x.a, x.b)
+				d.AttendBackHalf(x.dq, x.dk, x.dv, x.dy, y, x.q, x.k, x.v, x.a, x.b)
+			}
+		})
+		test.direct = true
+		cases = append(cases, test)
 	}
 	return cases
 }

@@ -46,6 +46,37 @@ func Gemv[W Weight](y, x []float32, w []W, stride int) {
 	}
 }
 
+// GemvT is
+//
+//	for j, f := range x {
+//		for c := range y {
+//			y[c] += f * w[j*stride+c]
+//		}
+//	}
+//
+// rounded after each operation, alike on every level and architecture.
+func GemvT(y, x, w []float32, stride int) {
+	if len(y) == 0 || len(x) == 0 {
+		return
+	}
+	if stride < len(y) || len(w) < (len(x)-1)*stride+len(y) {
+		panic(fmt.Sprintf("simd: GemvT: %d weights in rows of %d, want %d x %d", len(w), stride, len(x), len(y)))
+	}
+	n := whole(asm.gemvT != nil, len(y))
+	if n > 0 {
+		asm.gemvT(&y[0], &x[0], &w[0], stride, len(x), n)
+	}
+	if n == len(y) {
+		return
+	}
+	for j, f := range x {
+		row := w[j*stride : j*stride+len(y)]
+		for c := n; c < len(y); c++ {
+			y[c] += float32(f * row[c])
+		}
+	}
+}
+
 // gemvRows adds the products of the whole blocks of x, if there is assembly for
 // it, and returns their elements.
 func gemvRows[E any](f func(y, x *float32, w *E, stride, n, rows int), y, x []float32, w *E, stride int) int {

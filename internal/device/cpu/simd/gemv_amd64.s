@@ -166,6 +166,54 @@ done2:
 	VZEROUPPER
 	RET
 
+// func gemvTAVX2(y *float32, x *float32, w *float32, stride int, rows int, cols int)
+// Requires: AVX
+TEXT ·gemvTAVX2(SB), NOSPLIT, $0-48
+	MOVQ y+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ stride+24(FP), BX
+	SHLQ $0x02, BX
+	MOVQ cols+40(FP), SI
+	XORQ DI, DI
+
+columns1:
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	MOVQ    rows+32(FP), R10
+	MOVQ    DX, R8
+	MOVQ    CX, R9
+	TESTQ   R10, R10
+	JZ      done3
+
+loop2:
+	VBROADCASTSS (R9), Y4
+	VMULPS       (R8)(DI*4), Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VMULPS       32(R8)(DI*4), Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VMULPS       64(R8)(DI*4), Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       96(R8)(DI*4), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         BX, R8
+	ADDQ         $0x04, R9
+	DECQ         R10
+	JNZ          loop2
+
+done3:
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	ADDQ    $0x20, DI
+	CMPQ    DI, SI
+	JLT     columns1
+	VZEROUPPER
+	RET
+
 // func gemvF16AVX512(y *float32, x *float32, w *uint16, stride int, n int, rows int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·gemvF16AVX512(SB), NOSPLIT, $0-48
@@ -307,5 +355,45 @@ row3:
 	JNZ           loop1
 
 done2:
+	VZEROUPPER
+	RET
+
+// func gemvTAVX512(y *float32, x *float32, w *float32, stride int, rows int, cols int)
+// Requires: AVX, AVX512F
+TEXT ·gemvTAVX512(SB), NOSPLIT, $0-48
+	MOVQ y+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ stride+24(FP), BX
+	SHLQ $0x02, BX
+	MOVQ cols+40(FP), SI
+	XORQ DI, DI
+
+columns1:
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	MOVQ    rows+32(FP), R10
+	MOVQ    DX, R8
+	MOVQ    CX, R9
+	TESTQ   R10, R10
+	JZ      done3
+
+loop2:
+	VBROADCASTSS (R9), Z2
+	VMULPS       (R8)(DI*4), Z2, Z3
+	VADDPS       Z3, Z0, Z0
+	VMULPS       64(R8)(DI*4), Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	ADDQ         BX, R8
+	ADDQ         $0x04, R9
+	DECQ         R10
+	JNZ          loop2
+
+done3:
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	ADDQ    $0x20, DI
+	CMPQ    DI, SI
+	JLT     columns1
 	VZEROUPPER
 	RET

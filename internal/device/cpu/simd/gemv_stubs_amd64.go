@@ -17,6 +17,11 @@ func gemvBF16AVX2(y *float32, x *float32, w *uint16, stride int, n int, rows int
 //go:noescape
 func gemvF32AVX2(y *float32, x *float32, w *float32, stride int, n int, rows int)
 
+// gemvTAVX2 is GemvT for cols columns, a positive multiple of 32.
+//
+//go:noescape
+func gemvTAVX2(y *float32, x *float32, w *float32, stride int, rows int, cols int)
+
 // gemvF16AVX512 adds to rows elements of y; n is a positive multiple of 32.
 //
 //go:noescape
@@ -31,3 +36,8 @@ func gemvBF16AVX512(y *float32, x *float32, w *uint16, stride int, n int, rows i
 //
 //go:noescape
 func gemvF32AVX512(y *float32, x *float32, w *float32, stride int, n int, rows int)
+
+// gemvTAVX512 is GemvT for cols columns, a positive multiple of 32.
+//
+//go:noescape
+func gemvTAVX512(y *float32, x *float32, w *float32, stride int, rows int, cols int)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -49,6 +50,29 @@ func checkGemv[W Weight](t *rapid.T, narrow func(float32) W) {
 		}
 	}
 	y.check(t)
+}
+
+func TestGemvT(t *testing.T) {
+	atLevels(t, func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 9))
+			rows, cols := rapid.IntRange(0, 9).Draw(t, "rows"), rapid.IntRange(0, 150).Draw(t, "cols")
+			stride := cols + rapid.IntRange(0, 5).Draw(t, "gap")
+			w, x, y := randoms[float32](rnd, rows*stride), randoms[float32](rnd, rows), guarded(cols)
+			copy(y.data, randoms[float32](rnd, cols))
+			want := slices.Clone(y.data)
+			for j, f := range x {
+				for c := range want {
+					want[c] += float32(f * w[j*stride+c])
+				}
+			}
+			GemvT(y.data, x, w, stride)
+			if !sameFloats(y.data, want) {
+				t.Fatalf("%v, want %v", y.data, want)
+			}
+			y.check(t)
+		})
+	})
 }
 
 func BenchmarkGemv(b *testing.B) {

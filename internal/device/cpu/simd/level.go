@@ -31,6 +31,7 @@ type kernels struct {
 
 	gemvF16, gemvBF16 func(y, x *float32, w *uint16, stride, n, rows int)
 	gemvF32           func(y, x, w *float32, stride, n, rows int)
+	gemvT             func(y, x, w *float32, stride, rows, cols int)
 
 	packedGemv   [9]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int) // by bit width
 	packedDecode [9]func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int)

@@ -36,7 +36,7 @@ var avx512Kernels = kernels{
 
 	widenF16: widenF16AVX512, widenBF16: widenBF16AVX512, narrowF16: narrowF16AVX512,
 
-	gemvF16: gemvF16AVX512, gemvBF16: gemvBF16AVX512, gemvF32: gemvF32AVX512,
+	gemvF16: gemvF16AVX512, gemvBF16: gemvBF16AVX512, gemvF32: gemvF32AVX512, gemvT: gemvTAVX512,
 
 	packedGemv: [...]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int){
 		2: packedGemv2AVX512, 3: packedGemv3AVX512, 4: packedGemv4AVX512, 5: packedGemv5AVX512, 6: packedGemv6AVX512, 8: packedGemv8AVX512,
@@ -57,7 +57,7 @@ var avx2Kernels = kernels{
 
 	widenF16: widenF16AVX2, widenBF16: widenBF16AVX2, narrowF16: narrowF16AVX2,
 
-	gemvF16: gemvF16AVX2, gemvBF16: gemvBF16AVX2, gemvF32: gemvF32AVX2,
+	gemvF16: gemvF16AVX2, gemvBF16: gemvBF16AVX2, gemvF32: gemvF32AVX2, gemvT: gemvTAVX2,
 
 	packedGemv: [...]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int){
 		2: packedGemv2AVX2, 3: packedGemv3AVX2, 4: packedGemv4AVX2, 5: packedGemv5AVX2, 6: packedGemv6AVX2, 8: packedGemv8AVX2,

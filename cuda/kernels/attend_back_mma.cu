@@ -1,0 +1,348 @@
+// The gradient of attention (attend_back.cu) by tensor cores, with float32-class
+// accuracy: Q, K and V are exact in TF32, float32 numbers are sums of two numbers
+// in TF32, and products of both of the latter's low parts are left out.
+//
+// A block of attend_back_mma_rows has 64 rows of one head, a warp 16 of them. It goes
+// over the positions twice, for the softmax's scale and D, which it stores, and for dQ.
+// A block of attend_back_mma_keys has 64 positions of one head of keys and goes over
+// the rows that see them, of all heads that share it. Names end in the largest
+// dimension. Nothing is added by two blocks, so sums have one order.
+//
+// The order of sums over dimensions, rows or positions is free, as long as both
+// operands have the same: lane l takes, with q = l%4, neighbours 2q and 2q+1 of eight
+// where the instruction means q and q+4. So what one product leaves in registers is
+// an operand of the next.
+#include "attend.cuh"
+#include "mma.cuh"
+#include "order.cuh"
+
+constexpr int warps = 4, threads = 32 * warps;
+constexpr int side = 64;  // rows, or positions, of a block: 16 a warp
+constexpr int tile = 32;  // positions, or rows, at a time
+
+// Task is what the kernels are given.
+struct Task {
+	const half *q, *k, *v;  // [rows, heads·dim] and [rows, kv_heads·dim]
+	const float* dy;        // [rows, heads·dim]
+	float *dq, *dk, *dv;
+	float* stats;           // [rows, heads, 2]: log Σ exp(score), and D
+	int span, heads, kv_heads, dim, window;
+	int64 ldq, ldk, ldv, lddy, lddq, lddk, lddv;
+	float scale, softcap;
+
+	// move points the task at one sequence and heads.
+	__device__ void move(int sequence, int head, int kv_head) {
+		int64 row = (int64)sequence * span;
+		q += row * ldq + head * dim, dy += row * lddy + head * dim, dq += row * lddq + head * dim;
+		k += row * ldk + kv_head * dim, dk += row * lddk + kv_head * dim;
+		v += row * ldv + kv_head * dim, dv += row * lddv + kv_head * dim;
+		stats += (row * heads + head) * 2;
+	}
+	// score returns what a product of q and k becomes.
+	__device__ float score(float s, int row, int key) const {
+		bool seen = row < span && key <= row && (window <= 0 || row - key < window);
+		return seen ? capped(s * scale, softcap) : no_score;
+	}
+	// gradient returns dS of a score, before the scale, given its weight.
+	__device__ float gradient(float weight, float s, float dp, float d) const {
+		if (weight == 0) return 0;
+		float r = softcap == 0 ? 0 : s / softcap;
+		return weight * (dp - d) * ((1 - r) * (1 + r));
+	}
+};
+
+__device__ inline float weight_of(float s, float log_sum) { return s <= no_score ? 0 : expf(s - log_sum); }
+
+// mma8 is d += a·b in TF32, a [16, 8] and b [8, 8], in the order of sums above: lane l
+// holds, with g = l/4 and q = l%4, of a the elements (g, 2q), (g+8, 2q), (g, 2q+1),
+// (g+8, 2q+1), of b (2q, g), (2q+1, g), and of d what mma has.
+__device__ inline void mma8(float (&d)[4], const float (&a)[4], float b0, float b1) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile(
+		"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+		: "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+		: "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+		  "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+#endif
+}
+
+// high rounds to TF32.
+__device__ inline float high(float x) {
+#if __CUDA_ARCH__ >= 800
+	unsigned r;
+	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+	return __uint_as_float(r);
+#else
+	return x;
+#endif
+}
+
+// Split is float32 numbers as sums of two in TF32.
+template <int n>
+struct Split {
+	float high_part[n], low[n];
+	__device__ explicit Split(const float (&x)[n]) {
+#pragma unroll
+		for (int i = 0; i < n; i++) high_part[i] = high(x[i]), low[i] = high(x[i] - high_part[i]);
+	}
+};
+
+// multiply is d += a·b for b that is exact, and for any b.
+__device__ inline void multiply(float (&d)[4], const Split<4>& a, float b0, float b1) {
+	mma8(d, a.low, b0, b1);
+	mma8(d, a.high_part, b0, b1);
+}
+__device__ inline void multiply(float (&d)[4], const Split<4>& a, const Split<2>& b) {
+	mma8(d, a.low, b.high_part[0], b.high_part[1]);
+	mma8(d, a.high_part, b.low[0], b.low[1]);
+	mma8(d, a.high_part, b.high_part[0], b.high_part[1]);
+}
+
+// Halves and Floats are tiles in shared memory, of n rows and up to most dimensions,
+// zeros past the end.
+template <int n, int most>
+struct Halves {
+	static constexpr int width = most + 8;
+	half x[n][width];
+	__device__ void fill(const half* from, int64 ld, int first, int end, int dim) {
+		for (int i = threadIdx.x; i < n * most; i += threads) {
+			int r = i / most, c = i % most;
+			x[r][c] = first + r < end && c < dim ? from[(first + r) * ld + c] : __float2half(0);
+		}
+	}
+	__device__ u32 pair(int r, int c) const { return *(const u32*)&x[r][c]; }
+	__device__ float2 floats(int r, int c) const { return __half22float2(*(const half2*)&x[r][c]); }
+	__device__ float at(int r, int c) const { return __half2float(x[r][c]); }
+};
+template <int n, int most>
+struct Floats {
+	static constexpr int width = most + 8;
+	float x[n][width];
+	__device__ void fill(const float* from, int64 ld, int first, int end, int dim) {
+		for (int i = threadIdx.x; i < n * most; i += threads) {
+			int r = i / most, c = i % most;
+			x[r][c] = first + r < end && c < dim ? from[(first + r) * ld + c] : 0;
+		}
+	}
+};
+
+// sum4 and max4 are over the four lanes that share a row of d.
+__device__ inline float sum4(float x) {
+	x += __shfl_xor_sync(~0u, x, 1);
+	return x + __shfl_xor_sync(~0u, x, 2);
+}
+__device__ inline float max4(float x) {
+	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+// add_to adds a warp's d, dimensions of 16 rows, to a matrix.
+template <int most>
+__device__ inline void add_to(float* to, int64 ld, int first, int end, int dim, const float (&d)[most / 8][4], float scale) {
+	int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+#pragma unroll
+	for (int c = 0; c < most / 8; c++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			int row = first + g + i / 2 * 8, column = c * 8 + 2 * q + i % 2;
+			if (row < end && column < dim) to[row * ld + column] += scale * d[c][i];
+		}
+}
+
+template <int most>
+struct RowTiles {
+	Halves<side, most> q;
+	Floats<side, most> dy;
+	Halves<tile, most> k, v;
+};
+
+// scores_of sets s to the scores of a warp's rows and a tile's positions, and dp to
+// dY·Vᵀ.
+template <int most>
+__device__ inline void scores_of(float (&s)[tile / 8][4], float (&dp)[tile / 8][4], const Task& t, const RowTiles<most>& m, int first, int key) {
+	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, row = warp * 16 + g;
+#pragma unroll
+	for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) s[n][i] = dp[n][i] = 0;
+#pragma unroll
+	for (int c = 0; c < most; c += 16) {
+		u32 a[4] = {m.q.pair(row, c + 2 * q), m.q.pair(row + 8, c + 2 * q), m.q.pair(row, c + 8 + 2 * q), m.q.pair(row + 8, c + 8 + 2 * q)};
+#pragma unroll
+		for (int n = 0; n < tile / 8; n++) {
+			u32 b[2] = {m.k.pair(n * 8 + g, c + 2 * q), m.k.pair(n * 8 + g, c + 8 + 2 * q)};
+			mma(s[n], a, b);
+		}
+	}
+#pragma unroll
+	for (int c = 0; c < most; c += 8) {
+		float2 top = *(const float2*)&m.dy.x[row][c + 2 * q], bottom = *(const float2*)&m.dy.x[row + 8][c + 2 * q];
+		Split<4> a({top.x, bottom.x, top.y, bottom.y});
+#pragma unroll
+		for (int n = 0; n < tile / 8; n++) {
+			float2 b = m.v.floats(n * 8 + g, c + 2 * q);
+			multiply(dp[n], a, b.x, b.y);
+		}
+	}
+#pragma unroll
+	for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) s[n][i] = t.score(s[n][i], first + row + i / 2 * 8, key + n * 8 + 2 * q + i % 2);
+}
+
+template <int most>
+__device__ void rows_back(Task t) {
+	extern __shared__ uint4 memory[];
+	RowTiles<most>& m = *(RowTiles<most>*)memory;
+	int tiles = (t.span + side - 1) / side, head = blockIdx.y;
+	t.move(blockIdx.x / tiles, head, head / (t.heads / t.kv_heads));
+	int first = (tiles - 1 - blockIdx.x % tiles) * side, last = min(first + side, t.span) - 1;  // those with most work first
+	int from = t.window > 0 ? max(0, first - t.window + 1) / tile * tile : 0;
+	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+	m.q.fill(t.q, t.ldq, first, t.span, t.dim);
+	m.dy.fill(t.dy, t.lddy, first, t.span, t.dim);
+	float s[tile / 8][4], dp[tile / 8][4];
+	float top[2] = {no_score, no_score}, sum[2] = {}, along[2] = {};
+	for (int key = from; key <= last; key += tile) {
+		__syncthreads();
+		m.k.fill(t.k, t.ldk, key, t.span, t.dim);
+		m.v.fill(t.v, t.ldv, key, t.span, t.dim);
+		__syncthreads();
+		scores_of<most>(s, dp, t, m, first, key);
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float most_here = top[h], part = 0, part_along = 0;
+#pragma unroll
+			for (int n = 0; n < tile / 8; n++) most_here = fmaxf(most_here, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+			most_here = max4(most_here);
+			float shrink = expf(top[h] - most_here);
+#pragma unroll
+			for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+				for (int i = 2 * h; i < 2 * h + 2; i++) {
+					float e = weight_of(s[n][i], most_here);
+					part += e;
+					part_along += e == 0 ? 0 : e * dp[n][i];
+				}
+			sum[h] = sum[h] * shrink + sum4(part);
+			along[h] = along[h] * shrink + sum4(part_along);
+			top[h] = most_here;
+		}
+	}
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		int row = first + warp * 16 + g + h * 8;
+		along[h] = sum[h] > 0 ? along[h] / sum[h] : 0;
+		top[h] = sum[h] > 0 ? top[h] + logf(sum[h]) : 0;
+		if (q == 0 && row < t.span) *(float2*)(t.stats + (int64)row * t.heads * 2) = make_float2(top[h], along[h]);
+	}
+	float dq[most / 8][4] = {};
+	for (int key = from; key <= last; key += tile) {
+		__syncthreads();
+		m.k.fill(t.k, t.ldk, key, t.span, t.dim);
+		m.v.fill(t.v, t.ldv, key, t.span, t.dim);
+		__syncthreads();
+		scores_of<most>(s, dp, t, m, first, key);
+#pragma unroll
+		for (int n = 0; n < tile / 8; n++) {
+			float ds[4];
+#pragma unroll
+			for (int i = 0; i < 4; i++) ds[i] = t.gradient(weight_of(s[n][i], top[i / 2]), s[n][i], dp[n][i], along[i / 2]);
+			Split<4> a({ds[0], ds[2], ds[1], ds[3]});
+#pragma unroll
+			for (int c = 0; c < most / 8; c++) multiply(dq[c], a, m.k.at(n * 8 + 2 * q, c * 8 + g), m.k.at(n * 8 + 2 * q + 1, c * 8 + g));
+		}
+	}
+	add_to<most>(t.dq, t.lddq, first + warp * 16, t.span, t.dim, dq, t.scale);
+}
+
+template <int most>
+struct KeyTiles {
+	Halves<side, most> k, v;
+	Halves<tile, most> q;
+	Floats<tile, most> dy;
+	float2 stats[tile];
+};
+
+template <int most>
+__device__ void keys_back(Task all) {
+	extern __shared__ uint4 memory[];
+	KeyTiles<most>& m = *(KeyTiles<most>*)memory;
+	int tiles = (all.span + side - 1) / side, group = all.heads / all.kv_heads;
+	int first = blockIdx.x % tiles * side;
+	int end = all.window > 0 ? min(all.span, first + side - 1 + all.window) : all.span;
+	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, key = warp * 16 + g;
+	float dk[most / 8][4] = {}, dv[most / 8][4] = {};
+	Task t = all;
+	for (int head = blockIdx.y * group; head < (blockIdx.y + 1) * group; head++) {
+		t = all;
+		t.move(blockIdx.x / tiles, head, blockIdx.y);
+		if (head == blockIdx.y * group) {
+			m.k.fill(t.k, t.ldk, first, t.span, t.dim);
+			m.v.fill(t.v, t.ldv, first, t.span, t.dim);
+		}
+		for (int row = first; row < end; row += tile) {
+			__syncthreads();
+			m.q.fill(t.q, t.ldq, row, t.span, t.dim);
+			m.dy.fill(t.dy, t.lddy, row, t.span, t.dim);
+			if (threadIdx.x < tile) {
+				int r = row + threadIdx.x;
+				m.stats[threadIdx.x] = r < t.span ? *(const float2*)(t.stats + (int64)r * t.heads * 2) : make_float2(0, 0);
+			}
+			__syncthreads();
+#pragma unroll
+			for (int n = 0; n < tile / 8; n++) {  // eight rows
+				float s[4] = {}, dp[4] = {};
+#pragma unroll
+				for (int c = 0; c < most; c += 16) {
+					u32 a[4] = {m.k.pair(key, c + 2 * q), m.k.pair(key + 8, c + 2 * q), m.k.pair(key, c + 8 + 2 * q), m.k.pair(key + 8, c + 8 + 2 * q)};
+					u32 b[2] = {m.q.pair(n * 8 + g, c + 2 * q), m.q.pair(n * 8 + g, c + 8 + 2 * q)};
+					mma(s, a, b);
+				}
+#pragma unroll
+				for (int c = 0; c < most; c += 8) {
+					float2 upper = m.v.floats(key, c + 2 * q), lower = m.v.floats(key + 8, c + 2 * q);
+					float a[4] = {upper.x, lower.x, upper.y, lower.y};
+					float2 dy = *(const float2*)&m.dy.x[n * 8 + g][c + 2 * q];
+					Split<2> b({dy.x, dy.y});
+					mma8(dp, a, b.low[0], b.low[1]);
+					mma8(dp, a, b.high_part[0], b.high_part[1]);
+				}
+				float w[4], ds[4];
+#pragma unroll
+				for (int i = 0; i < 4; i++) {
+					int r = n * 8 + 2 * q + i % 2;
+					float2 stats = m.stats[r];
+					float score = t.score(s[i], row + r, first + key + i / 2 * 8);
+					w[i] = weight_of(score, stats.x);
+					ds[i] = t.gradient(w[i], score, dp[i], stats.y);
+				}
+				Split<4> weights({w[0], w[2], w[1], w[3]}), grads({ds[0], ds[2], ds[1], ds[3]});
+#pragma unroll
+				for (int c = 0; c < most / 8; c++) {
+					int r = n * 8 + 2 * q, column = c * 8 + g;
+					multiply(dv[c], weights, Split<2>({m.dy.x[r][column], m.dy.x[r + 1][column]}));
+					multiply(dk[c], grads, m.q.at(r, column), m.q.at(r + 1, column));
+				}
+			}
+		}
+	}
+	add_to<most>(t.dk, t.lddk, first + warp * 16, t.span, t.dim, dk, t.scale);
+	add_to<most>(t.dv, t.lddv, first + warp * 16, t.span, t.dim, dv, 1);
+}
+
+#define ATTEND_BACK(name, of, most)                                                                           \
+	extern "C" __global__ void __launch_bounds__(threads) name(                                               \
+		float* dq, float* dk, float* dv, float* stats, const float* dy, const half* q, const half* k,         \
+		const half* v, int span, int heads, int kv_heads, int dim, int window, long long lddq,                \
+		long long lddk, long long lddv, long long lddy, long long ldq, long long ldk, long long ldv,          \
+		float scale, float softcap) {                                                                         \
+		after_previous();                                                                                     \
+		of<most>(Task{q, k, v, dy, dq, dk, dv, stats, span, heads, kv_heads, dim, window,                     \
+		              ldq, ldk, ldv, lddy, lddq, lddk, lddv, scale, softcap});                                \
+	}
+
+ATTEND_BACK(attend_back_mma_rows_64, rows_back, 64)
+ATTEND_BACK(attend_back_mma_rows_128, rows_back, 128)
+ATTEND_BACK(attend_back_mma_keys_64, keys_back, 64)
+ATTEND_BACK(attend_back_mma_keys_128, keys_back, 128)
