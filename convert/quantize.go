@@ -192,12 +192,17 @@ func freeAll(list []*quant.Hessian) {
 	}
 }
 
+// ownMoments is by how much of itself every input's own moment is raised
+// (docs/algorithm.md, "Damping and factor").
+const ownMoments = 0.4
+
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	k := float64(site.Linears[0].In)
 	corrections := q.corrections(h, site.Linears)
 	defer corrections.Free()
 	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
+	h.Shrink(ownMoments)
 	f, err := h.Factor()
 	end()
 	if err != nil {

@@ -50,6 +50,9 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f.H = d.Alloc(tensor.F32, h.k, h.k)
 	d.Take(f.H, h.h, f.perm, f.perm)
 	h.free(&h.h)
+	if h.own > 0 {
+		f.raise(h.own)
+	}
 	f.U = d.Alloc(tensor.F32, h.k, h.k)
 	f.factor(diag)
 	f.weigh()
@@ -58,6 +61,13 @@ func (h *Hessian) Factor() (*Factor, error) {
 		return nil, fmt.Errorf("factor a Hessian of %d inputs: %w", h.k, err)
 	}
 	return f, nil
+}
+
+// raise adds a share of the diagonal of H to it.
+func (f *Factor) raise(share float32) {
+	own := f.H
+	own.Cols, own.Stride = 1, f.H.Stride+1
+	f.dev.AddScaled(own, own, share)
 }
 
 // activationOrder sorts rows by falling diagonal, the first among equals first.

@@ -26,6 +26,8 @@ type Hessian struct {
 	// residual is Σ xᵀ(r̃-r) with r the residual stream, [k, hidden]; absent
 	// unless the linear's output is added to that stream.
 	residual tensor.Tensor
+
+	own float32 // see Shrink
 }
 
 // NewHessian returns an empty Hessian of k inputs.
@@ -51,6 +53,12 @@ func (h *Hessian) AddResidual(x, dr tensor.Tensor) {
 	}
 	h.dev.Gram(h.residual, x, dr)
 }
+
+// Shrink has the factor take what two inputs have in common for less than it is: every
+// input's own moment counts 1 + own times. What a sum over some rows says of two inputs
+// holds for other text only in part, and a share of each input's own serves any scale
+// of inputs, where a multiple of the identity serves one.
+func (h *Hessian) Shrink(own float32) { h.own = own }
 
 // Free frees the moments, all that are left.
 func (h *Hessian) Free() {
