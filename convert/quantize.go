@@ -192,9 +192,8 @@ func freeAll(list []*quant.Hessian) {
 	}
 }
 
-// ownMoments is by how much of itself every input's own moment is raised
-// (docs/algorithm.md, "Damping and factor").
-const ownMoments = 0.4
+// damping is that of Hessians while quantizing (docs/algorithm.md, "Damping and factor").
+var damping = quant.Damping{Own: 0.2, Mean: 0.05}
 
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
@@ -202,7 +201,7 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	corrections := q.corrections(h, site.Linears)
 	defer corrections.Free()
 	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
-	h.Shrink(ownMoments)
+	h.Damp(damping)
 	f, err := h.Factor()
 	end()
 	if err != nil {

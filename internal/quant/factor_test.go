@@ -8,27 +8,27 @@ import (
 	"exl2/internal/tensor"
 )
 
-// A Hessian that is shrunk has more on its diagonal, in proportion to what is there,
-// and the same elsewhere; damping and order are what they were.
-func TestShrink(t *testing.T) {
+// A share of inputs' own moments makes the diagonal larger in proportion to what is
+// there; the order, and what is elsewhere, stay.
+func TestDamping(t *testing.T) {
 	d, p := devtest.CPU(t), newProblem(96, 32, 300)
 	plain := p.factor(t, d)
 	h := NewHessian(d, p.in)
 	h.Add(matrix(d, p.rows, p.in, p.x))
-	h.Shrink(0.5)
-	shrunk, err := h.Factor()
+	h.Damp(Damping{Own: 0.5, Mean: 0.12})
+	damped, err := h.Factor()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shrunk.Damp != plain.Damp {
-		t.Errorf("damped by %v, by %v without", shrunk.Damp, plain.Damp)
+	if damped.Damp != plain.Damp {
+		t.Errorf("damped by %v, by %v without", damped.Damp, plain.Damp)
 	}
 	a, b := make([]float32, p.in*p.in), make([]float32, p.in*p.in)
 	d.Download(tensor.BytesOf(a), plain.H)
-	d.Download(tensor.BytesOf(b), shrunk.H)
+	d.Download(tensor.BytesOf(b), damped.H)
 	for i := range p.in {
-		if shrunk.Perm[i] != plain.Perm[i] {
-			t.Fatalf("row %d was %d, is %d without", i, shrunk.Perm[i], plain.Perm[i])
+		if damped.Perm[i] != plain.Perm[i] {
+			t.Fatalf("row %d was %d, is %d without", i, damped.Perm[i], plain.Perm[i])
 		}
 		for j := range p.in {
 			at := i*p.in + j
