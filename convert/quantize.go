@@ -192,12 +192,16 @@ func freeAll(list []*quant.Hessian) {
 	}
 }
 
+// damping is that of Hessians while quantizing (docs/algorithm.md, "Damping and factor").
+var damping = quant.Damping{Own: 0.2, Mean: 0.05}
+
 // site quantizes the linears of one site, whose Hessian it frees.
 func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
 	k := float64(site.Linears[0].In)
 	corrections := q.corrections(h, site.Linears)
 	defer corrections.Free()
 	end := q.run.profile.On("quantize: factor", profile.Work{Flops: 4.0 / 3 * k * k * k})
+	h.Damp(damping)
 	f, err := h.Factor()
 	end()
 	if err != nil {

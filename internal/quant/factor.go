@@ -8,13 +8,9 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Damping of the Hessian: the share of its mean diagonal that is added to the
-// diagonal (ExLlamaV2's 0.12), and how many dampings are tried, each ten times
-// the one before, until the sum is positive definite.
-const (
-	dampShare = 0.12
-	dampTries = 6
-)
+// dampTries is how many shares of the mean diagonal are tried, each ten times the one
+// before, until the sum is positive definite.
+const dampTries = 6
 
 // maxMoment is the largest element of a Hessian that leaves room in float32 for
 // its products with weights.
@@ -31,7 +27,7 @@ type Factor struct {
 	// matrix measures no loss either, so the identity takes its place: errors are
 	// those of the weights.
 	Nearest bool
-	// Damp is what was added to the diagonal.
+	// Damp is what was added to the diagonal beside inputs' own moments.
 	Damp float32
 
 	device.Factor               // stored order; H damped, the identity if Nearest
@@ -50,14 +46,24 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f.H = d.Alloc(tensor.F32, h.k, h.k)
 	d.Take(f.H, h.h, f.perm, f.perm)
 	h.free(&h.h)
+	if h.damping.Own > 0 {
+		f.raise(h.damping.Own)
+	}
 	f.U = d.Alloc(tensor.F32, h.k, h.k)
-	f.factor(diag)
+	f.factor(h.damping.Mean*mean(diag), diag)
 	f.weigh()
 	if err := d.Sync(); err != nil {
 		f.Free()
 		return nil, fmt.Errorf("factor a Hessian of %d inputs: %w", h.k, err)
 	}
 	return f, nil
+}
+
+// raise adds a share of the diagonal of H to it.
+func (f *Factor) raise(share float32) {
+	own := f.H
+	own.Cols, own.Stride = 1, f.H.Stride+1
+	f.dev.AddScaled(own, own, share)
 }
 
 // activationOrder sorts rows by falling diagonal, the first among equals first.
@@ -82,15 +88,16 @@ func mean(diag []float32) float32 {
 	return 1
 }
 
-// factor finds the least damping that works and adds it to the diagonal of H.
-func (f *Factor) factor(diag []float32) {
+// factor finds the least damping that works, from damp on, and adds it to the diagonal
+// of H.
+func (f *Factor) factor(damp float32, diag []float32) {
 	if largest := diag[f.Perm[0]]; !(largest <= maxMoment) {
 		f.nearest()
 		return
 	}
 	ok := f.dev.Alloc(tensor.I32, 1, 1)
 	defer f.dev.Free(ok)
-	f.Damp = dampShare * mean(diag)
+	f.Damp = damp
 	for range dampTries {
 		var done [1]int32
 		f.dev.InverseFactor(f.U, f.H, f.Damp, ok)

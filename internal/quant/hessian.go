@@ -26,11 +26,13 @@ type Hessian struct {
 	// residual is Σ xᵀ(r̃-r) with r the residual stream, [k, hidden]; absent
 	// unless the linear's output is added to that stream.
 	residual tensor.Tensor
+
+	damping Damping
 }
 
 // NewHessian returns an empty Hessian of k inputs.
 func NewHessian(d device.Quantize, k int) *Hessian {
-	return &Hessian{dev: d, k: k, h: d.Alloc(tensor.F32, k, k)}
+	return &Hessian{dev: d, k: k, damping: usual, h: d.Alloc(tensor.F32, k, k)}
 }
 
 // Add adds the rows of x, [r, k].
@@ -51,6 +53,19 @@ func (h *Hessian) AddResidual(x, dr tensor.Tensor) {
 	}
 	h.dev.Gram(h.residual, x, dr)
 }
+
+// A Damping is what the factor adds to the diagonal of a Hessian: a share of every
+// input's own moment, and a share of the mean of all. What a sum over some rows says of
+// two inputs holds for other text only in part. A share of each input's own is the same
+// whatever the scale of inputs; a share of the mean is too much for most where few are
+// large, and serves inputs that are always zero.
+type Damping struct{ Own, Mean float32 }
+
+// usual is ExLlamaV2's.
+var usual = Damping{Mean: 0.12}
+
+// Damp has the factor damp by d, not as ExLlamaV2 does.
+func (h *Hessian) Damp(d Damping) { h.damping = d }
 
 // Free frees the moments, all that are left.
 func (h *Hessian) Free() {

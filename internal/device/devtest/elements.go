@@ -58,6 +58,7 @@ func addScaledCases() (cases []testCase) {
 		{7, 1001, activation, 0.22, noise(4)},
 		{7, 1001, residual, -0.22, noise(5)},
 		{200, 5120, activation, 1, noise(6)},
+		{300, 1, residual, 0.4, noise(9)}, // with gaps as a diagonal has them
 		{5, 100, activation, 1, hostile(7)},
 		{3, 100, activation, 1, withRow(noise(8), 1, 100, nan)},
 	} {
