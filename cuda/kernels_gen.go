@@ -43,6 +43,23 @@ const (
 	kernel_attend_back_keys_128
 	kernel_attend_back_keys_256
 	kernel_attend_back_keys_576
+	kernel_attend_back_half_prepare
+	kernel_attend_back_half_rows_64
+	kernel_attend_back_half_rows_128
+	kernel_attend_back_half_keys_64
+	kernel_attend_back_half_keys_128
+	kernel_attend_back_mma_rows_64
+	kernel_attend_back_mma_rows_128
+	kernel_attend_back_mma_keys_64
+	kernel_attend_back_mma_keys_128
+	kernel_attend_cluster_64_8
+	kernel_attend_cluster_64_16
+	kernel_attend_cluster_128_8
+	kernel_attend_cluster_128_16
+	kernel_attend_cluster_256_8
+	kernel_attend_cluster_64_any
+	kernel_attend_cluster_128_any
+	kernel_attend_cluster_256_any
 	kernel_attend_decode_64_8
 	kernel_attend_decode_64_16
 	kernel_attend_decode_128_8
@@ -178,6 +195,7 @@ const (
 	kernel_operand_f32
 	kernel_operand_turned_f32
 	kernel_operand_squares
+	kernel_operand_halves
 	kernel_permute_1_f16
 	kernel_permute_2_f16
 	kernel_permute_4_f16
@@ -213,6 +231,7 @@ const (
 	kernel_rope_interleaved_f16
 	kernel_rope_back_split
 	kernel_rope_back_interleaved
+	kernel_rope_store_f16
 	kernel_route_sort
 	kernel_route_2
 	kernel_route_choose_2
@@ -280,6 +299,23 @@ var kernels = [kernelCount]struct {
 	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
 	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
 	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_half_prepare:  {"attend_back_half", "attend_back_half_prepare", true},
+	kernel_attend_back_half_rows_64:  {"attend_back_half", "attend_back_half_rows_64", true},
+	kernel_attend_back_half_rows_128: {"attend_back_half", "attend_back_half_rows_128", true},
+	kernel_attend_back_half_keys_64:  {"attend_back_half", "attend_back_half_keys_64", true},
+	kernel_attend_back_half_keys_128: {"attend_back_half", "attend_back_half_keys_128", true},
+	kernel_attend_back_mma_rows_64:   {"attend_back_mma", "attend_back_mma_rows_64", true},
+	kernel_attend_back_mma_rows_128:  {"attend_back_mma", "attend_back_mma_rows_128", true},
+	kernel_attend_back_mma_keys_64:   {"attend_back_mma", "attend_back_mma_keys_64", true},
+	kernel_attend_back_mma_keys_128:  {"attend_back_mma", "attend_back_mma_keys_128", true},
+	kernel_attend_cluster_64_8:       {"attend_cluster", "attend_cluster_64_8", true},
+	kernel_attend_cluster_64_16:      {"attend_cluster", "attend_cluster_64_16", true},
+	kernel_attend_cluster_128_8:      {"attend_cluster", "attend_cluster_128_8", true},
+	kernel_attend_cluster_128_16:     {"attend_cluster", "attend_cluster_128_16", true},
+	kernel_attend_cluster_256_8:      {"attend_cluster", "attend_cluster_256_8", true},
+	kernel_attend_cluster_64_any:     {"attend_cluster", "attend_cluster_64_any", true},
+	kernel_attend_cluster_128_any:    {"attend_cluster", "attend_cluster_128_any", true},
+	kernel_attend_cluster_256_any:    {"attend_cluster", "attend_cluster_256_any", true},
 	kernel_attend_decode_64_8:        {"attend_decode", "attend_decode_64_8", true},
 	kernel_attend_decode_64_16:       {"attend_decode", "attend_decode_64_16", true},
 	kernel_attend_decode_128_8:       {"attend_decode", "attend_decode_128_8", true},
@@ -415,6 +451,7 @@ var kernels = [kernelCount]struct {
 	kernel_operand_f32:               {"operand", "operand_f32", true},
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
+	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
 	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
@@ -450,6 +487,7 @@ var kernels = [kernelCount]struct {
 	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
 	kernel_rope_back_split:           {"rope_back", "rope_back_split", true},
 	kernel_rope_back_interleaved:     {"rope_back", "rope_back_interleaved", true},
+	kernel_rope_store_f16:            {"rope_store", "rope_store_f16", true},
 	kernel_route_sort:                {"route", "route_sort", true},
 	kernel_route_2:                   {"route", "route_2", true},
 	kernel_route_choose_2:            {"route", "route_choose_2", true},
@@ -475,185 +513,201 @@ var kernels = [kernelCount]struct {
 
 // Constants that kernels and their launches share, by source.
 const (
-	affine_block_rows            = 32
-	affine_tile_columns          = 32
-	affine_pairs                 = affine_block_rows / 2
-	affine_quads                 = affine_tile_columns / 4
-	draw_threads                 = 512
-	exl2_block_rows              = 32
-	exl2_tile_columns            = 32
-	exl2_unit_blocks             = 4
-	exl2_chunk_words             = 128
-	half_elements                = 8
-	packed_row_padding           = 160
-	planes_tile_rows             = 32
-	planes_tile_cols             = 64
-	planes_tile_halves           = planes_tile_rows * planes_tile_cols
-	planes_lifted                = 8
-	product_block_m              = 128
-	product_block_n              = 128
-	route_few_chosen             = 512
-	route_most_groups            = 32
-	split_at_once                = 16
-	split_least_units            = 2
-	advance_threads              = 128
-	affine_decode_threads        = 128
-	affine_decode_slices         = affine_decode_threads / affine_quads
-	affine_qmatmul_one_threads   = 1024
-	affine_qmatmul_some_threads  = 512
-	affine_qmatmul_some_rows     = 8
-	attend_back_across           = 8
-	attend_back_threads          = attend_back_across * attend_back_across
-	attend_back_side_128         = 32
-	attend_back_side_256         = 16
-	attend_back_side_576         = 8
-	attend_decode_warps          = 4
-	attend_decode_threads        = 32 * attend_decode_warps
-	attend_decode_positions      = split_at_once * attend_decode_warps
-	attend_decode_extra          = 2
-	attend_hopper_groups         = 2
-	attend_hopper_group_rows     = 64
-	attend_hopper_rows_a_block   = attend_hopper_groups * attend_hopper_group_rows
-	attend_hopper_group          = 128
-	attend_hopper_threads        = (attend_hopper_groups + 1) * attend_hopper_group
-	attend_hopper_keys_64        = 128
-	attend_hopper_keys_128       = 128
-	attend_hopper_keys_256       = 64
-	attend_hopper_stages         = 2
-	attend_hopper_box_rows       = 64
-	attend_hopper_map_bytes      = 128
-	attend_hopper_alignment      = 1024
-	attend_latent_most_dim       = 576
-	attend_latent_most_latent    = 512
-	attend_latent_padding        = 8
-	attend_latent_stride         = attend_latent_most_dim + attend_latent_padding
-	attend_latent_keys           = 32
-	attend_latent_weights_stride = attend_latent_keys + attend_latent_padding
-	attend_latent_queries        = 16
-	attend_parts_threads         = 128
-	attend_parts_most_dim        = 256
-	attend_parts_positions       = 64
-	attend_parts_lanes_a_key     = 8
-	attend_parts_keys_a_pass     = attend_parts_threads / attend_parts_lanes_a_key
-	attend_parts_passes          = attend_parts_positions / attend_parts_keys_a_pass
-	attend_prefill_rows_a_block  = 64
-	attend_prefill_threads       = 128
-	attend_prefill_padding       = 8
-	attend_prefill_keys          = 64
-	attend_prefill_keys_256      = 32
-	choose_warps                 = 8
-	choose_ahead                 = 8
-	combine_threads              = 64
-	descend_most_rows            = 256
-	descend_columns              = 32
-	descend_threads              = 256
-	descend_room_bytes           = 96512
-	descend_part                 = 32
-	descend_warps                = descend_threads / 32
-	descend_storing              = 4
-	descend_stored               = descend_part / descend_storing
-	divergence_back_threads      = 256
-	exl2_arrange_warps           = 4
-	exl2_decode_warps            = 4
-	exl2_decode_unit_rows        = exl2_unit_blocks * exl2_block_rows
-	exl2_decode_stride           = exl2_decode_unit_rows + 8
-	gemm_depth                   = 32
-	gemm_stages                  = 4
-	gemm_chunks                  = gemm_depth / 8
-	gemm_large_m                 = 128
-	gemm_large_n                 = 256
-	gemm_large_threads           = 256
-	gemm_medium_m                = 128
-	gemm_medium_n                = 128
-	gemm_medium_threads          = 256
-	gemm_small_m                 = 64
-	gemm_small_n                 = 64
-	gemm_small_threads           = 128
-	gemm_row_bytes               = gemm_stages * gemm_depth * 2
-	gemm_hopper_bm               = 128
-	gemm_hopper_wide             = 256
-	gemm_hopper_slim             = 128
-	gemm_hopper_depth            = 64
-	gemm_hopper_threads          = 256
-	gemm_hopper_chunks           = gemm_hopper_depth / 8
-	gemm_hopper_rows_a_pass      = gemm_hopper_threads / gemm_hopper_chunks
-	gemm_hopper_shared_bytes     = 193 * 1024
-	gemm_join_threads            = 128
-	gemm_join_columns            = gemm_join_threads * 4
-	gemv_most                    = 8
-	gemv_warps                   = 4
-	gemv_group_most              = 8
-	gemv_group_warps             = 4
-	gptq_feed_part               = 32
-	gptq_feed_most_before        = 256
-	gptq_feed_ahead              = 8
-	gptq_rows_part               = 32
-	gptq_rows_together           = 16
-	gptq_search_candidates       = 26
-	gptq_search_columns          = 32
-	gptq_search_unrolled         = 16
-	head_norm_warps              = 8
-	head_norm_held               = 8
-	inverse_strip                = 128
-	inverse_panel                = 16
-	inverse_threads              = 256
-	inverse_pitch                = inverse_strip + 1
-	latent_threads               = 256
-	likelihood_threads           = 512
-	permute_threads              = 512
-	product_threads              = 256
-	product_warp_m               = 64
-	product_warp_n               = 32
-	product_span                 = 4
-	product_slot                 = planes_tile_rows * product_block_m
-	product_stage                = 4 * product_slot
-	product_hopper_stages        = 6
-	product_hopper_span          = 4
-	product_hopper_slot          = planes_tile_rows * product_block_m
-	product_hopper_stage         = 4 * product_hopper_slot
-	product_hopper_groups        = 2
-	product_hopper_copier        = 4 * product_hopper_groups
-	qgemm_hopper_warps           = 8
-	qgemm_hopper_copier          = qgemm_hopper_warps
-	qgemm_hopper_threads         = 32 * (qgemm_hopper_warps + 4)
-	qgemm_hopper_columns         = qgemm_hopper_warps * exl2_tile_columns
-	qgemm_hopper_unit_rows       = exl2_unit_blocks * exl2_block_rows
-	qgemm_hopper_half_rows       = qgemm_hopper_unit_rows / 2
-	qgemm_hopper_under_way       = 2
-	qgemm_hopper_most_stages     = 8
-	qgemm_order_threads          = 256
-	qgemm_order_unit_rows        = exl2_unit_blocks * exl2_block_rows
-	qgemm_order_half_rows        = 64
-	qgemm_order_absent           = 0xffff
-	qmatmul_most                 = 8
-	qmatmul_most_matrices        = 3
-	qmatmul_no_norm              = 2
-	qmatmul_product_bytes        = 80*qmatmul_most_matrices + 112 + 2*64
-	qmatmul_lane_words           = 32
-	qmatmul_lane_bytes           = 4 * qmatmul_lane_words
-	qmatmul_kept                 = 2
-	qmatmul_many_warps           = 16
-	qmatmul_few_warps            = 8
-	qmatmul_group_most           = 8
-	qmatmul_group_ring           = 9216
-	qmatmul_group_few_warps      = 2
-	qmatmul_group_some_warps     = 4
-	qmatmul_group_many_warps     = 8
-	qmatmul_group_head_words     = 16
-	rope_threads                 = 256
-	rope_heads_a_block           = 8
-	rope_back_threads            = 256
-	rope_back_heads_a_block      = 8
-	route_few_threads            = 512
-	route_choose_warps           = 4
-	route_sort_threads           = 256
-	sample_threads               = 256
-	sample_columns               = 8 * sample_threads
-	sample_bins                  = 2048
-	sample_bins_a_unit           = 64
-	sample_warps                 = sample_threads / 32
-	sample_state_bytes           = 24704
-	take_side                    = 32
+	affine_block_rows              = 32
+	affine_tile_columns            = 32
+	affine_pairs                   = affine_block_rows / 2
+	affine_quads                   = affine_tile_columns / 4
+	draw_threads                   = 512
+	exl2_block_rows                = 32
+	exl2_tile_columns              = 32
+	exl2_unit_blocks               = 4
+	exl2_chunk_words               = 128
+	half_elements                  = 8
+	packed_row_padding             = 160
+	planes_tile_rows               = 32
+	planes_tile_cols               = 64
+	planes_tile_halves             = planes_tile_rows * planes_tile_cols
+	planes_lifted                  = 8
+	product_block_m                = 128
+	product_block_n                = 128
+	route_few_chosen               = 512
+	route_most_groups              = 32
+	rows_at_once                   = 16
+	advance_threads                = 128
+	affine_decode_threads          = 128
+	affine_decode_slices           = affine_decode_threads / affine_quads
+	affine_qmatmul_one_threads     = 1024
+	affine_qmatmul_some_threads    = 512
+	affine_qmatmul_some_rows       = 8
+	attend_back_across             = 8
+	attend_back_threads            = attend_back_across * attend_back_across
+	attend_back_side_128           = 32
+	attend_back_side_256           = 16
+	attend_back_side_576           = 8
+	attend_back_half_warps         = 4
+	attend_back_half_threads       = 32 * attend_back_half_warps
+	attend_back_half_side          = 64
+	attend_back_half_rows_tile_64  = 64
+	attend_back_half_rows_tile_128 = 32
+	attend_back_half_keys_tile     = 32
+	attend_back_half_prepare_warps = 8
+	attend_back_mma_warps          = 4
+	attend_back_mma_threads        = 32 * attend_back_mma_warps
+	attend_back_mma_side           = 64
+	attend_back_mma_tile           = 32
+	attend_cluster_most_blocks     = 8
+	attend_cluster_alone           = 2
+	attend_cluster_padding         = 4
+	attend_cluster_many            = 12
+	attend_cluster_few             = 8
+	attend_decode_extra            = 4
+	attend_hopper_groups           = 2
+	attend_hopper_group_rows       = 64
+	attend_hopper_rows_a_block     = attend_hopper_groups * attend_hopper_group_rows
+	attend_hopper_group            = 128
+	attend_hopper_threads          = (attend_hopper_groups + 1) * attend_hopper_group
+	attend_hopper_keys_64          = 128
+	attend_hopper_keys_128         = 128
+	attend_hopper_keys_256         = 64
+	attend_hopper_stages           = 2
+	attend_hopper_box_rows         = 64
+	attend_hopper_map_bytes        = 128
+	attend_hopper_alignment        = 1024
+	attend_latent_most_dim         = 576
+	attend_latent_most_latent      = 512
+	attend_latent_padding          = 8
+	attend_latent_stride           = attend_latent_most_dim + attend_latent_padding
+	attend_latent_keys             = 32
+	attend_latent_weights_stride   = attend_latent_keys + attend_latent_padding
+	attend_latent_queries          = 16
+	attend_parts_threads           = 128
+	attend_parts_most_dim          = 256
+	attend_parts_positions         = 64
+	attend_parts_lanes_a_key       = 8
+	attend_parts_keys_a_pass       = attend_parts_threads / attend_parts_lanes_a_key
+	attend_parts_passes            = attend_parts_positions / attend_parts_keys_a_pass
+	attend_prefill_rows_a_block    = 64
+	attend_prefill_threads         = 128
+	attend_prefill_padding         = 8
+	attend_prefill_keys            = 64
+	attend_prefill_keys_256        = 32
+	choose_warps                   = 8
+	choose_ahead                   = 8
+	combine_threads                = 64
+	descend_most_rows              = 256
+	descend_columns                = 32
+	descend_threads                = 256
+	descend_room_bytes             = 96512
+	descend_part                   = 32
+	descend_warps                  = descend_threads / 32
+	descend_storing                = 4
+	descend_stored                 = descend_part / descend_storing
+	divergence_back_threads        = 256
+	exl2_arrange_warps             = 4
+	exl2_decode_warps              = 4
+	exl2_decode_unit_rows          = exl2_unit_blocks * exl2_block_rows
+	exl2_decode_stride             = exl2_decode_unit_rows + 8
+	gemm_depth                     = 32
+	gemm_stages                    = 4
+	gemm_chunks                    = gemm_depth / 8
+	gemm_large_m                   = 128
+	gemm_large_n                   = 256
+	gemm_large_threads             = 256
+	gemm_medium_m                  = 128
+	gemm_medium_n                  = 128
+	gemm_medium_threads            = 256
+	gemm_small_m                   = 64
+	gemm_small_n                   = 64
+	gemm_small_threads             = 128
+	gemm_row_bytes                 = gemm_stages * gemm_depth * 2
+	gemm_hopper_bm                 = 128
+	gemm_hopper_wide               = 256
+	gemm_hopper_slim               = 128
+	gemm_hopper_depth              = 64
+	gemm_hopper_threads            = 256
+	gemm_hopper_chunks             = gemm_hopper_depth / 8
+	gemm_hopper_rows_a_pass        = gemm_hopper_threads / gemm_hopper_chunks
+	gemm_hopper_shared_bytes       = 193 * 1024
+	gemm_join_threads              = 128
+	gemm_join_columns              = gemm_join_threads * 4
+	gemv_most                      = 8
+	gemv_warps                     = 4
+	gemv_group_most                = 8
+	gemv_group_warps               = 4
+	gptq_feed_part                 = 32
+	gptq_feed_most_before          = 256
+	gptq_feed_ahead                = 8
+	gptq_rows_part                 = 32
+	gptq_rows_together             = 16
+	gptq_search_candidates         = 26
+	gptq_search_columns            = 32
+	gptq_search_unrolled           = 16
+	head_norm_warps                = 8
+	head_norm_held                 = 8
+	inverse_strip                  = 128
+	inverse_panel                  = 16
+	inverse_threads                = 256
+	inverse_pitch                  = inverse_strip + 1
+	latent_threads                 = 256
+	likelihood_threads             = 512
+	operand_halves_threads         = 256
+	operand_halves_side            = 64
+	operand_halves_width           = operand_halves_side + 2
+	permute_threads                = 512
+	product_threads                = 256
+	product_warp_m                 = 64
+	product_warp_n                 = 32
+	product_span                   = 4
+	product_slot                   = planes_tile_rows * product_block_m
+	product_stage                  = 4 * product_slot
+	product_hopper_stages          = 6
+	product_hopper_span            = 4
+	product_hopper_slot            = planes_tile_rows * product_block_m
+	product_hopper_stage           = 4 * product_hopper_slot
+	product_hopper_groups          = 2
+	product_hopper_copier          = 4 * product_hopper_groups
+	qgemm_hopper_warps             = 8
+	qgemm_hopper_copier            = qgemm_hopper_warps
+	qgemm_hopper_threads           = 32 * (qgemm_hopper_warps + 4)
+	qgemm_hopper_columns           = qgemm_hopper_warps * exl2_tile_columns
+	qgemm_hopper_unit_rows         = exl2_unit_blocks * exl2_block_rows
+	qgemm_hopper_half_rows         = qgemm_hopper_unit_rows / 2
+	qgemm_hopper_under_way         = 2
+	qgemm_hopper_most_stages       = 8
+	qgemm_order_threads            = 256
+	qgemm_order_unit_rows          = exl2_unit_blocks * exl2_block_rows
+	qgemm_order_half_rows          = 64
+	qgemm_order_absent             = 0xffff
+	qmatmul_most                   = 8
+	qmatmul_most_matrices          = 3
+	qmatmul_no_norm                = 2
+	qmatmul_product_bytes          = 80*qmatmul_most_matrices + 112 + 2*64
+	qmatmul_lane_words             = 32
+	qmatmul_lane_bytes             = 4 * qmatmul_lane_words
+	qmatmul_kept                   = 2
+	qmatmul_many_warps             = 16
+	qmatmul_few_warps              = 8
+	qmatmul_group_most             = 8
+	qmatmul_group_ring             = 9216
+	qmatmul_group_few_warps        = 2
+	qmatmul_group_some_warps       = 4
+	qmatmul_group_many_warps       = 8
+	qmatmul_group_head_words       = 16
+	rope_threads                   = 256
+	rope_heads_a_block             = 8
+	rope_back_threads              = 256
+	rope_back_heads_a_block        = 8
+	rope_store_threads             = 256
+	route_few_threads              = 512
+	route_choose_warps             = 4
+	route_sort_threads             = 256
+	sample_threads                 = 256
+	sample_columns                 = 8 * sample_threads
+	sample_bins                    = 2048
+	sample_bins_a_unit             = 64
+	sample_warps                   = sample_threads / 32
+	sample_state_bytes             = 24704
+	take_side                      = 32
 )
 
 func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
@@ -1354,6 +1408,545 @@ func (d *Device) attend_back_keys_576(l launch, dq tensor.Tensor, dk tensor.Tens
 	a.float32(softcap)
 	a.float32(temperature)
 	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_prepare(l launch, rounded tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, y tensor.Tensor, largest tensor.Tensor, rows int32, heads int32, dim int32, lddy int64, ldy int64) {
+	a := d.begin(kernel_attend_back_half_prepare)
+	a.tensor(rounded, tensor.F16, "rounded")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(lddy)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_rows_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_keys_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_half_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, sinks tensor.Tensor, largest tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32, temperature float32, temperatureSpan int32) {
+	a := d.begin(kernel_attend_back_half_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F16, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_rows_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_rows_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_rows_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_64(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_64)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, stats tensor.Tensor, dy tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, span int32, heads int32, kvHeads int32, dim int32, window int32, lddq int64, lddk int64, lddv int64, lddy int64, ldq int64, ldk int64, ldv int64, scale float32, softcap float32) {
+	a := d.begin(kernel_attend_back_mma_keys_128)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(window)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(lddy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	a.float32(softcap)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_64_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_64_16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_128_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_128_16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_256_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_64_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_128_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_cluster_256_any)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
 	d.launch(a, l)
 }
 
@@ -3628,6 +4221,20 @@ func (d *Device) operand_squares(l launch, rows tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
+func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, rows int32, cols int32, stride int32, plainTiles int32, turnedTiles int32) {
+	a := d.begin(kernel_operand_halves)
+	a.tensor(plain, tensor.F16, "plain")
+	a.tensor(turned, tensor.F16, "turned")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(stride)
+	a.int32(plainTiles)
+	a.int32(turnedTiles)
+	d.launch(a, l)
+}
+
 func (d *Device) permute_1_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
 	a := d.begin(kernel_permute_1_f16)
 	a.tensor(dst, tensor.F16, "dst")
@@ -4157,6 +4764,33 @@ func (d *Device) rope_back_interleaved(l launch, q tensor.Tensor, k tensor.Tenso
 	a.int32(pairs)
 	a.int64(ldq)
 	a.int64(ldk)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) rope_store_f16(l launch, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, qHeads int32, kvHeads int32, dim int32, pairs int32, sequences int32, tableCols int32, pages int32, pageRows int32, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_rope_store_f16)
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(qHeads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
 	a.float32(scale)
 	d.launch(a, l)
 }
