@@ -3037,9 +3037,10 @@ func (d *Device) coding_units(l launch, units tensor.Tensor, largest tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) coding_order(l launch, order tensor.Tensor, perm tensor.Tensor, k int32) {
+func (d *Device) coding_order(l launch, order tensor.Tensor, places tensor.Tensor, perm tensor.Tensor, k int32) {
 	a := d.begin(kernel_coding_order)
 	a.tensor(order, tensor.F16, "order")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(k)
 	d.launch(a, l)

@@ -65,8 +65,8 @@ func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, ou
 	q.perm = d.Alloc(tensor.I32, 1, k)
 	d.Copy(q.perm, perm)
 	if k <= 1<<16 {
-		q.order = d.Alloc(tensor.F16, 1, k)
-		d.coding_order(perThread(k), q.order, perm, int32(k))
+		q.order, q.places = d.Alloc(tensor.F16, 1, k), d.Alloc(tensor.F16, 1, k)
+		d.coding_order(perThread(k), q.order, q.places, perm, int32(k))
 	}
 	q.loadTable(d)
 	q.arrange(d, words)

@@ -24,10 +24,15 @@ __device__ inline float quad_sum(float x) {
 	return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// least is below every score and far above no_score: a row that has seen nothing yet
+// gives what it does not see a weight of zero, however the product of no_score and a
+// factor is rounded.
+constexpr float least = -1e20f;
+
 // Softmax is the state of a thread's two rows.
 template <int D, int keys>
 struct Softmax {
-	float top[2] = {no_score, no_score}, sum[2] = {0, 0}, factor[2], shrink[2];
+	float top[2] = {least, least}, sum[2] = {0, 0}, factor[2], shrink[2];
 	int own[2];  // positions of the rows
 
 	// hide takes away what rows do not see of positions from `from` on.

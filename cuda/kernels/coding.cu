@@ -127,11 +127,14 @@ extern "C" __global__ void coding_units(
 	units[i] = *(int*)&unit;
 }
 
-// coding_order stores a permutation in 16 bits.
+// coding_order stores a permutation and its inverse in 16 bits.
 extern "C" __global__ void coding_order(
-	half* order,  // the bits are integers
+	half* order,   // [k], the bits are integers
+	half* places,  // likewise
 	const int* perm, int k) {
 	after_previous();
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
-	if (i < k) ((unsigned short*)order)[i] = (unsigned short)perm[i];
+	if (i >= k) return;
+	((unsigned short*)order)[i] = (unsigned short)perm[i];
+	((unsigned short*)places)[perm[i]] = (unsigned short)i;
 }
