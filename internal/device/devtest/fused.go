@@ -8,8 +8,9 @@ import (
 )
 
 // fusedLimit is that of what follows several products: without the roundings to fp16
-// between them.
-var fusedLimit = limit{rms: 1e-2, rel: 4 * ulp, nmse: 1e-5, why: "sums in another order; fewer roundings to fp16"}
+// between them. Activations rounded to fp16 alone make an error of 4.4e-5 of the case with
+// 2 bits, whose products cancel, and of 3e-7 of the others.
+var fusedLimit = limit{rms: 5e-2, rel: 4 * ulp, nmse: 1e-4, why: "sums in another order; fewer roundings to fp16"}
 
 // A fusedCase is a layer without its attention: norm, three projections, an output that
 // is added to the stream, and an MLP.
