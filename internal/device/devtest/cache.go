@@ -134,6 +134,8 @@ func attendCases() (cases []testCase) {
 		{heads: 4, kvHeads: 4, dim: 128, runs: one(0), span: 70, sharp: -1},
 		{heads: 4, kvHeads: 1, dim: 128, runs: one(600), span: 40, window: 1},
 		{heads: 4, kvHeads: 1, dim: 128, runs: one(600), span: 40, window: 5000},
+		{heads: 4, kvHeads: 2, dim: 128, runs: one(300), span: 300, window: 100},
+		{heads: 2, kvHeads: 1, dim: 64, runs: one(1500), span: 200, window: 1024, softcap: 30},
 	}
 	for i, dim := range []int{64, 80, 96, 128, 256} {
 		for j, group := range []int{1, 2, 4, 8} {
