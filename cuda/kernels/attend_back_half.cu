@@ -10,6 +10,7 @@
 // are copied one ahead. Names end in the largest dimension. Nothing is added by two
 // blocks, so sums have one order.
 #include "attend.cuh"
+#include "attend_back.cuh"
 #include "mma.cuh"
 #include "order.cuh"
 #include "planes.cuh"
@@ -165,29 +166,6 @@ __device__ inline void add_product(float (&d)[most / 8][4], const float (&x)[til
 	}
 }
 
-// sum4 and max4 are over the four lanes that share a row of d.
-__device__ inline float sum4(float x) {
-	x += __shfl_xor_sync(~0u, x, 1);
-	return x + __shfl_xor_sync(~0u, x, 2);
-}
-__device__ inline float max4(float x) {
-	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-// add_to adds a warp's d, dimensions of 16 rows, to a matrix.
-template <int most>
-__device__ inline void add_to(float* to, int64 ld, int first, int end, int dim, const float (&d)[most / 8][4], float scale) {
-	int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-#pragma unroll
-	for (int c = 0; c < most / 8; c++)
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			int row = first + g + i / 2 * 8, column = c * 8 + 2 * q + i % 2;
-			if (row < end && column < dim) to[row * ld + column] += scale * d[c][i];
-		}
-}
-
 template <int tile, int most>
 struct RowTiles {
 	Tile<side, most> q, dy;
@@ -282,10 +260,10 @@ __device__ void rows_back(Task t) {
 			float most_here = top[h], part = 0;
 #pragma unroll
 			for (int n = 0; n < tile / 8; n++) most_here = fmaxf(most_here, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-			most_here = max4(most_here);
+			most_here = quad_max(most_here);
 #pragma unroll
 			for (int n = 0; n < tile / 8; n++) part += power_of_2(s[n][2 * h] - most_here) + power_of_2(s[n][2 * h + 1] - most_here);
-			sum[h] = sum[h] * power_of_2(top[h] - most_here) + sum4(part);
+			sum[h] = sum[h] * power_of_2(top[h] - most_here) + quad_sum(part);
 			top[h] = most_here;
 		}
 		__syncthreads();

@@ -13,6 +13,7 @@
 // where the instruction means q and q+4. So what one product leaves in registers is
 // an operand of the next.
 #include "attend.cuh"
+#include "attend_back.cuh"
 #include "mma.cuh"
 #include "order.cuh"
 
@@ -126,29 +127,6 @@ struct Floats {
 	}
 };
 
-// sum4 and max4 are over the four lanes that share a row of d.
-__device__ inline float sum4(float x) {
-	x += __shfl_xor_sync(~0u, x, 1);
-	return x + __shfl_xor_sync(~0u, x, 2);
-}
-__device__ inline float max4(float x) {
-	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-// add_to adds a warp's d, dimensions of 16 rows, to a matrix.
-template <int most>
-__device__ inline void add_to(float* to, int64 ld, int first, int end, int dim, const float (&d)[most / 8][4], float scale) {
-	int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-#pragma unroll
-	for (int c = 0; c < most / 8; c++)
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			int row = first + g + i / 2 * 8, column = c * 8 + 2 * q + i % 2;
-			if (row < end && column < dim) to[row * ld + column] += scale * d[c][i];
-		}
-}
-
 template <int most>
 struct RowTiles {
 	Halves<side, most> q;
@@ -214,7 +192,7 @@ __device__ void rows_back(Task t) {
 			float most_here = top[h], part = 0, part_along = 0;
 #pragma unroll
 			for (int n = 0; n < tile / 8; n++) most_here = fmaxf(most_here, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-			most_here = max4(most_here);
+			most_here = quad_max(most_here);
 			float shrink = expf(top[h] - most_here);
 #pragma unroll
 			for (int n = 0; n < tile / 8; n++)
@@ -224,8 +202,8 @@ __device__ void rows_back(Task t) {
 					part += e;
 					part_along += e == 0 ? 0 : e * dp[n][i];
 				}
-			sum[h] = sum[h] * shrink + sum4(part);
-			along[h] = along[h] * shrink + sum4(part_along);
+			sum[h] = sum[h] * shrink + quad_sum(part);
+			along[h] = along[h] * shrink + quad_sum(part_along);
 			top[h] = most_here;
 		}
 	}

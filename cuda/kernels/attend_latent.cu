@@ -10,6 +10,7 @@
 #include "attend.cuh"
 #include "mma.cuh"
 #include "order.cuh"
+#include "quad.cuh"
 
 constexpr int most_dim = 576, most_latent = 512;
 constexpr int padding = 8;  // of a row in shared memory
@@ -52,21 +53,6 @@ __device__ inline void fill(half (*to)[stride], int rows, int dim, Source source
 		bool there = from && at < dim;
 		copy16(&to[r][at], there ? from + at : (const half*)to, there);
 	}
-}
-
-__device__ inline u32 pack(float a, float b) {
-	half2 h = __floats2half2_rn(a, b);
-	return *(u32*)&h;
-}
-
-__device__ inline float quad_max(float x) {
-	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ inline float quad_sum(float x) {
-	x += __shfl_xor_sync(~0u, x, 1);
-	return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // State is that of a warp: of queries g and g + 8 of its pair, g = lane/4, the sums of

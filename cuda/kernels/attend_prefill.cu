@@ -12,6 +12,7 @@
 #include "attend.cuh"
 #include "mma.cuh"
 #include "order.cuh"
+#include "quad.cuh"
 
 constexpr int rows_a_block = 64;
 constexpr int threads = 128;
@@ -40,21 +41,6 @@ __device__ inline void fill(half* to, int rows, int dim, Source source) {
 			for (int j = 0; j < 8; j++) p[j] = from && at + j < dim ? from[at + j] : __float2half(0);
 		}
 	}
-}
-
-__device__ inline u32 pack(float a, float b) {
-	half2 h = __floats2half2_rn(a, b);
-	return *(u32*)&h;
-}
-
-__device__ inline float quad_max(float x) {
-	x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-	return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ inline float quad_sum(float x) {
-	x += __shfl_xor_sync(~0u, x, 1);
-	return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // Softmax is the state of a warp's 16 rows: of rows g and g+8 in each lane.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attend.cuh"
+#include "quad.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -12,16 +13,6 @@ __device__ inline float power2(float x) {
 	float y;
 	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
 	return y;
-}
-
-__device__ inline unsigned pack(float a, float b) {
-	half2 h = __floats2half2_rn(a, b);
-	return *(unsigned*)&h;
-}
-
-__device__ inline float quad_sum(float x) {
-	x += __shfl_xor_sync(~0u, x, 1);
-	return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // least is below every score and far above no_score: a row that has seen nothing yet

@@ -9,6 +9,7 @@
 
 #include "attend.cuh"
 #include "mma.cuh"
+#include "quad.cuh"
 
 constexpr int at_once = 16;  // positions that a warp takes at a time
 constexpr float log2e = 1.4426950408889634f, leeway = 8;
@@ -27,11 +28,6 @@ __device__ inline u32 transposed(u32 x) {
 	u32 y;
 	asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
 	return y;
-}
-
-__device__ inline u32 pack(float a, float b) {
-	half2 h = __floats2half2_rn(a, b);
-	return *(u32*)&h;
 }
 
 __device__ inline u32 lows(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
