@@ -167,11 +167,8 @@ func (t rowsAttend) numbers() rowsNumbers {
 		rows: n(t.q.Rows), sequences: n(b.Table.Rows), tableCols: n(b.Table.Cols), pages: n(t.cache.shape.Pages), pageRows: n(t.cache.shape.PageRows),
 		heads: n(t.Heads), kvHeads: n(t.KVHeads), dim: n(t.HeadDim), pairs: n(t.own.rope.Dims / 2),
 		ldy: int64(t.y.Stride), ldq: int64(t.q.Stride), ldk: int64(t.own.k.Stride), ldv: int64(t.own.v.Stride),
-		temperatureSpan: n(max(t.TemperatureSpan, 1)), window: n(t.Window),
+		temperatureSpan: n(max(t.TemperatureSpan, 1)), window: n(t.Window), interleaved: flag(t.own.rope.Interleaved),
 	}
 	_, s.turnScale = ropeLaunch(t.q.Rows, t.Heads, t.own.rope)
-	if t.own.rope.Interleaved {
-		s.interleaved = 1
-	}
 	return s
 }

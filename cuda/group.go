@@ -174,7 +174,7 @@ const unitsAWarp = 4
 // packedPlan returns the kernels for matrices of some inputs and groups, how many rows a
 // block takes together, and its shared memory.
 func (d *Device) packedPlan(in, groups, rows int) (v packedGroupVariant, together, shared int) {
-	row := tensor.F16.Size() * (pieces(in, 64)*64 + packed_row_padding)
+	row := packedRow(in)
 	beside := 16*groups + 4*(pieces(groups, 4)*4+4)
 	for _, w := range packedGroupVariants {
 		fit := (d.shared - w.warps*qmatmul_group_ring - beside) / row

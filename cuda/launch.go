@@ -149,6 +149,14 @@ func (d *Device) launchDependent(f *function, l launch) result {
 // pieces returns in how many pieces of the given size n is cut.
 func pieces(n, size int) int { return (n + size - 1) / size }
 
+// flag is a condition as kernels take it.
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // A plane is rows of tensors of one shape that an elementwise kernel takes: all
 // elements as one row, if there are no gaps.
 type plane struct{ rows, cols int }

@@ -39,11 +39,11 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 		gate = to.Gates
 		outputs++
 	}
-	n, flag, counter := r.Routing, map[bool]int32{true: 1}, d.scratch(scratchCounters, tensor.I32, 1, 1)
+	n, counter := r.Routing, d.scratch(scratchCounters, tensor.I32, 1, 1)
 	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: shared}
 	choose(d, l, to.Rows, to.Experts, to.First, to.Places, to.Weights, to.Logits, gate, y, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, r.Correction, counter,
 		int32(rows), int32(experts), int32(chosen), int32(to.Places.Cols), int32(in), int64(to.Logits.Stride), int64(gate.Stride), int64(x.Stride), int64(y.Stride),
-		flag[r.Norm.Kind == device.Layer], r.Norm.Eps, r.Norm.Offset, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag[n.GroupMax], flag[n.Renorm], n.RenormEps, n.Scale, n.Jitter)
+		flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }
 
 // chooseApart is Choose by other operations.

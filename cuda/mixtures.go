@@ -42,19 +42,18 @@ func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor,
 			break
 		}
 	}
-	flag := map[bool]int32{true: 1}
 	n := rows * chosen
 	if n <= route_few_chosen {
 		l := launch{blocks: dim{x: 1}, threads: dim{x: min(route_few_threads, max(32*rows, 256))}}
 		l.shared = d.routeShared(r, experts, l.threads.x/32)
 		v.route(d, l, to.Rows, to.Experts, to.First, to.Places, to.Weights, logits, correction, gate, int32(rows), int32(experts), int32(chosen), int32(columns),
-			int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag[r.GroupMax], flag[r.Renorm], r.RenormEps, r.Scale, r.Jitter)
+			int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag(r.GroupMax), flag(r.Renorm), r.RenormEps, r.Scale, r.Jitter)
 		return
 	}
 	ids := d.scratch(scratchStats, tensor.I32, 1, n)
 	l := launch{blocks: dim{x: pieces(rows, route_choose_warps)}, threads: dim{x: 32 * route_choose_warps}, shared: d.routeShared(r, experts, route_choose_warps)}
 	v.choose(d, l, ids, to.Places, to.Weights, logits, correction, gate, int32(rows), int32(experts), int32(chosen), int32(columns),
-		int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag[r.GroupMax], flag[r.Renorm], r.RenormEps, r.Scale, r.Jitter)
+		int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag(r.GroupMax), flag(r.Renorm), r.RenormEps, r.Scale, r.Jitter)
 	d.route_sort(launch{blocks: dim{x: experts}, threads: dim{x: route_sort_threads}}, to.Rows, to.Experts, to.First, to.Places, ids, int32(n), int32(chosen), int32(columns))
 }
 

@@ -8,9 +8,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-const (
-	mostMatrices = qmatmul_most_matrices
-)
+const mostMatrices = qmatmul_most_matrices
 
 // packed is products of few rows of one x by packed weights.
 type packed struct {
@@ -100,9 +98,14 @@ func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
 	plan = packedPlan{packing: v, slot: (1+n.groups)*qmatmul_lane_bytes + 4*exl2_chunk_words*n.widest}
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
-	row := tensor.F16.Size() * (pieces(n.in, 64)*64 + packed_row_padding)
-	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*row
+	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*packedRow(n.in)
 	return plan, plan.shared <= shared-own
+}
+
+// packedRow returns the bytes of shared memory that a row of x takes (kernels/packed.cuh).
+func packedRow(in int) int {
+	const unit = 64
+	return tensor.F16.Size() * (pieces(in, unit)*unit + packed_row_padding)
 }
 
 // fit returns how many of some rows there is room for at a time.
@@ -219,9 +222,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	if !p.scale.Nil() {
 		c.norm, c.eps, c.offset = int32(p.norm.Kind), p.norm.Eps, p.norm.Offset
 	}
-	if p.y[0].Type == tensor.F32 {
-		c.wide = 1
-	}
+	c.wide = flag(p.y[0].Type == tensor.F32)
 	base := 0
 	for i, m := range p.list[:p.n] {
 		c.matrices[i] = packedMatrix{words: at(m.words), scales: at(m.scales), units: at(m.units), places: at(m.unitPlaces), bias: at(p.bias[i]),

@@ -30,25 +30,33 @@ func (a *assembly) gemvT(l level) {
 		for i, v := range sums {
 			a.VMOVUPS(float(y, c, i*lanes), v)
 		}
-		row, factor, rows := a.GP64(), a.GP64(), a.pointer("rows")
-		a.MOVQ(w, row)
-		a.MOVQ(x, factor)
-		a.loop(rows, func() {
-			f := a.vec()
-			a.VBROADCASTSS(at(factor, 0), f)
+		a.scaledRows(w, stride, x, func(row reg.GPVirtual, f reg.VecVirtual) {
 			for i, v := range sums {
 				p := a.vec()
 				a.VMULPS(float(row, c, i*lanes), f, p)
 				a.VADDPS(p, v, v)
 			}
-			a.ADDQ(stride, row)
-			a.ADDQ(operand.Imm(4), factor)
 		})
 		for i, v := range sums {
 			a.VMOVUPS(v, float(y, c, i*lanes))
 		}
 	})
 	a.end()
+}
+
+// scaledRows emits a loop over the argument rows: body has where a row of w begins, and
+// its factor in all lanes. Rows are stride bytes apart, factors follow each other.
+func (a *assembly) scaledRows(w, stride, factors reg.GPVirtual, body func(row reg.GPVirtual, f reg.VecVirtual)) {
+	row, factor, rows := a.GP64(), a.GP64(), a.pointer("rows")
+	a.MOVQ(w, row)
+	a.MOVQ(factors, factor)
+	a.loop(rows, func() {
+		f := a.vec()
+		a.VBROADCASTSS(at(factor, 0), f)
+		body(row, f)
+		a.ADDQ(stride, row)
+		a.ADDQ(operand.Imm(4), factor)
+	})
 }
 
 // ahead is how many bytes before their use weights are asked for: the hardware

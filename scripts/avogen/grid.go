@@ -205,12 +205,7 @@ func emitSubtractOuter(a *assembly, l level) {
 		for i, v := range es {
 			a.VMOVUPS(float(e, c, i*lanes), v)
 		}
-		row, factor, rows := a.GP64(), a.GP64(), a.pointer("rows")
-		a.MOVQ(w, row)
-		a.MOVQ(u, factor)
-		a.loop(rows, func() {
-			f := a.vec()
-			a.VBROADCASTSS(at(factor, 0), f)
+		a.scaledRows(w, stride, u, func(row reg.GPVirtual, f reg.VecVirtual) {
 			for i, v := range es {
 				p, old := a.vec(), a.vec()
 				a.VMULPS(v, f, p)
@@ -218,8 +213,6 @@ func emitSubtractOuter(a *assembly, l level) {
 				a.VSUBPS(p, old, old)
 				a.VMOVUPS(old, float(row, c, i*lanes))
 			}
-			a.ADDQ(stride, row)
-			a.ADDQ(operand.Imm(4), factor)
 		})
 	})
 	a.end()
