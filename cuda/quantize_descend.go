@@ -37,7 +37,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if inBlocks {
 		parts = d.partsOf(tiles, f.H.Cols)
 	}
-	d.byParts("Descend", list, f.H, byRoot, parts, func(w *workshop) {
+	d.byParts("Descend", list, operandOf{f.H, byRoot, f.Ready}, parts, func(w *workshop) {
 		roots := w.leftovers(f.H)
 		if inBlocks {
 			w.descend(f.H, roots, passes)
@@ -53,6 +53,15 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 			})
 		}
 	})
+}
+
+// ReadyToDescend returns planes of H.
+func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
+	k := f.H.Cols
+	mem := d.reserve(2 * planesHalves(2, k, k))
+	mem.Type, mem.Cols, mem.Stride = tensor.F16, mem.Cols/2, mem.Cols/2
+	d.split(newPlanes(2, k, k, mem), f.H, byRoot)
+	return mem
 }
 
 // partsOf returns how many parts the products of a block have whose matrices have so
@@ -100,7 +109,9 @@ func (w *workshop) leftovers(h tensor.Tensor) (roots tensor.Tensor) {
 	s.upload()
 	defer s.free()
 	for _, r := range runs {
-		d.coding_errors(r.over(128), s.at(r), h, int32(k))
+		l := r.over(min(128, pieces(r.cols, 32)*32))
+		l.blocks.z = pieces(r.rows, coding_error_rows)
+		d.coding_errors(l, s.at(r), h, int32(k))
 	}
 	return roots
 }

@@ -12,7 +12,7 @@ import (
 // groups reach a group by another.
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 1, func(w *workshop) {
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -61,14 +61,25 @@ type groupRun struct {
 // table, of as many tiles at most.
 type productRun struct{ first, count, tiles int }
 
+// operandOf is a matrix, how it is lifted, and its planes, if they are there.
+type operandOf struct {
+	x     tensor.Tensor
+	how   int32
+	ready tensor.Tensor
+}
+
 // byParts calls f for parts of a list that there is memory for, with planes of the
 // factor that they share, and room for products in parts.
-func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, parts int, f func(w *workshop)) {
+func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts int, f func(w *workshop)) {
+	factor := of.x
 	k := factor.Cols
 	for _, c := range list {
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
 	}
-	shared := planesBytes(2, k, k) + padded(4*k) + padded(4*len(list))
+	shared := padded(4*k) + padded(4*len(list))
+	if of.ready.Nil() {
+		shared += planesBytes(2, k, k)
+	}
 	free := d.workLimit
 	if free == 0 {
 		free, _ = d.MemInfo()
@@ -81,8 +92,11 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 			end++
 		}
 		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
-		w.factor = w.room.takePlanes(2, k, k)
-		d.split(w.factor, factor, how)
+		w.factor = newPlanes(2, k, k, of.ready)
+		if of.ready.Nil() {
+			w.factor = w.room.takePlanes(2, k, k)
+			d.split(w.factor, factor, of.how)
+		}
 		for _, c := range list[first:end] {
 			w.list = append(w.list, w.room.takeCoded(c, parts))
 		}

@@ -77,11 +77,17 @@ func codedBytes(c device.Coding, parts int) int {
 func (r *room) takeSearch(c device.Coding) coded {
 	n := c.Codes.Cols
 	want(n%exl2.Align == 0 && c.Scales.Rows == len(c.Groups) && c.Scales.Cols == n && c.Largest.Rows*c.Largest.Cols == len(c.Groups), "quantizing", c.Codes, c.Scales, c.Largest)
-	return coded{
-		Coding: c, k: c.Codes.Rows, n: n,
-		chosen: r.take(tensor.U8, gptq_search_candidates, n), sums: r.take(tensor.F64, n/gptq_search_columns, gptq_search_candidates), loss: r.takeZeros(tensor.F64, 1, pieces(n, rowsCols)),
-		top: r.takeZeros(tensor.F32, 1, 1), most: r.takeZeros(tensor.F32, 1, 1), counter: r.takeZeros(tensor.I32, 1, 1),
+	x := coded{Coding: c, k: c.Codes.Rows, n: n, chosen: r.take(tensor.U8, gptq_search_candidates, n), sums: r.take(tensor.F64, n/gptq_search_columns, gptq_search_candidates)}
+	losses := padded(8 * pieces(n, rowsCols))
+	zeros := r.takeZeros(tensor.U8, 1, losses+3*padded(4))
+	part := func(t tensor.Type, at, n int) tensor.Tensor {
+		v := tensor.New(t, 1, n, zeros.Mem)
+		v.Off = zeros.Off + at
+		return v
 	}
+	x.loss = part(tensor.F64, 0, pieces(n, rowsCols))
+	x.top, x.most, x.counter = part(tensor.F32, losses, 1), part(tensor.F32, losses+padded(4), 1), part(tensor.I32, losses+2*padded(4), 1)
+	return x
 }
 
 // takeCoded returns a matrix with all the memory that quantizing it takes, products in so
