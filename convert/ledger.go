@@ -167,7 +167,7 @@ func (w *work) trace(l *ledger, m model.ModuleSpec) {
 		for lo := 0; lo < x.Out; lo += quant.Span {
 			moments += 2 * square(min(quant.Span, x.Out-lo))
 		}
-		scaled = max(scaled, 4*length*(x.In+x.Out))
+		scaled = max(scaled, 4*length*x.Out, 2*x.Out*min(quant.Span, exl2.Pad(x.Out)))
 	}
 	l.take(moments + scaled)
 	w.back(l, m)

@@ -183,6 +183,12 @@ const (
 	kernel_latent_round
 	kernel_latent_train
 	kernel_likelihood
+	kernel_moments_by_norms_f16
+	kernel_moments_by_norms_f32
+	kernel_moments_own
+	kernel_moments_rows
+	kernel_moments_share
+	kernel_moments_store
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
@@ -442,6 +448,12 @@ var kernels = [kernelCount]struct {
 	kernel_latent_round:              {"latent", "latent_round", true},
 	kernel_latent_train:              {"latent", "latent_train", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
+	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
+	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
+	kernel_moments_own:               {"moments", "moments_own", true},
+	kernel_moments_rows:              {"moments", "moments_rows", true},
+	kernel_moments_share:             {"moments", "moments_share", true},
+	kernel_moments_store:             {"moments", "moments_store", true},
 	kernel_norm_rms_f32_f32:          {"norm", "norm_rms_f32_f32", true},
 	kernel_norm_rms_f32_f16:          {"norm", "norm_rms_f32_f16", true},
 	kernel_norm_rms_f16_f16:          {"norm", "norm_rms_f16_f16", true},
@@ -662,6 +674,7 @@ const (
 	inverse_pitch                  = inverse_strip + 1
 	latent_threads                 = 256
 	likelihood_threads             = 512
+	moments_threads                = 256
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
@@ -4032,6 +4045,68 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	a.tensor(ids, tensor.I32, "ids")
 	a.int32(n)
 	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_by_norms_f16(l launch, y tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, n int32, cols int32, yStride int32, dyStride int32, xStride int32) {
+	a := d.begin(kernel_moments_by_norms_f16)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(n)
+	a.int32(cols)
+	a.int32(yStride)
+	a.int32(dyStride)
+	a.int32(xStride)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_by_norms_f32(l launch, y tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, n int32, cols int32, yStride int32, dyStride int32, xStride int32) {
+	a := d.begin(kernel_moments_by_norms_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(n)
+	a.int32(cols)
+	a.int32(yStride)
+	a.int32(dyStride)
+	a.int32(xStride)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_own(l launch, own tensor.Tensor, list pointer) {
+	a := d.begin(kernel_moments_own)
+	a.tensor(own, tensor.F64, "own")
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_rows(l launch, sums tensor.Tensor, own tensor.Tensor, list pointer, n int32) {
+	a := d.begin(kernel_moments_rows)
+	a.tensor(sums, tensor.F64, "sums")
+	a.tensor(own, tensor.F64, "own")
+	a.pointer(list)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_share(l launch, share tensor.Tensor, sums tensor.Tensor, list pointer, spans int32, n int32) {
+	a := d.begin(kernel_moments_share)
+	a.tensor(share, tensor.F64, "share")
+	a.tensor(sums, tensor.F64, "sums")
+	a.pointer(list)
+	a.int32(spans)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_store(l launch, joined tensor.Tensor, share tensor.Tensor, list pointer, n int32, wide int32) {
+	a := d.begin(kernel_moments_store)
+	a.tensor(joined, tensor.F16, "joined")
+	a.tensor(share, tensor.F64, "share")
+	a.pointer(list)
+	a.int32(n)
+	a.int32(wide)
 	d.launch(a, l)
 }
 

@@ -42,6 +42,23 @@ type Quantize interface {
 	// is F32, F16 or BF16.
 	TakeT(dst, src, cols tensor.Tensor)
 
+	// ByNorms is y[r] = ‖x[r]‖·dy[r], norms summed in float64 and rounded to float32; x is
+	// of the activation type.
+	ByNorms(y, dy, x tensor.Tensor)
+
+	// JoinMoments adds moments of two halves of some tokens, [n, n], as far as two of
+	// the n columns are in one span of at most dst.Cols: a and b have the squares on the
+	// diagonal, span after span. What two columns have in common in one half and not in
+	// the other is chance: off the diagonal the sum is multiplied by the share of its
+	// squares that both halves agree on,
+	//
+	//	Σ a·b / Σ ((a + b)/2)²    over pairs of columns, relative to their own moments
+	//
+	// but no less than 0 and no more than 1, which is the factor that comes nearest to
+	// what more tokens would give. dst, F16 [n, span], has of every column its span's
+	// columns, the mean of the diagonal 1, and zeros behind a span that is shorter.
+	JoinMoments(dst tensor.Tensor, a, b []tensor.Tensor)
+
 	// Diagonal is dst[0, i] = m[i, i], and AddDiagonal m[i, i] += v.
 	Diagonal(dst, m tensor.Tensor)
 	AddDiagonal(m tensor.Tensor, v float32)

@@ -1,9 +1,11 @@
 package quant
 
 import (
+	"slices"
 	"sort"
 
 	"exl2/internal/device"
+	"exl2/internal/half"
 	"exl2/internal/tensor"
 )
 
@@ -64,9 +66,10 @@ func (p place) span() (s *span, sorted tensor.Tensor) {
 	}
 	d.Upload(s.cols, tensor.BytesOf(s.order))
 	d.Take(s.target, r.c.W, tensor.Tensor{}, s.cols)
-	b, places := d.Alloc(tensor.F32, n, c.Span), d.Alloc(tensor.I32, 1, n)
-	defer func() { d.Free(b); d.Free(places) }()
-	d.Upload(b, tensor.BytesOf(c.rows(p.lo, n)))
+	stored, b, places := d.Alloc(tensor.F16, n, c.Span), d.Alloc(tensor.F32, n, c.Span), d.Alloc(tensor.I32, 1, n)
+	defer func() { d.Free(stored); d.Free(b); d.Free(places) }()
+	d.Upload(stored, tensor.BytesOf(c.rows(p.lo, n)))
+	d.Copy(b, stored)
 	d.Upload(places, tensor.BytesOf(within))
 	sorted = d.Alloc(tensor.F32, n, n)
 	d.Take(sorted, b, places, places)
@@ -75,9 +78,9 @@ func (p place) span() (s *span, sorted tensor.Tensor) {
 
 // rows returns the moments of n columns from lo on, zeros for those that pad the
 // matrix.
-func (c *Columns) rows(lo, n int) []float32 {
+func (c *Columns) rows(lo, n int) []half.F16 {
 	if have := len(c.B) / c.Span; lo+n > have {
-		return append(append([]float32(nil), c.B[lo*c.Span:]...), make([]float32, (lo+n-have)*c.Span)...)
+		return append(slices.Clone(c.B[lo*c.Span:]), make([]half.F16, (lo+n-have)*c.Span)...)
 	}
 	return c.B[lo*c.Span : (lo+n)*c.Span]
 }
@@ -88,7 +91,7 @@ func (c *Columns) order(lo, n int) []int32 {
 	for i := range list {
 		list[i] = int32(lo + i)
 	}
-	cost := func(col int32) float32 { return rows[(int(col)-lo)*(c.Span+1)] }
+	cost := func(col int32) float32 { return rows[(int(col)-lo)*(c.Span+1)].Float32() }
 	sort.SliceStable(list, func(i, j int) bool { return cost(list[i]) > cost(list[j]) })
 	return list
 }

@@ -1,8 +1,6 @@
 package sensitivity
 
 import (
-	"math"
-
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/quant"
@@ -14,9 +12,8 @@ type gatherer struct {
 	*Measurer
 	wanted  map[*model.Linear]bool
 	names   []string
-	moments map[string]*[2]*quant.ColumnMoments
+	moments map[string]*quant.ColumnMoments
 	half    int // of the rows
-	err     error
 }
 
 // gather begins with a module. Experts see too few tokens.
@@ -27,7 +24,7 @@ func (m *Measurer) gather(module *model.Module) *gatherer {
 			wanted[l] = m.Columns != nil && !site.Routed && site.Packable()
 		}
 	}
-	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*[2]*quant.ColumnMoments{}}
+	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*quant.ColumnMoments{}}
 }
 
 // through passes linears, and sees them.
@@ -40,68 +37,35 @@ func (g *gatherer) through(d device.Backward, list []*model.Linear, dx tensor.Te
 
 // see adds what a linear reads and the gradient of what it computes.
 func (g *gatherer) see(l *model.Linear, x, dy tensor.Tensor) {
-	if !g.wanted[l] || g.err != nil {
+	if !g.wanted[l] {
 		return
 	}
 	if g.moments[l.Name] == nil {
 		g.names = append(g.names, l.Name)
-		g.moments[l.Name] = &[2]*quant.ColumnMoments{quant.NewColumnMoments(g.Dev, l.Out), quant.NewColumnMoments(g.Dev, l.Out)}
+		g.moments[l.Name] = quant.NewColumnMoments(g.Dev, l.Out)
 	}
 	scaled := g.Dev.Alloc(tensor.F32, dy.Rows, dy.Cols)
 	defer g.Dev.Free(scaled)
-	if g.err = g.scale(scaled, dy, x); g.err == nil {
-		g.moments[l.Name][g.half].Add(scaled)
-	}
-}
-
-// scale adds dy, its rows times the norms of x's, to y.
-func (g *gatherer) scale(y, dy, x tensor.Tensor) error {
-	d := g.Dev
-	wide := d.Alloc(tensor.F32, x.Rows, x.Cols)
-	defer d.Free(wide)
-	d.Copy(wide, x)
-	s := quant.NewScalars(d, x.Rows)
-	defer s.Free()
-	d.Dot(s.Take(x.Rows), wide, wide)
-	if err := s.Fetch(); err != nil {
-		return err
-	}
-	norms, places := make([]float32, x.Rows), make([]int32, x.Rows)
-	for i, v := range s.All() {
-		norms[i], places[i] = float32(math.Sqrt(v)), int32(i)
-	}
-	weights, rows := d.Alloc(tensor.F32, x.Rows, 1), d.Alloc(tensor.I32, x.Rows, 1)
-	defer func() { d.Free(weights); d.Free(rows) }()
-	d.Upload(weights, tensor.BytesOf(norms))
-	d.Upload(rows, tensor.BytesOf(places))
-	d.Combine(y, dy, rows, weights, 1)
-	return nil
+	g.Dev.ByNorms(scaled, dy, x)
+	g.moments[l.Name].Add(g.half, scaled)
 }
 
 // pass hands over what is gathered, and frees it.
 func (g *gatherer) pass() error {
 	defer g.free()
 	for _, name := range g.names {
-		if g.err != nil {
-			return g.err
-		}
-		a, err := g.moments[name][0].Fetch()
+		c, err := g.moments[name].Fetch()
 		if err != nil {
 			return err
 		}
-		b, err := g.moments[name][1].Fetch()
-		if err != nil {
-			return err
-		}
-		g.Columns(name, [2]*quant.Columns{a, b})
+		g.Columns(name, c)
 	}
-	return g.err
+	return nil
 }
 
 func (g *gatherer) free() {
 	for _, m := range g.moments {
-		m[0].Free()
-		m[1].Free()
+		m.Free()
 	}
 	g.moments, g.names = nil, nil
 }

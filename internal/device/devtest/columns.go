@@ -119,3 +119,50 @@ func inverseFactorsCases() (cases []testCase) {
 	}
 	return cases
 }
+
+func byNormsCases() (cases []testCase) {
+	for _, c := range []struct {
+		rows, n, cols int
+		x             tensor.Type
+	}{{0, 32, 64, activation}, {1, 1, 1, activation}, {33, 100, 300, activation}, {70, 1000, 4096, activation}, {9, 64, 777, residual}} {
+		cases = append(cases, testCase{name: fmt.Sprintf("%d rows of %d by %v of %d", c.rows, c.n, typeName(c.x), c.cols), limit: limit{rel: 2e-7, why: "sums in float64, in another order"}, build: func(f *fixture) func(device.Device) {
+			y, dy, x := f.out("y", tensor.F32, c.rows, c.n), f.in("dy", tensor.F32, c.rows, c.n, noise(1)), f.in("x", c.x, c.rows, c.cols, noise(2))
+			return quantizing(func(d device.Quantize) { d.ByNorms(y, dy, x) })
+		}})
+	}
+	return cases
+}
+
+// joinCases join moments of which some columns have much in common, some little, and
+// some nothing.
+func joinCases() (cases []testCase) {
+	limit := limit{rel: ulp, abs: 1e-6, why: "rounded to fp16"}
+	of := func(seed, side int, common float32) values {
+		v := noise(seed)
+		return func(at int) float32 {
+			i, j := at/side, at%side
+			if i == j {
+				return float32(i%5) * (2 + v(at))
+			}
+			return common*noise(99)(min(i, j)*side+max(i, j)) + v(min(i, j)*side+max(i, j))
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		wide   int
+		sides  []int
+		common float32
+	}{{"one column", 32, []int{1}, 1}, {"a span", 64, []int{64}, 2}, {"a short span", 64, []int{50}, 2}, {"spans", 96, []int{96, 96, 33}, 1}, {"nothing in common", 96, []int{96}, 0}, {"wide", 1024, []int{1024, 700}, 1}} {
+		cases = append(cases, testCase{name: c.name, limit: limit, direct: true, build: func(f *fixture) func(device.Device) {
+			var a, b []tensor.Tensor
+			n := 0
+			for i, side := range c.sides {
+				a, b = append(a, f.in("a", tensor.F32, side, side, of(2*i, side, c.common))), append(b, f.in("b", tensor.F32, side, side, of(2*i+1, side, c.common)))
+				n += side
+			}
+			dst := f.out("dst", tensor.F16, n, c.wide)
+			return quantizing(func(d device.Quantize) { d.JoinMoments(dst, a, b) })
+		}})
+	}
+	return cases
+}

@@ -17,6 +17,8 @@ func quantizeGroups() []group {
 		{"TakeColumns", takeColumnsCases()},
 		{"PutColumns", putColumnsCases()},
 		{"Feeds", feedsCases()},
+		{"ByNorms", withGaps(byNormsCases())},
+		{"JoinMoments", joinCases()},
 		{"Diagonal", diagonalCases()},
 		{"AddDiagonal", addDiagonalCases()},
 		{"InverseFactor", inverseFactorCases()},
