@@ -21,9 +21,10 @@ constexpr int part = 32, warps = threads / 32, helpers = warps - 1, most_parts =
 // Block is one of a list; quantize_descend.go has the same struct.
 struct Block {
 	const Step* steps;   // its groups
-	const float* parts;  // [count][rows, n]: what is left is their sum
+	const float* parts;  // [count][rows, n], of rows of ld: what is left is their sum
+	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted
 	int64 next;          // floats from one part to the next
-	int groups, count, rows, n;
+	int groups, count, rows, n, ld, unused;
 };
 
 struct Room {
@@ -206,17 +207,18 @@ __device__ void pass(Room& room, const float (*h)[part], int p, int lo, int hi, 
 __device__ void sum(Room& room, const Block& b, int lo, int hi, int warp, int all) {
 	constexpr int batch = 4;
 	int lane = threadIdx.x % 32;
+	float lowered = 1 / lift_of(b.most);  // a power of two
 	for (int i = lo + warp; i < hi; i += batch * all) {
-		const float* from = b.parts + (int64)i * b.n + blockIdx.x * columns + lane;
+		const float* from = b.parts + (int64)i * b.ld + blockIdx.x * columns + lane;
 		float x[batch] = {};
 #pragma unroll 8
 		for (int p = 0; p < b.count; p++)
 #pragma unroll
 			for (int e = 0; e < batch; e++)
-				if (i + e * all < hi) x[e] += from[p * b.next + (int64)(e * all) * b.n];
+				if (i + e * all < hi) x[e] += from[p * b.next + (int64)(e * all) * b.ld];
 #pragma unroll
 		for (int e = 0; e < batch; e++)
-			if (i + e * all < hi) room.x[i + e * all][lane] = x[e];
+			if (i + e * all < hi) room.x[i + e * all][lane] = x[e] * lowered;
 	}
 }
 
