@@ -46,7 +46,6 @@ func (r *run) trace() error {
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, r.src.loader.Spec, r.opts.Data.Length, 1), Warn: r.progress.Warn,
 		Load: r.shelf.load, Profile: r.profile, Place: r.place(r.traceStreams()), Probes: r.traced(),
 	}}
-	t.measurer.Columns = func(name string, c *quant.Columns) { t.columns[name] = c }
 	t.saving.SetLimit(savedAtOnce)
 	defer t.measurer.Pass.Free()
 	defer t.measurer.Close()
@@ -105,8 +104,17 @@ func (t *tracing) pass() error {
 	return nil
 }
 
-// back moves the gradients in front of a module, and has its moments kept.
-func (t *tracing) back(spec model.ModuleSpec) (err error) {
+// back moves the gradients in front of a module, and has its moments kept, unless an
+// earlier run has done so.
+func (t *tracing) back(spec model.ModuleSpec) error {
+	kept, err := t.run.job.Has(columnsFile(spec.Name))
+	if err != nil {
+		return err
+	}
+	t.measurer.Columns = func(name string, c *quant.Columns) { t.columns[name] = c }
+	if kept {
+		t.measurer.Columns = nil
+	}
 	if spec.Kind == model.Head {
 		err = t.measurer.Head(t.run.ctx)
 	} else {
@@ -114,6 +122,9 @@ func (t *tracing) back(spec model.ModuleSpec) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if kept {
+		return nil
 	}
 	list := t.columns
 	t.columns = columns{}
