@@ -5,6 +5,7 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/distill"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/sensitivity"
@@ -14,17 +15,19 @@ import (
 // Memory is what a job plans to have in a GPU's memory, at most, and what it had.
 type Memory struct {
 	Device   string `json:"device"`
-	Free     int    `json:"free"`               // before the job
-	Measure  int    `json:"measure,omitempty"`  // planned, while measuring
-	Quantize int    `json:"quantize,omitempty"` // planned, while quantizing
-	Hidden   string `json:"hidden_states"`      // where they are kept: "gpu", "host" or "disk"
-	Held     bool   `json:"activations_held"`   // between the steps of a module
-	Weights  bool   `json:"weights_held"`       // of the whole source
-	Peak     int    `json:"peak,omitempty"`     // what was in use at most
+	Free     int    `json:"free"`                   // before the job
+	Measure  int    `json:"measure,omitempty"`      // planned, while measuring
+	Quantize int    `json:"quantize,omitempty"`     // planned, while quantizing
+	Train    int    `json:"train,omitempty"`        // planned, while codes are trained
+	Away     int    `json:"modules_away,omitempty"` // how many modules are in the host's memory then
+	Hidden   string `json:"hidden_states"`          // where they are kept: "gpu", "host" or "disk"
+	Held     bool   `json:"activations_held"`       // between the steps of a module
+	Weights  bool   `json:"weights_held"`           // of the whole source
+	Peak     int    `json:"peak,omitempty"`         // what was in use at most
 }
 
 // Planned is the most of all phases.
-func (m *Memory) Planned() int { return max(m.Measure, m.Quantize) }
+func (m *Memory) Planned() int { return max(m.Measure, m.Quantize, m.Train) }
 
 // memoryPlan says what is kept where, and what that takes of a device.
 type memoryPlan struct {
@@ -32,6 +35,9 @@ type memoryPlan struct {
 	batch   int // bytes that candidates of a matrix may take, with the work on them
 	moments int // bytes of moments that are gathered together
 	shelf   int // bytes of the source that stay on the device
+
+	fit       distill.Fit // of training
+	trainHost int         // bytes of the host's memory that training takes
 }
 
 // Bytes of candidates and moments at a time: usually, and with --low-memory.
@@ -57,7 +63,7 @@ func (r *run) planMemory() error {
 	}
 	if !own {
 		r.memory = r.hostPlan()
-		return nil
+		return r.planTraining(free, own)
 	}
 	room := free
 	if !r.opts.LowMemory {
@@ -66,7 +72,7 @@ func (r *run) planMemory() error {
 	for _, p := range r.plans(r.opts.LowMemory) {
 		if r.fill(p, free); p.Planned() <= room {
 			r.memory = p
-			return nil
+			return r.planTraining(free, own)
 		}
 	}
 	return r.tooLittle(free)
@@ -293,7 +299,14 @@ func (m *Memory) String() string {
 	if m.Weights {
 		where += ", and the weights"
 	}
-	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (measuring %s, quantizing %s), %s", m.Device, size(m.Planned()), size(m.Free), size(m.Measure), size(m.Quantize), where)
+	phases := fmt.Sprintf("measuring %s, quantizing %s", size(m.Measure), size(m.Quantize))
+	if m.Train > 0 {
+		phases += ", training " + size(m.Train)
+	}
+	if m.Away > 0 {
+		where += fmt.Sprintf("; while training, %d modules in the host's memory", m.Away)
+	}
+	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (%s), %s", m.Device, size(m.Planned()), size(m.Free), phases, where)
 }
 
 // place returns where hidden states are kept.

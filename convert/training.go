@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 
@@ -65,29 +66,59 @@ func (r *run) addTraining(e *Estimate) {
 	if !r.opts.trains() {
 		return
 	}
-	if _, own := r.dev.(device.MemoryInfo); !own {
-		e.Memory = max(e.Memory, distill.Bytes(r.dev, r.src.loader, r.trainingShape()))
+	if _, own := r.dev.(device.MemoryInfo); own {
+		e.Memory += len(r.devices) * r.memory.trainHost
+	} else {
+		e.Memory = max(e.Memory, r.memory.Train)
 	}
-	e.Work += 4*int(r.trainedTokens()) + 3*4*r.trainedWeights()
+	e.Work += 4*int(r.trainedTokens()) + distill.LatentBytes*r.trainedWeights()
 	for _, t := range r.unfinished() {
 		e.Work += r.src.quantizedBytes(t.Bits)
 	}
 }
 
-// trainingShape is the plan of training as far as memory goes. Activations are kept if
-// four fifths of what is free, or a third of a machine's memory, have room for all.
-func (r *run) trainingShape() distill.Plan {
+// shape is the plan of training as far as memory goes.
+func (r *run) shape() distill.Plan {
 	s := r.schooling()
-	p := distill.Plan{Batch: s.batch, Length: s.length, Keep: true}
-	room := 0
-	if d, own := r.dev.(device.MemoryInfo); own {
-		free, _ := d.MemInfo()
-		room = free / 5 * 4
-	} else if free, known := r.opts.on().freeMemory(); known {
-		room = free / 3
+	return distill.Plan{Batch: s.batch, Length: s.length, Fit: r.memory.fit}
+}
+
+// planTraining finds what training keeps where, for so much free memory of the device, or
+// of the machine, and refuses what does not fit. Of a machine's memory activations take a
+// third at most.
+func (r *run) planTraining(free int, own bool) error {
+	if !r.opts.trains() || len(r.unfinished()) == 0 {
+		return nil
 	}
-	p.Keep = distill.Bytes(r.dev, r.src.loader, p) <= room
-	return p
+	m, host := r.memory, math.MaxInt
+	if machine, known := r.opts.on().freeMemory(); known && own {
+		host = machine / 20 * 19 / len(r.devices)
+	} else if known {
+		free = machine
+	} else if !own {
+		free = 0
+	}
+	if room := r.opts.on().trainingRoom; room > 0 {
+		free = room
+	}
+	fits := false
+	m.fit, m.Train, m.trainHost, fits = distill.Choose(r.dev, r.src.loader, r.shape(), free/20*19, host)
+	if !own && m.fit.Keep && m.Train > free/3 {
+		m.fit.Keep = false
+		m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+	}
+	m.Away = m.fit.Away
+	if !own {
+		return nil // what a machine has is compared with all that the job takes
+	}
+	if reason := r.noRoomToSample(1, r.schooling().length, free); reason != "" {
+		return fmt.Errorf("%w: training the codes: %s; --quality normal does without", ErrRefused, reason)
+	}
+	if fits {
+		return nil
+	}
+	return fmt.Errorf("%w: training the codes takes about %s of the device's memory, of which %s are free, and %s of the machine's; --quality normal does without",
+		ErrRefused, size(m.Train), size(free), size(m.trainHost))
 }
 
 // trainingTokens is the job's file of the rows that are trained on, and of those that
@@ -127,8 +158,8 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	length, shape := len(rows[0]), b.run.trainingShape()
-	p := &distill.Plan{Batch: shape.Batch, Length: length, Keep: shape.Keep, Rows: rows, HeldOut: heldOut}
+	length, shape := len(rows[0]), b.run.shape()
+	p := &distill.Plan{Batch: shape.Batch, Length: length, Fit: shape.Fit, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil

@@ -39,6 +39,7 @@ type Device struct {
 	live      map[*memory]bool
 	pool      pool
 	ring      ring
+	carrier   carrier
 	fault     tensor.Tensor
 	trail     trail
 	modules   map[string]uintptr
@@ -60,7 +61,7 @@ var (
 	_ device.Timer      = (*Device)(nil)
 	_ device.Meter      = (*Device)(nil)
 	_ device.MemoryInfo = (*Device)(nil)
-	_ device.Pinner     = (*Device)(nil)
+	_ device.Carrier    = (*Device)(nil)
 	_ device.Peer       = (*Device)(nil)
 )
 
@@ -201,6 +202,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
+	d.carrier.settle(d)
 	d.err = nil
 	for m := range d.live {
 		d.drop(m)

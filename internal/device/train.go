@@ -34,7 +34,8 @@ type Train interface {
 	// TrainLatent takes a step of Adam (Kingma and Ba 2015) along dw, F32 [out, in],
 	// the gradient of the weights, which is passed on through rounding as if there
 	// were none (Bengio et al. 2013), and stores the new weights in w, as RoundLatent
-	// does. First and second are the moments, F32 [out, in].
+	// does. First and second are the moments, BF16 [out, in], which the step uses before
+	// it rounds them.
 	TrainLatent(w tensor.Tensor, l Latent, first, second, dw tensor.Tensor, a Adam)
 }
 

@@ -2,7 +2,9 @@ package distill
 
 import (
 	"errors"
+	"math"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 	"exl2/internal/model"
 )
 
-// Steps on the first GPU, or the CPU, of the model that EXL2_BENCH names.
+// Steps on the first GPU, or the CPU, of the model that EXL2_BENCH names, in
+// EXL2_GPU_MEMORY gigabytes.
 func BenchmarkStep(b *testing.B) {
 	dir := os.Getenv("EXL2_BENCH")
 	if dir == "" {
@@ -31,10 +34,22 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
-	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3, Keep: os.Getenv("EXL2_KEEP") != ""}
-	if _, gpu := d.(device.MemoryInfo); !gpu {
+	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3}
+	gpu, own := d.(device.MemoryInfo)
+	if !own {
 		p.Batch, p.Length = 2, 512
 	}
+	room := math.MaxInt
+	if v := os.Getenv("EXL2_GPU_MEMORY"); v != "" {
+		gigabytes, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		room = int(gigabytes * 1e9)
+	}
+	var took, host int
+	p.Fit, took, host, _ = Choose(d, l, p, room, math.MaxInt)
+	b.Logf("%+v: %.2f GB, %.2f GB of the host's", p.Fit, float64(took)/1e9, float64(host)/1e9)
 	x, err := New(d, l, p, rounded(b, d, l, "1:3b_64g"))
 	if err != nil {
 		b.Fatal(err)
@@ -58,6 +73,9 @@ func BenchmarkStep(b *testing.B) {
 	}
 	x.step(rows, 1e-3, b.N+2)
 	watch.report(b)
+	if own {
+		b.ReportMetric(float64(gpu.MemPeak())/1e9, "GB-peak")
+	}
 	b.ReportMetric(float64(b.N*p.Batch*p.Length)/b.Elapsed().Seconds(), "tokens/s")
 	b.ReportMetric(issued.Seconds()*1e3/float64(b.N), "ms-issued")
 }

@@ -124,19 +124,22 @@ func (t *Trainer) rate() float64 { return t.plan.rate(t.Place.Step) * t.less() }
 
 // reset brings all latents to where they begin.
 func (t *Trainer) reset(drawn bool) {
+	t.settle()
 	for _, x := range t.latents {
 		x.reset(t.dev, drawn)
 	}
+	t.Restored()
 }
 
 // States calls f for every tensor that the next steps depend on, with a name for it.
 // Restored tells that they have been changed.
 func (t *Trainer) States(f func(name string, x tensor.Tensor) error) error {
+	t.settle()
 	for _, x := range t.latents {
 		for _, s := range []struct {
 			name string
 			tensor.Tensor
-		}{{"latent", x.V}, {"first", x.first}, {"second", x.second}} {
+		}{{"latent", x.kept.v}, {"first", x.kept.first}, {"second", x.kept.second}} {
 			if err := f(x.linear.Name+"."+s.name, s.Tensor); err != nil {
 				return err
 			}
@@ -147,8 +150,13 @@ func (t *Trainer) States(f func(name string, x tensor.Tensor) error) error {
 
 // Restored makes weights of latents that were changed from outside.
 func (t *Trainer) Restored() {
-	for _, x := range t.latents {
-		t.dev.RoundLatent(x.weight(), x.Latent)
+	for _, x := range t.layers {
+		if x.made {
+			continue
+		}
+		for _, y := range x.latents {
+			t.dev.RoundLatent(y.weight(), y.Latent)
+		}
 	}
 }
 

@@ -35,12 +35,14 @@ type Sampler struct {
 	dev     device.Train
 	loader  *model.Loader
 	modules []*model.Module
+	most    int // bytes of the device's memory
 }
 
-// New loads a model.
-func New(d device.Train, l *model.Loader) (*Sampler, error) {
+// New loads a model, which is to take no more than most bytes of the device's memory
+// with what it samples; 0 stands for all.
+func New(d device.Train, l *model.Loader, most int) (*Sampler, error) {
 	modules, err := l.LoadAll(d)
-	return &Sampler{dev: d, loader: l, modules: modules}, err
+	return &Sampler{dev: d, loader: l, modules: modules, most: most}, err
 }
 
 // Close frees the model.
@@ -91,6 +93,9 @@ func (s *Sampler) atOnce(length int) int {
 		return max(1, min(mostOnCPU, roomOnCPU/s.rowBytes(length)))
 	}
 	_, total := d.MemInfo()
+	if s.most > 0 {
+		total = min(total, s.most)
+	}
 	return max(1, min(mostOnGPU, (total/10*7-s.Bytes())/s.rowBytes(length)))
 }
 

@@ -204,7 +204,7 @@ func trainLatentCases() (cases []testCase) {
 		for _, a := range []device.Adam{first, later} {
 			cases = append(cases, training(fmt.Sprintf("%dx%d %s rate %g", c.out, c.in, c.recipe, a.Rate), exact, func(f *fixture) func(device.Train) {
 				w, l := f.weight(c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
-				m, s := f.inOut("first", tensor.F32, c.out, c.in, small(6)), f.inOut("second", tensor.F32, c.out, c.in, func(i int) float32 { return small(7)(i) * small(7)(i) })
+				m, s := f.inOut("first", tensor.BF16, c.out, c.in, small(6)), f.inOut("second", tensor.BF16, c.out, c.in, func(i int) float32 { return small(7)(i) * small(7)(i) })
 				dw := f.in("dw", tensor.F32, c.out, c.in, scaled(noise(8), 1e-3, 0))
 				return func(d device.Train) { d.TrainLatent(w, l, m, s, dw, a) }
 			}))
