@@ -182,6 +182,7 @@ const (
 	kernel_inverse_store
 	kernel_latent_round
 	kernel_latent_train
+	kernel_lift_f32
 	kernel_likelihood
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
@@ -447,6 +448,7 @@ var kernels = [kernelCount]struct {
 	kernel_inverse_store:             {"inverse", "inverse_store", true},
 	kernel_latent_round:              {"latent", "latent_round", true},
 	kernel_latent_train:              {"latent", "latent_train", true},
+	kernel_lift_f32:                  {"lift", "lift_f32", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
@@ -4035,6 +4037,18 @@ func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	a.float32(firstUp)
 	a.float32(secondUp)
 	a.float32(eps)
+	d.launch(a, l)
+}
+
+func (d *Device) lift_f32(l launch, y tensor.Tensor, scalars tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, rows int32, n int64, ldx int64) {
+	a := d.begin(kernel_lift_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(scalars, tensor.F32, "scalars")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
