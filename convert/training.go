@@ -15,18 +15,19 @@ func (o *Options) trains() bool { return o.Quality == Best }
 
 // A schooling is what training is on a kind of device: a step takes batch rows of up to
 // length tokens. There are as many tokens as a budget of operations allows, least at
-// least and no more than most, in rows that are seen some times each.
+// least and no more than most, in rows that are seen some times each, or more often where
+// that would be more than so many rows.
 type schooling struct {
 	batch, length       int
 	budget, least, most float64
-	times               int
+	times, rows         int
 }
 
 // On the CPU, where there are few tokens, more steps with fewer and shorter rows make
 // more of them.
 var (
-	gpuSchooling = schooling{batch: 8, length: 1024, budget: 3e17, least: 4e6, most: 12.3e6, times: 3}
-	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2}
+	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 49.2e6, times: 3, rows: 16000}
+	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2, rows: 8000}
 )
 
 // schooling returns that of the device.
@@ -135,7 +136,7 @@ func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
 			s := r.schooling()
-			n := max(s.batch, int(r.trainedTokens())/(s.length*s.times))
+			n := max(s.batch, min(int(r.trainedTokens())/(s.length*s.times), s.rows))
 			if rows, err = r.sampleRows(n+heldOutRows, s.length, trainingSeed); err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}

@@ -233,3 +233,39 @@ func TestTrain(t *testing.T) {
 		})
 	}
 }
+
+// Training that does harm begins again with a lower rate, and if that does not help the
+// codes from before stay.
+func TestHarm(t *testing.T) {
+	for _, c := range []struct {
+		rate      float64
+		kept      bool
+		attempted bool
+	}{{0.02, false, false}, {0.5, false, true}, {1000, true, true}} {
+		d, l := devtest.CPU(t), open(t, "llama")
+		rows := randomRows(40, 16, l.Spec.Vocab)
+		p := Plan{Batch: 4, Length: 16, Steps: 60, Rate: c.rate, Rows: rows[:32], HeldOut: rows[32:]}
+		find := rounded(t, d, l, "1:3b_32g")
+		x, err := New(d, l, p, find)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := x.Train(context.Background(), Follower{Checked: func(int, float64) {}, Pause: func() error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kept != c.kept || r.After > r.Before || r.Kept != (r.After == r.Before) || (r.Rate < c.rate) != c.attempted {
+			t.Errorf("rate %v: %+v", c.rate, *r)
+		}
+		for i := range x.Matrices() {
+			name, m, err := x.Matrix(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want, _ := find(name); r.Kept && !slices.Equal(m.Words, want.Words) {
+				t.Errorf("rate %v: %s has other codes", c.rate, name)
+			}
+		}
+		x.Close()
+	}
+}

@@ -107,5 +107,5 @@ func passBytes(d device.Device, l *model.Loader, p Plan) int {
 		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*l.Spec.Attn.Heads*l.Spec.Attn.HeadDim*2))
 	}
 	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
-	return n + model.Bytes(l.Spec, z, activation) + 2*model.Bytes(l.Spec, z, tensor.F32)
+	return n + model.Bytes(l.Spec, z, activation) + model.Bytes(l.Spec, z, tensor.F32)*3/2 // gradients, and workspace
 }
