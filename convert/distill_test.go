@@ -53,7 +53,8 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// Training that is stopped anywhere goes on and ends with the same bytes.
+// Training that is stopped anywhere, with latents in the host's memory, goes on with
+// everything on the device, and ends with the same bytes.
 func TestTrainingGoesOn(t *testing.T) {
 	source := sourceModel(t, "llama")
 	o := trained(t, source, "3.0")
@@ -71,10 +72,12 @@ func TestTrainingGoesOn(t *testing.T) {
 					cancel()
 				}
 			}
-			_, err := runOn(ctx, on(openCPU(t)), o, w)
+			o.conditions.trainingRoom = 1
+			_, err := runOn(ctx, on(&devtest.Carrying{Quantize: openCPU(t), Host: openCPU(t), Late: true}), o, w)
 			if stop < len(first.steps) && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
+			o.conditions.trainingRoom = 0
 			got, _ := mustRun(t, o)
 			mustEqual(t, contents(t, got.Outputs[0].Path), files)
 		})

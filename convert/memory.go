@@ -8,6 +8,7 @@ import (
 	"exl2/internal/distill"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/sampled"
 	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 )
@@ -16,6 +17,7 @@ import (
 type Memory struct {
 	Device   string `json:"device"`
 	Free     int    `json:"free"`                   // before the job
+	Sample   int    `json:"sample,omitempty"`       // planned, while the source writes text
 	Measure  int    `json:"measure,omitempty"`      // planned, while measuring
 	Quantize int    `json:"quantize,omitempty"`     // planned, while quantizing
 	Train    int    `json:"train,omitempty"`        // planned, while codes are trained
@@ -27,7 +29,7 @@ type Memory struct {
 }
 
 // Planned is the most of all phases.
-func (m *Memory) Planned() int { return max(m.Measure, m.Quantize, m.Train) }
+func (m *Memory) Planned() int { return max(m.Sample, m.Measure, m.Quantize, m.Train) }
 
 // memoryPlan says what is kept where, and what that takes of a device.
 type memoryPlan struct {
@@ -72,6 +74,7 @@ func (r *run) planMemory() error {
 	for _, p := range r.plans(r.opts.LowMemory) {
 		if r.fill(p, free); p.Planned() <= room {
 			r.memory = p
+			p.Sample = r.sampleMemory()
 			return r.planTraining(free, own)
 		}
 	}
@@ -275,6 +278,24 @@ func (r *run) traceMemory(p *memoryPlan) int {
 	return l.total
 }
 
+// sampleMemory is the most that sampling from the source takes.
+func (r *run) sampleMemory() (most int) {
+	bytes := 0
+	for _, m := range r.src.loader.Layout {
+		bytes += r.weightBytes(m)
+	}
+	sample := func(rows, length int) {
+		most = max(most, sampled.Memory(r.dev, r.src.loader, rows, length, bytes, r.opts.GPUMemory))
+	}
+	if len(r.unfinished()) > 0 && r.synthetic > 0 && r.tokens.synthetic == nil {
+		sample(r.synthetic, r.opts.Data.Length)
+	}
+	if len(r.unfinished()) > 0 && r.opts.trains() && r.tokens.training == nil {
+		sample(r.trainingRowsWanted(), r.schooling().length)
+	}
+	return most
+}
+
 // tooLittle refuses a job that the memory of its GPU is too little for.
 func (r *run) tooLittle(free int) error {
 	plans := r.plans(r.opts.LowMemory)
@@ -300,6 +321,9 @@ func (m *Memory) String() string {
 		where += ", and the weights"
 	}
 	phases := fmt.Sprintf("measuring %s, quantizing %s", size(m.Measure), size(m.Quantize))
+	if m.Sample > 0 {
+		phases = "sampling " + size(m.Sample) + ", " + phases
+	}
 	if m.Train > 0 {
 		phases += ", training " + size(m.Train)
 	}

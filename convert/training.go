@@ -129,15 +129,19 @@ const trainingTokens = "training.safetensors"
 // trainingSeed is the seed of the rows: other ones than those that are quantized on.
 const trainingSeed = calibrationSeed + 1
 
+// trainingRowsWanted is how many rows are trained on and judge, if none are there.
+func (r *run) trainingRowsWanted() int {
+	s := r.schooling()
+	return max(s.batch, min(int(r.trainedTokens())/(s.length*s.times), s.rows)) + heldOutRows
+}
+
 // trainingRows returns the rows that are trained on and those that judge: those that
 // an earlier run has kept, or new ones.
 func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	rows := r.tokens.training
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
-			s := r.schooling()
-			n := max(s.batch, min(int(r.trainedTokens())/(s.length*s.times), s.rows))
-			if rows, err = r.sampleRows(n+heldOutRows, s.length, trainingSeed); err == nil {
+			if rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed); err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}
 		}
@@ -160,7 +164,7 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 		return nil, err
 	}
 	length, shape := len(rows[0]), b.run.shape()
-	p := &distill.Plan{Batch: shape.Batch, Length: length, Fit: shape.Fit, Rows: rows, HeldOut: heldOut}
+	p := &distill.Plan{Batch: max(1, shape.Batch*shape.Length/length), Length: length, Fit: shape.Fit, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil
