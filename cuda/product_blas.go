@@ -41,7 +41,7 @@ func (b *cublas) productsBack(d *Device, dx tensor.Tensor, list []device.Passed,
 		b.check(d, "ProductsBack", d.blasCall(b.lib.gemmEx, b.handle, cublasOpN, cublasOpT, in, out, rows, down, from, cudaR16F, uintptr(x.Stride),
 			half, cudaR16F, out, one, d.address("ProductsBack", p.DW), cudaR32F, in, cublasCompute32F, cublasDefaultAlgo))
 		if !dx.Nil() {
-			b.check(d, "ProductsBack", d.blasCall(b.lib.gemmEx, b.handle, cublasOpN, cublasOpN, in, rows, out, down, d.address("ProductsBack", p.W), cudaR16F, in,
+			b.check(d, "ProductsBack", d.blasCall(b.lib.gemmEx, b.handle, cublasOpN, cublasOpN, in, rows, out, down, d.address("ProductsBack", p.W), cudaR16F, uintptr(p.W.Stride),
 				half, cudaR16F, out, one, d.address("ProductsBack", dx), cudaR32F, uintptr(dx.Stride), cublasCompute32F, cublasDefaultAlgo))
 		}
 	}
