@@ -4019,7 +4019,7 @@ func (d *Device) latent_round(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	d.launch(a, l)
 }
 
-func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32) {
+func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32, pull float32) {
 	a := d.begin(kernel_latent_train)
 	a.tensor(w, tensor.F16, "w")
 	a.tensor(v, tensor.F32, "v")
@@ -4037,6 +4037,7 @@ func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	a.float32(firstUp)
 	a.float32(secondUp)
 	a.float32(eps)
+	a.float32(pull)
 	d.launch(a, l)
 }
 

@@ -13,10 +13,7 @@ using int64 = long long;
 constexpr int threads = 256;
 constexpr float reach = 0.45f;  // beyond the first and the last code
 
-__device__ inline float weight(float v, float zero, float scale) {
-	float code = fminf(fmaxf(rintf(v), -zero), zero - 1);
-	return __half2float(__float2half_rn(__fmul_rn(code, scale)));
-}
+__device__ inline float nearest(float v, float zero) { return fminf(fmaxf(rintf(v), -zero), zero - 1); }
 
 extern "C" __global__ void __launch_bounds__(threads) latent_round(
 	half* w,             // [out, in]
@@ -29,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(threads) latent_round(
 	int64 row = (int64)blockIdx.x * in, scales = (int64)blockIdx.x * groups;
 	for (int i = threadIdx.x; i < in; i += threads) {
 		int g = group[i];
-		w[row + i] = __float2half_rn(weight(v[row + i], zero[g], scale[scales + g]));
+		w[row + i] = __float2half_rn(__fmul_rn(nearest(v[row + i], zero[g]), scale[scales + g]));
 	}
 }
 
@@ -43,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(threads) latent_train(
 	__nv_bfloat16* first,   // moments, [out, in]
 	__nv_bfloat16* second,
 	const float* dw,        // [out, in]
-	int in, int groups, float rate, float beta1, float beta2, float first_up, float second_up, float eps) {
+	int in, int groups, float rate, float beta1, float beta2, float first_up, float second_up, float eps, float pull) {
 	after_previous();
 	int64 row = (int64)blockIdx.x * in, scales = (int64)blockIdx.x * groups;
 	for (int i = threadIdx.x; i < in; i += threads) {
@@ -56,7 +53,8 @@ extern "C" __global__ void __launch_bounds__(threads) latent_train(
 		float root = __fadd_rn(__fsqrt_rn(__fmul_rn(squares, second_up)), eps);
 		float x = __fsub_rn(v[at], __fdiv_rn(__fmul_rn(rate, __fmul_rn(m, first_up)), root));
 		x = fminf(fmaxf(x, __fsub_rn(-z, reach)), __fadd_rn(__fsub_rn(z, 1), reach));
-		v[at] = x;
-		w[at] = __float2half_rn(weight(x, z, s));
+		float code = nearest(x, z);
+		v[at] = __fadd_rn(x, __fmul_rn(pull, __fsub_rn(code, x)));
+		w[at] = __float2half_rn(__fmul_rn(code, s));
 	}
 }

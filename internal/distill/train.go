@@ -161,11 +161,14 @@ func (t *Trainer) Restored() {
 }
 
 // adam returns the parameters of step number at, with gradients of sums over so many
-// tokens.
+// tokens. A latent that is drawn to and fro is at the edge between two codes, where its
+// weight changes every step or two at any rate: the longer training takes, the more
+// strongly latents are drawn to their codes, in the end by settling rates.
 func (p *Plan) adam(rate float64, at, tokens int) device.Adam {
-	const beta1, beta2, eps = 0.9, 0.95, 1e-8
+	const beta1, beta2, eps, settling = 0.9, 0.95, 1e-8, 0.3
 	return device.Adam{
 		Rate: float32(rate), Beta1: beta1, Beta2: beta2, Eps: float32(eps * float64(tokens)),
 		First: float32(1 / (1 - math.Pow(beta1, float64(at)))), Second: float32(1 / (1 - math.Pow(beta2, float64(at)))),
+		Pull: float32(settling * rate * float64(at) / float64(max(1, p.Steps))),
 	}
 }

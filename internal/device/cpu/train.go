@@ -124,7 +124,8 @@ func (d *Device) TrainLatent(w tensor.Tensor, l device.Latent, first, second, dw
 		m[at], squares[at] = half.ToBF16(x), half.ToBF16(y)
 		v := s.v[at] - float32(a.Rate*(x*a.First)/(float32(math.Sqrt(float64(y*a.Second)))+a.Eps))
 		v = min(max(v, -zero-device.Reach), zero-1+device.Reach)
-		s.v[at] = v
-		store(at, nearest(v, zero)*scale)
+		code := nearest(v, zero)
+		s.v[at] = v + float32(a.Pull*(code-v))
+		store(at, code*scale)
 	})
 }

@@ -199,7 +199,7 @@ func roundLatentCases() (cases []testCase) {
 
 func trainLatentCases() (cases []testCase) {
 	first := device.Adam{Rate: 0.3, Beta1: 0.9, Beta2: 0.95, First: 10, Second: 20, Eps: 1e-8}
-	later := device.Adam{Rate: 0.002, Beta1: 0.9, Beta2: 0.95, First: 1, Second: 1, Eps: 1e-4}
+	later := device.Adam{Rate: 0.002, Beta1: 0.9, Beta2: 0.95, First: 1, Second: 1, Eps: 1e-4, Pull: 0.01}
 	for _, c := range latents {
 		for _, a := range []device.Adam{first, later} {
 			cases = append(cases, training(fmt.Sprintf("%dx%d %s rate %g", c.out, c.in, c.recipe, a.Rate), exact, func(f *fixture) func(device.Train) {
