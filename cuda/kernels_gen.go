@@ -208,6 +208,8 @@ const (
 	kernel_operand_turned_f32
 	kernel_operand_squares
 	kernel_operand_halves
+	kernel_pairs_reach
+	kernel_pairs
 	kernel_permute_1_f16
 	kernel_permute_2_f16
 	kernel_permute_4_f16
@@ -474,6 +476,8 @@ var kernels = [kernelCount]struct {
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
 	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
+	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
+	kernel_pairs:                     {"pairs", "pairs", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
 	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
@@ -680,6 +684,10 @@ const (
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
+	pairs_window_rows              = 256
+	pairs_columns                  = 8
+	pairs_threads                  = 32 * pairs_columns
+	pairs_each                     = pairs_window_rows / 32
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -4349,6 +4357,22 @@ func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Ten
 	a.int32(stride)
 	a.int32(plainTiles)
 	a.int32(turnedTiles)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs_reach)
+	a.tensor(reach, tensor.F32, "reach")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
