@@ -47,9 +47,11 @@ type Device struct {
 	args      arguments
 	argv      [11]uintptr
 	config    launchConfig
+	atOnce    [9]int // clusters, by their blocks; 0: not known
 	scratches [scratchUses]tensor.Tensor
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last
+	rows      rowsProduct   // the same, of several rows
 	follows   map[*matrix]following
 	before    *matrix // the first one of the products before
 	blas      cublas
