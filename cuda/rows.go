@@ -84,7 +84,7 @@ func (d *Device) rowsPlanOf(p *packed, v rowsKernel, cluster int) (plan rowsPlan
 // fit chooses how many tiles there are sums of at a time, and reports whether shared
 // memory has room for them beside x.
 func (p *rowsPlan) fit(shared, staged int, gate bool) bool {
-	p.slot = (1+p.groups)*qmatmul_lane_bytes + 4*exl2_chunk_words*p.widest
+	p.slot = (1+p.groups)*unit_lane_bytes + 4*exl2_chunk_words*p.widest
 	tile := tensor.F32.Size() * exl2_tile_columns * p.rows
 	least, entries := p.slots*p.warps*p.slot+p.warps*tile+4*p.units+staged+16, 4*p.cluster // 16: alignment
 	p.round = min(p.run, (shared-least)/(tile+entries))
