@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"slices"
-	"unsafe"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -14,8 +13,6 @@ type inverseItem struct {
 	plane                             int64
 	k, width, tiles, _                int32
 }
-
-const inverseItemBytes = int(unsafe.Sizeof(inverseItem{}))
 
 // inverses is the work of InverseFactors, the largest first: what their strips share.
 type inverses struct {

@@ -1,8 +1,8 @@
 package quant
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 
 	"exl2/internal/device"
 	"exl2/internal/half"
@@ -87,12 +87,11 @@ func (c *Columns) rows(lo, n int) []half.F16 {
 
 // order sorts n columns from lo on, those first whose errors cost most.
 func (c *Columns) order(lo, n int) []int32 {
-	list, rows := make([]int32, n), c.rows(lo, n)
+	list, cost, rows := make([]int32, n), make([]float32, n), c.rows(lo, n)
 	for i := range list {
-		list[i] = int32(lo + i)
+		list[i], cost[i] = int32(lo+i), rows[i*(c.Span+1)].Float32()
 	}
-	cost := func(col int32) float32 { return rows[(int(col)-lo)*(c.Span+1)].Float32() }
-	sort.SliceStable(list, func(i, j int) bool { return cost(list[i]) > cost(list[j]) })
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(cost[int(b)-lo], cost[int(a)-lo]) })
 	return list
 }
 
