@@ -44,13 +44,17 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 	d.attend(y, q, own{}, of, layer, a, b)
 }
 
-// Mix is Rope, Store and Attend: of single rows in one kernel, unless their heads are
-// few.
-func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
+// Mix is HeadNorms, Rope, Store and Attend: of single rows in one kernel, unless their
+// heads are few.
+func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
+	want(h.Q.Nil() == h.K.Nil() && (h.Q.Nil() || h.Q.Cols == a.HeadDim && h.K.Cols == a.HeadDim), "Mix", h.Q, h.K)
 	if b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows) {
 		want(k.Rows == q.Rows && v.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
-		d.attend(y, q, own{k, v, freqs, r}, of, layer, a, b)
+		d.attend(y, q, own{k, v, freqs, h, r}, of, layer, a, b)
 		return
+	}
+	if !h.Q.Nil() {
+		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
 	}
 	if !d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
 		if r.Dims > 0 {

@@ -6,9 +6,10 @@ import (
 )
 
 // own is the keys and values of the rows themselves, and how keys and queries are
-// to be rotated, or nothing.
+// to be normalized and rotated, or nothing.
 type own struct {
 	k, v, freqs tensor.Tensor
+	heads       device.Heads
 	rope        device.Rope
 }
 
@@ -83,9 +84,9 @@ type splitVariant struct {
 	warps, blocks int
 }
 
-type splitFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, pos, seq, table, fault, parts, counters tensor.Tensor,
+type splitFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, parts, counters tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window int32)
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
 
 var splitVariants = []splitVariant{
 	{rowsShape{64, 8, false}, (*Device).attend_decode_64_8, 4, 4},
@@ -104,10 +105,10 @@ func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
 	sets, blocks := t.KVHeads*pieces(t.group(), v.heads), v.blocks*d.sms
 	parts := d.scratch(scratchSums, tensor.F32, 2*blocks*v.heads, pieces(t.HeadDim, 4)*4+attend_decode_extra)
 	counters := d.scratch(scratchCounters, tensor.I32, t.q.Rows, sets)
-	s, b, c := t.numbers(), t.batch, t.cache
-	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: 32 * v.warps}}, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks,
+	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
+	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: 32 * v.warps}}, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, parts, counters, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window)
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
 
 // A clusterVariant is a kernel of attend_cluster.cu, and its warps.
@@ -117,9 +118,9 @@ type clusterVariant struct {
 	warps  int
 }
 
-type clusterFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, pos, seq, table, fault tensor.Tensor,
+type clusterFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window int32)
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
 
 var clusterVariants = []clusterVariant{
 	{rowsShape{64, 8, false}, (*Device).attend_cluster_64_8, attend_cluster_many},
@@ -147,10 +148,10 @@ func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
 		blocks /= 2
 	}
 	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: v.sharedBytes(t.group()), cluster: blocks}
-	s, b, c := t.numbers(), t.batch, t.cache
-	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks,
+	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
+	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window)
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
 
 // rowsNumbers is a rowsAttend as kernels take it.
@@ -158,7 +159,7 @@ type rowsNumbers struct {
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32
 	ldy, ldq, ldk, ldv                                                                   int64
 	turnScale                                                                            float32
-	temperatureSpan, window                                                              int32
+	temperatureSpan, window, norm                                                        int32
 }
 
 func (t rowsAttend) numbers() rowsNumbers {
@@ -167,7 +168,7 @@ func (t rowsAttend) numbers() rowsNumbers {
 		rows: n(t.q.Rows), sequences: n(b.Table.Rows), tableCols: n(b.Table.Cols), pages: n(t.cache.shape.Pages), pageRows: n(t.cache.shape.PageRows),
 		heads: n(t.Heads), kvHeads: n(t.KVHeads), dim: n(t.HeadDim), pairs: n(t.own.rope.Dims / 2),
 		ldy: int64(t.y.Stride), ldq: int64(t.q.Stride), ldk: int64(t.own.k.Stride), ldv: int64(t.own.v.Stride),
-		temperatureSpan: n(max(t.TemperatureSpan, 1)), window: n(t.Window), interleaved: flag(t.own.rope.Interleaved),
+		temperatureSpan: n(max(t.TemperatureSpan, 1)), window: n(t.Window), interleaved: flag(t.own.rope.Interleaved), norm: int32(t.own.heads.Norm.Kind),
 	}
 	_, s.turnScale = ropeLaunch(t.q.Rows, t.Heads, t.own.rope)
 	return s

@@ -8,8 +8,9 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Rotation, storing and attention of single rows are one kernel; of few rows and heads
-// of keys without sinks and temperature, and of longer runs, rotation and storing are.
+// Norms of heads, rotation, storing and attention of single rows are one kernel; of few
+// rows and heads of keys without sinks and temperature, and of longer runs, rotation and
+// storing are.
 // On Hopper, few rows are attended to by clusters.
 func TestMixKernels(t *testing.T) {
 	apart := []string{"rope_store_f16", "attend_parts_4", "attend_parts_join"}
@@ -18,19 +19,24 @@ func TestMixKernels(t *testing.T) {
 		rows, heads, kvHeads int
 		dim, span            int
 		sinks, hopper        bool
+		normed               bool
 		want                 []string
 	}{
-		{"heads with keys of their own", 1, 32, 32, 128, 1, false, false, []string{"attend_decode_128_8"}},
-		{"shared keys, one row", 1, 32, 8, 128, 1, false, false, apart},
-		{"shared keys, four rows", 4, 32, 8, 128, 1, false, false, []string{"attend_decode_128_8"}},
-		{"sinks", 1, 32, 8, 64, 1, true, false, []string{"attend_decode_64_8"}},
-		{"many heads share keys", 4, 128, 8, 128, 1, false, false, []string{"attend_decode_128_16"}},
-		{"an unusual size", 4, 32, 8, 80, 1, false, false, []string{"attend_decode_128_any"}},
-		{"a run", 4, 32, 32, 128, 4, false, false, []string{"rope_store_f16", "attend_prefill_128"}},
-		{"shared keys, one row on Hopper", 1, 32, 8, 128, 1, false, true, []string{"attend_cluster_128_8"}},
-		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, []string{"attend_cluster_64_16"}},
-		{"many rows on Hopper", 4, 32, 8, 128, 1, false, true, []string{"attend_decode_128_8"}},
-		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, []string{"rope_store_f16", "attend_hopper_128"}},
+		{"heads with keys of their own", 1, 32, 32, 128, 1, false, false, false, []string{"attend_decode_128_8"}},
+		{"shared keys, one row", 1, 32, 8, 128, 1, false, false, false, apart},
+		{"shared keys, four rows", 4, 32, 8, 128, 1, false, false, false, []string{"attend_decode_128_8"}},
+		{"sinks", 1, 32, 8, 64, 1, true, false, false, []string{"attend_decode_64_8"}},
+		{"many heads share keys", 4, 128, 8, 128, 1, false, false, false, []string{"attend_decode_128_16"}},
+		{"an unusual size", 4, 32, 8, 80, 1, false, false, false, []string{"attend_decode_128_any"}},
+		{"a run", 4, 32, 32, 128, 4, false, false, false, []string{"rope_store_f16", "attend_prefill_128"}},
+		{"shared keys, one row on Hopper", 1, 32, 8, 128, 1, false, true, false, []string{"attend_cluster_128_8"}},
+		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, false, []string{"attend_cluster_64_16"}},
+		{"many rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_decode_128_8"}},
+		{"normed heads", 1, 32, 32, 128, 1, false, false, true, []string{"attend_decode_128_8"}},
+		{"normed heads, shared keys", 1, 32, 8, 128, 1, false, false, true, append([]string{"head_norm_rms_f16"}, apart...)},
+		{"normed heads on Hopper", 1, 32, 8, 128, 1, false, true, true, []string{"attend_cluster_128_8"}},
+		{"a normed run", 4, 32, 32, 128, 4, false, false, true, []string{"head_norm_rms_f16", "rope_store_f16", "attend_prefill_128"}},
+		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
 	} {
 		f := newFake()
 		if c.hopper {
@@ -43,10 +49,14 @@ func TestMixKernels(t *testing.T) {
 		if c.sinks {
 			a.Sinks = d.Alloc(tensor.F32, 1, c.heads)
 		}
+		heads := device.Heads{}
+		if c.normed {
+			heads.Q, heads.K = d.Alloc(tensor.F32, 1, c.dim), d.Alloc(tensor.F32, 1, c.dim)
+		}
 		cache := d.NewCache(device.CacheShape{Layers: 1, Pages: c.rows, PageRows: 256, K: cols, V: cols})
 		b := device.Batch{Pos: ints(), Seq: ints(), Table: d.Alloc(tensor.I32, c.rows, 1), Span: c.span}
 		d.trail.clear()
-		d.Mix(act(c.heads*c.dim), act(c.heads*c.dim), act(cols), act(cols), d.Alloc(tensor.F32, 1, c.dim/2), cache, 0, device.Rope{Dims: c.dim}, a, b)
+		d.Mix(act(c.heads*c.dim), act(c.heads*c.dim), act(cols), act(cols), d.Alloc(tensor.F32, 1, c.dim/2), cache, 0, heads, device.Rope{Dims: c.dim}, a, b)
 		if !slices.Equal(d.trail.names, c.want) || d.Sync() != nil {
 			t.Errorf("%s: %v, %v, want %v", c.name, d.trail.names, d.err, c.want)
 		}

@@ -1712,7 +1712,7 @@ func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1722,6 +1722,8 @@ func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1746,10 +1748,13 @@ func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1759,6 +1764,8 @@ func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1783,10 +1790,13 @@ func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1796,6 +1806,8 @@ func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1820,10 +1832,13 @@ func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1833,6 +1848,8 @@ func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tenso
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1857,10 +1874,13 @@ func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_256_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1870,6 +1890,8 @@ func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1894,10 +1916,13 @@ func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1907,6 +1932,8 @@ func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1931,10 +1958,13 @@ func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1944,6 +1974,8 @@ func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tens
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -1968,10 +2000,13 @@ func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tens
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_256_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -1981,6 +2016,8 @@ func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tens
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2005,10 +2042,13 @@ func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tens
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2018,6 +2058,8 @@ func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2044,10 +2086,13 @@ func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2057,6 +2102,8 @@ func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2083,10 +2130,13 @@ func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2096,6 +2146,8 @@ func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2122,10 +2174,13 @@ func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2135,6 +2190,8 @@ func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2161,10 +2218,13 @@ func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_256_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2174,6 +2234,8 @@ func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2200,10 +2262,13 @@ func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2213,6 +2278,8 @@ func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2239,10 +2306,13 @@ func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2252,6 +2322,8 @@ func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2278,10 +2350,13 @@ func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_256_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
@@ -2291,6 +2366,8 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(freqs, tensor.F32, "freqs")
 	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(seq, tensor.I32, "seq")
 	a.tensor(table, tensor.I32, "table")
@@ -2317,6 +2394,9 @@ func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tenso
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 

@@ -48,11 +48,11 @@ template <int warps, int D, int N>
 __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Share& share, const Heads& h) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const half* q = a.q + share.row * a.ldq + h.first * a.dim;
-	for (int head = warp; head < h.count; head += warps) rotate<D>(m.q[head], q + head * a.dim, a, m.turns, lane, 32);
+	for (int head = warp; head < h.count; head += warps) bring<D>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
 	if (share.newest) {
 		int64 at = c.row(share.seq, share.pos) + h.kv * a.dim;
 		if (warp == warps - 1) {
-			rotate<D>(m.k, a.k + share.row * a.ldk + h.kv * a.dim, a, m.turns, lane, 32);
+			bring<D>(m.k, a.k + share.row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
 			__syncwarp();
 			for (int i = lane; i < a.dim && h.leads; i += 32) ((half*)c.k)[at + i] = m.k[i];
 		}
@@ -186,16 +186,18 @@ __device__ void attend(const Attend&, const Cache&) {}
 #define ATTEND(name, warps, D, N, full)                                                             \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
 	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
-	     const float* freqs, const float* sinks, const int* pos, const int* seq, const int* table,  \
-	     int* fault, int rows, int sequences, int table_cols, int pages, int page_rows, int heads,  \
-	     int kv_heads, int dim, int pairs, int interleaved, int64 ldy, int64 ldq, int64 ldk,        \
-	     int64 ldv, float turn_scale, float scale, float cap, float temperature,                    \
-	     int temperature_span, int window) {                                                        \
+	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
+	     const int* pos, const int* seq, const int* table, int* fault, int rows, int sequences,     \
+	     int table_cols, int pages, int page_rows, int heads, int kv_heads, int dim, int pairs,     \
+	     int interleaved, int64 ldy, int64 ldq, int64 ldk, int64 ldv, float turn_scale,             \
+	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
+	     float eps, float offset) {                                                                 \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, full>(                                                                  \
 			{y, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
-			 {scale, cap, temperature, temperature_span}, window}, c);                              \
+			 {scale, cap, temperature, temperature_span}, window,                                   \
+			 {q_norm, k_norm, norm, eps, offset}}, c);                                              \
 	}
 
 ATTEND(attend_cluster_64_8, many, 64, 1, true)

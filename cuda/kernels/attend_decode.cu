@@ -48,15 +48,14 @@ __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Ca
 	const half* q = a.q + item.row * a.ldq + h.first * a.dim;
 	for (int head = warp; head < 8 * N; head += warps) {
 		if (head < h.count)
-			rotate<D>(m.q[head], q + head * a.dim, a, m.turns, lane, 32);
+			bring<D>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
 		else
 			for (int i = lane; i < D; i += 32) m.q[head][i] = __float2half(0);
 	}
 	if (newest) {
-		int from = 32 * warps - 1 - threadIdx.x;  // the last warps have the fewest queries
-		const half* v = a.v + item.row * a.ldv + h.kv * a.dim;
-		rotate<D>(m.k, a.k + item.row * a.ldk + h.kv * a.dim, a, m.turns, from, 32 * warps);
-		for (int i = from; i < D; i += 32 * warps) m.v[i] = i < a.dim ? v[i] : __float2half(0);
+		const half* v = a.v + item.row * a.ldv + h.kv * a.dim;  // the last warp has the fewest queries
+		if (warp == warps - 1) bring<D>(m.k, a.k + item.row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
+		for (int i = threadIdx.x; i < D; i += 32 * warps) m.v[i] = i < a.dim ? v[i] : __float2half(0);
 	}
 	__syncthreads();
 	if (!newest || !h.leads) return;
@@ -212,16 +211,18 @@ __device__ void attend(const Attend& a, const Cache& c, const Parts& parts) {
 #define ATTEND(name, warps, D, N, full, blocks)                                                     \
 	extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                \
 	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
-	     const float* freqs, const float* sinks, const int* pos, const int* seq, const int* table,  \
-	     int* fault, float* parts, int* counters, int rows, int sequences, int table_cols, int pages,\
-	     int page_rows, int heads, int kv_heads, int dim, int pairs, int interleaved, int64 ldy,    \
-	     int64 ldq, int64 ldk, int64 ldv, float turn_scale, float scale, float cap,                 \
-	     float temperature, int temperature_span, int window) {                                     \
+	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
+	     const int* pos, const int* seq, const int* table, int* fault, float* parts,                \
+	     int* counters, int rows, int sequences, int table_cols, int pages, int page_rows,          \
+	     int heads, int kv_heads, int dim, int pairs, int interleaved, int64 ldy, int64 ldq,        \
+	     int64 ldk, int64 ldv, float turn_scale, float scale, float cap, float temperature,         \
+	     int temperature_span, int window, int norm, float eps, float offset) {                     \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, full>(                                                                  \
 			{y, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
-			 {scale, cap, temperature, temperature_span}, window},                                  \
+			 {scale, cap, temperature, temperature_span}, window,                                   \
+			 {q_norm, k_norm, norm, eps, offset}},                                                  \
 			c, {parts, counters, (dim + 3) / 4 * 4 + extra});                                       \
 	}
 

@@ -2,9 +2,17 @@
 #pragma once
 
 #include "fault.cuh"
+#include "norm.cuh"
 #include "order.cuh"
 #include "rope.cuh"
 #include "rows.cuh"
+
+// Norms are those of heads: their weights, [dim], or null, of queries and of keys.
+struct Norms {
+	const float *q, *k;
+	int kind;
+	float eps, offset;
+};
 
 // Attend is what kernels are given.
 struct Attend {
@@ -21,6 +29,7 @@ struct Attend {
 	float turn_scale;
 	Scoring how;
 	int window;
+	Norms norms;
 
 	// there reports whether a row's position has a page.
 	__device__ bool there(const Cache& c, int row) const {
@@ -43,21 +52,63 @@ struct Heads {
 	}
 };
 
-// rotate copies a head to shared memory, rotated, a thread of `step` every pair.
+// Pairs are a lane's of a head: those of the numbers that rotate together, 32 lanes apart.
 template <int D>
-__device__ inline void rotate(half* to, const half* from, const Attend& a, const float2* turns, int at, int step) {
-	for (int i = at; i < D / 2; i += step) {
-		bool turned = i < a.pairs, apart = turned && !a.interleaved;
-		int x = apart ? i : 2 * i, y = apart ? i + a.pairs : 2 * i + 1;
-		half zero = __float2half(0), u = x < a.dim ? from[x] : zero, v = y < a.dim ? from[y] : zero;
-		if (turned) {
-			float2 t = turns[i];
-			float c = widen(u), s = widen(v);
-			narrow(u, c * t.x - s * t.y);
-			narrow(v, s * t.x + c * t.y);
+struct Pairs {
+	static constexpr int n = D / 64;
+	int x[n], y[n];  // where they are
+	float u[n], v[n];
+
+	__device__ Pairs(const half* from, const Attend& a) {
+#pragma unroll
+		for (int j = 0; j < n; j++) {
+			int i = threadIdx.x % 32 + 32 * j;
+			bool apart = i < a.pairs && !a.interleaved;
+			x[j] = apart ? i : 2 * i, y[j] = apart ? i + a.pairs : 2 * i + 1;
+			u[j] = x[j] < a.dim ? widen(from[x[j]]) : 0, v[j] = y[j] < a.dim ? widen(from[y[j]]) : 0;
 		}
-		to[x] = u, to[y] = v;
 	}
+
+	// normalize is head_norm.cu's.
+	__device__ void normalize(const float* w, const Attend& a) {
+		float su[n], sv[n], mean = 0, squares = 0;
+#pragma unroll
+		for (int j = 0; j < n; j++) su[j] = x[j] < a.dim ? w[x[j]] : 0, sv[j] = y[j] < a.dim ? w[y[j]] : 0, mean += u[j] + v[j];
+		mean = a.norms.kind == layer ? warp_sum(mean) / a.dim : 0;
+#pragma unroll
+		for (int j = 0; j < n; j++) {
+			if (x[j] < a.dim) u[j] -= mean, squares += u[j] * u[j];
+			if (y[j] < a.dim) v[j] -= mean, squares += v[j] * v[j];
+		}
+		float inverse = 1 / sqrtf(warp_sum(squares) / a.dim + a.norms.eps);
+#pragma unroll
+		for (int j = 0; j < n; j++) {
+			u[j] = widen(__float2half_rn(u[j] * inverse * (su[j] + a.norms.offset)));
+			v[j] = widen(__float2half_rn(v[j] * inverse * (sv[j] + a.norms.offset)));
+		}
+	}
+
+	__device__ void rotate(const Attend& a, const float2* turns) {
+#pragma unroll
+		for (int j = 0; j < n; j++) {
+			int i = threadIdx.x % 32 + 32 * j;
+			if (i >= a.pairs) continue;
+			float2 t = turns[i];
+			float c = u[j], s = v[j];
+			u[j] = c * t.x - s * t.y, v[j] = s * t.x + c * t.y;
+		}
+	}
+};
+
+// bring has a warp copy a head to shared memory, normalized, if there are weights, and
+// rotated.
+template <int D>
+__device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns) {
+	Pairs<D> p(from, a);
+	if (weights) p.normalize(weights, a);
+	p.rotate(a, turns);
+#pragma unroll
+	for (int j = 0; j < p.n; j++) to[p.x[j]] = __float2half_rn(p.u[j]), to[p.y[j]] = __float2half_rn(p.v[j]);
 }
 
 // Part is four sums of a head that are relative to a score.

@@ -61,8 +61,8 @@ func (d *timed) ProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Te
 func (d *timed) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.Attend, b device.Batch) {
 	d.time(func() { d.Quantize.Attend(y, q, c, layer, a, b) }, "Attend", q)
 }
-func (d *timed) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
-	d.time(func() { d.Quantize.Mix(y, q, k, v, freqs, c, layer, r, a, b) }, "Mix", q)
+func (d *timed) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
+	d.time(func() { d.Quantize.Mix(y, q, k, v, freqs, c, layer, h, r, a, b) }, "Mix", q)
 }
 func (d *timed) Rope(q, k, freqs tensor.Tensor, headDim int, r device.Rope, b device.Batch) {
 	d.time(func() { d.Quantize.Rope(q, k, freqs, headDim, r, b) }, "Rope", q)

@@ -86,12 +86,18 @@ func (a *attention) mix(s *State) {
 			d.Clip(s.At(slot), a.clip)
 		}
 	}
+	if !a.late && !s.apart {
+		var heads device.Heads
+		if q, k := a.query, a.key; a.together() {
+			heads = device.Heads{Norm: q.Norm, Q: q.W, K: k.W}
+		} else {
+			a.norms(s)
+		}
+		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.freqs, s.Cache, layer, heads, a.rope, a.attend, s.Batch)
+		return
+	}
 	if !a.late {
 		a.norms(s)
-	}
-	if !a.late && !s.apart {
-		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.freqs, s.Cache, layer, a.rope, a.attend, s.Batch)
-		return
 	}
 	if a.rope.Dims > 0 {
 		d.Rope(s.At(Query), s.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)

@@ -85,7 +85,7 @@ func (a *latent) mix(s *State) {
 		d.Store(s.Cache, layer, k, k.Columns(0, 0), s.Batch)
 		d.Attend(s.At(Context), q, s.Cache, layer, a.attend, s.Batch)
 	} else {
-		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, s.Cache, layer, a.attention.rope, a.attend, s.Batch)
+		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, s.Cache, layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
 	}
 	for h := range a.heads {
 		d.MatMul(s.At(Mixed).Columns(h*a.value, (h+1)*a.value), s.At(Context).Columns(h*a.rank, (h+1)*a.rank), a.kv.valueOf(h), none)

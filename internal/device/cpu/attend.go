@@ -41,8 +41,11 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 	})
 }
 
-// Mix is Rope, Store and Attend.
-func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, r device.Rope, a device.Attend, b device.Batch) {
+// Mix is HeadNorms, Rope, Store and Attend.
+func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
+	if !h.Q.Nil() {
+		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
+	}
 	if r.Dims > 0 {
 		d.Rope(q, k, freqs, a.HeadDim, r, b)
 	}

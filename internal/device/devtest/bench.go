@@ -277,7 +277,7 @@ func benchAttend() (cases []benchCase) {
 			if c.span == 1 {
 				k, freqs := filled(d, d.Activation(), l.rows(), l.cols()), filled(d, tensor.F32, 1, dim/2)
 				y := d.Alloc(d.Activation(), l.rows(), c.heads*dim)
-				return func() { d.Mix(y, q, k, k, freqs, cache, 0, device.Rope{Dims: dim}, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
+				return func() { d.Mix(y, q, k, k, freqs, cache, 0, device.Heads{}, device.Rope{Dims: dim}, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
 			}
 			return func() { d.Attend(q, q, cache, 0, a, b) }, 2*c.sequences*(c.depth+c.span)*l.cols()*2 + 2*q.Bytes()
 		}})

@@ -12,13 +12,17 @@ import (
 // spent is the limit of what an operation may leave as it likes.
 var spent = limit{any: true, why: "the operation needs it no more"}
 
+// normedLimit is attendLimit where heads are normalized, and so rounded once more.
+var normedLimit = limit{abs: 3e-3, rel: 2 * ulp, nmse: 4e-6, why: "as of attention; queries and keys are rounded to fp16 between norm and rotation"}
+
 type mixCase struct {
 	attendCase
 	rope device.Rope
+	norm *device.Norm // of heads, or none
 }
 
-// mixCases are rotation, storing and attention at once, and then attention to the
-// rows' own positions and those before, which shows what has been stored.
+// mixCases are norms of heads, rotation, storing and attention at once, and then attention
+// to the rows' own positions and those before, which shows what has been stored.
 func mixCases() (cases []testCase) {
 	runs := func(positions ...int) (list []run) {
 		for s, p := range positions {
@@ -27,21 +31,32 @@ func mixCases() (cases []testCase) {
 		return list
 	}
 	whole, part, none := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, device.Rope{}
+	rms, layer := &device.Norm{Eps: 1e-6, Offset: 1}, &device.Norm{Kind: device.Layer, Eps: 1e-5}
 	for _, c := range []mixCase{
-		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(0), span: 1}, whole},
-		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 1}, whole},
-		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(640, 3), span: 1, sinks: true}, none},
-		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(129, 64, 63, 2500), span: 1, temperature: 0.3}, device.Rope{Dims: 64, Interleaved: true}},
-		{attendCase{heads: 5, kvHeads: 5, dim: 80, runs: runs(257, 16), span: 1, window: 100, pageRows: 32}, part},
-		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part},
-		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1, softcap: 20}, device.Rope{Dims: 256}},
-		{attendCase{heads: 10, kvHeads: 1, dim: 192, runs: runs(100), span: 1}, device.Rope{Dims: 64}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 61, 62, 63, 64, 65, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 1500, 22, 23, 24, 25, 26, 27, 28, 900), span: 1, pageRows: 16}, whole},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole},
-		{attendCase{heads: 4, kvHeads: 4, dim: 96, runs: runs(30), span: 9, window: 16}, none},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(0), span: 1}, whole, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 1}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(640, 3), span: 1, sinks: true}, none, nil},
+		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(129, 64, 63, 2500), span: 1, temperature: 0.3}, device.Rope{Dims: 64, Interleaved: true}, nil},
+		{attendCase{heads: 5, kvHeads: 5, dim: 80, runs: runs(257, 16), span: 1, window: 100, pageRows: 32}, part, nil},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part, nil},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1, softcap: 20}, device.Rope{Dims: 256}, nil},
+		{attendCase{heads: 10, kvHeads: 1, dim: 192, runs: runs(100), span: 1}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 61, 62, 63, 64, 65, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 1500, 22, 23, 24, 25, 26, 27, 28, 900), span: 1, pageRows: 16}, whole, nil},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 96, runs: runs(30), span: 9, window: 16}, none, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 4, dim: 128, runs: runs(1000), span: 1}, whole, rms},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1}, part, layer},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 48, kvHeads: 16, dim: 96, runs: runs(70, 200, 5), span: 1}, device.Rope{Dims: 48}, layer},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms},
 	} {
 		one := c.testCase()
+		if c.norm != nil {
+			one.name += fmt.Sprintf(" normed=%+v", *c.norm)
+			one.limit = normedLimit
+		}
 		one.name += fmt.Sprintf(" sinks=%v temperature=%v rope=%+v", c.sinks, c.temperature, c.rope)
 		one.build = c.build
 		cases = append(cases, one)
@@ -79,13 +94,23 @@ func (c mixCase) build(f *fixture) func(device.Device) {
 	if c.rope.Dims > 0 {
 		freqs = f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
 	}
+	heads := c.normed(f)
 	a := c.attend(f)
 	near, b := a, l.batch(f, table)
 	near.Window = 2
 	return func(d device.Device) {
-		d.Mix(y, q, k, v, freqs, cache, 1, c.rope, a, b)
+		d.Mix(y, q, k, v, freqs, cache, 1, heads, c.rope, a, b)
 		d.Attend(y2, q2, cache, 1, near, b)
 	}
+}
+
+// normed returns the norms of the case's heads.
+func (c mixCase) normed(f *fixture) (h device.Heads) {
+	if c.norm != nil {
+		w := scaled(noise(21), 0.5, 1-c.norm.Offset)
+		h = device.Heads{Norm: *c.norm, Q: f.in("wq", tensor.F32, 1, c.dim, w), K: f.in("wk", tensor.F32, 1, c.dim, scaled(noise(22), 0.5, 1-c.norm.Offset))}
+	}
+	return h
 }
 
 // attend returns the parameters of the case.
