@@ -147,7 +147,7 @@ func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
 	for blocks > 1 && blocks*sets*t.q.Rows > d.sms {
 		blocks /= 2
 	}
-	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: v.sharedBytes(t.group()), cluster: blocks}
+	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: v.sharedBytes(t.group()), cluster: blocks, beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,

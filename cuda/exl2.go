@@ -3,6 +3,7 @@ package cuda
 import (
 	"hash/fnv"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -143,21 +144,29 @@ func (m *matrix) loadTable(d *Device) {
 	m.loadShuffle(d)
 }
 
-// loadUnits says where units are, as Place of kernels/qmatmul.cu.
+// loadUnits says where units are.
 func (m *matrix) loadUnits(d *Device) {
-	var places []uint32
 	for _, r := range m.regions {
 		m.units128 += r.units()
+		m.unitGroups = max(m.unitGroups, exl2_unit_blocks>>min(r.shift, 2))
+		for u := range r.units() {
+			m.unitBlocks = append(m.unitBlocks, uint16(r.block+u*exl2_unit_blocks))
+		}
+	}
+	m.unitPlaces = load(d, tensor.I32, m.units128, 2, slices.Concat(m.placesOfUnits()...))
+}
+
+// placesOfUnits returns where units are, each as Place of kernels/qmatmul.cu.
+func (m *matrix) placesOfUnits() (places [][]uint32) {
+	for _, r := range m.regions {
 		shift, one := min(r.shift, 2), r.shift/2
-		m.unitGroups = max(m.unitGroups, exl2_unit_blocks>>shift)
 		for u := range r.units() {
 			block := u * exl2_unit_blocks
 			group := r.group + block>>r.shift
-			m.unitBlocks = append(m.unitBlocks, uint16(r.block+block))
-			places = append(places, uint32(r.place+u*r.bits), uint32(2*r.bits|min(one, 1)|shift<<5|(r.block+block)<<7|group<<20))
+			places = append(places, []uint32{uint32(r.place + u*r.bits), uint32(2*r.bits | min(one, 1) | shift<<5 | (r.block+block)<<7 | group<<20)})
 		}
 	}
-	m.unitPlaces = load(d, tensor.I32, m.units128, 2, places)
+	return places
 }
 
 // loadWords arranges the words as they are in the file.

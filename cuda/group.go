@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -9,11 +11,36 @@ import (
 // kernels/qmatmul_group.cu and kernels/gemv_group.cu).
 type group struct {
 	in, out, count int
+	biased         bool
 	groups         int           // of scales of a packed matrix, at most
+	most           mostOf        // of packed matrices
 	dense          tensor.Type   // of those that are not packed
-	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions behind it; absent if none is packed
+	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
+	places         int           // where in a row of the table those are, in words
 	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
 }
+
+// mostOf is the most that packed matrices of some inputs have.
+type mostOf struct {
+	in, units, widest, unitGroups int
+	differ                        bool // not all have so many units
+}
+
+func (a mostOf) and(b mostOf) mostOf {
+	differ := a.differ || b.differ || a.units > 0 && b.units != a.units
+	return mostOf{max(a.in, b.in), max(a.units, b.units), max(a.widest, b.widest), max(a.unitGroups, b.unitGroups), differ}
+}
+
+// all returns how many units each has, or 0 if they differ.
+func (a mostOf) all() int32 {
+	if a.differ {
+		return 0
+	}
+	return int32(a.units)
+}
+
+// with returns what is the most in two groups.
+func (g *group) with(h *group) mostOf { return g.most.and(h.most) }
 
 func (g *group) In() int  { return g.in }
 func (g *group) Out() int { return g.out }
@@ -27,62 +54,78 @@ func (g *group) packed() bool { return g.denseTable.Nil() }
 
 // Group makes the table of a list.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
-	g := &group{count: max(len(list), len(dense))}
+	g := &group{count: max(len(list), len(dense)), biased: len(biases) > 0}
 	want(len(biases) == 0 || len(biases) == g.count, "Group", biases...)
-	packed, others, some := make([][]uint64, g.count), make([][]uint64, g.count), 0
+	packed, places, others, some := make([][]uint64, g.count), make([][]uint64, g.count), make([][]uint64, g.count), 0
 	for i := range g.count {
 		bias := tensor.Tensor{}
 		if len(biases) > 0 {
 			bias = biases[i]
 		}
 		if len(list) > 0 && list[i] != nil {
-			packed[i], some = g.packedEntry(d, list[i].(*matrix), bias, i == 0), some+1
+			packed[i], places[i] = g.packedEntry(d, list[i].(*matrix), bias, i == 0)
+			some++
 		} else {
 			others[i] = g.denseEntry(d, dense[i], bias, some == i)
 		}
 		want(bias.Nil() || bias.Cols == g.out, "Group", bias)
 	}
 	if some > 0 {
+		g.places = 2 * pad(packed, 2) // at 16 bytes
+		for i := range packed {
+			packed[i] = append(packed[i], places[i]...)
+		}
+		pad(packed, 16) // whole lines of the cache
 		g.table = g.load(d, packed)
 	}
 	if some < g.count {
+		pad(others, 1)
 		g.denseTable = g.load(d, others)
 	}
 	return g
 }
 
-// load uploads entries, all as long as the longest; of those that are missing, zeros.
+// pad adds zeros to entries, so that all are as long as the longest, in multiples of
+// unit, and returns the length.
+func pad(table [][]uint64, unit int) (long int) {
+	for _, entry := range table {
+		long = max(long, pieces(len(entry), unit)*unit)
+	}
+	for i, entry := range table {
+		table[i] = append(entry, make([]uint64, long-len(entry))...)
+	}
+	return long
+}
+
+// load uploads entries of one length.
 func (g *group) load(d *Device, table [][]uint64) tensor.Tensor {
-	long := 0
-	for _, entry := range table {
-		long = max(long, len(entry))
-	}
-	var all []uint64
-	for _, entry := range table {
-		all = append(append(all, entry...), make([]uint64, long-len(entry))...)
-	}
 	if d.err != nil {
 		return tensor.Tensor{}
 	}
-	return load(d, tensor.I32, g.count, 2*long, all)
+	return load(d, tensor.I32, g.count, 2*len(table[0]), slices.Concat(table...))
 }
 
-// packedEntry is a Matrix of kernels/qmatmul_group.cu and its regions.
-func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool) (entry []uint64) {
+// packedEntry is a Matrix of kernels/expert.cuh and its regions, and places is those of
+// its units.
+func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool) (entry, places []uint64) {
 	if first {
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
 	g.groups = max(g.groups, m.groups)
-	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, bias} {
+	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false})
+	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}
 	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(uint32(high))<<32 }
-	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), 0)
+	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), pair(m.units128, 0), 0)
 	for _, r := range m.regions {
 		entry = append(entry, pair(r.bits, r.block), pair(r.blocks, r.place), pair(r.group, r.shift), 0)
 	}
-	return entry
+	for _, p := range m.placesOfUnits() {
+		places = append(places, pair(int(p[0]), int(p[1])))
+	}
+	return entry, places
 }
 
 // denseEntry is a Matrix of kernels/gemv_group.cu.

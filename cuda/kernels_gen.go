@@ -86,6 +86,9 @@ const (
 	kernel_attend_prefill_256
 	kernel_cap_f32
 	kernel_cap_back
+	kernel_choose_logits_f16
+	kernel_choose_logits_bf16
+	kernel_choose_logits_f32
 	kernel_choose_f16_4
 	kernel_choose_f16_16
 	kernel_choose_bf16_4
@@ -184,6 +187,8 @@ const (
 	kernel_latent_train
 	kernel_lift_f32
 	kernel_likelihood
+	kernel_mixture_gate
+	kernel_mixture_down
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
 	kernel_moments_own
@@ -361,6 +366,9 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
 	kernel_cap_f32:                   {"cap", "cap_f32", true},
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
+	kernel_choose_logits_f16:         {"choose", "choose_logits_f16", true},
+	kernel_choose_logits_bf16:        {"choose", "choose_logits_bf16", true},
+	kernel_choose_logits_f32:         {"choose", "choose_logits_f32", true},
 	kernel_choose_f16_4:              {"choose", "choose_f16_4", true},
 	kernel_choose_f16_16:             {"choose", "choose_f16_16", true},
 	kernel_choose_bf16_4:             {"choose", "choose_bf16_4", true},
@@ -459,6 +467,8 @@ var kernels = [kernelCount]struct {
 	kernel_latent_train:              {"latent", "latent_train", true},
 	kernel_lift_f32:                  {"lift", "lift_f32", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
+	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
+	kernel_mixture_down:              {"mixture", "mixture_down", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
 	kernel_moments_own:               {"moments", "moments_own", true},
@@ -560,6 +570,7 @@ const (
 	exl2_tile_columns              = 32
 	exl2_unit_blocks               = 4
 	exl2_chunk_words               = 128
+	expert_head_words              = 20
 	half_elements                  = 8
 	packed_row_padding             = 160
 	planes_tile_rows               = 32
@@ -696,6 +707,12 @@ const (
 	inverse_pitch                  = inverse_strip + 1
 	latent_threads                 = 256
 	likelihood_threads             = 512
+	mixture_warps                  = 12
+	mixture_most_slots             = 6
+	mixture_most_pieces            = 32
+	mixture_most_units             = 32 * mixture_warps
+	mixture_most_blocks            = 8
+	mixture_most_experts           = 512
 	moments_threads                = 256
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
@@ -744,7 +761,6 @@ const (
 	qmatmul_group_few_warps        = 2
 	qmatmul_group_some_warps       = 4
 	qmatmul_group_many_warps       = 8
-	qmatmul_group_head_words       = 16
 	qmatmul_rows_most              = 16
 	qmatmul_rows_most_matrices     = 3
 	qmatmul_rows_most_blocks       = 8
@@ -2803,6 +2819,63 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
+func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_logits_f16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_logits_bf16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.BF16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_logits_f32)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
 func (d *Device) choose_f16_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_choose_f16_4)
 	a.tensor(order, tensor.I32, "order")
@@ -4171,6 +4244,84 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	a.tensor(ids, tensor.I32, "ids")
 	a.int32(n)
 	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate(l launch, gates tensor.Tensor, ups tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, places1 int32, places2 int32, each int32, units int32, tiles int32, in int32, out int32, slots int32, slot int32, unitGroups int32, ldg int64, ldu int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_gate)
+	a.tensor(gates, tensor.F16, "gates")
+	a.tensor(ups, tensor.F16, "ups")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(each)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(unitGroups)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down(l launch, y tensor.Tensor, gates tensor.Tensor, ups tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, biased int32, in int32, out int32, act int32, slots int32, slot int32, unitGroups int32, ldg int64, ldu int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_down)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(gates, tensor.F16, "gates")
+	a.tensor(ups, tensor.F16, "ups")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(blocks)
+	a.int32(units)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(unitGroups)
+	a.int64(ldg)
+	a.int64(ldu)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
 	d.launch(a, l)
 }
 

@@ -17,6 +17,10 @@ type launch struct {
 	blocks, threads dim
 	shared          int // bytes of dynamic shared memory
 	cluster         int // blocks of a cluster, in the direction of x; 0 is none
+
+	// beside says that blocks of the next kernel are to find room beside these: the
+	// memory of a multiprocessor is to be shared memory, as far as it can be.
+	beside bool
 }
 
 // dim is a number of blocks or threads in each direction; 0 in y and z is 1.
@@ -88,7 +92,7 @@ func (d *Device) launch(a *arguments, l launch) {
 	}
 	name := kernels[a.kernel].name
 	f := d.function(a.kernel)
-	if d.err != nil || !d.allow(f, name, l.shared) {
+	if d.err != nil || !d.allow(f, name, l.shared) || l.beside && !d.makeRoom(f, name) {
 		return
 	}
 	var r result

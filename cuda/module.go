@@ -17,7 +17,8 @@ var bin embed.FS
 // function is a kernel that is loaded, or the zero value.
 type function struct {
 	handle uintptr
-	shared int // bytes of dynamic shared memory that it may be launched with
+	shared int  // bytes of dynamic shared memory that it may be launched with
+	beside bool // it leaves room for others
 }
 
 // anyShared is how much dynamic shared memory every launch may use.
@@ -105,4 +106,14 @@ func (d *Device) allow(f *function, name string, shared int) bool {
 	}
 	f.shared = shared
 	return true
+}
+
+// makeRoom has a multiprocessor that runs a kernel give all it can to shared memory, and
+// not what the kernel takes alone: it cannot change that while blocks are there.
+func (d *Device) makeRoom(f *function, name string) bool {
+	const carveout, percent = 9, 100 // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+	if !f.beside {
+		f.beside = d.do("shared memory of "+name, cuFuncSetAttribute, f.handle, carveout, percent)
+	}
+	return f.beside
 }

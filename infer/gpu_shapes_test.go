@@ -16,15 +16,31 @@ var clipped = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"clip_qkv":0.5,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
 }
 
+// packedMixtures are mixtures of experts, in EXL2: without an expert that all rows see,
+// and with one.
+var packedMixtures = map[string]string{
+	"qwen3_moe_packed": `{"architectures":["Qwen3MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":96,"num_hidden_layers":4,
+		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":16,"num_experts_per_tok":4,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+	"qwen2_moe_packed": `{"architectures":["Qwen2MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":160,"shared_expert_intermediate_size":224,
+		"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"num_experts":12,"num_experts_per_tok":3,"norm_topk_prob":false,"decoder_sparse_step":1,"mlp_only_layers":[],
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+}
+
 // randomModels writes a random model of each shape.
 func randomModels(t testing.TB) (dirs []string) {
 	t.Helper()
-	for name, config := range clipped {
+	return append(writeRandom(t, clipped, 0), writeRandom(t, packedMixtures, 4)...)
+}
+
+func writeRandom(t testing.TB, shapes map[string]string, bits float64) (dirs []string) {
+	t.Helper()
+	for name, config := range shapes {
 		shape, err := synth.FromConfig(name, []byte(config))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := synth.New(shape, 1, 0)
+		m, err := synth.New(shape, 1, bits)
 		if err != nil {
 			t.Fatal(err)
 		}

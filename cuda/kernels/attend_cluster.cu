@@ -2,9 +2,15 @@
 // row and set of heads are divided among the blocks of a cluster, which join what they
 // have found through each other's shared memory.
 //
+// Rows that bring keys and values of their own see nothing else that kernels of their step
+// have written. So a block asks for keys by the position that it finds before it waits for
+// the kernel in front, and looks again afterwards: if the position is the same, whatever
+// advances it, behind the step before, had finished.
+//
 // H200, 2026-11-22, 32 heads of 128 and 8 of keys, with rotation and storing: 100 positions
 // 6.7 µs, 8000 positions 19 µs, 1.7 TB/s.
 #include "cluster.cuh"
+#include "arrive.cuh"
 #include "decode.cuh"
 
 constexpr int most_blocks = 8;   // of a cluster
@@ -67,20 +73,37 @@ __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Ca
 	__syncthreads();
 }
 
-// attend_share has the warp's chunks of a share.
+// asks_ahead tells whether there are registers for the next keys and values.
+template <int D>
+constexpr bool asks_ahead = D <= 128;
+
+// begin has a warp ask for its first keys and values, and turns be computed. It returns
+// where they are.
 template <int warps, int D, int N, bool full>
-__device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Span& span, const Share& share, const Heads& h) {
-	constexpr bool ahead = D <= 128;  // there are registers for the next keys and values
-	int chunk = share.from + threadIdx.x / 32, g = threadIdx.x % 32 / 4;
-	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
-	int64 at = chunk < share.to ? c.row(share.seq, chunk * at_once) : 0, next = 0;
-	if (ahead && chunk < share.to) walk.read_keys(at, share.pos - chunk * at_once), walk.read_values(at, share.pos - chunk * at_once);
+__device__ inline int64 begin(Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Share& share) {
+	int chunk = share.from + threadIdx.x / 32;
+	int64 at = chunk < share.to ? c.row(share.seq, chunk * at_once) : 0;
+	if (asks_ahead<D> && chunk < share.to) walk.read_keys(at, share.pos - chunk * at_once), walk.read_values(at, share.pos - chunk * at_once);
 	for (int i = threadIdx.x; i < a.pairs; i += 32 * warps) {
 		float2 t = turn((double)share.pos * (double)a.freqs[i]);
 		m.turns[i] = make_float2(t.x * a.turn_scale, t.y * a.turn_scale);
 	}
-	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
-	__syncthreads();
+	return at;
+}
+
+// current reads what a kernel before may be writing.
+__device__ inline int current(const int* p) {
+	int v;
+	asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
+// attend_share has the warp's chunks of a share, which has begun.
+template <int warps, int D, int N, bool full>
+__device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Span& span, const Share& share, const Heads& h, int64 at) {
+	constexpr bool ahead = asks_ahead<D>;
+	int chunk = share.from + threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+	int64 next = 0;
 	prepare(m, a, c, share, h);
 	float cap = a.how.cap, factor = a.how.factor(share.pos) * (cap == 0 ? log2e : 1);
 #pragma unroll 1
@@ -150,19 +173,33 @@ template <int warps, int D, int N, bool full>
 __device__ void attend(const Attend& a, const Cache& c) {
 	extern __shared__ uint4 memory[];
 	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
-	after_previous();
-	int row = blockIdx.z, pos = a.pos[row], seq = a.seq[row];
+	let_next();
 	Heads h(a, blockIdx.y, 8 * N);
-	if (!a.there(c, row)) {
+	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
+	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
+	bool guesses = a.k;
+	if (!guesses) wait_for_previous();
+	int row = blockIdx.z, pos = current(a.pos + row), seq = current(a.seq + row);
+	int64 at = 0;
+	for (;; pos = current(a.pos + row), seq = current(a.seq + row)) {
+		bool there = a.there(c, pos, seq);
+		if (there) at = begin<warps, D, N, full>(m, walk, a, c, Share(a, Span(pos, a.window), row, pos, seq, warps));
+		if (guesses) {
+			wait_for_previous();
+			guesses = false;
+			if (current(a.pos + row) != pos || current(a.seq + row) != seq) continue;
+		}
+		if (there) break;
 		if (blockIdx.x == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
 		return;
 	}
 	Span span(pos, a.window);
 	Share share(a, span, row, pos, seq, warps);
 	if (share.single && blockIdx.x > 0) return;
+	__syncthreads();
 	half* y = a.y + row * a.ldy + h.first * a.dim;
 	State<D, N> state;
-	attend_share<warps, D, N, full>(state, m, a, c, span, share, h);
+	attend_share<warps, D, N, full>(state, m, walk, a, c, span, share, h, at);
 	state.put(m, h.count);
 	__syncthreads();
 	join_warps(m, a, share, h, y);

@@ -32,8 +32,8 @@ struct Attend {
 	Norms norms;
 
 	// there reports whether a row's position has a page.
-	__device__ bool there(const Cache& c, int row) const {
-		int p = pos[row], of = seq[row];
+	__device__ bool there(const Cache& c, int row) const { return there(c, pos[row], seq[row]); }
+	__device__ bool there(const Cache& c, int p, int of) const {
 		if (of < 0 || of >= sequences || p < 0 || p / c.page_rows >= c.table_cols) return false;
 		int page = c.table[of * c.table_cols + p / c.page_rows];
 		return page >= 0 && page < pages;

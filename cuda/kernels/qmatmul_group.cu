@@ -17,39 +17,13 @@
 // is the last of a row's experts in a tile adds their weighted sum to y.
 #include "act.cuh"
 #include "arrive.cuh"
-#include "exl2.cuh"
+#include "expert.cuh"
 #include "mma.cuh"
 #include "packed.cuh"
 
 constexpr int most = 8;         // rows of x
 constexpr int ring = 9216;      // bytes of shared memory that a warp's units have
 constexpr int few_warps = 2, some_warps = 4, many_warps = 8;
-
-constexpr int head_words = 16;  // of a matrix in a group's table, in front of its regions
-
-// Matrix is what a group's table has of an expert's; its regions are behind it.
-struct Matrix {
-	const uint4* words;   // [out/32, chunks, 32]
-	const uint4* scales;  // [out/32, groups]
-	const u32* units;     // [groups]
-	const half* order;    // [in]: place in x of each stored row, a 16-bit number
-	const float* bias;    // [out] or null
-	int count, chunks, groups, slot;  // slot: bytes of the largest unit
-	int64 unused;
-};
-static_assert(sizeof(Matrix) == 4 * head_words, "the table's layout");
-
-// Table is a group's.
-struct Table {
-	const int* words;  // [experts, stride]
-	int stride;
-
-	__device__ const int* of(int e) const { return words + (int64)e * stride; }
-	__device__ void ask(int experts) const {
-		constexpr int line = 32;
-		for (int i = threadIdx.x * line; i < experts * stride; i += blockDim.x * line) prefetch(words + i);
-	}
-};
 
 // Choice says whose rows are multiplied.
 struct Choice {
@@ -298,7 +272,7 @@ __device__ void qmatmul_group(
 	     int together, int in, int out1, int out2, int64 ldy1, int64 ldy2, int64 ldx) {             \
 		bool second = blockIdx.x >= tiles;                                                          \
 		Choice c = {rows, experts, first, count};                                                   \
-		Table t = {second ? table2 : table1, second ? words2 : words1};                             \
+		Table t = {second ? table2 : table1, second ? words2 : words1, 0};                           \
 		Inputs from = {x, nullptr, ldx, 0, 0};                                                      \
 		qmatmul_group<warps, false>(second ? y2 : y1, from, Sum(), t, c,                            \
 		                            second ? blockIdx.x - tiles : blockIdx.x, tiles, together, in,  \
@@ -311,7 +285,7 @@ __device__ void qmatmul_group(
 	         int out, int chosen, int columns, int act, int64 ldy, int64 lde, int64 ldg, int64 ldu, \
 	         float scale) {                                                                         \
 		Choice c = {rows, experts, first, count};                                                   \
-		Table t = {table, words};                                                                   \
+		Table t = {table, words, 0};                                                                \
 		Inputs from = {gate, up, ldg, ldu, act};                                                    \
 		Sum sum = {y, places, weights, counters, chosen, columns, ldy, scale};                      \
 		qmatmul_group<warps, true>(each, from, sum, t, c, blockIdx.x, gridDim.x, together, in, out, lde); \

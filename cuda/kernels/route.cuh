@@ -158,9 +158,22 @@ struct Choice {
 	}
 };
 
-// choose has lane k return the kth expert of a row, and writes the weights.
+// scale_of returns what the scores of those chosen, one a lane, are multiplied by. Logits
+// become their exponentials.
+__device__ inline float scale_of(const Rule& r, float& weight, int chosen) {
+	float scale = r.scale == 0 ? 1 : r.scale;
+	if (r.score == softmax_top) {
+		float most = __shfl_sync(~0u, weight, 0);
+		weight = threadIdx.x % 32 < chosen ? expf(weight - most) : 0;
+		return scale / warp_sum(weight);
+	}
+	if (r.score == sparse_mixer) return 1;
+	return r.renorm ? scale / (warp_sum(weight) + r.renorm_eps) : scale;
+}
+
+// rank has lane k return the kth expert of a row, and its weight.
 template <int per>
-__device__ int choose(const Given& g, const Rule& r, int row, float* shared) {
+__device__ int rank(const Given& g, const Rule& r, int row, float* shared, float& share) {
 	Choice<per> c;
 	c.lane = threadIdx.x % 32, c.experts = g.experts;
 	c.read(g, row);
@@ -174,19 +187,22 @@ __device__ int choose(const Given& g, const Rule& r, int row, float* shared) {
 		c.drop(e);
 		if (c.lane == k) mine = e, weight = w;
 	}
-	float scale = r.scale == 0 ? 1 : r.scale;
-	if (r.score == softmax_top) {
-		float most = __shfl_sync(~0u, weight, 0);
-		weight = c.lane < g.chosen ? expf(weight - most) : 0;
-		scale /= warp_sum(weight);
-	} else if (r.score == sparse_mixer) {
-		scale = 1;
-	} else if (r.renorm) {
-		scale /= warp_sum(weight) + r.renorm_eps;
-	}
-	if (c.lane < g.chosen) g.weights[(int64)row * g.columns + c.lane] = weight * scale;
-	if (c.lane == 0 && g.columns > g.chosen)
-		g.weights[(int64)row * g.columns + g.chosen] = g.gate ? sigmoid(__ldcg(g.gate + row * g.ldg)) : 1;
+	float scale = scale_of(r, weight, g.chosen);
+	share = weight * scale;
+	return mine;
+}
+
+// weight_of_all is that of an expert that all rows see.
+__device__ inline float weight_of_all(const Given& g, int row) { return g.gate ? sigmoid(__ldcg(g.gate + row * g.ldg)) : 1; }
+
+// choose is rank, and writes the weights.
+template <int per>
+__device__ int choose(const Given& g, const Rule& r, int row, float* shared) {
+	float share;
+	int lane = threadIdx.x % 32, mine = rank<per>(g, r, row, shared, share);
+	float* weights = g.weights + (int64)row * g.columns;
+	if (lane < g.chosen) weights[lane] = share;
+	if (lane == 0 && g.columns > g.chosen) weights[g.chosen] = weight_of_all(g, row);
 	return mine;
 }
 

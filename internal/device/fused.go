@@ -7,6 +7,10 @@ type Fuser interface {
 	// Products does all of list in turn and reports true, or does nothing and reports
 	// false: where there are too many rows, or matrices that it cannot take together.
 	Products(list ...Products) bool
+
+	// Mixture is Choose of x, and MixExperts into y of what it norms, by its choice; or it
+	// does nothing and reports false. What is in c afterwards is the device's affair.
+	Mixture(y, x tensor.Tensor, c Choice, r Router, e Experts) bool
 }
 
 // Products are products of one x by packed matrices.

@@ -130,7 +130,7 @@ func (x *mixture) read(s *State) {
 func (x *mixture) choose(s *State) {
 	d := s.Dev
 	if r, ok := x.router(); ok && s.follow == nil {
-		d.Choose(device.Choice{Routes: s.Routes(), Logits: s.At(Scores), Gates: s.At(SharedScores)}, s.At(Normed), s.At(Stream), r)
+		d.Choose(s.choice(), s.At(Normed), s.At(Stream), r)
 		s.first = nil
 		return
 	}

@@ -96,11 +96,17 @@ func (t *Site) products(s *State) (list []device.Product, ok bool) {
 		return nil, false
 	}
 	for i, l := range t.Linears {
-		q, ok := l.W.(Quantized)
+		p, ok := l.product(s.At(t.Writes[i]))
 		if !ok {
 			return nil, false
 		}
-		list = append(list, device.Product{Y: s.At(t.Writes[i]), W: q.Matrix, Bias: l.Bias})
+		list = append(list, p)
 	}
 	return list, true
+}
+
+// product returns a linear's product into y, if its weight is of codes.
+func (l *Linear) product(y tensor.Tensor) (p device.Product, ok bool) {
+	q, ok := l.W.(Quantized)
+	return device.Product{Y: y, W: q.Matrix, Bias: l.Bias}, ok
 }

@@ -63,6 +63,19 @@ func (f *fusing) one(p device.Products) {
 	}
 }
 
+// Mixture is done where a row is alone.
+func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e device.Experts) bool {
+	if x.Rows != 1 {
+		return false
+	}
+	normed := f.Alloc(f.Activation(), x.Rows, x.Cols)
+	f.Choose(c, normed, x, r)
+	f.MixExperts(y, normed, e, c.Routes)
+	f.Free(normed)
+	f.made++
+	return true
+}
+
 // Decode steps are the same whatever a device makes together.
 func TestFused(t *testing.T) {
 	anything := func(device.Products) bool { return false }

@@ -65,17 +65,45 @@ func (g *grouped) run(s *State) bool {
 // mix computes the mixture by as few operations as there are for gated units.
 func (g *grouped) mix(s *State) {
 	d := s.Dev
-	g.choose(s)
-	if e := g.shared; e != nil {
-		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
-		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-		g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
-		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
-	}
+	shared := g.shared == nil || g.mixShared(s)
 	g.sum(s, func(y tensor.Tensor, scale float32) {
 		e := device.Experts{Gate: g.gate.group, Up: g.up.group, Down: g.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Act: g.unit.act, Scale: scale}
+		if shared && g.mixRow(s, y, e) {
+			return
+		}
+		g.choose(s)
+		if e := g.shared; !shared {
+			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+			e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
+			g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+			e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+		}
 		d.MixExperts(y, s.At(Normed), e, s.Routes())
 	})
+}
+
+// mixRow adds the mixture to y, with the router and the norm in front, on a device that
+// can.
+func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
+	f, ok := s.Dev.(device.Fuser)
+	r, dense := g.router()
+	s.first = nil
+	return ok && dense && s.follow == nil && f.Mixture(y, s.At(Stream), s.choice(), r, e)
+}
+
+// mixShared computes the expert that all rows see, with the norm in front, on a device
+// that can.
+func (g *grouped) mixShared(s *State) bool {
+	f, ok := s.Dev.(device.Fuser)
+	n, e := g.input.norm, g.shared
+	gate, packed := e.gate.product(s.At(SharedActed))
+	up, packed2 := e.up.product(tensor.Tensor{})
+	down, packed3 := e.down.product(s.At(SharedOut))
+	if !ok || n.none() || !packed || !packed2 || !packed3 {
+		return false
+	}
+	first := device.Products{X: s.At(Stream), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.unit.act, Next: down.W}
+	return f.Products(first, device.Products{X: s.At(SharedActed), Sorted: true, List: []device.Product{down}})
 }
 
 // possible reports whether there are groups, and makes them.

@@ -232,6 +232,11 @@ func (s *State) Routes() device.Routes {
 	return device.Routes{Rows: order.Reshape(1, order.Rows), Experts: choice.Reshape(1, choice.Rows), First: s.At(First), Places: s.At(Places), Weights: s.At(Weights)}
 }
 
+// choice returns where a choice of experts goes.
+func (s *State) choice() device.Choice {
+	return device.Choice{Routes: s.Routes(), Logits: s.At(Scores), Gates: s.At(SharedScores)}
+}
+
 // Ranges returns where the rows of each expert begin, and the end. It waits for the
 // device.
 func (s *State) Ranges() []int32 {

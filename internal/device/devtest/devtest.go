@@ -78,6 +78,7 @@ func groups() []group {
 		{"GroupMul", withGaps(groupMulCases())},
 		{"Choose", withGaps(chooseCases())},
 		{"MixExperts", withGaps(mixExpertsCases())},
+		{"Mixture", withGaps(rowMixtureCases())},
 		{"Gather", withGaps(gatherCases())},
 		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},

@@ -1,0 +1,119 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+type logitsFunc func(d *Device, l launch, logits, gateLogits, x, scale, shift, w, bias, gate, gateBias tensor.Tensor,
+	count, k, centred int32, eps, offset float32)
+
+// routersOfARow are kernels by the type of the router.
+var routersOfARow = map[tensor.Type]logitsFunc{
+	tensor.F16: (*Device).choose_logits_f16, tensor.BF16: (*Device).choose_logits_bf16, tensor.F32: (*Device).choose_logits_f32,
+}
+
+// A rowMixture is a mixture of one row.
+type rowMixture struct {
+	y, x   tensor.Tensor
+	to     device.Choice
+	router device.Router
+	device.Experts
+	gate, up, down *group
+	first, last    rowPlan
+}
+
+// A rowPlan is how products with chosen experts are launched.
+type rowPlan struct{ blocks, slots, slot, shared int }
+
+// Mixture computes a mixture of one row whose experts are packed: the router, and two
+// kernels, whose blocks choose for themselves.
+func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
+	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
+	logits, ok := routersOfARow[r.W.Type]
+	if !ok || !m.fits() || !d.planMixture(&m) {
+		return false
+	}
+	in, experts := x.Cols, r.W.Rows
+	want(y.Rows == 1 && y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
+		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && e.Gates.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
+	outputs, gate := experts, tensor.Tensor{}
+	if !r.Gate.Nil() {
+		gate = to.Gates
+		outputs++
+	}
+	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
+	logits(d, l, to.Logits, gate, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	d.mixtureGate(&m)
+	d.mixtureDown(&m, gate)
+	return true
+}
+
+// fits reports whether the kernels can do m.
+func (m *rowMixture) fits() bool {
+	r, chosen := m.router, m.to.Chosen()
+	return m.x.Rows == 1 && m.x.Type == tensor.F32 && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
+		r.W.Rows <= mixture_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
+		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
+}
+
+// planMixture plans the products of m, and reports whether there is room for them.
+func (d *Device) planMixture(m *rowMixture) bool {
+	chosen, tiles := m.to.Chosen(), m.gate.tiles()
+	each := max(1, min(tiles, d.sms/(2*chosen)))
+	run := pieces(tiles, each)
+	n := m.gate.with(m.up)
+	beside := packedRow(n.in) + pieces(n.in, half_elements)*half_elements*tensor.F16.Size() + run*mixture_warps*exl2_tile_columns*tensor.F32.Size()
+	var ok bool
+	if m.first, ok = d.planRow(n, pieces(n.units*run, mixture_warps), beside); !ok || n.units > 32*mixture_warps {
+		return false
+	}
+	m.first.blocks = each
+	parts := 1
+	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
+		parts *= 2
+	}
+	m.last, ok = d.planRow(m.down.most, pieces(chosen*m.down.most.units, parts*mixture_warps), chosen*packedRow(m.down.in))
+	m.last.blocks = parts
+	return ok && chosen*m.down.most.units <= parts*mixture_warps*mixture_most_pieces
+}
+
+// planRow has as many of a warp's units on their way at once as there is room for beside
+// other things.
+func (d *Device) planRow(n mostOf, units, beside int) (p rowPlan, ok bool) {
+	const own, ranking = 11 << 10, 2 * 4 * mixture_most_experts // own: what kernels declare
+	p = rowPlan{slots: min(mixture_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*(2*n.unitGroups+1)}
+	for ; p.slots > 0; p.slots-- {
+		p.shared = beside + max(mixture_warps*p.slots*p.slot, ranking)
+		if p.shared <= d.shared-own {
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// mixtureGate multiplies by the first matrices of the experts.
+func (d *Device) mixtureGate(m *rowMixture) {
+	r, n, p, a, b := m.router, m.router.Routing, m.first, m.gate, m.up
+	l := launch{blocks: dim{x: 2 * m.to.Chosen() * p.blocks}, threads: dim{x: 32 * mixture_warps}, shared: p.shared, beside: true}
+	d.mixture_gate(l, m.Gates, m.Ups, m.to.Logits, r.Correction, a.table, b.table, m.x, r.Scale, r.Shift,
+		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out),
+		int32(p.slots), int32(p.slot), int32(a.with(b).unitGroups), int64(m.Gates.Stride), int64(m.Ups.Stride), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset,
+		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
+}
+
+// mixtureDown multiplies by the last matrices, and adds the weighted sum.
+func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
+	all, chosen := tensor.Tensor{}, m.to.Chosen()
+	if m.to.Shared() {
+		all = m.Each.Slice(chosen, chosen+1)
+	}
+	r, n, p, g := m.router, m.router.Routing, m.last, m.down
+	l := launch{blocks: dim{x: p.blocks * g.tiles()}, threads: dim{x: 32 * mixture_warps}, shared: p.shared, beside: true}
+	if p.blocks > 1 {
+		l.cluster = p.blocks
+	}
+	d.mixture_down(l, m.y, m.Gates, m.Ups, all, m.to.Logits, gateLogits, r.Correction, g.table,
+		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), flag(g.biased), int32(g.in), int32(g.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups),
+		int64(m.Gates.Stride), int64(m.Ups.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
+}

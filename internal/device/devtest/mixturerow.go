@@ -1,0 +1,103 @@
+package devtest
+
+import (
+	"fmt"
+	"math"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// rowMixtureLimit is that of a mixture: roundings to fp16 between its products, and of
+// the norm, which moves the weights of experts.
+var rowMixtureLimit = limit{rms: 2e-2, rel: 4 * ulp, nmse: 2e-5, why: "sums in another order; roundings to fp16 between products"}
+
+// A rowMixtureCase is a mixture with its norm and router.
+type rowMixtureCase struct {
+	rows, experts, chosen int
+	hidden, width         int
+	recipes               []string
+	t                     tensor.Type // of the router
+	norm                  device.Norm
+	act                   device.Act
+	r                     device.Routing
+	shared, biased        bool
+	correction            bool
+}
+
+func rowMixtureCases() (cases []testCase) {
+	rms, layer := device.Norm{Eps: 1e-5}, device.Norm{Kind: device.Layer, Eps: 1e-6, Offset: 1}
+	renorm, top := device.Routing{Renorm: true}, device.Routing{Score: device.SoftmaxTop}
+	grouped := device.Routing{Score: device.Sigmoid, Groups: 4, TopGroups: 2, Renorm: true, RenormEps: 1e-20, Scale: 2.5}
+	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
+	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
+	for _, c := range []rowMixtureCase{
+		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false},
+		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false},
+		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false},
+		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false},
+		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true},
+		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true},
+		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true},
+		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false},
+		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false},
+		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false},
+		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false},
+		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false},
+	} {
+		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
+		cases = append(cases, testCase{name: name, limit: rowMixtureLimit, build: c.build})
+	}
+	return cases
+}
+
+func (c rowMixtureCase) build(f *fixture) func(device.Device) {
+	n := c.rows * c.chosen
+	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
+	for i := range f.operands {
+		f.operands[i].limit = &spent
+	}
+	spare := func(name string, t tensor.Type, rows, cols int, v values) tensor.Tensor {
+		x := f.inOut(name, t, rows, cols, v)
+		f.within(spent)
+		return x
+	}
+	to := device.Choice{Routes: routes, Logits: spare("logits", residual, c.rows, c.experts, nothing)}
+	x := f.in("x", residual, c.rows, c.hidden, scaled(noise(1), 5, 1))
+	normed := spare("normed", activation, c.rows, c.hidden, nothing)
+	weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0) }
+	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, weights(3)), Routing: c.r}
+	if c.biased {
+		r.Shift, r.Bias = f.in("shift", tensor.F32, 1, c.hidden, noise(4)), f.in("bias", tensor.F32, 1, c.experts, noise(5))
+	}
+	if c.correction {
+		r.Correction = f.in("correction", tensor.F32, 1, c.experts, scaled(noise(6), 0.3, 0))
+	}
+	if c.shared && c.biased {
+		to.Gates, r.Gate = spare("gates of all", residual, c.rows, 1, nothing), f.in("gate", c.t, 1, c.hidden, weights(7))
+	}
+	of := func(name string, in, out int) device.Group {
+		return f.groupOf(name, c.experts, in, out, tensor.F16, c.recipes, c.biased)
+	}
+	e := device.Experts{Gate: of("gate", c.hidden, c.width), Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
+	e.Gates, e.Ups = spare("gates", activation, n, c.width, nothing), spare("ups", activation, n, c.width, nothing)
+	rows := n
+	if c.shared {
+		rows += c.rows
+	}
+	e.Each = spare("each", activation, rows, c.hidden, func(i int) float32 {
+		if i < n*c.hidden {
+			return nan
+		}
+		return noise(8)(i)
+	})
+	y := f.inOut("y", residual, c.rows, c.hidden, noise(9))
+	return func(d device.Device) {
+		if fuser, ok := d.(device.Fuser); ok && fuser.Mixture(y, x, to, r, e) {
+			return
+		}
+		d.Choose(to, normed, x, r)
+		d.MixExperts(y, normed, e, to.Routes)
+	}
+}
