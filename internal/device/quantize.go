@@ -103,6 +103,15 @@ type Quantize interface {
 	QuantizeWorkspace(k, n, count int) int
 }
 
+// A Moment is a product that Gram adds: h += xᵀ·y.
+type Moment struct{ H, X, Y tensor.Tensor }
+
+// A Summer adds many moments at once, those of one H in the order of the list, to the
+// same bits as Gram.
+type Summer interface {
+	Grams(list []Moment)
+}
+
 // A Factor is what quantizing needs to know of inputs x with H = Σ xᵀx, damped.
 type Factor struct {
 	U          tensor.Tensor // [k, k], upper triangular: UᵀU = H⁻¹

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
@@ -10,20 +11,46 @@ import (
 
 // Gram is h += xᵀ·y. With y the same tensor as x only one triangle is
 // computed, and mirrored.
-func (d *Device) Gram(h, x, y tensor.Tensor) {
+func (d *Device) Gram(h, x, y tensor.Tensor) { d.Grams([]device.Moment{{H: h, X: x, Y: y}}) }
+
+// Grams is Gram for a list.
+func (d *Device) Grams(list []device.Moment) {
+	var sums []blas.Sum
+	at := map[*float32]int{} // which sum is of an h
+	for _, m := range list {
+		p, same := moment(m)
+		if len(p.C) == 0 {
+			continue
+		}
+		key := &p.C[0]
+		i, ok := at[key]
+		if !ok {
+			i = len(sums)
+			at[key] = i
+			sums = append(sums, blas.Sum{Upper: same})
+		}
+		want(sums[i].Upper == same, "Gram", m.H, m.X, m.Y)
+		sums[i].Products = append(sums[i].Products, p)
+	}
+	blas.AddAll(sums)
+	for _, s := range sums {
+		if s.Upper {
+			mirror(s.Products[0].C, s.Products[0].N)
+		}
+	}
+}
+
+// moment returns a product, and whether it is of a tensor with itself.
+func moment(m device.Moment) (p simd.Product[float32], same bool) {
+	h, x, y := m.H, m.X, m.Y
 	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols, "Gram", h, x, y)
 	out, a, b := floats("Gram", h), rowsOf("Gram", x), rowsOf("Gram", y)
-	p := &simd.Product[float32]{
+	same = len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols
+	return simd.Product[float32]{
 		M: h.Rows, N: h.Cols, K: x.Rows, Alpha: 1, Beta: 1, C: out, LDC: h.Cols,
 		A: simd.Operand[float32]{Data: a.data, Row: 1, Col: a.stride},
 		B: simd.Operand[float32]{Data: b.data, Row: b.stride, Col: 1},
-	}
-	if same := len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols; !same {
-		blas.Multiply(p)
-		return
-	}
-	blas.MultiplyUpper(p)
-	mirror(out, h.Cols)
+	}, same
 }
 
 // Difference is y = a - b.
