@@ -289,10 +289,8 @@ func (t *trainer) perplexity() (float64, error) {
 	s := quant.NewScalars(r.dev, len(rows)*length)
 	defer s.Free()
 	logs := s.Take(len(rows) * length)
-	for row := range rows {
-		if err := r.likelihood(logs, pass, x, modules[last], row); err != nil {
-			return 0, err
-		}
+	if err := r.likelihoods(logs, pass, x, modules[last], len(rows)); err != nil {
+		return 0, err
 	}
 	if err := s.Fetch(); err != nil {
 		return 0, err

@@ -38,7 +38,8 @@ type memoryPlan struct {
 const (
 	usualBatch, leastBatch     = 64 << 30, 1 << 30
 	usualMoments, leastMoments = 4 << 30, 1 << 30
-	batchOnHost                = 8 // candidates
+	batchOnHost                = 8 // candidates at least
+	usualOnHost                = 256 << 20
 )
 
 // planMemory plans for the memory that is free on the device with least.
@@ -94,7 +95,7 @@ func (r *run) plans(low bool) (list []*memoryPlan) {
 
 // hostPlan is that of a device that uses the machine's memory.
 func (r *run) hostPlan() *memoryPlan {
-	p := &memoryPlan{moments: usualMoments}
+	p := &memoryPlan{moments: usualMoments, batch: usualOnHost}
 	for _, m := range r.src.loader.Layout {
 		for _, l := range m.Linears {
 			n := exl2.Pad(l.Out)

@@ -38,11 +38,15 @@ func NewColumnMoments(d device.Quantize, n int) *ColumnMoments {
 }
 
 // Add adds rows of ‖x‖·g, F32 [r, n].
-func (m *ColumnMoments) Add(g tensor.Tensor) {
+func (m *ColumnMoments) Add(g tensor.Tensor) { AddMoments(m.dev, m.Moments(g)) }
+
+// Moments lists what Add adds.
+func (m *ColumnMoments) Moments(g tensor.Tensor) (list []device.Moment) {
 	for i, s := range m.spans {
 		part := g.Columns(i*Span, i*Span+s.Cols)
-		m.dev.Gram(s, part, part)
+		list = append(list, device.Moment{H: s, X: part, Y: part})
 	}
+	return list
 }
 
 // Fetch brings the moments to the host.

@@ -1,6 +1,10 @@
 package quant
 
-import "exl2/internal/device"
+import (
+	"slices"
+
+	"exl2/internal/device"
+)
 
 // blockCols is how many columns of a span are improved at a time, and spansAtOnce how
 // many spans go side by side.
@@ -49,21 +53,18 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 // compensateStep improves the blocks that begin at a place of all spans. It reports
 // whether there were any.
 func compensateStep(f *Factor, spans []*span, at, passes int) bool {
-	var blocks []*columnBlock
-	var list []device.Coding
-	for _, s := range spans {
-		if at < len(s.order) {
-			b := s.take(at, min(at+blockCols, len(s.order)))
-			blocks, list = append(blocks, b), append(list, b.c)
-		}
-	}
-	if len(list) == 0 {
+	spans = slices.DeleteFunc(slices.Clone(spans), func(s *span) bool { return at >= len(s.order) })
+	if len(spans) == 0 {
 		return false
 	}
+	blocks, list := make([]*columnBlock, len(spans)), make([]device.Coding, len(spans))
+	device.SideBySide(f.dev, len(spans), func(i int) {
+		s := spans[i]
+		blocks[i] = s.take(at, min(at+blockCols, len(s.order)))
+		list[i] = blocks[i].c
+	})
 	f.dev.Descend(list, f.Factor, passes)
-	for _, b := range blocks {
-		b.settle()
-	}
+	device.SideBySide(f.dev, len(blocks), func(i int) { blocks[i].settle() })
 	return true
 }
 

@@ -3,6 +3,7 @@ package quant
 import (
 	"sort"
 
+	"exl2/internal/device"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
@@ -32,9 +33,7 @@ func spansOf(list []place, damp float32) []*span {
 	d, ok := f.dev, f.dev.Alloc(tensor.I32, len(list), 1)
 	defer d.Free(ok)
 	spans := make([]*span, len(list))
-	for i, p := range list {
-		spans[i] = p.span(damp, ok.Slice(i, i+1))
-	}
+	device.SideBySide(d, len(list), func(i int) { spans[i] = list[i].span(damp, ok.Slice(i, i+1)) })
 	done, inner := make([]int32, len(list)), make([][]float32, len(list))
 	d.Download(tensor.BytesOf(done), ok)
 	for i, s := range spans {

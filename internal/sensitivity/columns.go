@@ -2,10 +2,12 @@ package sensitivity
 
 import (
 	"math"
+	"sync"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/quant"
+	"exl2/internal/stream"
 	"exl2/internal/tensor"
 )
 
@@ -13,10 +15,9 @@ import (
 type gatherer struct {
 	*Measurer
 	wanted  map[*model.Linear]bool
+	mu      sync.Mutex // of names and moments
 	names   []string
 	moments map[string]*[2]*quant.ColumnMoments
-	half    int // of the rows
-	err     error
 }
 
 // gather begins with a module. Experts see too few tokens.
@@ -30,28 +31,80 @@ func (m *Measurer) gather(module *model.Module) *gatherer {
 	return &gatherer{Measurer: m, wanted: wanted, moments: map[string]*[2]*quant.ColumnMoments{}}
 }
 
+// wave calls f for rows side by side, and adds what it sees, in the order of rows.
+func (g *gatherer) wave(w stream.Wave, f func(l *stream.Lane, row int, see *sight) error) error {
+	seen := make([]*sight, len(w.Lanes))
+	err := w.Each(func(l *stream.Lane, row int) error {
+		s := &sight{gatherer: g, half: row % 2, alone: len(w.Lanes) == 1}
+		seen[l.Number] = s
+		if err := f(l, row, s); err != nil {
+			return err
+		}
+		return s.err
+	})
+	var list []device.Moment
+	for _, s := range seen {
+		if s != nil {
+			list = append(list, s.list...)
+			defer s.free()
+		}
+	}
+	if err == nil {
+		quant.AddMoments(g.Dev, list)
+	}
+	return err
+}
+
+// A sight is what a row's way back shows.
+type sight struct {
+	*gatherer
+	half  int  // of the rows
+	alone bool // no other row is on its way: what is seen can be added at once
+	list  []device.Moment
+	kept  []tensor.Tensor // that list is of
+	err   error
+}
+
 // through passes linears, and sees them.
-func (g *gatherer) through(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+func (s *sight) through(d device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
 	model.PassBack(d, list, dx, dys, x)
 	for i, l := range list {
-		g.see(l, x, dys[i])
+		if s.wanted[l] && s.err == nil {
+			s.see(l, x, dys[i])
+		}
 	}
 }
 
 // see adds what a linear reads and the gradient of what it computes.
-func (g *gatherer) see(l *model.Linear, x, dy tensor.Tensor) {
-	if !g.wanted[l] || g.err != nil {
+func (s *sight) see(l *model.Linear, x, dy tensor.Tensor) {
+	scaled := s.Dev.Alloc(tensor.F32, dy.Rows, dy.Cols)
+	s.kept = append(s.kept, scaled)
+	if s.err = s.scale(scaled, dy, x); s.err != nil {
 		return
 	}
+	s.list = append(s.list, s.of(l)[s.half].Moments(scaled)...)
+	if s.alone {
+		quant.AddMoments(s.Dev, s.list)
+		s.free()
+	}
+}
+
+func (s *sight) free() {
+	for _, t := range s.kept {
+		s.Dev.Free(t)
+	}
+	s.list, s.kept = nil, nil
+}
+
+// of returns the moments of a linear's columns, of both halves.
+func (g *gatherer) of(l *model.Linear) *[2]*quant.ColumnMoments {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.moments[l.Name] == nil {
 		g.names = append(g.names, l.Name)
 		g.moments[l.Name] = &[2]*quant.ColumnMoments{quant.NewColumnMoments(g.Dev, l.Out), quant.NewColumnMoments(g.Dev, l.Out)}
 	}
-	scaled := g.Dev.Alloc(tensor.F32, dy.Rows, dy.Cols)
-	defer g.Dev.Free(scaled)
-	if g.err = g.scale(scaled, dy, x); g.err == nil {
-		g.moments[l.Name][g.half].Add(scaled)
-	}
+	return g.moments[l.Name]
 }
 
 // scale adds dy, its rows times the norms of x's, to y.
@@ -82,9 +135,6 @@ func (g *gatherer) scale(y, dy, x tensor.Tensor) error {
 func (g *gatherer) pass() error {
 	defer g.free()
 	for _, name := range g.names {
-		if g.err != nil {
-			return g.err
-		}
 		a, err := g.moments[name][0].Fetch()
 		if err != nil {
 			return err
@@ -95,7 +145,7 @@ func (g *gatherer) pass() error {
 		}
 		g.Columns(name, [2]*quant.Columns{a, b})
 	}
-	return g.err
+	return nil
 }
 
 func (g *gatherer) free() {

@@ -118,31 +118,33 @@ func (h *half) positions() int { return len(h.Probes) * h.Pass.Length }
 // headChange stores what a quantized head changes the log-likelihoods of labels by,
 // position by position, draw after draw.
 func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor) error {
-	d, vocab, parts := h.Dev, h.Loader.Spec.Vocab, min(stream.LogitRows, h.Pass.Length)
-	logits, gradients := d.Alloc(tensor.F32, parts, vocab), d.Alloc(tensor.F32, parts, vocab)
-	random := d.Alloc(tensor.F32, headDraws, h.Pass.Length)
-	defer func() { d.Free(logits); d.Free(gradients); d.Free(random) }()
-	defer func() { w.linear.W = w.dense }()
-	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
-		for draw := range headDraws {
-			d.Upload(random.Slice(draw, draw+1), tensor.BytesOf(labelNumbers(row+draw*len(h.Probes), h.Pass.Length)))
+	d, length, vocab, rows := h.Dev, h.Pass.Length, h.Loader.Spec.Vocab, len(h.Probes)
+	part := min(stream.LogitRows, length)
+	parts := (length + part - 1) / part
+	n := rows * parts
+	logits, gradients, randoms := h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, 1, length)
+	defer func() { logits.Free(); gradients.Free(); randoms.Free() }()
+	changed := h.with([]*matrixWork{w}, func(*matrixWork) model.Weight { return packed })
+	defer changed.Free()
+	return h.Pass.Side(h.ctx, n, func(l *stream.Lane, i int) error {
+		row, lo := i/parts, i%parts*part
+		hi := min(lo+part, length)
+		whole, err := l.Load(h.before, row, 1)
+		if err != nil {
+			return err
 		}
-		for lo := 0; lo < h.Pass.Length; lo += stream.LogitRows {
-			hi := min(lo+stream.LogitRows, h.Pass.Length)
-			part, want, g := s.Slice(lo, hi), logits.Slice(0, hi-lo), gradients.Slice(0, hi-lo)
-			w.linear.W = w.dense
-			h.module.Forward(part)
-			d.Copy(want, part.At(model.Logits))
-			w.linear.W = packed
-			h.module.Forward(part)
-			changed := part.At(model.Logits)
-			d.AddScaled(changed, want, -1)
-			for draw := range headDraws {
-				d.Copy(g, want)
-				d.SampleBack(g, random.Slice(draw, draw+1).Columns(lo, hi))
-				at := (draw*len(h.Probes) + row) * h.Pass.Length
-				d.Dot(sums.Columns(at+lo, at+hi), changed, g)
-			}
+		s, want, g, random := whole.Slice(lo, hi), logits.Of(l).Slice(0, hi-lo), gradients.Of(l).Slice(0, hi-lo), randoms.Of(l)
+		h.module.Forward(s)
+		d.Copy(want, s.At(model.Logits))
+		changed.Forward(s)
+		change := s.At(model.Logits)
+		d.AddScaled(change, want, -1)
+		for draw := range headDraws {
+			d.Copy(g, want)
+			d.Upload(random, tensor.BytesOf(labelNumbers(row+draw*rows, length)))
+			d.SampleBack(g, random.Columns(lo, hi))
+			at := (draw*rows + row) * length
+			d.Dot(sums.Columns(at+lo, at+hi), change, g)
 		}
 		return nil
 	})

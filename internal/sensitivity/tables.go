@@ -1,6 +1,7 @@
 package sensitivity
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,25 +16,66 @@ import (
 	"exl2/measure"
 )
 
-// tabulate measures every candidate of the linears of one site.
-func (h *half) tabulate(s *siteWork) error {
-	if s.hessian == nil {
-		return nil
+// tabulate measures every candidate of the linears of some sites, whose moments are
+// there.
+func (h *half) tabulate(sites []*siteWork) error {
+	ahead := 1
+	if device.Goroutines(h.Dev) > 1 {
+		ahead = len(sites)
 	}
-	end := h.stage("factor", factorCost(s.Linears[0].In))
-	f, err := s.hessian.Factor()
-	end()
-	s.hessian = nil
-	if err != nil {
-		return err
+	for lo := 0; lo < len(sites); lo += ahead {
+		some := sites[lo:min(lo+ahead, len(sites))]
+		factors, err := h.factors(some)
+		if err == nil {
+			err = h.measureSites(some, factors)
+		}
+		for _, f := range factors {
+			if f != nil {
+				f.Free()
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	defer f.Free()
-	if f.Nearest && h.only == nil {
-		h.Warn(NearestWarning(s.Linears))
+	return nil
+}
+
+// factors factors the moments of sites, nil for those without.
+func (h *half) factors(sites []*siteWork) ([]*quant.Factor, error) {
+	cost := profile.Work{}
+	for _, s := range sites {
+		if s.hessian != nil {
+			cost.Flops += factorFlops(s.Linears[0].In)
+		}
 	}
-	for _, w := range s.work {
-		if err := h.measure(f, w); err != nil {
-			return fmt.Errorf("%s: %w", w.linear.Name, err)
+	if cost.Flops == 0 {
+		return nil, nil
+	}
+	defer h.stage("factor", cost)()
+	list, errs := make([]*quant.Factor, len(sites)), make([]error, len(sites))
+	device.SideBySide(h.Dev, len(sites), func(i int) {
+		if m := sites[i].hessian; m != nil {
+			list[i], errs[i] = m.Factor()
+			sites[i].hessian = nil
+		}
+	})
+	return list, errors.Join(errs...)
+}
+
+// measureSites measures the linears of sites, by their factors.
+func (h *half) measureSites(sites []*siteWork, factors []*quant.Factor) error {
+	for i, f := range factors {
+		if f == nil {
+			continue
+		}
+		if f.Nearest && h.only == nil {
+			h.Warn(NearestWarning(sites[i].Linears))
+		}
+		for _, w := range sites[i].work {
+			if err := h.measure(f, w); err != nil {
+				return fmt.Errorf("%s: %w", w.linear.Name, err)
+			}
 		}
 	}
 	return nil
@@ -107,11 +149,17 @@ func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Reci
 	list := quant.Quantize(targets, recipes, losses)
 	end()
 	defer h.stage("pack", profile.Work{})()
-	for i, r := range list {
+	packed := make([]device.Matrix, len(list))
+	device.SideBySide(h.Dev, len(list), func(i int) {
 		if h.needed(w.linear.Role, recipes[i]) {
-			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
+			packed[i] = list[i].Matrix()
 		}
-		r.Free()
+		list[i].Free()
+	})
+	for i, m := range packed {
+		if m != nil {
+			w.packed[recipes[i].String()] = model.Quantized{Matrix: m}
+		}
 	}
 }
 
