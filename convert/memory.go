@@ -40,6 +40,7 @@ const (
 	usualMoments, leastMoments = 4 << 30, 1 << 30
 	batchOnHost                = 8 // candidates at least
 	usualOnHost                = 256 << 20
+	heldOnHost                 = 2 << 30 // quantizing that takes less holds activations, too
 )
 
 // planMemory plans for the memory that is free on the device with least.
@@ -102,7 +103,12 @@ func (r *run) hostPlan() *memoryPlan {
 			p.batch = max(p.batch, batchOnHost*l.In*n+r.dev.QuantizeWorkspace(l.In, n, batchOnHost))
 		}
 	}
-	r.fill(p, 0)
+	rows := 2 * r.calibrationRows() * r.opts.Data.Length * r.src.loader.Width() * r.dev.Activation().Size()
+	p.Held = r.hostHolds(rows)
+	if r.fill(p, 0); p.Held && p.Quantize > max(p.Measure, heldOnHost) {
+		p.Held = false
+		r.fill(p, 0)
+	}
 	return p
 }
 

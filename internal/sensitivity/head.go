@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -60,8 +61,16 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes, more []exl2.Recipe) (
 // HeadModule is what ExLlamaV2's measurements call the module of the head matrix.
 func HeadModule(head string) string { return head + ".linear" }
 
-// headCandidates measures one candidate after another: the head may be the largest
-// matrix of all.
+// headBatch returns how many candidates of the head are quantized at once: one on a
+// device with memory of its own, as the head may be the largest matrix of all.
+func (h *half) headBatch(w *matrixWork) int {
+	if _, own := h.Dev.(device.MemoryInfo); own {
+		return 1
+	}
+	return BatchFor(h.Dev, h.Work, w.linear.In, exl2.Pad(w.linear.Out))
+}
+
+// headCandidates measures candidates, some at a time.
 func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes, more []exl2.Recipe) error {
 	all := slices.Concat(recipes, more)
 	target := f.Target(w.dense.Tensor)
@@ -71,17 +80,22 @@ func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes, more []ex
 	square, losses := s.Take(1), s.Take(len(all))
 	changes := make([]tensor.Tensor, len(recipes))
 	target.Square(square)
-	for i := range all {
-		q := quant.Quantize([]*quant.Target{target}, all[i:i+1], losses.Columns(i, i+1))[0]
-		if i >= len(recipes) {
+	var err error
+	batch := h.headBatch(w)
+	for lo := 0; lo < len(all); lo += batch {
+		hi := min(lo+batch, len(all))
+		list := quant.Quantize(slices.Repeat([]*quant.Target{target}, hi-lo), all[lo:hi], losses.Columns(lo, hi))
+		for i, q := range list {
+			if lo+i >= len(recipes) || err != nil {
+				q.Free()
+				continue
+			}
+			packed := q.Matrix()
 			q.Free()
-			continue
+			changes[lo+i] = s.Take(headDraws * h.positions())
+			err = h.headChange(w, model.Quantized{Matrix: packed}, changes[lo+i])
+			h.Dev.FreeEXL2(packed)
 		}
-		packed := q.Matrix()
-		q.Free()
-		changes[i] = s.Take(headDraws * h.positions())
-		err := h.headChange(w, model.Quantized{Matrix: packed}, changes[i])
-		h.Dev.FreeEXL2(packed)
 		if err != nil {
 			return err
 		}

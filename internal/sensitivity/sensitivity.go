@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -69,10 +70,9 @@ func (m *Measurer) Head(ctx context.Context) error {
 // gradients is a state for the gradients of every lane.
 type gradients []*model.State
 
-func (m *Measurer) gradients() (list gradients) {
-	for range m.Pass.Lanes(len(m.Probes)) {
-		list = append(list, model.NewGradients(m.Pass.State(), m.Loader.Spec))
-	}
+func (m *Measurer) gradients() gradients {
+	list := make(gradients, m.Pass.Lanes(len(m.Probes)))
+	device.SideBySide(m.Dev, len(list), func(i int) { list[i] = model.NewGradients(m.Pass.State(), m.Loader.Spec) })
 	return list
 }
 

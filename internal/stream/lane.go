@@ -35,11 +35,14 @@ func (p *Pass) Lanes(n int) int { return max(1, min(n, p.most)) }
 func (p *Pass) grow(n int) int {
 	n = p.Lanes(n)
 	z, c := Size(p.Length, p.Most)
-	for i := len(p.lanes); i < n; i++ {
-		l := &Lane{Number: i, pass: p, cache: model.NewCache(p.Dev, p.spec, c)}
+	first := len(p.lanes)
+	more := max(0, n-first)
+	p.lanes = append(p.lanes, make([]*Lane, more)...)
+	device.SideBySide(p.Dev, more, func(i int) {
+		l := &Lane{Number: first + i, pass: p, cache: model.NewCache(p.Dev, p.spec, c)}
 		l.State = model.NewState(p.Dev, p.spec, z, l.cache)
-		p.lanes = append(p.lanes, l)
-	}
+		p.lanes[first+i] = l
+	})
 	return n
 }
 
@@ -175,10 +178,8 @@ type Scratch struct {
 
 // Scratch allocates tensors for the lanes that work on n things.
 func (p *Pass) Scratch(n int, t tensor.Type, rows, cols int) *Scratch {
-	s := &Scratch{dev: p.Dev}
-	for range p.Lanes(n) {
-		s.list = append(s.list, p.Dev.Alloc(t, rows, cols))
-	}
+	s := &Scratch{dev: p.Dev, list: make([]tensor.Tensor, p.Lanes(n))}
+	device.SideBySide(p.Dev, len(s.list), func(i int) { s.list[i] = p.Dev.Alloc(t, rows, cols) })
 	return s
 }
 
