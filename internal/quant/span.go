@@ -41,10 +41,8 @@ func spansOf(list []place, damp float32) []*span {
 		d.Download(tensor.BytesOf(inner[i]), s.inner)
 	}
 	parallel.For(len(spans), func(i int) {
-		for lo := 0; lo < len(spans[i].order); lo += blockCols {
-			m := min(blockCols, len(spans[i].order)-lo)
-			invert(inner[i][lo*blockCols:][:m*m], m)
-		}
+		n := len(spans[i].order)
+		parallel.Runs(n, blockCols, func(lo, hi int) { invert(inner[i][lo*blockCols:][:(hi-lo)*(hi-lo)], hi-lo) })
 	})
 	for i, s := range spans {
 		d.Upload(s.inner, tensor.BytesOf(inner[i]))

@@ -65,6 +65,8 @@ func (h *half) factors(sites []*siteWork) ([]*quant.Factor, error) {
 
 // measureSites measures the linears of sites, by their factors.
 func (h *half) measureSites(sites []*siteWork, factors []*quant.Factor) error {
+	var list []*matrixWork
+	var by []*quant.Factor
 	for i, f := range factors {
 		if f == nil {
 			continue
@@ -73,12 +75,50 @@ func (h *half) measureSites(sites []*siteWork, factors []*quant.Factor) error {
 			h.Warn(NearestWarning(sites[i].Linears))
 		}
 		for _, w := range sites[i].work {
-			if err := h.measure(f, w); err != nil {
-				return fmt.Errorf("%s: %w", w.linear.Name, err)
-			}
+			list, by = append(list, w), append(by, f)
+		}
+	}
+	if h.sideBySide(list) {
+		return h.measureAtOnce(list, by)
+	}
+	for i, w := range list {
+		if err := h.measure(by[i], w); err != nil {
+			return fmt.Errorf("%s: %w", w.linear.Name, err)
 		}
 	}
 	return nil
+}
+
+// sideBytes is what matrices may take that are measured at once.
+const sideBytes = 256 << 20
+
+// sideBySide reports whether matrices are measured at once: those of small models with one
+// candidate each, which alone keeps few cores busy.
+func (h *half) sideBySide(list []*matrixWork) bool {
+	bytes := 0
+	for _, w := range list {
+		k, n := w.linear.In, exl2.Pad(w.linear.Out)
+		bytes += 5*k*n + h.Dev.QuantizeWorkspace(k, n, 1)
+	}
+	return device.Goroutines(h.Dev) > 1 && len(h.only) == 1 && bytes <= sideBytes
+}
+
+// measureAtOnce measures matrices side by side, as one stage.
+func (h *half) measureAtOnce(list []*matrixWork, by []*quant.Factor) error {
+	cost := profile.Work{}
+	for _, w := range list {
+		cost.Flops += candidatesCost(w, 1).Flops
+	}
+	defer h.stage("gptq", cost)()
+	quiet, m := *h, *h.Measurer
+	m.Profile, quiet.Measurer = nil, &m
+	errs := make([]error, len(list))
+	device.SideBySide(h.Dev, len(list), func(i int) {
+		if err := quiet.measure(by[i], list[i]); err != nil {
+			errs[i] = fmt.Errorf("%s: %w", list[i].linear.Name, err)
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.

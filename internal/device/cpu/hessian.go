@@ -119,7 +119,7 @@ func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
 func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	out, in := floats("Take", dst), floats("Take", src)
 	r, c := indices(rows, dst.Rows), indices(cols, dst.Cols)
-	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowsAtOnce(dst.Cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			from := in[int(r[i])*src.Cols : (int(r[i])+1)*src.Cols]
 			to := out[i*dst.Cols : (i+1)*dst.Cols]
@@ -153,7 +153,7 @@ func (d *Device) PutCodes(dst, src, cols tensor.Tensor) {
 // eachRow calls f for the rows of two matrices of codes.
 func eachRow(op string, dst, src, cols tensor.Tensor, f func(to, from []uint8, c []int32)) {
 	out, in, c := bytesAs(op, dst), bytesAs(op, src), ints(op, cols)
-	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowsAtOnce(dst.Cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			f(out[i*dst.Cols:(i+1)*dst.Cols], in[i*src.Cols:(i+1)*src.Cols], c)
 		}
@@ -181,17 +181,20 @@ const turnRows = 16
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
 	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
-	parallel.Runs(dst.Cols, turnRows, func(lo, hi int) {
+	parallel.Runs(dst.Cols, turnRows*max(1, pieceSize/(turnRows*max(1, dst.Rows))), func(first, end int) {
 		wide, release := d.borrowed(turnRows * src.Cols)
 		defer release()
-		clear(wide)
-		for j := lo; j < min(hi, src.Rows); j++ {
-			widenRow(wide[(j-lo)*src.Cols:(j-lo+1)*src.Cols], src, j)
-		}
-		for i, from := range c {
-			row := out[i*dst.Cols+lo : i*dst.Cols+hi]
-			for j := range row {
-				row[j] = wide[j*src.Cols+int(from)]
+		for lo := first; lo < end; lo += turnRows {
+			hi := min(lo+turnRows, end)
+			clear(wide)
+			for j := lo; j < min(hi, src.Rows); j++ {
+				widenRow(wide[(j-lo)*src.Cols:(j-lo+1)*src.Cols], src, j)
+			}
+			for i, from := range c {
+				row := out[i*dst.Cols+lo : i*dst.Cols+hi]
+				for j := range row {
+					row[j] = wide[j*src.Cols+int(from)]
+				}
 			}
 		}
 	})
@@ -207,7 +210,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	answer[0] = 0
 	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
 	a := make([]float64, k*k)
-	parallel.Runs(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := 0; j <= i; j++ {
 				a[i*k+j] = float64(in[(k-1-i)*k+k-1-j])
@@ -218,7 +221,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	if !blas.InvertCholesky(a, k) {
 		return
 	}
-	parallel.Runs(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := out[i*k : (i+1)*k]
 			clear(row[:i])
@@ -286,7 +289,7 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 	wantType("Dot", sum, tensor.F64)
 	v, w, out := rowsOf("Dot", x), rowsOf("Dot", y), elements[float64](sum)
 	rows := make([]float64, x.Rows)
-	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			rows[r] = dotRow(v.row(r), w.row(r))
 		}
