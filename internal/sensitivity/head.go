@@ -136,7 +136,11 @@ func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor
 	part := min(stream.LogitRows, length)
 	parts := (length + part - 1) / part
 	n := rows * parts
-	logits, gradients, randoms := h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, 1, length)
+	logits, gradients, randoms := h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, headDraws, part)
+	numbers := make([][]float32, headDraws*rows)
+	for i := range numbers {
+		numbers[i] = labelNumbers(i, length)
+	}
 	defer func() { logits.Free(); gradients.Free(); randoms.Free() }()
 	changed := h.with([]*matrixWork{w}, func(*matrixWork) model.Weight { return packed })
 	defer changed.Free()
@@ -147,7 +151,12 @@ func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor
 		if err != nil {
 			return err
 		}
-		s, want, g, random := whole.Slice(lo, hi), logits.Of(l).Slice(0, hi-lo), gradients.Of(l).Slice(0, hi-lo), randoms.Of(l)
+		s, want, g, random := whole.Slice(lo, hi), logits.Of(l).Slice(0, hi-lo), gradients.Of(l).Slice(0, hi-lo), randoms.Of(l).Reshape(1, headDraws*part)
+		var drawn []float32
+		for draw := range headDraws {
+			drawn = append(drawn, numbers[row+draw*rows][lo:hi]...)
+		}
+		d.Upload(random.Columns(0, len(drawn)), tensor.BytesOf(drawn))
 		h.module.Forward(s)
 		d.Copy(want, s.At(model.Logits))
 		changed.Forward(s)
@@ -155,8 +164,7 @@ func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor
 		d.AddScaled(change, want, -1)
 		for draw := range headDraws {
 			d.Copy(g, want)
-			d.Upload(random, tensor.BytesOf(labelNumbers(row+draw*rows, length)))
-			d.SampleBack(g, random.Columns(lo, hi))
+			d.SampleBack(g, random.Columns(draw*(hi-lo), (draw+1)*(hi-lo)))
 			at := (draw*rows + row) * length
 			d.Dot(sums.Columns(at+lo, at+hi), change, g)
 		}
