@@ -18,6 +18,7 @@ func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 	if err != nil {
 		return err
 	}
+	m.way = m.trip.done
 	passed := slices.Clone(layout[done:])
 	slices.Reverse(passed)
 	m.trip.back.begin(r.progress, passed, m.mine)
@@ -67,7 +68,7 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if spec.Kind == model.Head {
 		return m.head(spec)
 	}
-	if !m.run.mine(spec) {
+	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.SkipBack(m.run.ctx, spec)
 	}
 	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
@@ -87,9 +88,9 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	return fmt.Sprintf("up to %.3g", most), m.write(h, m.trip.done)
 }
 
-// head measures the head, if it is the worker's, and sets the gradients in front of it.
+// head measures the head, if no other worker does, and sets the gradients in front of it.
 func (m *measuring) head(spec model.ModuleSpec) (note string, err error) {
-	if !m.mine(spec) {
+	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.Head(m.run.ctx)
 	}
 	named, more := headCandidates(m.run.src.loader.Head().Linears[0])

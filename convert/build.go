@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"exl2/internal/job"
 )
 
@@ -169,12 +171,15 @@ func (b *build) finish() (*finished, error) {
 
 // tidy deletes what only an unfinished target needs.
 func (b *build) tidy() error {
+	var group errgroup.Group
+	group.SetLimit(filesAtOnce)
 	for _, m := range b.run.src.loader.Layout[1:] {
 		for _, end := range []string{".safetensors", trainedEnding} {
-			if err := b.run.job.Remove(b.file(m.Name + end)); err != nil {
-				return err
-			}
+			group.Go(func() error { return b.run.job.Remove(b.file(m.Name + end)) })
 		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	return b.checkpoint().Remove()
 }

@@ -20,22 +20,6 @@ func columnsFile(module string) string { return "trace/" + module + ".safetensor
 // columns is the moments of the columns of a module's matrices, by name.
 type columns map[string]*quant.Columns
 
-// normalized rounds moments to F16, the mean of the diagonal 1.
-func normalized(c *quant.Columns) []byte {
-	n, sum := len(c.B)/c.Span, 0.0
-	for i := range n {
-		sum += float64(c.B[i*c.Span+i%c.Span])
-	}
-	if !(sum > 0) {
-		sum = float64(n)
-	}
-	out := make([]half.F16, len(c.B))
-	for i, v := range c.B {
-		out[i] = half.ToF16(float32(min(float64(v)/sum*float64(n), half.MaxF16)))
-	}
-	return tensor.BytesOf(out)
-}
-
 // momentsAhead reads the moments of modules one ahead of those that are worked on.
 type momentsAhead struct {
 	run    *run
@@ -103,15 +87,6 @@ func (r *run) readColumns(f *safetensors.File, module, name string) (*quant.Colu
 	if info.DType != safetensors.F16 || len(info.Shape) != 2 || info.Shape[1] < 1 || info.Shape[1] > quant.Span {
 		return nil, r.job.Damaged(columnsFile(module), fmt.Errorf("%s is %s %v", name, info.DType, info.Shape))
 	}
-	raw := make([]half.F16, info.Shape[0]*info.Shape[1])
-	if err := f.ReadInto(tensor.BytesOf(raw), name); err != nil {
-		return nil, err
-	}
-	c := &quant.Columns{Span: info.Shape[1], B: make([]float32, len(raw))}
-	parallel.Runs(len(raw), 1<<16, func(lo, hi int) {
-		for i, v := range raw[lo:hi] {
-			c.B[lo+i] = v.Float32()
-		}
-	})
-	return c, nil
+	c := &quant.Columns{Span: info.Shape[1], B: make([]half.F16, info.Shape[0]*info.Shape[1])}
+	return c, f.ReadInto(tensor.BytesOf(c.B), name)
 }

@@ -167,7 +167,7 @@ func (w *work) trace(l *ledger, m model.ModuleSpec) {
 		for lo := 0; lo < x.Out; lo += quant.Span {
 			moments += 2 * square(min(quant.Span, x.Out-lo))
 		}
-		scaled = max(scaled, 4*length*(x.In+x.Out))
+		scaled = max(scaled, 4*length*x.Out, 2*x.Out*min(quant.Span, exl2.Pad(x.Out)))
 	}
 	l.take(moments + scaled)
 	w.back(l, m)
@@ -238,9 +238,9 @@ func adds(s []model.LinearSpec) bool { return s[0].Role == arch.O || s[0].Role =
 // site counts what quantizing the linears of a site takes, whose moments are there,
 // and returns what its matrices take from then on.
 func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
-	k, wide, columns := s[0].In, 0, 0
+	k, wide, columns, each := s[0].In, 0, 0, []int(nil)
 	for _, x := range s {
-		wide, columns = wide+w.wide(x), columns+exl2.Pad(x.Out)
+		wide, columns, each = wide+w.wide(x), columns+exl2.Pad(x.Out), append(each, exl2.Pad(x.Out))
 		stays += packed(x)
 	}
 	moments, tile := w.allMoments(s)-square(k), min(columns, quant.CorrectedColumns)
@@ -260,8 +260,8 @@ func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpe
 	l.take(k * columns)
 	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
 	if w.compensates && s[0].Expert == 0 {
-		bytes, block := quant.CompensateBytes(k, columns)
-		l.use(bytes + w.dev.QuantizeWorkspace(k, block, 1))
+		bytes, more, block := quant.CompensateBytes(k, each)
+		l.use(bytes + max(more, w.dev.QuantizeWorkspace(k, block, 1)))
 	}
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]

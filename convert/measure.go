@@ -62,7 +62,7 @@ func (r *run) checkpoint(name string) *job.Checkpoint {
 
 // A trip is the way to the head and back, which all workers go, each through all
 // modules: hidden states and gradients are carried along cheaply, and candidates and
-// variants, which are not cheap, are each of one worker.
+// variants, which are not cheap, are each of one worker, the one that comes first.
 type trip struct {
 	there, back    *stage
 	measured, done *board
@@ -92,13 +92,14 @@ func (r *run) measureModules(t *trip) error {
 type measuring struct {
 	run      *run
 	trip     *trip
+	way      *board // of the trip: there or back
 	measurer *sensitivity.Measurer
 }
 
 // newMeasuring allocates the hidden states.
 func (r *run) newMeasuring(t *trip) (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
-	m := &measuring{run: r, trip: t, measurer: &sensitivity.Measurer{
+	m := &measuring{run: r, trip: t, way: t.measured, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn, Profile: r.profile,
 		AllExperts: r.opts.AllExperts, Load: r.shelf.load, Place: r.place(r.measureStreams()), Work: r.memory.batch, Moments: r.memory.moments, Probes: spread(rows, probeRows),
 	}}
@@ -153,7 +154,7 @@ func (m *measuring) resume(passed []model.ModuleSpec) error {
 }
 
 func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
-	if !m.run.mine(spec) {
+	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.Skip(m.run.ctx, spec)
 	}
 	h, err := m.measurer.Sublayer(m.run.ctx, spec)
@@ -166,13 +167,8 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	return note, m.write(h, m.trip.measured)
 }
 
-// mine: a module has one worker, the head, which all need the gradients of, the first.
-func (m *measuring) mine(spec model.ModuleSpec) bool {
-	if spec.Kind == model.Head {
-		return m.run.number == 0
-	}
-	return m.run.mine(spec)
-}
+// mine: a module has one worker, the first that comes to it.
+func (m *measuring) mine(spec model.ModuleSpec) bool { return m.way.owns(spec.Name, m.run.number) }
 
 // settle waits until the modules that the hidden states have passed are measured, by
 // whomever: what a step finds is written at once.

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/exl2"
@@ -28,6 +31,7 @@ type writer struct {
 	dir     string
 	files   []string            // that are written
 	modules []*safetensors.File // of the job
+	source  sync.Mutex          // one tensor of it is read at a time
 	headBPW float64
 	bytes   int64
 }
@@ -137,12 +141,10 @@ func (w *writer) tensors() ([]outTensor, error) {
 	if trained.Kept {
 		end = ".safetensors"
 	}
-	for _, m := range w.build.run.src.loader.Layout[1:] {
-		f, err := w.build.run.job.OpenTensors(w.build.file(m.Name + end))
-		if err != nil {
-			return nil, err
-		}
-		w.modules = append(w.modules, f)
+	if err := w.open(end); err != nil {
+		return nil, err
+	}
+	for _, f := range w.modules {
 		for _, name := range f.Names() {
 			info, _ := f.Info(name)
 			list = append(list, outTensor{info, func() ([]byte, error) { return bytesIn(f, info) }})
@@ -156,6 +158,26 @@ func (w *writer) tensors() ([]outTensor, error) {
 	}
 	slices.SortFunc(list, func(a, b outTensor) int { return strings.Compare(a.info.Name, b.info.Name) })
 	return list, nil
+}
+
+// filesAtOnce is how many files of the job, or tensors, are read at once.
+const filesAtOnce = 4
+
+// open opens the files of all modules, with names that end so.
+func (w *writer) open(end string) error {
+	layout := w.build.run.src.loader.Layout[1:]
+	files := make([]*safetensors.File, len(layout))
+	var group errgroup.Group
+	group.SetLimit(filesAtOnce)
+	for i, m := range layout {
+		group.Go(func() (err error) {
+			files[i], err = w.build.run.job.OpenTensors(w.build.file(m.Name + end))
+			return err
+		})
+	}
+	err := group.Wait()
+	w.modules = slices.DeleteFunc(files, func(f *safetensors.File) bool { return f == nil })
+	return err
 }
 
 // bytesIn reads a tensor of a file.
@@ -209,7 +231,9 @@ func (w *writer) kept(name string) outTensor {
 		info.DType = safetensors.F16
 	}
 	return outTensor{info, func() ([]byte, error) {
+		w.source.Lock()
 		t, err := src.loader.Files.Get(name)
+		w.source.Unlock()
 		if err != nil {
 			return nil, err
 		}
@@ -241,14 +265,19 @@ func (w *writer) shard(s safetensors.Shard, tensors []outTensor) error {
 		return err
 	}
 	defer f.Abort()
+	var group errgroup.Group
+	group.SetLimit(filesAtOnce)
 	for _, t := range tensors {
-		data, err := t.read()
-		if err != nil {
-			return err
-		}
-		if err := f.Write(t.info.Name, data); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			data, err := t.read()
+			if err != nil {
+				return err
+			}
+			return f.Write(t.info.Name, data)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if err := f.Commit(); err != nil {
 		return err

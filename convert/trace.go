@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"exl2/internal/model"
-	"exl2/internal/parallel"
 	"exl2/internal/quant"
 	"exl2/internal/safetensors"
 	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
+	"exl2/internal/tensor"
 )
 
 // Gradients are followed for as many of the calibration rows as have so many tokens,
@@ -24,8 +24,8 @@ const traceTokens, traceRows = 16384, 16
 type tracing struct {
 	run      *run
 	measurer *sensitivity.Measurer
-	halves   map[string][2]*quant.Columns // of the module that is worked on
-	saving   errgroup.Group               // modules before it
+	columns  columns        // of the module that is worked on
+	saving   errgroup.Group // modules before it
 }
 
 // savedAtOnce is how many modules' moments are made and written beside the passes.
@@ -42,11 +42,10 @@ func (r *run) trace() error {
 	if err := r.job.Folder("trace"); err != nil {
 		return err
 	}
-	t := &tracing{run: r, halves: map[string][2]*quant.Columns{}, measurer: &sensitivity.Measurer{
+	t := &tracing{run: r, columns: columns{}, measurer: &sensitivity.Measurer{
 		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, r.src.loader.Spec, r.opts.Data.Length, 1), Warn: r.progress.Warn,
 		Load: r.shelf.load, Profile: r.profile, Place: r.place(r.traceStreams()), Probes: r.traced(),
 	}}
-	t.measurer.Columns = func(name string, halves [2]*quant.Columns) { t.halves[name] = halves }
 	t.saving.SetLimit(savedAtOnce)
 	defer t.measurer.Pass.Free()
 	defer t.measurer.Close()
@@ -105,8 +104,17 @@ func (t *tracing) pass() error {
 	return nil
 }
 
-// back moves the gradients in front of a module, and has its moments kept.
-func (t *tracing) back(spec model.ModuleSpec) (err error) {
+// back moves the gradients in front of a module, and has its moments kept, unless an
+// earlier run has done so.
+func (t *tracing) back(spec model.ModuleSpec) error {
+	kept, err := t.run.job.Has(columnsFile(spec.Name))
+	if err != nil {
+		return err
+	}
+	t.measurer.Columns = func(name string, c *quant.Columns) { t.columns[name] = c }
+	if kept {
+		t.measurer.Columns = nil
+	}
 	if spec.Kind == model.Head {
 		err = t.measurer.Head(t.run.ctx)
 	} else {
@@ -115,29 +123,31 @@ func (t *tracing) back(spec model.ModuleSpec) (err error) {
 	if err != nil {
 		return err
 	}
-	halves := t.halves
-	t.halves = map[string][2]*quant.Columns{}
-	t.saving.Go(func() error { return t.save(spec.Name, halves) })
+	if kept {
+		return nil
+	}
+	list := t.columns
+	t.columns = columns{}
+	t.saving.Go(func() error { return t.save(spec.Name, list) })
 	return nil
 }
 
 // save keeps the moments of a module.
-func (t *tracing) save(module string, halves map[string][2]*quant.Columns) error {
-	defer t.run.profile.Beside("trace: moments")()
-	names := slices.Sorted(maps.Keys(halves))
-	infos, data := make([]safetensors.Info, len(names)), make([][]byte, len(names))
-	parallel.For(len(names), func(i int) {
-		c := halves[names[i]][0].Join(halves[names[i]][1])
-		infos[i] = safetensors.Info{Name: names[i], DType: safetensors.F16, Shape: []int{len(c.B) / c.Span, c.Span}}
-		data[i] = normalized(c)
-	})
+func (t *tracing) save(module string, list columns) error {
+	defer t.run.profile.Beside("trace: write")()
+	names := slices.Sorted(maps.Keys(list))
+	infos := make([]safetensors.Info, len(names))
+	for i, name := range names {
+		c := list[name]
+		infos[i] = safetensors.Info{Name: name, DType: safetensors.F16, Shape: []int{len(c.B) / c.Span, c.Span}}
+	}
 	w, err := t.run.job.CreateTensors(columnsFile(module), infos)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	for i, info := range infos {
-		if err := w.Write(info.Name, data[i]); err != nil {
+	for _, info := range infos {
+		if err := w.Write(info.Name, tensor.BytesOf(list[info.Name].B)); err != nil {
 			return err
 		}
 	}

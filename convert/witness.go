@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/safetensors"
 )
 
@@ -163,19 +164,40 @@ const (
 // first16 returns the index of the first element of two bytes whose magnitude
 // has bits of at least limit, or -1.
 func first16(data []byte, limit uint16) int {
-	for i := 0; i+2 <= len(data); i += 2 {
-		if binary.LittleEndian.Uint16(data[i:])&0x7fff >= limit {
-			return i / 2
-		}
-	}
-	return -1
+	return first(data, 2, func(v uint64) bool { // four elements: a sum reaches a sign if its magnitude does the limit
+		return (v&0x7fff7fff7fff7fff+uint64(0x8000-limit)*0x0001000100010001)&0x8000800080008000 != 0
+	}, func(e []byte) bool { return binary.LittleEndian.Uint16(e)&0x7fff >= limit })
 }
 
 // first32 is first16 for elements of four bytes.
 func first32(data []byte, limit uint32) int {
-	for i := 0; i+4 <= len(data); i += 4 {
-		if binary.LittleEndian.Uint32(data[i:])&0x7fffffff >= limit {
-			return i / 4
+	return first(data, 4, func(v uint64) bool {
+		return (v&0x7fffffff7fffffff+uint64(0x80000000-limit)*0x0000000100000001)&0x8000000080000000 != 0
+	}, func(e []byte) bool { return binary.LittleEndian.Uint32(e)&0x7fffffff >= limit })
+}
+
+// first returns the index of the first element of some bytes that is found, or -1;
+// among says whether one of eight bytes is.
+func first(data []byte, size int, among func(eight uint64) bool, found func(element []byte) bool) int {
+	const chunk = 1 << 20
+	at := make([]int, (len(data)+chunk-1)/chunk)
+	parallel.Runs(len(data), chunk, func(lo, hi int) {
+		at[lo/chunk] = -1
+		for i := lo; i+size <= hi; {
+			if i+8 <= hi && !among(binary.LittleEndian.Uint64(data[i:])) {
+				i += 8
+				continue
+			}
+			if found(data[i : i+size]) {
+				at[lo/chunk] = i / size
+				return
+			}
+			i += size
+		}
+	})
+	for _, i := range at {
+		if i >= 0 {
+			return i
 		}
 	}
 	return -1

@@ -54,21 +54,36 @@ func each(workers []*run, f func(w *run) error) error {
 	return first
 }
 
-// mine reports whether a module is the worker's to measure: a layer is one's, and
-// layers are dealt out in turn.
-func (r *run) mine(spec model.ModuleSpec) bool { return spec.Layer%len(r.devices) == r.number }
-
-// A board says which modules are done, for all workers.
+// A board says which modules are done, and whose they are, for all workers.
 type board struct {
-	mu   sync.Mutex
-	next *sync.Cond
-	done map[string]bool
+	mu     sync.Mutex
+	next   *sync.Cond
+	done   map[string]bool
+	worker map[string]int
 }
 
 func newBoard() *board {
-	b := &board{done: map[string]bool{}}
+	b := &board{done: map[string]bool{}, worker: map[string]int{}}
 	b.next = sync.NewCond(&b.mu)
 	return b
+}
+
+// claim reports whether a module is a worker's: it is the first one's that asks.
+func (b *board) claim(name string, worker int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, claimed := b.worker[name]; !claimed {
+		b.worker[name] = worker
+	}
+	return b.worker[name] == worker
+}
+
+// owns reports whether a module has become a worker's; the first one has what nobody
+// has asked for.
+func (b *board) owns(name string, worker int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.worker[name] == worker
 }
 
 // add says that a module is done.

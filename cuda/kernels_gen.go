@@ -104,6 +104,9 @@ const (
 	kernel_coding_tiles
 	kernel_coding_units
 	kernel_coding_order
+	kernel_columns_take
+	kernel_columns_errors
+	kernel_columns_invert
 	kernel_combine_f16
 	kernel_combine_f32
 	kernel_combine_back
@@ -180,6 +183,12 @@ const (
 	kernel_latent_round
 	kernel_latent_train
 	kernel_likelihood
+	kernel_moments_by_norms_f16
+	kernel_moments_by_norms_f32
+	kernel_moments_own
+	kernel_moments_rows
+	kernel_moments_share
+	kernel_moments_store
 	kernel_norm_rms_f32_f32
 	kernel_norm_rms_f32_f16
 	kernel_norm_rms_f16_f16
@@ -191,8 +200,10 @@ const (
 	kernel_norm_back_layer_f32
 	kernel_norm_back_layer_f16
 	kernel_operand_largest
+	kernel_operand_largest_each
 	kernel_operand_f16
 	kernel_operand_f32
+	kernel_operand_f32_each
 	kernel_operand_turned_f32
 	kernel_operand_squares
 	kernel_operand_halves
@@ -248,8 +259,6 @@ const (
 	kernel_sample_back
 	kernel_store_f16
 	kernel_take_f32
-	kernel_take_codes
-	kernel_take_codes_back
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
@@ -360,6 +369,9 @@ var kernels = [kernelCount]struct {
 	kernel_coding_tiles:              {"coding", "coding_tiles", true},
 	kernel_coding_units:              {"coding", "coding_units", true},
 	kernel_coding_order:              {"coding", "coding_order", true},
+	kernel_columns_take:              {"columns", "columns_take", true},
+	kernel_columns_errors:            {"columns", "columns_errors", true},
+	kernel_columns_invert:            {"columns", "columns_invert", true},
 	kernel_combine_f16:               {"combine", "combine_f16", true},
 	kernel_combine_f32:               {"combine", "combine_f32", true},
 	kernel_combine_back:              {"combine", "combine_back", true},
@@ -436,6 +448,12 @@ var kernels = [kernelCount]struct {
 	kernel_latent_round:              {"latent", "latent_round", true},
 	kernel_latent_train:              {"latent", "latent_train", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
+	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
+	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
+	kernel_moments_own:               {"moments", "moments_own", true},
+	kernel_moments_rows:              {"moments", "moments_rows", true},
+	kernel_moments_share:             {"moments", "moments_share", true},
+	kernel_moments_store:             {"moments", "moments_store", true},
 	kernel_norm_rms_f32_f32:          {"norm", "norm_rms_f32_f32", true},
 	kernel_norm_rms_f32_f16:          {"norm", "norm_rms_f32_f16", true},
 	kernel_norm_rms_f16_f16:          {"norm", "norm_rms_f16_f16", true},
@@ -447,8 +465,10 @@ var kernels = [kernelCount]struct {
 	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
 	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
 	kernel_operand_largest:           {"operand", "operand_largest", true},
+	kernel_operand_largest_each:      {"operand", "operand_largest_each", true},
 	kernel_operand_f16:               {"operand", "operand_f16", true},
 	kernel_operand_f32:               {"operand", "operand_f32", true},
+	kernel_operand_f32_each:          {"operand", "operand_f32_each", true},
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
 	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
@@ -504,8 +524,6 @@ var kernels = [kernelCount]struct {
 	kernel_sample_back:               {"sample_back", "sample_back", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
-	kernel_take_codes:                {"take", "take_codes", true},
-	kernel_take_codes_back:           {"take", "take_codes_back", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
@@ -593,15 +611,21 @@ const (
 	attend_prefill_keys_256        = 32
 	choose_warps                   = 8
 	choose_ahead                   = 8
+	coding_error_rows              = 16
+	columns_threads                = 256
+	columns_most_columns           = 64
+	columns_taken                  = 16
+	columns_part                   = 32
 	combine_threads                = 64
 	descend_most_rows              = 256
 	descend_columns                = 32
 	descend_threads                = 256
-	descend_room_bytes             = 96512
+	descend_room_bytes             = 104864
 	descend_part                   = 32
 	descend_warps                  = descend_threads / 32
-	descend_storing                = 4
-	descend_stored                 = descend_part / descend_storing
+	descend_helpers                = descend_warps - 1
+	descend_most_parts             = descend_most_rows / descend_part
+	descend_stored                 = (descend_part + descend_helpers - 1) / descend_helpers
 	divergence_back_threads        = 256
 	exl2_arrange_warps             = 4
 	exl2_decode_warps              = 4
@@ -650,6 +674,7 @@ const (
 	inverse_pitch                  = inverse_strip + 1
 	latent_threads                 = 256
 	likelihood_threads             = 512
+	moments_threads                = 256
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
@@ -3046,6 +3071,25 @@ func (d *Device) coding_order(l launch, order tensor.Tensor, places tensor.Tenso
 	d.launch(a, l)
 }
 
+func (d *Device) columns_take(l launch, list pointer) {
+	a := d.begin(kernel_columns_take)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) columns_errors(l launch, list pointer, groups pointer) {
+	a := d.begin(kernel_columns_errors)
+	a.pointer(list)
+	a.pointer(groups)
+	d.launch(a, l)
+}
+
+func (d *Device) columns_invert(l launch, list pointer) {
+	a := d.begin(kernel_columns_invert)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) combine_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, n int64, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32) {
 	a := d.begin(kernel_combine_f16)
 	a.tensor(y, tensor.F32, "y")
@@ -3938,43 +3982,26 @@ func (d *Device) head_norm_layer_f16(l launch, q tensor.Tensor, k tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) inverse_strip(l launch, s tensor.Tensor, ok tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32) {
+func (d *Device) inverse_strip(l launch, list pointer, damp float32, row int32) {
 	a := d.begin(kernel_inverse_strip)
-	a.tensor(s, tensor.F32, "s")
-	a.tensor(ok, tensor.I32, "ok")
-	a.tensor(h, tensor.F32, "h")
+	a.pointer(list)
 	a.float32(damp)
 	a.int32(row)
-	a.int32(k)
-	a.int32(width)
 	d.launch(a, l)
 }
 
-func (d *Device) inverse_diagonal(l launch, x tensor.Tensor, planes tensor.Tensor, ok tensor.Tensor, s tensor.Tensor, scratch tensor.Tensor, width int32) {
+func (d *Device) inverse_diagonal(l launch, list pointer, row int32) {
 	a := d.begin(kernel_inverse_diagonal)
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(planes, tensor.F16, "planes")
-	a.tensor(ok, tensor.I32, "ok")
-	a.tensor(s, tensor.F32, "s")
-	a.tensor(scratch, tensor.F32, "scratch")
-	a.int32(width)
+	a.pointer(list)
+	a.int32(row)
 	d.launch(a, l)
 }
 
-func (d *Device) inverse_store(l launch, z tensor.Tensor, u tensor.Tensor, ok tensor.Tensor, t tensor.Tensor, x tensor.Tensor, h tensor.Tensor, damp float32, row int32, k int32, width int32, tiles int32, plane int64) {
+func (d *Device) inverse_store(l launch, list pointer, damp float32, row int32) {
 	a := d.begin(kernel_inverse_store)
-	a.tensor(z, tensor.F16, "z")
-	a.tensor(u, tensor.F32, "u")
-	a.tensor(ok, tensor.I32, "ok")
-	a.tensor(t, tensor.F32, "t")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(h, tensor.F32, "h")
+	a.pointer(list)
 	a.float32(damp)
 	a.int32(row)
-	a.int32(k)
-	a.int32(width)
-	a.int32(tiles)
-	a.int64(plane)
 	d.launch(a, l)
 }
 
@@ -4018,6 +4045,68 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	a.tensor(ids, tensor.I32, "ids")
 	a.int32(n)
 	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_by_norms_f16(l launch, y tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, n int32, cols int32, yStride int32, dyStride int32, xStride int32) {
+	a := d.begin(kernel_moments_by_norms_f16)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(n)
+	a.int32(cols)
+	a.int32(yStride)
+	a.int32(dyStride)
+	a.int32(xStride)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_by_norms_f32(l launch, y tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, n int32, cols int32, yStride int32, dyStride int32, xStride int32) {
+	a := d.begin(kernel_moments_by_norms_f32)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F32, "x")
+	a.int32(n)
+	a.int32(cols)
+	a.int32(yStride)
+	a.int32(dyStride)
+	a.int32(xStride)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_own(l launch, own tensor.Tensor, list pointer) {
+	a := d.begin(kernel_moments_own)
+	a.tensor(own, tensor.F64, "own")
+	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_rows(l launch, sums tensor.Tensor, own tensor.Tensor, list pointer, n int32) {
+	a := d.begin(kernel_moments_rows)
+	a.tensor(sums, tensor.F64, "sums")
+	a.tensor(own, tensor.F64, "own")
+	a.pointer(list)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_share(l launch, share tensor.Tensor, sums tensor.Tensor, list pointer, spans int32, n int32) {
+	a := d.begin(kernel_moments_share)
+	a.tensor(share, tensor.F64, "share")
+	a.tensor(sums, tensor.F64, "sums")
+	a.pointer(list)
+	a.int32(spans)
+	a.int32(n)
+	d.launch(a, l)
+}
+
+func (d *Device) moments_store(l launch, joined tensor.Tensor, share tensor.Tensor, list pointer, n int32, wide int32) {
+	a := d.begin(kernel_moments_store)
+	a.tensor(joined, tensor.F16, "joined")
+	a.tensor(share, tensor.F64, "share")
+	a.pointer(list)
+	a.int32(n)
+	a.int32(wide)
 	d.launch(a, l)
 }
 
@@ -4175,6 +4264,12 @@ func (d *Device) operand_largest(l launch, largest tensor.Tensor, x tensor.Tenso
 	d.launch(a, l)
 }
 
+func (d *Device) operand_largest_each(l launch, list pointer) {
+	a := d.begin(kernel_operand_largest_each)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) operand_f16(l launch, planes tensor.Tensor, x tensor.Tensor, k int32, m int32, stride int32, tiles int32) {
 	a := d.begin(kernel_operand_f16)
 	a.tensor(planes, tensor.F16, "planes")
@@ -4197,6 +4292,12 @@ func (d *Device) operand_f32(l launch, planes tensor.Tensor, x tensor.Tensor, la
 	a.int32(stride)
 	a.int32(tiles)
 	a.int64(plane)
+	d.launch(a, l)
+}
+
+func (d *Device) operand_f32_each(l launch, list pointer) {
+	a := d.begin(kernel_operand_f32_each)
+	a.pointer(list)
 	d.launch(a, l)
 }
 
@@ -5103,28 +5204,6 @@ func (d *Device) take_f32(l launch, dst tensor.Tensor, src tensor.Tensor, rows t
 	a.tensor(cols, tensor.I32, "cols")
 	a.int32(n)
 	a.int32(srcCols)
-	d.launch(a, l)
-}
-
-func (d *Device) take_codes(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, srcCols int32) {
-	a := d.begin(kernel_take_codes)
-	a.tensor(dst, tensor.U8, "dst")
-	a.tensor(src, tensor.U8, "src")
-	a.tensor(cols, tensor.I32, "cols")
-	a.int64(count)
-	a.int32(n)
-	a.int32(srcCols)
-	d.launch(a, l)
-}
-
-func (d *Device) take_codes_back(l launch, dst tensor.Tensor, src tensor.Tensor, cols tensor.Tensor, count int64, n int32, dstCols int32) {
-	a := d.begin(kernel_take_codes_back)
-	a.tensor(dst, tensor.U8, "dst")
-	a.tensor(src, tensor.U8, "src")
-	a.tensor(cols, tensor.I32, "cols")
-	a.int64(count)
-	a.int32(n)
-	a.int32(dstCols)
 	d.launch(a, l)
 }
 

@@ -290,7 +290,7 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 	})
 	line(name, ms, products+1e3*143*9.5*k*n*all/scalarRate)
 	l := &laps{d: d}
-	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 0, func(w *workshop) {
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: -1.0 / diagonalLift}
 		}, func(x *coded, block, row, end int) productItem {
@@ -328,7 +328,7 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 // timeStrips times InverseFactor by its kernels.
 func timeStrips(t *testing.T, d *Device, u, h, ok tensor.Tensor) {
 	l := &laps{d: d}
-	d.inverse(u, h, 0, ok, func(name string) { l.mark(name) })
+	d.inverse([]device.Inverse{{U: u, H: h, OK: ok}}, 0, func(name string) { l.mark(name) })
 	for name, ms := range l.sums() {
 		t.Logf("  %-42s %9.3f ms", name, ms)
 	}

@@ -1,17 +1,19 @@
 package cuda
 
 import (
+	"slices"
 	"unsafe"
 
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
 
 // blockItem is a block of a matrix: kernels/descend.cu has the same struct.
 type blockItem struct {
-	steps, parts           uintptr
-	next                   int64
-	groups, count, rows, n int32
+	steps, parts, most            uintptr
+	next                          int64
+	groups, count, rows, n, ld, _ int32
 }
 
 const blockBytes = int(unsafe.Sizeof(blockItem{}))
@@ -23,6 +25,83 @@ type blockRun struct {
 	first, count, across int
 }
 
+// A sheet is matrices side by side whose blocks have the same rows, so that a product
+// serves all: narrow ones, of which each alone would leave half of its tiles empty. Any
+// other matrix is a sheet by itself.
+type sheet struct {
+	first  int // of the matrices, in the workshop's list
+	n      int // columns
+	blocks [][]exl2.Group
+	errors planes
+	panel  tensor.Tensor // F32 [parts·rows of the largest block, n]
+	parts  int           // of the products of a block
+}
+
+// narrow reports whether a matrix of n columns shares a sheet.
+func narrow(n int) bool { return n == planes_tile_cols }
+
+// sheetsOf returns which matrices begin a sheet.
+func sheetsOf(list []device.Coding) (first []int) {
+	for i, c := range list {
+		if i > 0 && narrow(c.Codes.Cols) && narrow(list[i-1].Codes.Cols) && sameRows(blocksOf(c.Groups), blocksOf(list[i-1].Groups)) {
+			continue
+		}
+		first = append(first, i)
+	}
+	return first
+}
+
+func sameRows(a, b [][]exl2.Group) bool {
+	return slices.EqualFunc(a, b, func(x, y []exl2.Group) bool { return x[0].Row == y[0].Row })
+}
+
+// tilesOf is the tiles of the products of a block of sheets.
+func tilesOf(list []device.Coding) (tiles int) {
+	first := sheetsOf(list)
+	for i, lo := range first {
+		hi, n := len(list), 0
+		if i+1 < len(first) {
+			hi = first[i+1]
+		}
+		for _, c := range list[lo:hi] {
+			n += c.Codes.Cols
+		}
+		tiles += blockTiles(n)
+	}
+	return tiles
+}
+
+// blockTiles is the tiles of the products of a block of n columns.
+func blockTiles(n int) int { return pieces(blockRows, productSide) * pieces(n, productSide) }
+
+// spread takes room for sheets.
+func (w *workshop) spread(parts int) {
+	codings := make([]device.Coding, len(w.list))
+	for i, x := range w.list {
+		codings[i] = x.Coding
+	}
+	for _, i := range sheetsOf(codings) {
+		w.sheets = append(w.sheets, &sheet{first: i, blocks: w.list[i].blocks, parts: parts})
+	}
+	for i, s := range w.sheets {
+		end, rows := len(w.list), 0
+		if i+1 < len(w.sheets) {
+			end = w.sheets[i+1].first
+		}
+		for _, x := range w.list[s.first:end] {
+			s.n, rows = s.n+x.n, max(rows, panelRows(x.Groups))
+		}
+		s.errors, s.panel = w.room.takePlanes(2, w.list[s.first].k, s.n), w.room.take(tensor.F32, parts*rows, s.n)
+		column := 0
+		for at := s.first; at < end; at++ {
+			x := &w.list[at]
+			x.sheet, x.errors = s, s.errors.from(column/planes_tile_cols)
+			x.errors.most = x.most
+			column += x.n
+		}
+	}
+}
+
 // Descend improves codes by passes of coordinate descent. What is left at a block's
 // rows comes of products with the errors of all rows as they are; where a matrix has
 // few columns, of several, each of a part of k.
@@ -30,14 +109,14 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if passes == 0 || len(list) == 0 {
 		return
 	}
-	inBlocks, parts, tiles := d.shared >= descend_room_bytes, 1, 0
+	inBlocks, parts := d.shared >= descend_room_bytes, 0
 	for _, c := range list {
-		inBlocks, tiles = inBlocks && panelRows(c.Groups) <= descend_most_rows, tiles+tilesOf(c.Codes.Cols)
+		inBlocks = inBlocks && panelRows(c.Groups) <= descend_most_rows
 	}
 	if inBlocks {
-		parts = d.partsOf(tiles, f.H.Cols)
+		parts = d.partsOf(tilesOf(list), f.H.Cols)
 	}
-	d.byParts("Descend", list, f.H, byRoot, parts, func(w *workshop) {
+	d.byParts("Descend", list, operandOf{f.H, byRoot, f.Ready}, parts, func(w *workshop) {
 		roots := w.leftovers(f.H)
 		if inBlocks {
 			w.descend(f.H, roots, passes)
@@ -53,6 +132,15 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 			})
 		}
 	})
+}
+
+// ReadyToDescend returns planes of H.
+func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
+	k := f.H.Cols
+	mem := d.reserve(2 * planesHalves(2, k, k))
+	mem.Type, mem.Cols, mem.Stride = tensor.F16, mem.Cols/2, mem.Cols/2
+	d.split(newPlanes(2, k, k, mem), f.H, byRoot)
+	return mem
 }
 
 // partsOf returns how many parts the products of a block have whose matrices have so
@@ -71,9 +159,6 @@ func (d *Device) partsOf(tiles, k int) int {
 	}
 	return best
 }
-
-// tilesOf is the tiles of the products of a block of n columns.
-func tilesOf(n int) int { return pieces(blockRows, 128) * pieces(n, 128) }
 
 // leftovers leaves the errors of all matrices as operands, and returns what their rows
 // are multiplied by.
@@ -100,7 +185,9 @@ func (w *workshop) leftovers(h tensor.Tensor) (roots tensor.Tensor) {
 	s.upload()
 	defer s.free()
 	for _, r := range runs {
-		d.coding_errors(r.over(128), s.at(r), h, int32(k))
+		l := r.over(min(128, pieces(r.cols, 32)*32))
+		l.blocks.z = pieces(r.rows, coding_error_rows)
+		d.coding_errors(l, s.at(r), h, int32(k))
 	}
 	return roots
 }
@@ -119,16 +206,23 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 				continue
 			}
 			row, end := rowsOf(x.blocks[b])
+			of := x.sheet
+			column := (x.errors.mem.Off - of.errors.mem.Off) / (planes_tile_halves * tensor.F16.Size()) * planes_tile_cols
 			item := blockItem{
-				steps: uintptr(len(w.items) * stepBytes), parts: d.at(x.panel), next: int64((end - row) * x.n),
-				groups: int32(len(x.blocks[b])), count: int32(x.parts), rows: int32(end - row), n: int32(x.n),
+				steps: uintptr(len(w.items) * stepBytes), parts: d.at(of.panel) + uintptr(4*column), most: d.at(x.most), next: int64((end - row) * of.n),
+				groups: int32(len(x.blocks[b])), count: int32(of.parts), rows: int32(end - row), n: int32(x.n), ld: int32(of.n),
 			}
 			for g := range x.blocks[b] {
 				w.items = append(w.items, x.step(d, w.index(x, b)+g, row))
 			}
 			blocks, now.across = append(blocks, item), max(now.across, pieces(x.n, descend_columns))
-			products = append(products, w.parts(x, roots, row, end)...)
-			now.products.tiles = max(now.products.tiles, products[len(products)-1].blocks())
+		}
+		for _, s := range w.sheets {
+			if b < len(s.blocks) {
+				row, end := rowsOf(s.blocks[b])
+				products = append(products, w.parts(s, roots, row, end)...)
+				now.products.tiles = max(now.products.tiles, products[len(products)-1].blocks())
+			}
 		}
 		now.count, now.products.count = len(blocks)-now.first, len(products)-now.products.first
 		if now.count == 0 {
@@ -152,16 +246,18 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	}
 }
 
-// parts lists the products that make up what is left at the rows of a block.
-func (w *workshop) parts(x *coded, roots tensor.Tensor, row, end int) (list []productItem) {
-	d, tiles := w.d, pieces(x.k, planes_tile_rows)
-	for p := range x.parts {
+// parts lists the products that make up what is left at the rows of a block of a sheet.
+// The kernel that adds them takes the errors' lifts off.
+func (w *workshop) parts(s *sheet, roots tensor.Tensor, row, end int) (list []productItem) {
+	d, k := w.d, w.list[s.first].k
+	tiles := pieces(k, planes_tile_rows)
+	for p := range s.parts {
 		item := productItem{
-			to: d.at(x.panel) + uintptr(4*p*(end-row)*x.n), rows: d.at(roots.Slice(row, end)), alpha: 1.0 / diagonalLift,
-			m0: int32(row), m1: int32(end), n1: int32(x.n), ld: int32(x.n),
-			k0: int32(tiles * p / x.parts * planes_tile_rows), k1: int32(tiles * (p + 1) / x.parts * planes_tile_rows),
+			to: d.at(s.panel) + uintptr(4*p*(end-row)*s.n), rows: d.at(roots.Slice(row, end)), alpha: 1.0 / diagonalLift,
+			m0: int32(row), m1: int32(end), n1: int32(s.n), ld: int32(s.n),
+			k0: int32(tiles * p / s.parts * planes_tile_rows), k1: int32(tiles * (p + 1) / s.parts * planes_tile_rows),
 		}
-		list = append(list, item.of(d, w.factor, x.errors))
+		list = append(list, item.of(d, w.factor, s.errors))
 	}
 	return list
 }

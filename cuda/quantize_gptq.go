@@ -12,7 +12,7 @@ import (
 // groups reach a group by another.
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, f.U, byDiagonal, 1, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 0, func(w *workshop) {
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -38,6 +38,7 @@ type workshop struct {
 	room     *room
 	first    int // of list in the caller's
 	list     []coded
+	sheets   []*sheet
 	factor   planes
 	products tensor.Tensor
 	blocks   []block
@@ -61,14 +62,25 @@ type groupRun struct {
 // table, of as many tiles at most.
 type productRun struct{ first, count, tiles int }
 
+// operandOf is a matrix, how it is lifted, and its planes, if they are there.
+type operandOf struct {
+	x     tensor.Tensor
+	how   int32
+	ready tensor.Tensor
+}
+
 // byParts calls f for parts of a list that there is memory for, with planes of the
-// factor that they share, and room for products in parts.
-func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, how int32, parts int, f func(w *workshop)) {
+// factor that they share; and, if products are in parts, with room for those of sheets.
+func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts int, f func(w *workshop)) {
+	factor := of.x
 	k := factor.Cols
 	for _, c := range list {
 		want(c.Codes.Rows == k && factor.Rows == k && c.Groups[0].Row == 0, op, c.Codes, factor)
 	}
-	shared := planesBytes(2, k, k) + padded(4*k) + padded(4*len(list))
+	shared := padded(4*k) + padded(4*len(list))
+	if of.ready.Nil() {
+		shared += planesBytes(2, k, k)
+	}
 	free := d.workLimit
 	if free == 0 {
 		free, _ = d.MemInfo()
@@ -76,15 +88,25 @@ func (d *Device) byParts(op string, list []device.Coding, factor tensor.Tensor, 
 	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
-		for end < len(list) && (end == first || bytes+codedBytes(list[end], parts) <= free) {
-			bytes += codedBytes(list[end], parts)
+		for end < len(list) && (end == first || bytes+codedBytes(list[end], max(parts, 1)) <= free) {
+			bytes += codedBytes(list[end], max(parts, 1))
 			end++
 		}
 		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
-		w.factor = w.room.takePlanes(2, k, k)
-		d.split(w.factor, factor, how)
+		w.factor = newPlanes(2, k, k, of.ready)
+		if of.ready.Nil() {
+			w.factor = w.room.takePlanes(2, k, k)
+			d.split(w.factor, factor, of.how)
+		}
 		for _, c := range list[first:end] {
-			w.list = append(w.list, w.room.takeCoded(c, parts))
+			if parts > 0 {
+				w.list = append(w.list, w.room.takeMeasured(c))
+			} else {
+				w.list = append(w.list, w.room.takeCoded(c))
+			}
+		}
+		if parts > 0 {
+			w.spread(parts)
 		}
 		f(w)
 		w.close()
@@ -195,7 +217,7 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	const tables = 1 << 20 // steps and products of a matrix
 	columns := n           // of what is left at a block's rows
 	if count == 1 {
-		columns *= d.partsOf(tilesOf(n), k)
+		columns *= d.partsOf(blockTiles(n), k)
 	}
 	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + tables
 	gram := 2 * planesBytes(2, gramRows, k)

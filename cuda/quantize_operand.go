@@ -156,18 +156,6 @@ func grid2(n, rows int) launch {
 	return l
 }
 
-// TakeCodes is dst[i, j] = src[i, cols[j]].
-func (d *Device) TakeCodes(dst, src, cols tensor.Tensor) {
-	want(dst.Rows == src.Rows && dst.Cols == cols.Cols, "TakeCodes", dst, src, cols)
-	d.take_codes(perThread(dst.Rows*dst.Cols), dst, src, cols, int64(dst.Rows*dst.Cols), int32(dst.Cols), int32(src.Cols))
-}
-
-// PutCodes is dst[i, cols[j]] = src[i, j].
-func (d *Device) PutCodes(dst, src, cols tensor.Tensor) {
-	want(dst.Rows == src.Rows && src.Cols == cols.Cols, "PutCodes", dst, src, cols)
-	d.take_codes_back(perThread(src.Rows*src.Cols), dst, src, cols, int64(src.Rows*src.Cols), int32(src.Cols), int32(dst.Cols))
-}
-
 var takesTurned = map[tensor.Type]func(d *Device, l launch, dst, src, cols tensor.Tensor, k, n, out, srcCols int32){
 	tensor.F32: (*Device).take_turned_f32, tensor.F16: (*Device).take_turned_f16, tensor.BF16: (*Device).take_turned_bf16,
 }

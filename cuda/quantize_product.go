@@ -30,7 +30,12 @@ func planesBytes(count, k, m int) int { return padded(2 * planesHalves(count, k,
 
 // takePlanes returns room for planes of a matrix [k, m].
 func (r *room) takePlanes(count, k, m int) planes {
-	return planes{mem: r.take(tensor.F16, 1, planesHalves(count, k, m)), count: count, next: planeHalves(k, m), tiles: pieces(m, planes_tile_cols)}
+	return newPlanes(count, k, m, r.take(tensor.F16, 1, planesHalves(count, k, m)))
+}
+
+// newPlanes returns planes of a matrix [k, m] in memory of planesHalves.
+func newPlanes(count, k, m int, mem tensor.Tensor) planes {
+	return planes{mem: mem, count: count, next: planeHalves(k, m), tiles: pieces(m, planes_tile_cols)}
 }
 
 // How an operand is lifted: kernels/scaled.cuh has the same list.
@@ -121,6 +126,51 @@ func (d *Device) product(p productItem, aPlanes, bPlanes int) {
 	d.runProducts(pointer(d.at(list)), 1, p.blocks(), aPlanes, bPlanes)
 	d.Free(list)
 }
+
+// operandItem is a matrix that planes are made of: kernels/operand.cu has the same
+// struct.
+type operandItem struct {
+	planes, x, most             uintptr
+	plane                       int64
+	k, m, stride, tiles, how, _ int32
+}
+
+// item is what makes planes of x.
+func (p planes) item(d *Device, x tensor.Tensor, how int32) operandItem {
+	return operandItem{
+		planes: d.at(p.mem), x: d.at(x), most: d.at(p.most), plane: int64(p.next),
+		k: int32(x.Rows), m: int32(x.Cols), stride: int32(x.Stride), tiles: int32(p.tiles), how: how,
+	}
+}
+
+// An operandRun is matrices that planes are made of in one launch.
+type operandRun struct {
+	table        tensor.Tensor
+	count        int
+	rows, blocks int // most of all
+}
+
+func (d *Device) operandRun(list []operandItem) operandRun {
+	r := operandRun{table: table(d, list), count: len(list)}
+	for _, i := range list {
+		over := overTiles(int(i.k), planes{tiles: int(i.tiles)})
+		r.rows, r.blocks = max(r.rows, int(i.k)), max(r.blocks, over.blocks.x)
+	}
+	return r
+}
+
+// measure raises the numbers that matrices are lifted by.
+func (r operandRun) measure(d *Device) {
+	l := launch{blocks: dim{x: min(r.rows, pieces(8*d.sms, max(r.count, 1))), y: r.count}, threads: dim{x: 256}}
+	d.operand_largest_each(l, pointer(d.at(r.table)))
+}
+
+// split makes planes of the first count.
+func (r operandRun) split(d *Device, count int) {
+	d.operand_f32_each(launch{blocks: dim{x: r.blocks, y: count}, threads: dim{x: 256}}, pointer(d.at(r.table)))
+}
+
+func (r operandRun) free(d *Device) { d.Free(r.table) }
 
 // room is a piece of device memory out of which tensors are taken, one after
 // another.

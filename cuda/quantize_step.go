@@ -25,8 +25,8 @@ type coded struct {
 	blocks [][]exl2.Group
 
 	errors  planes        // what is left of every row that is quantized
-	parts   int           // of the products of a block
-	panel   tensor.Tensor // F32 [parts, rows of the largest block, n]
+	sheet   *sheet        // that they are a part of, if they are
+	panel   tensor.Tensor // F32 [rows of the largest block, n]
 	chosen  tensor.Tensor // U8 [largest scales, n]
 	sums    tensor.Tensor // F64 [tiles, largest scales]
 	loss    tensor.Tensor // F64 [1, blocks of columns]
@@ -67,7 +67,7 @@ func searchBytes(n int) int {
 	return padded(gptq_search_candidates*n) + padded(8*gptq_search_candidates*(n/gptq_search_columns)) + padded(8*pieces(n, rowsCols)) + 3*padded(4)
 }
 
-// bytes returns the workspace of a matrix of k rows.
+// codedBytes returns the workspace of a matrix, products in so many parts.
 func codedBytes(c device.Coding, parts int) int {
 	k, n := c.Codes.Rows, c.Codes.Cols
 	return planesBytes(2, k, n) + padded(4*parts*panelRows(c.Groups)*n) + searchBytes(n)
@@ -77,23 +77,34 @@ func codedBytes(c device.Coding, parts int) int {
 func (r *room) takeSearch(c device.Coding) coded {
 	n := c.Codes.Cols
 	want(n%exl2.Align == 0 && c.Scales.Rows == len(c.Groups) && c.Scales.Cols == n && c.Largest.Rows*c.Largest.Cols == len(c.Groups), "quantizing", c.Codes, c.Scales, c.Largest)
-	return coded{
-		Coding: c, k: c.Codes.Rows, n: n,
-		chosen: r.take(tensor.U8, gptq_search_candidates, n), sums: r.take(tensor.F64, n/gptq_search_columns, gptq_search_candidates), loss: r.takeZeros(tensor.F64, 1, pieces(n, rowsCols)),
-		top: r.takeZeros(tensor.F32, 1, 1), most: r.takeZeros(tensor.F32, 1, 1), counter: r.takeZeros(tensor.I32, 1, 1),
+	x := coded{Coding: c, k: c.Codes.Rows, n: n, chosen: r.take(tensor.U8, gptq_search_candidates, n), sums: r.take(tensor.F64, n/gptq_search_columns, gptq_search_candidates)}
+	losses := padded(8 * pieces(n, rowsCols))
+	zeros := r.takeZeros(tensor.U8, 1, losses+3*padded(4))
+	part := func(t tensor.Type, at, n int) tensor.Tensor {
+		v := tensor.New(t, 1, n, zeros.Mem)
+		v.Off = zeros.Off + at
+		return v
 	}
+	x.loss = part(tensor.F64, 0, pieces(n, rowsCols))
+	x.top, x.most, x.counter = part(tensor.F32, losses, 1), part(tensor.F32, losses+padded(4), 1), part(tensor.I32, losses+2*padded(4), 1)
+	return x
 }
 
-// takeCoded returns a matrix with all the memory that quantizing it takes, products in so
-// many parts, its
-// largest magnitude measured.
-func (r *room) takeCoded(c device.Coding, parts int) coded {
+// takeCoded returns a matrix with all the memory that quantizing it takes, its largest
+// magnitude measured.
+func (r *room) takeCoded(c device.Coding) coded {
+	x := r.takeMeasured(c)
+	x.errors = r.takePlanes(2, x.k, x.n)
+	x.errors.most = x.most
+	x.panel = r.take(tensor.F32, panelRows(c.Groups), x.n)
+	return x
+}
+
+// takeMeasured is takeCoded, but for errors and panel.
+func (r *room) takeMeasured(c device.Coding) coded {
 	x := r.takeSearch(c)
 	want(c.W.Rows == x.k && c.W.Cols == x.n && c.W.Type == tensor.F32, "quantizing", c.W, c.Codes)
 	x.blocks = blocksOf(c.Groups)
-	x.errors = r.takePlanes(2, x.k, x.n)
-	x.errors.most = x.most
-	x.parts, x.panel = parts, r.take(tensor.F32, parts*panelRows(c.Groups), x.n)
 	r.d.measure(x.most, c.W)
 	return x
 }

@@ -23,7 +23,9 @@ extern "C" __global__ void coding_values(
 
 // coding_errors stores, for the groups of a list (coding.cuh), one for each
 // blockIdx.y, the weights less those of their codes as operands, rows times
-// the powers of two near the roots of h's diagonal.
+// the powers of two near the roots of h's diagonal: some rows for each blockIdx.z.
+constexpr int error_rows = 16;
+
 extern "C" __global__ void coding_errors(
 	const void* list,
 	const float* h,  // [k, k]
@@ -34,7 +36,8 @@ extern "C" __global__ void coding_errors(
 	if (column >= s.n) return;
 	Grid grid(scale_of(s.scales[column], *s.largest), s.bits);
 	float lift = lift_of(s.most);
-	for (int i = 0; i < s.rows; i++) {
+	int first = blockIdx.z * error_rows, end = min(first + error_rows, s.rows);
+	for (int i = first; i < end; i++) {
 		int64 from = (int64)i * s.n + column, at = place_of(s.row + i, column, s.tiles), row = s.row + i;
 		Pair p((s.w[from] - grid.value(s.codes[from] - grid.zero)) * root_of(h[row * k + row]) * lift);
 		s.planes[at] = p.high;

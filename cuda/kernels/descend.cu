@@ -6,129 +6,171 @@
 // symmetric to the bit.
 //
 // A block of threads has 32 columns. 32 rows at a time, one warp quantizes them in turn,
-// a thread a column, in registers, while the others fetch what the next 32 rows need;
-// then all pass on what they have changed. What a row waits for is arithmetic alone.
+// a thread a column, in registers. What a row waits for is arithmetic alone: meanwhile the
+// other warps pass on what the rows before have changed to those behind the next ones,
+// store them, and fetch what comes next. Then all pass the changes on to the next 32 rows.
 #include "coding.cuh"
 #include "mma.cuh"
 #include "order.cuh"
 #include "scaled.cuh"
 
 constexpr int most_rows = 256, columns = 32, threads = 256;
-constexpr int room_bytes = 96512;
-constexpr int part = 32, warps = threads / 32;
+constexpr int room_bytes = 104864;
+constexpr int part = 32, warps = threads / 32, helpers = warps - 1, most_parts = most_rows / part;
 
 // Block is one of a list; quantize_descend.go has the same struct.
 struct Block {
 	const Step* steps;   // its groups
-	const float* parts;  // [count][rows, n]: what is left is their sum
+	const float* parts;  // [count][rows, n], of rows of ld: what is left is their sum
+	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted
 	int64 next;          // floats from one part to the next
-	int groups, count, rows, n;
+	int groups, count, rows, n, ld, unused;
 };
 
 struct Room {
-	float x[most_rows][columns];  // what is left, then changes
-	float even[most_rows][part], odd[most_rows - part][part];
-	unsigned char codes[2][part][columns];
-	float reciprocal[part], lift[part];
+	float x[most_rows][columns];               // what is left, then changes
+	float close[2][2 * part][part];            // h of 32 rows with themselves and the next 32
+	float beyond[2][most_rows - 2 * part][part];  // and with those behind
+	unsigned char codes[4][part][columns];
+	float scales[most_parts][columns];         // of groups
+	float reciprocal[part], lift[2][part];
+	Step steps[most_parts];
+	int group[most_parts];                     // of every 32 rows
 
-	// h returns row j of the block of what is fetched for the rows from the given one on.
-	__device__ float* h(int from, int j) { return from / part % 2 ? odd[j - part] : even[j]; }
+	__device__ const Step& step(int p) const { return steps[group[p]]; }
+	__device__ Grid grid(int p) const { return Grid(scales[group[p]][threadIdx.x % 32], steps[group[p]].bits); }
 };
 static_assert(sizeof(Room) == room_bytes, "room_bytes");
 
-// fetch begins to copy h[j, from+i] for the rows j of the block from the given one on,
-// i under 32, and the codes of 32 rows, by count threads.
-__device__ void fetch(Room& room, const Block& b, const Step& s, const float* h, int k, int from, int thread, int count) {
-	int first = s.row - s.before, column = blockIdx.x * columns;
-	for (int t = thread; t < (b.rows - from) * (part / 4); t += count) {
-		int j = from + t / (part / 4), i = t % (part / 4) * 4;
-		copy16(room.h(from, j) + i, h + (int64)(first + j) * k + first + from + i, true);
+// begin brings the groups of a block.
+__device__ void begin(Room& room, const Block& b) {
+	constexpr int words = sizeof(Step) / 4;
+	for (int i = threadIdx.x; i < b.groups * words; i += threads) ((int*)room.steps)[i] = ((const int*)b.steps)[i];
+	__syncthreads();
+	for (int g = threadIdx.x / 32; g < b.groups; g += warps) {
+		const Step& s = room.steps[g];
+		room.scales[g][threadIdx.x % 32] = scale_of(s.scales[blockIdx.x * columns + threadIdx.x % 32], *s.largest);
+		for (int p = s.before / part + threadIdx.x % 32; p < (s.before + s.rows) / part; p += 32) room.group[p] = g;
+	}
+	__syncthreads();
+}
+
+// fetch begins to copy what 32 rows, from part p on, need: h with themselves and the next 32
+// rows, and their codes. By count threads.
+__device__ void fetch(Room& room, const Block& b, const float* h, int k, int p, int thread, int count) {
+	const Step& s = room.step(p);
+	int first = s.row - s.before, from = p * part, rows = min(2 * part, b.rows - from), column = blockIdx.x * columns;
+	for (int t = thread; t < rows * (part / 4); t += count) {
+		int j = t / (part / 4), i = t % (part / 4) * 4;
+		copy16(&room.close[p % 2][j][i], h + (int64)(first + from + j) * k + first + from + i, true);
 	}
 	for (int t = thread; t < part * columns / 16; t += count) {
 		int i = t / (columns / 16), c = t % (columns / 16) * 16;
-		copy16(&room.codes[from / part % 2][i][c], s.codes + (int64)(from - s.before + i) * s.n + column + c, true);
+		copy16(&room.codes[p % 4][i][c], s.codes + (int64)(from - s.before + i) * s.n + column + c, true);
 	}
-	commit();
 }
 
-// turn quantizes 32 rows, by one warp, and leaves codes and changes. Nothing that it
-// waits for is in memory beyond the room.
-__device__ void turn(Room& room, const Grid& grid, int from) {
-	int lane = threadIdx.x;
-	float diagonal = room.h(from, from + lane)[lane];
+// fetch_beyond begins to copy h of the rows of part p with those behind the next part.
+__device__ void fetch_beyond(Room& room, const Block& b, const float* h, int k, int p, int thread, int count) {
+	const Step& s = room.step(p);
+	int first = s.row - s.before, from = p * part;
+	for (int t = thread; t < (b.rows - from - 2 * part) * (part / 4); t += count) {
+		int j = t / (part / 4), i = t % (part / 4) * 4;
+		copy16(&room.beyond[p % 2][j][i], h + (int64)(first + from + 2 * part + j) * k + first + from + i, true);
+	}
+}
+
+// turn quantizes 32 rows, by one warp, and leaves codes and changes.
+__device__ void turn(Room& room, int p) {
+	int lane = threadIdx.x, from = p * part;
+	const float(*h)[part] = room.close[p % 2];
+	const Grid grid = room.grid(p);
+	float diagonal = h[lane][lane];
 	room.reciprocal[lane] = __frcp_rn(diagonal);
-	room.lift[lane] = root_of(diagonal);
-	__syncwarp();
-	float x[part], code[part];
+	room.lift[p % 2][lane] = root_of(diagonal);
+	float x[part], q[part];  // q: the weight as it is, then the code
 #pragma unroll
 	for (int i = 0; i < part; i++) {
 		x[i] = room.x[from + i][lane];
-		code[i] = room.codes[from / part % 2][i][lane] - grid.zero;
+		q[i] = grid.value(room.codes[p % 4][i][lane] - grid.zero);
 	}
-	const float* h = room.h(from, from);
+	__syncwarp();
 #pragma unroll
 	for (int i = 0; i < part; i++) {
-		float old = grid.value(code[i]);
-		code[i] = grid.nearest(__fadd_rn(old, __fmul_rn(x[i], room.reciprocal[i])));
-		x[i] = __fsub_rn(grid.value(code[i]), old);
+		float old = q[i];
+		q[i] = grid.nearest(__fadd_rn(old, __fmul_rn(x[i], room.reciprocal[i])));
+		x[i] = __fsub_rn(grid.value(q[i]), old);
 #pragma unroll
-		for (int j = 0; j < part; j++)
-			if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(h[i * part + j], x[i]));
+		for (int j = (i + 1) / 4 * 4; j < part; j += 4) {
+			float4 f = *(const float4*)&h[i][j];
+			if (j > i) x[j] = __fsub_rn(x[j], __fmul_rn(f.x, x[i]));
+			if (j + 1 > i) x[j + 1] = __fsub_rn(x[j + 1], __fmul_rn(f.y, x[i]));
+			if (j + 2 > i) x[j + 2] = __fsub_rn(x[j + 2], __fmul_rn(f.z, x[i]));
+			if (j + 3 > i) x[j + 3] = __fsub_rn(x[j + 3], __fmul_rn(f.w, x[i]));
+		}
 	}
 #pragma unroll
 	for (int i = 0; i < part; i++) {
 		room.x[from + i][lane] = x[i];
-		room.codes[from / part % 2][i][lane] = (unsigned char)(code[i] + grid.zero);
+		room.codes[p % 4][i][lane] = (unsigned char)(q[i] + grid.zero);
 	}
 }
 
-// Four warps store what 32 rows have become, eight rows each.
-constexpr int storing = 4, stored = part / storing;
+// Rows of a warp of several that store what 32 rows have become.
+constexpr int stored = (part + helpers - 1) / helpers;
 
 // load reads the weights of a warp's rows.
-__device__ void load(float (&w)[stored], const Step& s, int from) {
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (warps - storing);
-	const float* at = s.w + (int64)(from - s.before + warp * stored) * s.n + blockIdx.x * columns + lane;
+__device__ void load(float (&w)[stored], const Room& room, int p, int warp) {
+	const Step& s = room.step(p);
+	const float* at = s.w + (int64)(p * part - s.before) * s.n + blockIdx.x * columns + threadIdx.x % 32;
 #pragma unroll
-	for (int i = 0; i < stored; i++) w[i] = at[(int64)i * s.n];
+	for (int e = 0; e < stored; e++) {
+		int i = warp + e * helpers;
+		if (i < part) w[e] = at[(int64)i * s.n];
+	}
 }
 
-__device__ void store(const Room& room, const float (&w)[stored], const Step& s, const Grid& grid, float lift, int from) {
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - (warps - storing), column = blockIdx.x * columns + lane;
-	int local = from - s.before, chunk = column / 8 % 8;
+__device__ void store(const Room& room, const float (&w)[stored], int p, int warp) {
+	const Step& s = room.step(p);
+	const Grid grid = room.grid(p);
+	float lift = lift_of(s.most);
+	int lane = threadIdx.x % 32, column = blockIdx.x * columns + lane;
+	int local = p * part - s.before, chunk = column / 8 % 8;
 	int64 at = ((int64)((s.row + local) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
 #pragma unroll
 	for (int e = 0; e < stored; e++) {
-		int i = warp * stored + e;
-		unsigned char code = room.codes[from / part % 2][i][lane];
+		int i = warp + e * helpers;
+		if (i >= part) break;
+		unsigned char code = room.codes[p % 4][i][lane];
 		s.codes[(int64)(local + i) * s.n + column] = code;
-		Pair p((w[e] - grid.value(code - grid.zero)) * room.lift[i] * lift);
+		Pair v((w[e] - grid.value(code - grid.zero)) * room.lift[p % 2][i] * lift);
 		int64 to = at + i * tile_cols + (chunk ^ i % 8) * 8;
-		s.planes[to] = p.high;
-		s.planes[s.plane + to] = p.low;
+		s.planes[to] = v.high;
+		s.planes[s.plane + to] = v.low;
 	}
 }
 
-// pass has the changes of 32 rows reach the rows from lo to hi, which are of their group
-// or behind it: a warp has four rows of every 32.
-template <bool within>
-__device__ void pass(Room& room, int from, int lo, int hi) {
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	constexpr int each = part / warps;
-	if (lo >= hi) return;
+// Changes are those of 32 rows in a column.
+struct Changes {
 	float x[part];
+
+	__device__ Changes(const Room& room, int p) {
 #pragma unroll
-	for (int i = 0; i < part; i++) x[i] = room.x[from + i][lane];
-#pragma unroll 1
-	for (int to = lo; to < hi; to += part) {
-		float y[each];
+		for (int i = 0; i < part; i++) x[i] = room.x[p * part + i][threadIdx.x % 32];
+	}
+
+	// reach has them reach four rows, by h.
+	template <bool within>
+	__device__ void reach(float (*to)[columns], const float (*h)[part]) const {
+		int lane = threadIdx.x % 32;
+		float y[4];
 #pragma unroll
-		for (int e = 0; e < each; e++) y[e] = room.x[to + warp + e * warps][lane];
+		for (int e = 0; e < 4; e++) y[e] = to[e][lane];
 #pragma unroll
 		for (int i = 0; i < part; i += 4)
 #pragma unroll
-			for (int e = 0; e < each; e++) {
-				float4 f = *(const float4*)(room.h(from, to + warp + e * warps) + i);
+			for (int e = 0; e < 4; e++) {
+				float4 f = *(const float4*)&h[e][i];
 				if (within) {
 					y[e] = __fsub_rn(y[e], __fmul_rn(f.x, x[i]));
 					y[e] = __fsub_rn(y[e], __fmul_rn(f.y, x[i + 1]));
@@ -142,25 +184,41 @@ __device__ void pass(Room& room, int from, int lo, int hi) {
 				}
 			}
 #pragma unroll
-		for (int e = 0; e < each; e++) room.x[to + warp + e * warps][lane] = y[e];
+		for (int e = 0; e < 4; e++) to[e][lane] = y[e];
 	}
+};
+
+// pass has the changes of part p reach rows of the block from lo to hi, which h begins
+// with, four at a time.
+__device__ void pass(Room& room, const float (*h)[part], int p, int lo, int hi, int warp, int all) {
+	const Step& s = room.step(p);
+	int end = s.before + s.rows;
+	if (lo + 4 * warp >= hi) return;
+	const Changes changes(room, p);
+#pragma unroll 1
+	for (int to = lo + 4 * warp; to < hi; to += 4 * all)
+		if (to < end)
+			changes.reach<true>(room.x + to, h + to - lo);
+		else
+			changes.reach<false>(room.x + to, h + to - lo);
 }
 
-// sum adds the parts of what is left at the rows of a block.
-__device__ void sum(Room& room, const Block& b) {
-	constexpr int batch = 8;
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	for (int i = warp; i < b.rows; i += batch * warps) {
-		const float* from = b.parts + (int64)i * b.n + blockIdx.x * columns + lane;
+// sum adds the parts of what is left at rows of a block.
+__device__ void sum(Room& room, const Block& b, int lo, int hi, int warp, int all) {
+	constexpr int batch = 4;
+	int lane = threadIdx.x % 32;
+	float lowered = 1 / lift_of(b.most);  // a power of two
+	for (int i = lo + warp; i < hi; i += batch * all) {
+		const float* from = b.parts + (int64)i * b.ld + blockIdx.x * columns + lane;
 		float x[batch] = {};
-#pragma unroll 4
+#pragma unroll 8
 		for (int p = 0; p < b.count; p++)
 #pragma unroll
 			for (int e = 0; e < batch; e++)
-				if (i + e * warps < b.rows) x[e] += from[p * b.next + (int64)(e * warps) * b.n];
+				if (i + e * all < hi) x[e] += from[p * b.next + (int64)(e * all) * b.ld];
 #pragma unroll
 		for (int e = 0; e < batch; e++)
-			if (i + e * warps < b.rows) room.x[i + e * warps][lane] = x[e];
+			if (i + e * all < hi) room.x[i + e * all][lane] = x[e] * lowered;
 	}
 }
 
@@ -169,28 +227,37 @@ extern "C" __global__ void __launch_bounds__(threads, 2) descend(const void* lis
 	Room& room = *(Room*)memory;
 	after_previous();
 	const Block b = ((const Block*)list)[blockIdx.y];
-	int warp = threadIdx.x / 32;
 	if (blockIdx.x * columns >= b.n) return;
-	fetch(room, b, b.steps[0], h, k, 0, threadIdx.x, threads);
-	sum(room, b);
-	for (int g = 0; g < b.groups; g++) {
-		const Step& s = b.steps[g];
-		const Grid grid(scale_of(s.scales[blockIdx.x * columns + threadIdx.x % 32], *s.largest), s.bits);
-		float lift = lift_of(s.most);
-		int begin = s.before, end = begin + s.rows;
-		for (int from = begin; from < end; from += part) {
-			float w[stored];
+	begin(room, b);
+	fetch(room, b, h, k, 0, threadIdx.x, threads);
+	commit();
+	int warp = threadIdx.x / 32, helper = warp - 1, parts = b.rows / part;
+	sum(room, b, 0, part, warp, warps);
+	arrived<0>();
+	__syncthreads();
+	float w[stored];
+	for (int p = 0; p < parts; p++) {
+		if (warp == 0) {
+			turn(room, p);
+		} else {
+			if (p + 1 < parts) fetch(room, b, h, k, p + 1, threadIdx.x - 32, threads - 32);
+			if (p + 2 < parts) fetch_beyond(room, b, h, k, p, threadIdx.x - 32, threads - 32);
+			commit();
+			if (p == 0) {
+				sum(room, b, part, b.rows, helper, helpers);
+			} else {
+				load(w, room, p - 1, helper);
+				pass(room, room.beyond[(p - 1) % 2], p - 1, (p + 1) * part, b.rows, helper, helpers);
+				store(room, w, p - 1, helper);
+			}
 			arrived<0>();
-			__syncthreads();
-			if (warp == 0)
-				turn(room, grid, from);
-			else if (from + part < b.rows)
-				fetch(room, b, from + part < end ? s : b.steps[g + 1], h, k, from + part, threadIdx.x - 32, threads - 32);
-			if (warp >= warps - storing) load(w, s, from);
-			__syncthreads();
-			if (warp >= warps - storing) store(room, w, s, grid, lift, from);
-			pass<true>(room, from, from + part, end);
-			pass<false>(room, from, end, b.rows);
 		}
+		__syncthreads();
+		if (p + 1 == parts) break;
+		pass(room, room.close[p % 2] + part, p, (p + 1) * part, (p + 2) * part, warp, warps);
+		__syncthreads();
 	}
+	if (warp == 0) return;
+	load(w, room, parts - 1, helper);
+	store(room, w, parts - 1, helper);
 }

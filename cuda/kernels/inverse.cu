@@ -15,17 +15,28 @@
 
 constexpr int strip = 128;
 
+// Inverse is one of a list, the largest first; quantize_inverse.go has the same struct.
+struct Inverse {
+	float *s, *t;     // [128, width]
+	float* x;         // X [128, 128]
+	float* scratch;   // [128, 129], or null for shared memory
+	half *xs, *z;     // planes, two, lifted by 8
+	float* u;         // [k, k]
+	const float* h;   // [k, k]
+	int* ok;          // [1]
+	int64 plane;      // halves from one plane of z to the next
+	int k, width, tiles, unused;  // tiles of z in a row
+};
+
 // inverse_strip begins S with the rows of a, zeros left of the diagonal. Past the end
 // of the matrix a is the identity.
-extern "C" __global__ void inverse_strip(
-	float* s,         // [128, width]
-	int* ok,          // [1]: 1 to begin with
-	const float* h,   // [k, k]
-	float damp, int row, int k, int width) {
+extern "C" __global__ void inverse_strip(const void* list, float damp, int row) {
 	after_previous();
-	int r = blockIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
-	if (row == 0 && r == 0 && c == 0) *ok = 1;
-	if (c >= width) return;
+	const Inverse& item = ((const Inverse*)list)[blockIdx.z];
+	const float* h = item.h;
+	int r = blockIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x, k = item.k;
+	if (row == 0 && r == 0 && c == 0) *item.ok = 1;
+	if (c >= item.width) return;
 	float v = row + r == c;
 	if (c < row) v = 0;
 	if (c >= row && row + r < k && c < k) {
@@ -33,7 +44,7 @@ extern "C" __global__ void inverse_strip(
 		float x = h[i * k + j] + (i == j ? damp : 0);
 		v = x / (root_of(h[i * k + i] + damp) * root_of(h[j * k + j] + damp));
 	}
-	s[(int64)r * width + c] = v;
+	item.s[(int64)r * item.width + c] = v;
 }
 
 constexpr int panel = 16, threads = 256, pitch = strip + 1;
@@ -110,17 +121,17 @@ __device__ void update(float* a, const Exchange& x, int p) {
 	__syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
-	float* x,        // X [128, 128], zeros below the diagonal
-	half* planes,    // of X, two, lifted by 8
-	int* ok,
-	const float* s,  // the strip from the diagonal on
-	float* scratch,  // [128, 129], or null for shared memory
-	int width) {
+// inverse_diagonal makes X, zeros below the diagonal, and planes of it, of the square on
+// the diagonal, which begins at the given column of S. A block each.
+extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(const void* list, int row) {
 	extern __shared__ float memory[];
 	__shared__ Exchange exchange;
 	after_previous();
-	float* a = scratch ? scratch : memory;
+	const Inverse& item = ((const Inverse*)list)[blockIdx.x];
+	float *a = item.scratch ? item.scratch : memory, *x = item.x;
+	const float* s = item.s + row;
+	half* planes = item.xs;
+	int width = item.width;
 #pragma unroll 16
 	for (int t = threadIdx.x; t < strip * strip; t += threads) {
 		int i = t / strip, j = t % strip;
@@ -128,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
 	}
 	__syncthreads();
 	for (int p = 0; p < strip; p += panel) {
-		factor_panel(a, exchange, p, ok);
+		factor_panel(a, exchange, p, item.ok);
 		update(a, exchange, p);
 	}
 	constexpr int tiles = strip / tile_cols, plane = strip / tile_rows * tiles * tile_halves;
@@ -144,25 +155,21 @@ extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(
 }
 
 // inverse_store stores a strip of R and Y, Xᵀ·S in t, in z, and Y in u.
-extern "C" __global__ void inverse_store(
-	half* z,         // two planes, lifted by 8
-	float* u,        // [k, k]
-	int* ok,
-	const float* t,  // [128, width]
-	const float* x,  // X [128, 128]
-	const float* h, float damp, int row, int k, int width, int tiles, long long plane) {
+extern "C" __global__ void inverse_store(const void* list, float damp, int row) {
 	after_previous();
-	int r = blockIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
-	if (c >= width) return;
-	float v = t[(int64)r * width + c];
-	if (c >= row && c < row + strip) v = x[(c - row) * strip + r];
+	const Inverse& item = ((const Inverse*)list)[blockIdx.z];
+	int r = blockIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x, k = item.k;
+	if (c >= item.width) return;
+	const float* h = item.h;
+	float v = item.t[(int64)r * item.width + c];
+	if (c >= row && c < row + strip) v = item.x[(c - row) * strip + r];
 	Pair p(v * eight);
-	int64 at = place_of(row + r, c, tiles);
-	z[at] = p.high;
-	z[plane + at] = p.low;
+	int64 at = place_of(row + r, c, item.tiles);
+	item.z[at] = p.high;
+	item.z[item.plane + at] = p.low;
 	if (row + r >= k || c >= k) return;
 	int64 i = k - 1 - row - r, j = k - 1 - c;
 	float y = c > row + r ? 0 : v / root_of(h[j * k + j] + damp);
-	if (!(fabsf(y) < 3e38f)) *ok = 0;
-	u[i * k + j] = y;
+	if (!(fabsf(y) < 3e38f)) *item.ok = 0;
+	item.u[i * k + j] = y;
 }

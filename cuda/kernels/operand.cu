@@ -15,13 +15,18 @@
 #include "planes.cuh"
 #include "scaled.cuh"
 
-extern "C" __global__ void operand_largest(
-	float* largest,  // [1], zero or more before
-	const float* x,  // [rows, cols]
-	int rows, int cols, int stride) {
+// Operand is one of a list; quantize_product.go has the same struct.
+struct Operand {
+	half* planes;    // two
+	const float* x;  // [k, m]
+	float* largest;
+	int64 plane;
+	int k, m, stride, tiles, how, unused;
+};
+
+__device__ void raise(float* largest, const float* x, int rows, int cols, int stride) {
 	__shared__ unsigned most_here;
 	if (threadIdx.x == 0) most_here = 0;
-	after_previous();
 	__syncthreads();
 	float most = 0;
 	bool whole = ((size_t)x % 16 | stride % 4 | cols % 4) == 0;
@@ -37,6 +42,20 @@ extern "C" __global__ void operand_largest(
 	if (threadIdx.x % 32 == 0) atomicMax(&most_here, __float_as_uint(most));
 	__syncthreads();
 	if (threadIdx.x == 0) atomicMax((unsigned*)largest, most_here);
+}
+
+extern "C" __global__ void operand_largest(
+	float* largest,  // [1], zero or more before
+	const float* x,  // [rows, cols]
+	int rows, int cols, int stride) {
+	after_previous();
+	raise(largest, x, rows, cols, stride);
+}
+
+extern "C" __global__ void operand_largest_each(const void* list) {
+	after_previous();
+	const Operand& o = ((const Operand*)list)[blockIdx.y];
+	raise(o.largest, o.x, o.k, o.m, o.stride);
 }
 
 // padded returns the rows of planes of k: whole pairs of tiles.
@@ -72,22 +91,33 @@ __device__ inline void put8(half* planes, int64 plane, int64 at, const float (&v
 	*(uint4*)(planes + plane + at) = low.words[0];
 }
 
-extern "C" __global__ void operand_f32(
-	half* planes,    // two
-	const float* x,  // [k, m]
-	const float* largest, int how, int k, int m, int stride, int tiles, long long plane) {
-	after_previous();
-	int i = blockIdx.x * blockDim.x + threadIdx.x, across = tiles * tile_cols / 8, row = i / across, column = i % across * 8;
-	if (row >= padded(k)) return;
-	float lift = how == by_largest ? lift_of(largest) : how == by_eight ? eight : row < k ? row_lift(how, x[(int64)row * stride + row]) : 1;
+__device__ inline void split(const Operand& o) {
+	int i = blockIdx.x * blockDim.x + threadIdx.x, across = o.tiles * tile_cols / 8, row = i / across, column = i % across * 8;
+	if (row >= padded(o.k)) return;
+	const float* x = o.x;
+	int k = o.k, m = o.m, how = o.how;
+	float lift = how == by_largest ? lift_of(o.largest) : how == by_eight ? eight : row < k ? row_lift(how, x[(int64)row * o.stride + row]) : 1;
 	float v[8];
 #pragma unroll
 	for (int j = 0; j < 8; j++) {
 		int c = column + j;
-		v[j] = row < k && c < m ? x[(int64)row * stride + c] * lift : 0;
-		if (how == by_root && row < k && c < m) v[j] *= 1 / root_of(x[(int64)c * stride + c]);
+		v[j] = row < k && c < m ? x[(int64)row * o.stride + c] * lift : 0;
+		if (how == by_root && row < k && c < m) v[j] *= 1 / root_of(x[(int64)c * o.stride + c]);
 	}
-	put8(planes, plane, place_of(row, column, tiles), v);
+	put8(o.planes, o.plane, place_of(row, column, o.tiles), v);
+}
+
+extern "C" __global__ void operand_f32(
+	half* planes,    // two
+	const float* x,  // [k, m]
+	float* largest, int how, int k, int m, int stride, int tiles, long long plane) {
+	after_previous();
+	split(Operand{planes, x, largest, plane, k, m, stride, tiles, how, 0});
+}
+
+extern "C" __global__ void operand_f32_each(const void* list) {
+	after_previous();
+	split(((const Operand*)list)[blockIdx.y]);
 }
 
 extern "C" __global__ void operand_turned_f32(

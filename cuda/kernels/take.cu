@@ -2,8 +2,7 @@
 //
 // take_f32 is dst[i, j] = src[rows[i], cols[j]], take_turned dst[i, j] = src[j, cols[i]],
 // zeros past src's rows; lists that are absent stand for all in order. Names end in
-// the type of src; dst is float32. take_codes is dst[i, j] = src[i, cols[j]], take_codes_back
-// dst[i, cols[j]] = src[i, j], of bytes, a thread an element.
+// the type of src; dst is float32.
 #include "half.cuh"
 #include "order.cuh"
 
@@ -15,18 +14,6 @@ extern "C" __global__ void take_f32(
 	int i = blockIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
 	if (j >= n) return;
 	dst[(int64)i * n + j] = src[(int64)(rows ? rows[i] : i) * src_cols + (cols ? cols[j] : j)];
-}
-
-extern "C" __global__ void take_codes(unsigned char* dst, const unsigned char* src, const int* cols, int64 count, int n, int src_cols) {
-	after_previous();
-	int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
-	if (at < count) dst[at] = src[at / n * src_cols + cols[at % n]];
-}
-
-extern "C" __global__ void take_codes_back(unsigned char* dst, const unsigned char* src, const int* cols, int64 count, int n, int dst_cols) {
-	after_previous();
-	int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
-	if (at < count) dst[at / n * dst_cols + cols[at % n]] = src[at];
 }
 
 constexpr int side = 32;

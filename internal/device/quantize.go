@@ -24,14 +24,40 @@ type Quantize interface {
 	// be absent, which stands for all in order.
 	Take(dst, src, rows, cols tensor.Tensor)
 
-	// TakeCodes is dst[i, j] = src[i, cols[j]] and PutCodes dst[i, cols[j]] = src[i, j],
-	// both U8; no column of PutCodes comes twice.
-	TakeCodes(dst, src, cols tensor.Tensor)
-	PutCodes(dst, src, cols tensor.Tensor)
+	// TakeColumns fills in the Part of every block of a list: W from Target, codes and
+	// scales from Of.
+	TakeColumns(list []ColumnBlock)
+
+	// PutColumns puts the codes of every Part back in Of, and has the columns behind the
+	// block make up for its errors: Target[:, j] -= (W - V)·Feed[:, j] for j from First+n
+	// on, V the weights of the Part's codes.
+	PutColumns(list []ColumnBlock)
+
+	// Feeds stores U[C, C]⁻¹·U[C, :] in the rows C of feed, for every n rows C in turn,
+	// the last perhaps fewer; of each of a list of upper triangular matrices U. n is up
+	// to 64.
+	Feeds(list []Feed, n int)
 
 	// TakeT is dst[i, j] = src[j, cols[i]], zero in columns past src's rows; src
 	// is F32, F16 or BF16.
 	TakeT(dst, src, cols tensor.Tensor)
+
+	// ByNorms is y[r] = ‖x[r]‖·dy[r], norms summed in float64 and rounded to float32; x is
+	// of the activation type.
+	ByNorms(y, dy, x tensor.Tensor)
+
+	// JoinMoments adds moments of two halves of some tokens, [n, n], as far as two of
+	// the n columns are in one span of at most dst.Cols: a and b have the squares on the
+	// diagonal, span after span. What two columns have in common in one half and not in
+	// the other is chance: off the diagonal the sum is multiplied by the share of its
+	// squares that both halves agree on,
+	//
+	//	Σ a·b / Σ ((a + b)/2)²    over pairs of columns, relative to their own moments
+	//
+	// but no less than 0 and no more than 1, which is the factor that comes nearest to
+	// what more tokens would give. dst, F16 [n, span], has of every column its span's
+	// columns, the mean of the diagonal 1, and zeros behind a span that is shorter.
+	JoinMoments(dst tensor.Tensor, a, b []tensor.Tensor)
 
 	// Diagonal is dst[0, i] = m[i, i], and AddDiagonal m[i, i] += v.
 	Diagonal(dst, m tensor.Tensor)
@@ -42,6 +68,9 @@ type Quantize interface {
 	// whether h + damp·I was positive definite to working precision (1) or not
 	// (0; u is then of no use). h is kept.
 	InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tensor)
+
+	// InverseFactors is InverseFactor of a list, side by side.
+	InverseFactors(list []Inverse, damp float32)
 
 	// Solve replaces b, [k, n], by UᵀU·b.
 	Solve(b, u tensor.Tensor)
@@ -75,6 +104,10 @@ type Quantize interface {
 	// r·(1/h[i,i]))·(1/scale)) clamped with r = row i of H·(W-V). Within a group
 	// operations are rounded as in GPTQ. Scales stay.
 	Descend(list []Coding, f Factor, passes int)
+
+	// ReadyToDescend returns what Descend would make of f.H each time, to be set as
+	// f.Ready by whoever descends often, and freed; absent if there is nothing.
+	ReadyToDescend(f Factor) tensor.Tensor
 
 	// SearchScale chooses the scales of group g of every matrix of the list:
 	// for each of some largest scales every column takes the code with the
@@ -117,6 +150,24 @@ type Factor struct {
 	U          tensor.Tensor // [k, k], upper triangular: UᵀU = H⁻¹
 	H          tensor.Tensor // [k, k]
 	Importance tensor.Tensor // [1, k]: 1/u[i,i]²: what a squared error of row i costs
+	Ready      tensor.Tensor // see ReadyToDescend, or absent
+}
+
+// An Inverse is a matrix H to be factored, and where U and whether there is one go.
+type Inverse struct{ U, H, OK tensor.Tensor }
+
+// A Feed is an upper triangular matrix, [n, n], and what Feeds makes of it, of that size.
+type Feed struct{ Feed, U tensor.Tensor }
+
+// A ColumnBlock is columns of a matrix that are improved together, by themselves, while
+// columns behind them, in an order of their own, make up for their errors.
+type ColumnBlock struct {
+	Of     Coding        // the matrix, whose W is not used
+	Cols   tensor.Tensor // I32 [1, n]: its columns
+	Part   Coding        // these columns, of the same groups; Largest is Of's
+	Target tensor.Tensor // [k, m]: what columns are to become; the block's begin at First
+	First  int
+	Feed   tensor.Tensor // [n, m]: what the error of a column of the block takes off those behind it
 }
 
 // A Coding is a matrix and its quantized form.

@@ -1,10 +1,6 @@
 package quant
 
-import (
-	"slices"
-
-	"exl2/internal/device"
-)
+import "exl2/internal/device"
 
 // blockCols is how many columns of a span are improved at a time, and spansAtOnce how
 // many spans go side by side.
@@ -40,8 +36,11 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 	for len(places) > 0 {
 		n := min(len(places), spansAtOnce)
 		spans := spansOf(places[:n], damp)
-		for step := 0; compensateStep(f, spans, step*blockCols, passes); step++ {
+		ready := f.Factor
+		ready.Ready = f.dev.ReadyToDescend(ready)
+		for step := 0; compensateStep(f.dev, ready, spans, step*blockCols, passes); step++ {
 		}
+		f.dev.Free(ready.Ready)
 		for _, s := range spans {
 			s.free()
 		}
@@ -52,27 +51,35 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 
 // compensateStep improves the blocks that begin at a place of all spans. It reports
 // whether there were any.
-func compensateStep(f *Factor, spans []*span, at, passes int) bool {
-	spans = slices.DeleteFunc(slices.Clone(spans), func(s *span) bool { return at >= len(s.order) })
-	if len(spans) == 0 {
+func compensateStep(d device.Quantize, f device.Factor, spans []*span, at, passes int) bool {
+	var blocks []device.ColumnBlock
+	var list []device.Coding
+	for _, s := range spans {
+		if at < len(s.order) {
+			b := s.block(at, min(at+blockCols, len(s.order)))
+			blocks, list = append(blocks, b), append(list, b.Part)
+		}
+	}
+	if len(list) == 0 {
 		return false
 	}
-	blocks, list := make([]*columnBlock, len(spans)), make([]device.Coding, len(spans))
-	device.SideBySide(f.dev, len(spans), func(i int) {
-		s := spans[i]
-		blocks[i] = s.take(at, min(at+blockCols, len(s.order)))
-		list[i] = blocks[i].c
-	})
-	f.dev.Descend(list, f.Factor, passes)
-	device.SideBySide(f.dev, len(blocks), func(i int) { blocks[i].settle() })
+	d.TakeColumns(blocks)
+	d.Descend(list, f, passes)
+	d.PutColumns(blocks)
 	return true
 }
 
 // CompensateBytes returns the memory that Compensate takes for matrices of k rows with
-// so many columns together, and the columns that it improves at once.
-func CompensateBytes(k, columns int) (bytes, block int) {
-	n := min(columns, spansAtOnce*Span)
-	side := min(n, Span)
-	block = min((n+Span-1)/Span*blockCols, n)
-	return 4*k*n + 4*n*side + 4*n*blockCols + (4+1)*k*block, block
+// so many columns each, what it takes more before the first block, and the columns that
+// it improves at once: those of the first spans, which no others exceed by much.
+func CompensateBytes(k int, columns []int) (bytes, more, block int) {
+	spans := 0
+	for _, all := range columns {
+		for lo := 0; lo < all && spans < spansAtOnce; lo += Span {
+			n := min(Span, all-lo)
+			bytes, more, block = bytes+4*n*(k+n+1)+(4+1+1)*k*min(n, blockCols), more+2*4*n*n, block+min(n, blockCols)
+			spans++
+		}
+	}
+	return bytes, more, block
 }

@@ -2,11 +2,13 @@ package quant
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/exl2"
+	"exl2/internal/half"
 	"exl2/internal/tensor"
 )
 
@@ -21,6 +23,20 @@ func (p problem) gradients(rows int) []float32 {
 	return g
 }
 
+// columns are those of so many gradients, which both halves have.
+func (p problem) columns(t *testing.T, d device.Quantize, rows int) *Columns {
+	t.Helper()
+	moments, g := NewColumnMoments(d, p.out), matrix(d, rows, p.out, p.gradients(rows))
+	defer moments.Free()
+	moments.Add(0, g)
+	moments.Add(1, g)
+	c, err := moments.Fetch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // cost is tr(B·Δᵀ·H·Δ) by its definition, span by span.
 func cost(t *testing.T, f *Factor, r *Result, c *Columns, damp float64) (sum float64) {
 	t.Helper()
@@ -33,7 +49,7 @@ func cost(t *testing.T, f *Factor, r *Result, c *Columns, damp float64) (sum flo
 	x, y := floats(d, delta), floats(d, product)
 	for i := range len(c.B) / c.Span {
 		for j := i / c.Span * c.Span; j < min(n, (i/c.Span+1)*c.Span); j++ {
-			b := float64(c.B[i*c.Span+j%c.Span])
+			b := float64(c.B[i*c.Span+j%c.Span].Float32())
 			if i == j {
 				b += damp
 			}
@@ -57,17 +73,8 @@ func TestCompensate(t *testing.T) {
 	const damp = 0.1
 	d, p := devtest.CPU(t), newProblem(96, 208, 300)
 	f := p.factor(t, d)
-	moments := NewColumnMoments(d, p.out)
-	moments.Add(matrix(d, 500, p.out, p.gradients(500)))
-	c, err := moments.Fetch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	moments.Free()
-	for i, v := range c.B {
-		c.B[i] = v / 1e4
-	}
-	alone := &Columns{Span: c.Span, B: make([]float32, len(c.B))}
+	c := p.columns(t, d, 500)
+	alone := &Columns{Span: c.Span, B: make([]half.F16, len(c.B))}
 	for i := range len(c.B) / c.Span {
 		alone.B[i*c.Span+i] = c.B[i*c.Span+i]
 	}
@@ -94,58 +101,67 @@ func TestCompensate(t *testing.T) {
 	}
 }
 
-// noisy are moments of rows whose columns have one thing in common, each more or less
-// of it.
-func noisy(seed uint64, rows, n int) *Columns {
-	r, c := rand.New(rand.NewPCG(7, seed)), &Columns{Span: n, B: make([]float32, n*n)}
-	for range rows {
-		g := random(r, n)
+// noisy are rows whose columns have one thing in common, each more or less of it.
+func noisy(seed uint64, rows, n int) []float32 {
+	r := rand.New(rand.NewPCG(7, seed))
+	g := random(r, rows*n)
+	for at := range rows {
 		common := float32(r.NormFloat64())
 		for i := range n {
-			g[i] += common * float32(i%4) / 4
+			g[at*n+i] += common * float32(i%4) / 4
 		}
-		for i := range n {
-			for j := range n {
-				c.B[i*n+j] += g[i] * g[j]
-			}
-		}
+	}
+	return g
+}
+
+// joined are the columns of gradients, of which the second half may be left out, or be
+// the first again.
+func joined(t *testing.T, d device.Device, n int, halves ...[]float32) *Columns {
+	t.Helper()
+	m := NewColumnMoments(d.(device.Quantize), n)
+	defer m.Free()
+	for i, g := range halves {
+		m.Add(i, matrix(d, len(g)/n, n, g))
+	}
+	c, err := m.Fetch()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return c
 }
 
-// Joined halves are nearer to the moments of many rows than their sum is; where there
-// is no second half nothing is believed but the diagonal.
+// Joined halves are nearer to the moments of many rows than their sum is, which two equal
+// halves stand for; where there is no second half nothing is believed but the diagonal.
 func TestJoin(t *testing.T) {
-	const n, rows = 24, 10
-	many := noisy(1, 20000, n)
+	const n, rows = 32, 10
+	d := devtest.CPU(t)
+	most := noisy(1, 20000, n)
+	many := joined(t, d, n, most, most)
 	off := func(c *Columns) (sum float64) {
 		for i, v := range c.B {
 			if i%(n+1) != 0 {
-				d := float64(v/(2*rows) - many.B[i]/20000)
+				d := float64(v.Float32() - many.B[i].Float32())
 				sum += d * d
 			}
 		}
 		return sum
 	}
-	joined, sum := 0.0, 0.0
+	both, plain := 0.0, 0.0
 	for seed := uint64(2); seed < 10; seed += 2 {
 		a, b := noisy(seed, rows, n), noisy(seed+1, rows, n)
-		plain := &Columns{Span: n, B: make([]float32, n*n)}
-		for i := range plain.B {
-			plain.B[i] = a.B[i] + b.B[i]
-		}
-		joined, sum = joined+off(a.Join(b)), sum+off(plain)
-		if a.Join(b).B[0] != plain.B[0] {
-			t.Errorf("own moments %v, the sum's %v", a.Join(b).B[0], plain.B[0])
+		all := append(slices.Clone(a), b...)
+		joint, sum := joined(t, d, n, a, b), joined(t, d, n, all, all)
+		both, plain = both+off(joint), plain+off(sum)
+		if joint.B[0] != sum.B[0] {
+			t.Errorf("own moments %v, the sum's %v", joint.B[0], sum.B[0])
 		}
 	}
-	if !(joined < 0.8*sum) {
-		t.Errorf("joined moments are off by %v, sums by %v", joined, sum)
+	if !(both < 0.8*plain) {
+		t.Errorf("joined moments are off by %v, sums by %v", both, plain)
 	}
-	a := noisy(2, rows, n)
-	for i, v := range a.Join(&Columns{Span: n, B: make([]float32, n*n)}).B {
-		if i%(n+1) != 0 && v != 0 || i%(n+1) == 0 && v != a.B[i] {
-			t.Fatalf("with half of the moments, element %d is %v, of %v", i, v, a.B[i])
+	for i, v := range joined(t, d, n, noisy(2, rows, n)).B {
+		if (i%(n+1) == 0) != (v.Float32() != 0) {
+			t.Fatalf("with half of the moments, element %d is %v", i, v)
 		}
 	}
 }
@@ -155,16 +171,7 @@ func TestJoin(t *testing.T) {
 func TestCompensateSpans(t *testing.T) {
 	d, p := devtest.CPU(t), newProblem(32, Span+77, 64)
 	f := p.factor(t, d)
-	moments := NewColumnMoments(d, p.out)
-	defer moments.Free()
-	moments.Add(matrix(d, 100, p.out, p.gradients(100)))
-	c, err := moments.Fetch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, v := range c.B {
-		c.B[i] = v / 3e3
-	}
+	c := p.columns(t, d, 100)
 	list, _ := quantizeOne(t, d, f.Target(matrix(d, p.out, p.in, p.w)), exl2.Uniform(3, 32))
 	before := cost(t, f, list[0], c, 0.3)
 	if err := Compensate(list, []*Columns{c}, 0.3, 2); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"sync"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/mapped"
@@ -17,12 +18,14 @@ import (
 // header stands before any data is known; their data may then come in any
 // order, each tensor whole and once.
 type Writer struct {
-	path    string
-	file    *atomicfile.File
-	start   int64
-	places  map[string]place
+	path   string
+	file   *atomicfile.File
+	start  int64
+	places map[string]place
+
+	mu      sync.Mutex
 	pending int   // tensors that are not written
-	err     error // the first failed write
+	err     error // of a failed write
 }
 
 // A place is where the data of a declared tensor goes.
@@ -131,28 +134,42 @@ func appendString(text []byte, name string) []byte {
 }
 
 // Write puts the data of a declared tensor in its place. A name that was not
-// declared or is written already, and data of another length, panic.
+// declared or is written already, and data of another length, panic. Several may be
+// written at once.
 func (w *Writer) Write(name string, data []byte) error {
+	p := w.claim(name, len(data))
+	_, err := w.file.WriteAt(data, w.start+p.begin)
+	if err != nil {
+		if truncated := mapped.Check(data); truncated != nil {
+			err = truncated // of another file, which data is mapped from
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.err = err
+		return err
+	}
+	w.pending--
+	return nil
+}
+
+// claim returns the place of a tensor of n bytes, which is then taken.
+func (w *Writer) claim(name string, n int) place {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p, ok := w.places[name]
 	switch {
 	case !ok:
 		panic(fmt.Sprintf("safetensors: Write: %q was not declared", name))
 	case p.written:
 		panic(fmt.Sprintf("safetensors: Write: %q is written already", name))
-	case int64(len(data)) != p.end-p.begin:
-		panic(fmt.Sprintf("safetensors: Write: %q has %d bytes, want %d", name, len(data), p.end-p.begin))
-	}
-	if _, err := w.file.WriteAt(data, w.start+p.begin); err != nil {
-		if truncated := mapped.Check(data); truncated != nil {
-			err = truncated // of another file, which data is mapped from
-		}
-		w.err = err
-		return err
+	case int64(n) != p.end-p.begin:
+		panic(fmt.Sprintf("safetensors: Write: %q has %d bytes, want %d", name, n, p.end-p.begin))
 	}
 	p.written = true
 	w.places[name] = p
-	w.pending--
-	return nil
+	return p
 }
 
 // Commit makes the file appear, complete and durable. It panics if a declared

@@ -53,8 +53,8 @@ type Measurer struct {
 	Gradient *stream.Store
 
 	// Columns, if not nil, is given the moments of the columns of each linear of a
-	// module on the way back, of both halves of the rows.
-	Columns func(name string, halves [2]*quant.Columns)
+	// module on the way back.
+	Columns func(name string, c *quant.Columns)
 
 	warned bool // that a module's backward pass is not known
 }

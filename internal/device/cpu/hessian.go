@@ -130,36 +130,6 @@ func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	})
 }
 
-// TakeCodes is dst[i, j] = src[i, cols[j]].
-func (d *Device) TakeCodes(dst, src, cols tensor.Tensor) {
-	want(dst.Rows == src.Rows && dst.Cols == cols.Cols, "TakeCodes", dst, src, cols)
-	eachRow("TakeCodes", dst, src, cols, func(to, from []uint8, c []int32) {
-		for j, at := range c {
-			to[j] = from[at]
-		}
-	})
-}
-
-// PutCodes is dst[i, cols[j]] = src[i, j].
-func (d *Device) PutCodes(dst, src, cols tensor.Tensor) {
-	want(dst.Rows == src.Rows && src.Cols == cols.Cols, "PutCodes", dst, src, cols)
-	eachRow("PutCodes", dst, src, cols, func(to, from []uint8, c []int32) {
-		for j, at := range c {
-			to[at] = from[j]
-		}
-	})
-}
-
-// eachRow calls f for the rows of two matrices of codes.
-func eachRow(op string, dst, src, cols tensor.Tensor, f func(to, from []uint8, c []int32)) {
-	out, in, c := bytesAs(op, dst), bytesAs(op, src), ints(op, cols)
-	parallel.Runs(dst.Rows, rowsAtOnce(dst.Cols), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f(out[i*dst.Cols:(i+1)*dst.Cols], in[i*src.Cols:(i+1)*src.Cols], c)
-		}
-	})
-}
-
 // indices returns a list of indices, all n in order if it is absent.
 func indices(t tensor.Tensor, n int) []int32 {
 	if !t.Nil() {
@@ -233,6 +203,11 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	if finite(out) {
 		answer[0] = 1
 	}
+}
+
+// InverseFactors is InverseFactor of a list.
+func (d *Device) InverseFactors(list []device.Inverse, damp float32) {
+	parallel.For(len(list), func(i int) { d.InverseFactor(list[i].U, list[i].H, damp, list[i].OK) })
 }
 
 func finite(x []float32) bool {

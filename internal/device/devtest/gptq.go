@@ -81,16 +81,21 @@ func descendCases() (cases []testCase) {
 		{"several groups", 352, 64, coarse(3), integers, []string{"0.2:5b_96g/0.8:3b_32g"}, 1, exact},
 		{"several blocks, passes", 704, 96, coarse(4), integers, []string{"1:4b_128g"}, 3, exact},
 		{"a list", 544, 64, coarse(5), integers, []string{"1:6b_128g", "0.1:5b_32g/0.9:4b_96g", "1:3b_64g"}, 2, exact},
+		{"narrow ones", 544, 64, coarse(8), integers, []string{"1:4b_64g", "1:3b_64g", "1:2b_128g", "0.3:5b_96g/0.7:3b_32g", "1:6b_32g"}, 2, exact},
 		{"realistic", 256, 128, noise(6), realistic, []string{"1:4b_128g"}, 2, mostCodes},
 		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 1, mostCodes},
 	} {
-		cases = append(cases, testCase{name: fmt.Sprintf("%s %dx%d %v passes=%d", c.name, c.k, c.n, c.recipes, c.passes), limit: c.codes, direct: true, build: c.build})
+		name := fmt.Sprintf("%s %dx%d %v passes=%d", c.name, c.k, c.n, c.recipes, c.passes)
+		cases = append(cases, testCase{name: name, limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, false) }})
+		if c.passes == 2 {
+			cases = append(cases, testCase{name: name + " ready", limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, true) }})
+		}
 	}
 	return cases
 }
 
 // build begins with the nearest codes.
-func (c descendCase) build(f *fixture) func(device.Device) {
+func (c descendCase) build(f *fixture, ready bool) func(device.Device) {
 	var list []device.Coding
 	for i, r := range c.recipes {
 		q := quantizedBy(c.w, c.k, c.n, r)
@@ -109,7 +114,14 @@ func (c descendCase) build(f *fixture) func(device.Device) {
 		}
 		return sum
 	}
-	return quantizing(func(d device.Quantize) { d.Descend(list, x, c.passes) })
+	return quantizing(func(d device.Quantize) {
+		x := x
+		if ready {
+			x.Ready = d.ReadyToDescend(x)
+			defer d.Free(x.Ready)
+		}
+		d.Descend(list, x, c.passes)
+	})
 }
 
 // objective is tr((W-V)ᵀH(W-V)).

@@ -84,27 +84,6 @@ func takeCases() (cases []testCase) {
 	return cases
 }
 
-// Columns of codes are taken, and put back elsewhere.
-func codesCases() (cases []testCase) {
-	const wide = 130
-	for _, rows := range []int{1, 96, 1000} {
-		for _, cols := range [][]int32{shuffled(2, wide), {129, 5, 0}, {7}} {
-			for _, put := range []bool{false, true} {
-				cases = append(cases, testCase{name: fmt.Sprintf("%d rows, %d columns, put %v", rows, len(cols), put), limit: exact, build: func(f *fixture) func(device.Device) {
-					c := f.list("cols", cols)
-					if put {
-						dst, src := f.bytesOut("dst", rows, wide, bytesOf(5, rows*wide)), f.bytes("src", rows, len(cols), bytesOf(4, rows*len(cols)))
-						return quantizing(func(d device.Quantize) { d.PutCodes(dst, src, c) })
-					}
-					dst, src := f.bytesOut("dst", rows, len(cols), bytesOf(5, rows*len(cols))), f.bytes("src", rows, wide, bytesOf(4, rows*wide))
-					return quantizing(func(d device.Quantize) { d.TakeCodes(dst, src, c) })
-				}})
-			}
-		}
-	}
-	return cases
-}
-
 // list allocates indices, or returns an absent tensor.
 func (f *fixture) list(name string, v []int32) tensor.Tensor {
 	if v == nil {
