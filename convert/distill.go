@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"exl2/internal/device"
 	"exl2/internal/distill"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
@@ -138,7 +137,7 @@ func (t *trainer) save() error {
 	}
 	infos := []safetensors.Info{{Name: placeTensor, DType: "U8", Shape: []int{len(place)}}}
 	t.States(func(name string, x tensor.Tensor) error {
-		infos = append(infos, safetensors.Info{Name: name, DType: safetensors.F32, Shape: []int{x.Rows, x.Cols}})
+		infos = append(infos, safetensors.Info{Name: name, DType: x.Type.String(), Shape: []int{x.Rows, x.Cols}})
 		return nil
 	})
 	w, err := t.build.run.job.CreateTensors(t.build.file(latentsName), infos)
@@ -276,37 +275,23 @@ func (t *trainer) perplexity() (float64, error) {
 	defer x.Close()
 	pass := stream.NewPass(r.dev, spec, length, 1)
 	defer pass.Free()
-	modules := t.Student()
-	if err := pass.Embed(r.ctx, modules[0], rows, x); err != nil {
+	if err := pass.Embed(r.ctx, t.Embedding(), rows, x); err != nil {
 		return 0, err
-	}
-	last := len(modules) - 1
-	for _, m := range modules[1:last] {
-		if err := pass.Forward(r.ctx, m, x, x); err != nil {
-			return 0, err
-		}
 	}
 	s := quant.NewScalars(r.dev, len(rows)*length)
 	defer s.Free()
 	logs := s.Take(len(rows) * length)
-	if err := r.likelihoods(logs, pass, x, modules[last], len(rows)); err != nil {
+	err = t.Behind(func(m *model.Module) error {
+		if m.Kind != model.Head {
+			return pass.Forward(r.ctx, m, x, x)
+		}
+		return r.likelihoods(logs, pass, x, m, len(rows))
+	})
+	if err != nil {
 		return 0, err
 	}
 	if err := s.Fetch(); err != nil {
 		return 0, err
 	}
 	return perplexity(s.Values(logs), len(rows)), nil
-}
-
-// fitsTraining refuses to train a model that the device has no room for.
-func (r *run) fitsTraining() error {
-	d, own := r.dev.(device.MemoryInfo)
-	if !own || !r.opts.trains() {
-		return nil
-	}
-	need := distill.Bytes(r.dev, r.src.loader, r.trainingShape())
-	if free, _ := d.MemInfo(); need > free {
-		return fmt.Errorf("%w: training the codes takes about %s of the device's memory, %s are free; --quality normal does without", ErrRefused, size(need), size(free))
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"exl2/internal/device"
+	"exl2/internal/device/devtest"
 	"exl2/internal/job"
 )
 
@@ -52,7 +53,8 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// Training that is stopped anywhere goes on and ends with the same bytes.
+// Training that is stopped anywhere, with latents in the host's memory, goes on with
+// everything on the device, and ends with the same bytes.
 func TestTrainingGoesOn(t *testing.T) {
 	source := sourceModel(t, "llama")
 	o := trained(t, source, "3.0")
@@ -70,10 +72,12 @@ func TestTrainingGoesOn(t *testing.T) {
 					cancel()
 				}
 			}
-			_, err := runOn(ctx, on(openCPU(t)), o, w)
+			o.conditions.trainingRoom = 1
+			_, err := runOn(ctx, on(&devtest.Carrying{Quantize: openCPU(t), Host: openCPU(t), Late: true}), o, w)
 			if stop < len(first.steps) && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
+			o.conditions.trainingRoom = 0
 			got, _ := mustRun(t, o)
 			mustEqual(t, contents(t, got.Outputs[0].Path), files)
 		})
@@ -109,6 +113,27 @@ func TestTrainingTakesMemory(t *testing.T) {
 	}
 	if _, err := os.Stat(o.jobDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a job: %v", err)
+	}
+}
+
+// Where there is less memory training keeps more of the model in the host's, and the
+// files are the same.
+func TestTrainingAway(t *testing.T) {
+	source := sourceModel(t, "llama")
+	var want map[string]string
+	for _, room := range []int{0, 2_900_000, 1} {
+		o := trained(t, source, "3.0")
+		o.conditions.trained = float64(10 * cpuSchooling.batch * 64)
+		o.conditions.trainingRoom = room
+		r, err := runOn(context.Background(), on(&devtest.Carrying{Quantize: openCPU(t), Host: openCPU(t), Late: true}), o, &watcher{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := contents(t, r.Outputs[0].Path)
+		if want != nil {
+			mustEqual(t, files, want)
+		}
+		want = files
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/distill"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
+	"exl2/internal/sampled"
 	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 )
@@ -14,17 +16,20 @@ import (
 // Memory is what a job plans to have in a GPU's memory, at most, and what it had.
 type Memory struct {
 	Device   string `json:"device"`
-	Free     int    `json:"free"`               // before the job
-	Measure  int    `json:"measure,omitempty"`  // planned, while measuring
-	Quantize int    `json:"quantize,omitempty"` // planned, while quantizing
-	Hidden   string `json:"hidden_states"`      // where they are kept: "gpu", "host" or "disk"
-	Held     bool   `json:"activations_held"`   // between the steps of a module
-	Weights  bool   `json:"weights_held"`       // of the whole source
-	Peak     int    `json:"peak,omitempty"`     // what was in use at most
+	Free     int    `json:"free"`                   // before the job
+	Sample   int    `json:"sample,omitempty"`       // planned, while the source writes text
+	Measure  int    `json:"measure,omitempty"`      // planned, while measuring
+	Quantize int    `json:"quantize,omitempty"`     // planned, while quantizing
+	Train    int    `json:"train,omitempty"`        // planned, while codes are trained
+	Away     int    `json:"modules_away,omitempty"` // how many modules are in the host's memory then
+	Hidden   string `json:"hidden_states"`          // where they are kept: "gpu", "host" or "disk"
+	Held     bool   `json:"activations_held"`       // between the steps of a module
+	Weights  bool   `json:"weights_held"`           // of the whole source
+	Peak     int    `json:"peak,omitempty"`         // what was in use at most
 }
 
 // Planned is the most of all phases.
-func (m *Memory) Planned() int { return max(m.Measure, m.Quantize) }
+func (m *Memory) Planned() int { return max(m.Sample, m.Measure, m.Quantize, m.Train) }
 
 // memoryPlan says what is kept where, and what that takes of a device.
 type memoryPlan struct {
@@ -32,6 +37,9 @@ type memoryPlan struct {
 	batch   int // bytes that candidates of a matrix may take, with the work on them
 	moments int // bytes of moments that are gathered together
 	shelf   int // bytes of the source that stay on the device
+
+	fit       distill.Fit // of training
+	trainHost int         // bytes of the host's memory that training takes
 }
 
 // Bytes of candidates and moments at a time: usually, and with --low-memory.
@@ -59,7 +67,7 @@ func (r *run) planMemory() error {
 	}
 	if !own {
 		r.memory = r.hostPlan()
-		return nil
+		return r.planTraining(free, own)
 	}
 	room := free
 	if !r.opts.LowMemory {
@@ -68,7 +76,8 @@ func (r *run) planMemory() error {
 	for _, p := range r.plans(r.opts.LowMemory) {
 		if r.fill(p, free); p.Planned() <= room {
 			r.memory = p
-			return nil
+			p.Sample = r.sampleMemory()
+			return r.planTraining(free, own)
 		}
 	}
 	return r.tooLittle(free)
@@ -276,6 +285,24 @@ func (r *run) traceMemory(p *memoryPlan) int {
 	return l.total
 }
 
+// sampleMemory is the most that sampling from the source takes.
+func (r *run) sampleMemory() (most int) {
+	bytes := 0
+	for _, m := range r.src.loader.Layout {
+		bytes += r.weightBytes(m)
+	}
+	sample := func(rows, length int) {
+		most = max(most, sampled.Memory(r.dev, r.src.loader, rows, length, bytes, r.opts.GPUMemory))
+	}
+	if len(r.unfinished()) > 0 && r.synthetic > 0 && r.tokens.synthetic == nil {
+		sample(r.synthetic, r.opts.Data.Length)
+	}
+	if len(r.unfinished()) > 0 && r.opts.trains() && r.tokens.training == nil {
+		sample(r.trainingRowsWanted(), r.schooling().length)
+	}
+	return most
+}
+
 // tooLittle refuses a job that the memory of its GPU is too little for.
 func (r *run) tooLittle(free int) error {
 	plans := r.plans(r.opts.LowMemory)
@@ -300,7 +327,17 @@ func (m *Memory) String() string {
 	if m.Weights {
 		where += ", and the weights"
 	}
-	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (measuring %s, quantizing %s), %s", m.Device, size(m.Planned()), size(m.Free), size(m.Measure), size(m.Quantize), where)
+	phases := fmt.Sprintf("measuring %s, quantizing %s", size(m.Measure), size(m.Quantize))
+	if m.Sample > 0 {
+		phases = "sampling " + size(m.Sample) + ", " + phases
+	}
+	if m.Train > 0 {
+		phases += ", training " + size(m.Train)
+	}
+	if m.Away > 0 {
+		where += fmt.Sprintf("; while training, %d modules in the host's memory", m.Away)
+	}
+	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (%s), %s", m.Device, size(m.Planned()), size(m.Free), phases, where)
 }
 
 // place returns where hidden states are kept.

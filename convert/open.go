@@ -105,11 +105,6 @@ func (r *run) check() error {
 	if err := r.checkOutputs(); err != nil {
 		return err
 	}
-	if len(r.unfinished()) > 0 {
-		if err := r.fitsTraining(); err != nil {
-			return err
-		}
-	}
 	if err := r.planMemory(); err != nil {
 		return err
 	}

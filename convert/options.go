@@ -54,14 +54,15 @@ type Options struct {
 
 // conditions are what a job finds, and how it deals with that. Tests have others.
 type conditions struct {
-	every      time.Duration                     // between checkpoints
-	inMemory   int                               // bytes of hidden states; more go to disk
-	together   int                               // positions that a GPU brings through a module at a time: enough for its products, and to decode a matrix for, once
-	product    int                               // the side of a product that the device's speed is measured by; 0: its own
-	megabyte   int                               // the unit of the shard size
-	trained    float64                           // tokens that codes are trained on; 0 is as many as pay
-	freeMemory func() (int, bool)                // in bytes
-	disk       func(string) (machine.Disk, bool) // that a folder is on
+	every        time.Duration                     // between checkpoints
+	inMemory     int                               // bytes of hidden states; more go to disk
+	together     int                               // positions that a GPU brings through a module at a time: enough for its products, and to decode a matrix for, once
+	product      int                               // the side of a product that the device's speed is measured by; 0: its own
+	megabyte     int                               // the unit of the shard size
+	trainingRoom int                               // bytes that training may take; 0 is what is free
+	trained      float64                           // tokens that codes are trained on; 0 is as many as pay
+	freeMemory   func() (int, bool)                // in bytes
+	disk         func(string) (machine.Disk, bool) // that a folder is on
 }
 
 var usual = conditions{every: 3 * time.Minute, inMemory: 512 << 20, together: 8192, megabyte: 1 << 20, freeMemory: machine.FreeMemory, disk: machine.DiskOf}

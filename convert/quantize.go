@@ -284,7 +284,7 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 // own, and passes of descent for each block.
 const (
 	columnDamp    = 0.1
-	blockDescents = 2
+	blockDescents = 1
 )
 
 // compensate has columns make up for each other's errors, where their moments are known.

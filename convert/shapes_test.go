@@ -1,9 +1,11 @@
 package convert
 
 import (
+	"math"
 	"testing"
 
 	"exl2/cuda"
+	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
@@ -61,5 +63,46 @@ func TestLowMemoryOfKnownShapes(t *testing.T) {
 			continue
 		}
 		t.Logf("%s with plenty: %v", c.shape, r.memory)
+	}
+}
+
+// The codes of a 7B model train in 24 GB of a GPU's memory, with most of the model in the
+// host's, in 80 with some of it there, in 141 with nothing.
+func TestTrainingOfKnownShapes(t *testing.T) {
+	const context = 700 << 20
+	for _, c := range []struct {
+		shape string
+		most  int  // bytes
+		away  bool // something is in the host's memory
+		host  int  // bytes of that, at most
+	}{
+		{"llama2-7b", 24e9, true, 65e9}, {"llama2-7b", 80e9, true, 13e9}, {"llama2-7b", 141e9, false, 0},
+		{"llama3-8b", 40e9, true, 70e9}, {"llama2-13b", 40e9, true, 130e9}, {"tinyllama-1.1b", 24e9, false, 0},
+	} {
+		s, err := synth.Known(c.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := synth.New(s, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := struct {
+			*sized
+			device.Carrier
+		}{sized: &sized{ownMemory: ownMemory{devtest.Counting(openCPU(t)), c.most - context}}}
+		always := usual
+		always.freeMemory = func() (int, bool) { return math.MaxInt, true }
+		o := &Options{conditions: &always, Quality: Best, Targets: []Target{{"4.0", 4}}, Data: Data{Length: 1024, MeasureLength: 1024}}
+		r := &run{opts: o, dev: d, devices: on(d), src: &source{loader: model.NewLoader(m.Spec, noFiles{})}, done: map[Target]*finished{}, memory: &memoryPlan{}}
+		if err := r.planTraining(d.free, true); err != nil {
+			t.Errorf("%s: %v", c.shape, err)
+			continue
+		}
+		p := r.memory
+		t.Logf("%s, %s: training %s, %+v, %s of the host's", c.shape, size(c.most), size(p.Train), p.fit, size(p.trainHost))
+		if p.Away > 0 != c.away || p.trainHost > c.host {
+			t.Errorf("%s, %s: %+v, %d bytes of the host's", c.shape, size(c.most), p.fit, p.trainHost)
+		}
 	}
 }

@@ -116,16 +116,22 @@ func (r *run) cannotSample() string {
 	if r.opts.LowMemory {
 		return "--low-memory leaves no room for the model as a whole"
 	}
+	free, _ := d.MemInfo()
+	if limit := r.opts.GPUMemory; limit > 0 {
+		free = min(free, limit)
+	}
+	return r.noRoomToSample(leastSynthetic, r.opts.Data.Length, free)
+}
+
+// noRoomToSample says what the source takes with some rows that it writes, if that is
+// more than there is, and "" if it is not.
+func (r *run) noRoomToSample(rows, length, free int) string {
 	need := 0
 	for _, m := range r.src.loader.Layout {
 		need += r.src.moduleBytes(m) + r.src.loader.Beside(m)
 	}
 	spec := r.src.loader.Spec
-	need += leastSynthetic * model.CacheBytes(r.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: 1, Positions: r.opts.Data.Length})
-	free, _ := d.MemInfo()
-	if limit := r.opts.GPUMemory; limit > 0 {
-		free = min(free, limit)
-	}
+	need += rows * model.CacheBytes(r.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: 1, Positions: length})
 	if need > free/10*9 {
 		return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free", size(need), size(free))
 	}
@@ -166,7 +172,7 @@ func (r *run) sampleRows(n, length int, seed uint64) ([][]int32, error) {
 	}
 	defer r.profile.Off("sample text")()
 	r.shelf.free() // the whole model will be there
-	s, err := sampled.New(r.dev, r.src.loader)
+	s, err := sampled.New(r.dev, r.src.loader, r.opts.GPUMemory)
 	if err != nil {
 		return nil, err
 	}

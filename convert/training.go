@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 
@@ -14,18 +15,19 @@ func (o *Options) trains() bool { return o.Quality == Best }
 
 // A schooling is what training is on a kind of device: a step takes batch rows of up to
 // length tokens. There are as many tokens as a budget of operations allows, least at
-// least and no more than most, in rows that are seen some times each.
+// least and no more than most, in rows that are seen some times each, or more often where
+// that would be more than so many rows.
 type schooling struct {
 	batch, length       int
 	budget, least, most float64
-	times               int
+	times, rows         int
 }
 
 // On the CPU, where there are few tokens, more steps with fewer and shorter rows make
 // more of them.
 var (
-	gpuSchooling = schooling{batch: 8, length: 1024, budget: 3e17, least: 4e6, most: 12.3e6, times: 3}
-	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2}
+	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 49.2e6, times: 3, rows: 16000}
+	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2, rows: 8000}
 )
 
 // schooling returns that of the device.
@@ -65,29 +67,59 @@ func (r *run) addTraining(e *Estimate) {
 	if !r.opts.trains() {
 		return
 	}
-	if _, own := r.dev.(device.MemoryInfo); !own {
-		e.Memory = max(e.Memory, distill.Bytes(r.dev, r.src.loader, r.trainingShape()))
+	if _, own := r.dev.(device.MemoryInfo); own {
+		e.Memory += len(r.devices) * r.memory.trainHost
+	} else {
+		e.Memory = max(e.Memory, r.memory.Train)
 	}
-	e.Work += 4*int(r.trainedTokens()) + 3*4*r.trainedWeights()
+	e.Work += 4*int(r.trainedTokens()) + distill.LatentBytes*r.trainedWeights()
 	for _, t := range r.unfinished() {
 		e.Work += r.src.quantizedBytes(t.Bits)
 	}
 }
 
-// trainingShape is the plan of training as far as memory goes. Activations are kept if
-// four fifths of what is free, or a third of a machine's memory, have room for all.
-func (r *run) trainingShape() distill.Plan {
+// shape is the plan of training as far as memory goes.
+func (r *run) shape() distill.Plan {
 	s := r.schooling()
-	p := distill.Plan{Batch: s.batch, Length: s.length, Keep: true}
-	room := 0
-	if d, own := r.dev.(device.MemoryInfo); own {
-		free, _ := d.MemInfo()
-		room = free / 5 * 4
-	} else if free, known := r.opts.on().freeMemory(); known {
-		room = free / 3
+	return distill.Plan{Batch: s.batch, Length: s.length, Fit: r.memory.fit}
+}
+
+// planTraining finds what training keeps where, for so much free memory of the device, or
+// of the machine, and refuses what does not fit. Of a machine's memory activations take a
+// third at most.
+func (r *run) planTraining(free int, own bool) error {
+	if !r.opts.trains() || len(r.unfinished()) == 0 {
+		return nil
 	}
-	p.Keep = distill.Bytes(r.dev, r.src.loader, p) <= room
-	return p
+	m, host := r.memory, math.MaxInt
+	if machine, known := r.opts.on().freeMemory(); known && own {
+		host = machine / 20 * 19 / len(r.devices)
+	} else if known {
+		free = machine
+	} else if !own {
+		free = 0
+	}
+	if room := r.opts.on().trainingRoom; room > 0 {
+		free = room
+	}
+	fits := false
+	m.fit, m.Train, m.trainHost, fits = distill.Choose(r.dev, r.src.loader, r.shape(), free/20*19, host)
+	if !own && m.fit.Keep && m.Train > free/3 {
+		m.fit.Keep = false
+		m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+	}
+	m.Away = m.fit.Away
+	if !own {
+		return nil // what a machine has is compared with all that the job takes
+	}
+	if reason := r.noRoomToSample(1, r.schooling().length, free); reason != "" {
+		return fmt.Errorf("%w: training the codes: %s; --quality normal does without", ErrRefused, reason)
+	}
+	if fits {
+		return nil
+	}
+	return fmt.Errorf("%w: training the codes takes about %s of the device's memory, of which %s are free, and %s of the machine's; --quality normal does without",
+		ErrRefused, size(m.Train), size(free), size(m.trainHost))
 }
 
 // trainingTokens is the job's file of the rows that are trained on, and of those that
@@ -97,15 +129,19 @@ const trainingTokens = "training.safetensors"
 // trainingSeed is the seed of the rows: other ones than those that are quantized on.
 const trainingSeed = calibrationSeed + 1
 
+// trainingRowsWanted is how many rows are trained on and judge, if none are there.
+func (r *run) trainingRowsWanted() int {
+	s := r.schooling()
+	return max(s.batch, min(int(r.trainedTokens())/(s.length*s.times), s.rows)) + heldOutRows
+}
+
 // trainingRows returns the rows that are trained on and those that judge: those that
 // an earlier run has kept, or new ones.
 func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	rows := r.tokens.training
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
-			s := r.schooling()
-			n := max(s.batch, int(r.trainedTokens())/(s.length*s.times))
-			if rows, err = r.sampleRows(n+heldOutRows, s.length, trainingSeed); err == nil {
+			if rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed); err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}
 		}
@@ -127,8 +163,8 @@ func (b *build) trainingPlan() (*distill.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	length, shape := len(rows[0]), b.run.trainingShape()
-	p := &distill.Plan{Batch: shape.Batch, Length: length, Keep: shape.Keep, Rows: rows, HeldOut: heldOut}
+	length, shape := len(rows[0]), b.run.shape()
+	p := &distill.Plan{Batch: max(1, shape.Batch*shape.Length/length), Length: length, Fit: shape.Fit, Rows: rows, HeldOut: heldOut}
 	p.Steps = max(1, int(b.run.trainedTokens())/(p.Batch*length))
 	p.Rate, p.FromCodes = rate(float64(b.plan.Bits)/float64(b.run.src.weights()), p.Steps)
 	return p, nil

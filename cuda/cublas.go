@@ -20,7 +20,7 @@ type cublas struct {
 }
 
 // cublasLibrary is the functions of libcublas.
-type cublasLibrary struct{ create, destroy, setStream, setWorkspace, gemmEx uintptr }
+type cublasLibrary struct{ create, destroy, setStream, setWorkspace, setPointerMode, gemmEx uintptr }
 
 // cublasNames returns the libraries that are looked for, the newest first.
 // Windows finds those in PATH, to which CUDA's installer adds its own.
@@ -45,11 +45,11 @@ var libcublas = sync.OnceValue(func() *cublasLibrary {
 		l := &cublasLibrary{}
 		for name, to := range map[string]*uintptr{
 			"cublasCreate_v2": &l.create, "cublasDestroy_v2": &l.destroy, "cublasSetStream_v2": &l.setStream,
-			"cublasSetWorkspace_v2": &l.setWorkspace, "cublasGemmEx": &l.gemmEx,
+			"cublasSetWorkspace_v2": &l.setWorkspace, "cublasSetPointerMode_v2": &l.setPointerMode, "cublasGemmEx": &l.gemmEx,
 		} {
 			*to, _ = lib.Symbol(name)
 		}
-		if l.create != 0 && l.destroy != 0 && l.setStream != 0 && l.setWorkspace != 0 && l.gemmEx != 0 {
+		if l.create != 0 && l.destroy != 0 && l.setStream != 0 && l.setWorkspace != 0 && l.setPointerMode != 0 && l.gemmEx != 0 {
 			return l
 		}
 	}
@@ -125,10 +125,7 @@ func (b *cublas) check(d *Device, op string, status int32) {
 
 // gram computes h += xᵀ·y of fp16, and reports whether it could.
 func (b *cublas) gram(d *Device, h, x, y tensor.Tensor) bool {
-	aligned := func(t tensor.Tensor) bool {
-		return t.Type == tensor.F16 && t.Cols%8 == 0 && t.Stride%8 == 0 && t.Off%16 == 0
-	}
-	if b.lib == nil || !aligned(x) || !aligned(y) || x.Rows == 0 {
+	if b.lib == nil || !halves8(x) || !halves8(y) || x.Rows == 0 {
 		return false
 	}
 	if d.err != nil {

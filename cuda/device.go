@@ -39,6 +39,7 @@ type Device struct {
 	live      map[*memory]bool
 	pool      pool
 	ring      ring
+	carrier   carrier
 	fault     tensor.Tensor
 	trail     trail
 	modules   map[string]uintptr
@@ -46,9 +47,11 @@ type Device struct {
 	args      arguments
 	argv      [11]uintptr
 	config    launchConfig
+	atOnce    [9]int // clusters, by their blocks; 0: not known
 	scratches [scratchUses]tensor.Tensor
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last
+	rows      rowsProduct   // the same, of several rows
 	follows   map[*matrix]following
 	before    *matrix // the first one of the products before
 	blas      cublas
@@ -60,7 +63,7 @@ var (
 	_ device.Timer      = (*Device)(nil)
 	_ device.Meter      = (*Device)(nil)
 	_ device.MemoryInfo = (*Device)(nil)
-	_ device.Pinner     = (*Device)(nil)
+	_ device.Carrier    = (*Device)(nil)
 	_ device.Peer       = (*Device)(nil)
 )
 
@@ -201,6 +204,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
+	d.carrier.settle(d)
 	d.err = nil
 	for m := range d.live {
 		d.drop(m)

@@ -64,4 +64,8 @@ func TestDeviceTrain(t *testing.T) {
 	devtest.RunTrain(t, func(t testing.TB) device.Train { return openGPU(t) })
 }
 
+func TestTrainOfAnotherKind(t *testing.T) {
+	devtest.RunTrain(t, func(t testing.TB) device.Train { return another(openGPU(t)) })
+}
+
 func TestDeviceQuantize(t *testing.T) { devtest.RunQuantize(t, openQuantizer) }

@@ -63,6 +63,7 @@ const (
 	cuFuncSetAttribute
 	cuLaunchKernel
 	cuLaunchKernelEx
+	cuOccupancyMaxActiveClusters
 	cuTensorMapEncodeTiled
 	cuGraphInstantiate
 	cuGraphDestroy
@@ -92,8 +93,9 @@ var exported = [symbolCount]string{
 	cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync_v2", cuMemcpyPeerAsync: "cuMemcpyPeerAsync",
 	cuModuleLoadData: "cuModuleLoadData", cuModuleUnload: "cuModuleUnload", cuModuleGetFunction: "cuModuleGetFunction",
 	cuFuncSetAttribute: "cuFuncSetAttribute", cuLaunchKernel: "cuLaunchKernel", cuLaunchKernelEx: "cuLaunchKernelEx",
-	cuTensorMapEncodeTiled: "cuTensorMapEncodeTiled",
-	cuGraphInstantiate:     "cuGraphInstantiateWithFlags", cuGraphDestroy: "cuGraphDestroy",
+	cuOccupancyMaxActiveClusters: "cuOccupancyMaxActiveClusters",
+	cuTensorMapEncodeTiled:       "cuTensorMapEncodeTiled",
+	cuGraphInstantiate:           "cuGraphInstantiateWithFlags", cuGraphDestroy: "cuGraphDestroy",
 	cuGraphLaunch: "cuGraphLaunch", cuGraphExecDestroy: "cuGraphExecDestroy",
 }
 

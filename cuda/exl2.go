@@ -30,6 +30,7 @@ type matrix struct {
 
 	shuffle    tensor.Tensor // F16 [1, 128·units128]: as order, for qgemm; absent on other GPUs
 	units128   int           // units of all regions
+	unitBlocks []uint16      // of a unit, the first block
 	unitGroups int           // of scales, of a unit, at most
 }
 
@@ -152,6 +153,7 @@ func (m *matrix) loadUnits(d *Device) {
 		for u := range r.units() {
 			block := u * exl2_unit_blocks
 			group := r.group + block>>r.shift
+			m.unitBlocks = append(m.unitBlocks, uint16(r.block+block))
 			places = append(places, uint32(r.place+u*r.bits), uint32(2*r.bits|min(one, 1)|shift<<5|(r.block+block)<<7|group<<20))
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"exl2/internal/device"
 )
 
-// Products does what there is for up to eight rows and matrices of EXL2: each of list in
+// Products does what there is for up to sixteen rows and matrices of EXL2: each of list in
 // one launch, if its matrices read x in one order.
 func (d *Device) Products(list ...device.Products) bool {
 	var all []packed
@@ -14,21 +14,21 @@ func (d *Device) Products(list ...device.Products) bool {
 			return false
 		}
 		for i := range parts {
-			if d.fit(parts[i].needs(d.sms), p.X.Rows) < p.X.Rows {
+			if !d.takesPacked(&parts[i]) {
 				return false
 			}
 		}
 		all = append(all, parts...)
 	}
 	for i := range all {
-		d.packedProducts(&all[i])
+		d.multiplyPacked(&all[i])
 	}
 	return true
 }
 
 // parts cuts p where matrices read x in different orders.
 func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
-	if p.X.Rows == 0 || p.X.Rows > qmatmul_most || !atSixteenBytes(p.X) {
+	if p.X.Rows == 0 || p.X.Rows > qmatmul_rows_most || !atSixteenBytes(p.X) {
 		return nil, false
 	}
 	var sorted uint64

@@ -84,6 +84,38 @@ func TestHostMemory(t *testing.T) {
 	}
 }
 
+// Copies beside the work begin and end in the order that marks say.
+func TestCarry(t *testing.T) {
+	d := closing(t, openGPU(t))
+	const n, rounds = 1 << 22, 20
+	host, _ := d.AllocHost(tensor.F32, 1, n)
+	x, one := d.Alloc(tensor.F32, 1, n), d.Alloc(tensor.F32, 1, n)
+	d.Upload(one, bytes.Repeat([]byte{0, 0, 128, 63}, n))
+	arrived, over, home := d.NewMark(), d.NewMark(), d.NewMark()
+	d.Await(home) // nothing has set it
+	for range rounds {
+		d.Carry(x, host, arrived, home, over)
+		d.Await(arrived)
+		for range 10 {
+			d.AddScaled(x, one, 0.1)
+		}
+		d.Set(over)
+		d.Carry(host, x, home, over)
+	}
+	d.Await(home)
+	got := make([]float32, n)
+	d.Download(tensor.BytesOf(got), host)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range got {
+		if !(v > rounds*0.999 && v < rounds*1.001) {
+			t.Fatalf("element %d is %v, want about %d", i, v, rounds)
+		}
+	}
+	d.Carry(x, host, arrived) // Close waits for what is under way
+}
+
 // What must not happen while recording panics, and leaves the device usable.
 func TestNotWhileRecording(t *testing.T) {
 	d := closing(t, openGPU(t))

@@ -182,6 +182,7 @@ const (
 	kernel_inverse_store
 	kernel_latent_round
 	kernel_latent_train
+	kernel_lift_f32
 	kernel_likelihood
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
@@ -207,6 +208,11 @@ const (
 	kernel_operand_turned_f32
 	kernel_operand_squares
 	kernel_operand_halves
+	kernel_order_rows_f16
+	kernel_order_rows_rms_f32
+	kernel_order_rows_layer_f32
+	kernel_pairs_reach
+	kernel_pairs
 	kernel_permute_1_f16
 	kernel_permute_2_f16
 	kernel_permute_4_f16
@@ -237,6 +243,10 @@ const (
 	kernel_qmatmul_group_sum_4
 	kernel_qmatmul_group_8
 	kernel_qmatmul_group_sum_8
+	kernel_qmatmul_rows_many_8
+	kernel_qmatmul_rows_many_16
+	kernel_qmatmul_rows_few_8
+	kernel_qmatmul_rows_few_16
 	kernel_read
 	kernel_rope_split_f16
 	kernel_rope_interleaved_f16
@@ -447,6 +457,7 @@ var kernels = [kernelCount]struct {
 	kernel_inverse_store:             {"inverse", "inverse_store", true},
 	kernel_latent_round:              {"latent", "latent_round", true},
 	kernel_latent_train:              {"latent", "latent_train", true},
+	kernel_lift_f32:                  {"lift", "lift_f32", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
@@ -472,6 +483,11 @@ var kernels = [kernelCount]struct {
 	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
 	kernel_operand_squares:           {"operand", "operand_squares", true},
 	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
+	kernel_order_rows_f16:            {"order_rows", "order_rows_f16", true},
+	kernel_order_rows_rms_f32:        {"order_rows", "order_rows_rms_f32", true},
+	kernel_order_rows_layer_f32:      {"order_rows", "order_rows_layer_f32", true},
+	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
+	kernel_pairs:                     {"pairs", "pairs", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
 	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
@@ -502,6 +518,10 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_group_sum_4:       {"qmatmul_group", "qmatmul_group_sum_4", true},
 	kernel_qmatmul_group_8:           {"qmatmul_group", "qmatmul_group_8", true},
 	kernel_qmatmul_group_sum_8:       {"qmatmul_group", "qmatmul_group_sum_8", true},
+	kernel_qmatmul_rows_many_8:       {"qmatmul_rows", "qmatmul_rows_many_8", true},
+	kernel_qmatmul_rows_many_16:      {"qmatmul_rows", "qmatmul_rows_many_16", true},
+	kernel_qmatmul_rows_few_8:        {"qmatmul_rows", "qmatmul_rows_few_8", true},
+	kernel_qmatmul_rows_few_16:       {"qmatmul_rows", "qmatmul_rows_few_16", true},
 	kernel_read:                      {"read", "read", false},
 	kernel_rope_split_f16:            {"rope", "rope_split_f16", true},
 	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
@@ -551,6 +571,8 @@ const (
 	route_few_chosen               = 512
 	route_most_groups              = 32
 	rows_at_once                   = 16
+	unit_lane_words                = 32
+	unit_lane_bytes                = 4 * unit_lane_words
 	advance_threads                = 128
 	affine_decode_threads          = 128
 	affine_decode_slices           = affine_decode_threads / affine_quads
@@ -678,6 +700,11 @@ const (
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
+	order_rows_threads             = 512
+	pairs_window_rows              = 256
+	pairs_columns                  = 8
+	pairs_threads                  = 32 * pairs_columns
+	pairs_each                     = pairs_window_rows / 32
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -718,6 +745,12 @@ const (
 	qmatmul_group_some_warps       = 4
 	qmatmul_group_many_warps       = 8
 	qmatmul_group_head_words       = 16
+	qmatmul_rows_most              = 16
+	qmatmul_rows_most_matrices     = 3
+	qmatmul_rows_most_blocks       = 8
+	qmatmul_rows_product_bytes     = 80*qmatmul_rows_most_matrices + 80 + 4*qmatmul_rows_most_blocks
+	qmatmul_rows_many_warps        = 16
+	qmatmul_rows_few_warps         = 8
 	rope_threads                   = 256
 	rope_heads_a_block             = 8
 	rope_back_threads              = 256
@@ -4017,15 +4050,15 @@ func (d *Device) latent_round(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	d.launch(a, l)
 }
 
-func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32) {
+func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale tensor.Tensor, group tensor.Tensor, zero tensor.Tensor, first tensor.Tensor, second tensor.Tensor, dw tensor.Tensor, in int32, groups int32, rate float32, beta1 float32, beta2 float32, firstUp float32, secondUp float32, eps float32, pull float32) {
 	a := d.begin(kernel_latent_train)
 	a.tensor(w, tensor.F16, "w")
 	a.tensor(v, tensor.F32, "v")
 	a.tensor(scale, tensor.F32, "scale")
 	a.tensor(group, tensor.I32, "group")
 	a.tensor(zero, tensor.F32, "zero")
-	a.tensor(first, tensor.F32, "first")
-	a.tensor(second, tensor.F32, "second")
+	a.tensor(first, tensor.BF16, "first")
+	a.tensor(second, tensor.BF16, "second")
 	a.tensor(dw, tensor.F32, "dw")
 	a.int32(in)
 	a.int32(groups)
@@ -4035,6 +4068,19 @@ func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	a.float32(firstUp)
 	a.float32(secondUp)
 	a.float32(eps)
+	a.float32(pull)
+	d.launch(a, l)
+}
+
+func (d *Device) lift_f32(l launch, y tensor.Tensor, scalars tensor.Tensor, x tensor.Tensor, largest tensor.Tensor, rows int32, n int64, ldx int64) {
+	a := d.begin(kernel_lift_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(scalars, tensor.F32, "scalars")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(largest, tensor.F32, "largest")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 
@@ -4334,6 +4380,64 @@ func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Ten
 	a.int32(stride)
 	a.int32(plainTiles)
 	a.int32(turnedTiles)
+	d.launch(a, l)
+}
+
+func (d *Device) order_rows_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_order_rows_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) order_rows_rms_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_order_rows_rms_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_order_rows_layer_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs_reach)
+	a.tensor(reach, tensor.F32, "reach")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
 	d.launch(a, l)
 }
 
@@ -4795,6 +4899,30 @@ func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tens
 	a.int64(ldg)
 	a.int64(ldu)
 	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_rows_many_8(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_rows_many_8)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_rows_many_16(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_rows_many_16)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_rows_few_8(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_rows_few_8)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_rows_few_16(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_rows_few_16)
+	a.bytes(product)
 	d.launch(a, l)
 }
 

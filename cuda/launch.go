@@ -130,6 +130,13 @@ type launchConfig struct {
 // launchDependent is launchPlain as a programmatic dependent launch, perhaps in
 // clusters.
 func (d *Device) launchDependent(f *function, l launch) result {
+	c := d.configure(l)
+	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, 0, uintptr(unsafe.Pointer(&d.args.extra))}
+	return d.try(cuLaunchKernelEx, d.argv[:4]...)
+}
+
+// configure describes l as a programmatic dependent launch.
+func (d *Device) configure(l launch) *launchConfig {
 	const clusterDimension, programmaticSerialization = 4, 6
 	c, b, t := &d.config, l.blocks, l.threads
 	c.grid = [3]uint32{uint32(b.x), uint32(max(b.y, 1)), uint32(max(b.z, 1))}
@@ -142,8 +149,25 @@ func (d *Device) launchDependent(f *function, l launch) result {
 		a.id, a.value[0], a.value[1] = clusterDimension, uint64(l.cluster)|1<<32, 1 // x, y and z in 32 bits each
 		c.count = 2
 	}
-	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, 0, uintptr(unsafe.Pointer(&d.args.extra))}
-	return d.try(cuLaunchKernelEx, d.argv[:4]...)
+	return c
+}
+
+// clusters returns how many clusters of so many blocks run at a time, one of a kernel's
+// blocks filling a multiprocessor: parts of a GPU may leave some over.
+func (d *Device) clusters(k kernel, size, threads int) int {
+	if size == 1 {
+		return d.sms
+	}
+	if d.atOnce[size] == 0 {
+		const most = 128 << 10 // of shared memory, of which no two blocks find as much
+		f, n := d.function(k), int32(0)
+		l := launch{blocks: dim{x: d.sms / size * size}, threads: dim{x: threads}, shared: most, cluster: size}
+		if d.err == nil && d.allow(f, kernels[k].name, most) {
+			d.do("clusters", cuOccupancyMaxActiveClusters, uintptr(unsafe.Pointer(&n)), f.handle, uintptr(unsafe.Pointer(d.configure(l))))
+		}
+		d.atOnce[size] = max(1, int(n))
+	}
+	return min(d.atOnce[size], d.sms/size)
 }
 
 // pieces returns in how many pieces of the given size n is cut.

@@ -205,12 +205,7 @@ func (d *Device) packedProducts(p *packed) {
 
 // describe tells the kernel what p is.
 func (d *Device) describe(c *packedProduct, p *packed) {
-	at := func(t tensor.Tensor) uint64 {
-		if t.Nil() {
-			return 0
-		}
-		return uint64(d.address("QMatMul", t))
-	}
+	at := d.addressOrNull
 	tiles := p.tiles()
 	blocks := min(d.sms, tiles)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
@@ -223,15 +218,22 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 		c.norm, c.eps, c.offset = int32(p.norm.Kind), p.norm.Eps, p.norm.Offset
 	}
 	c.wide = flag(p.y[0].Type == tensor.F32)
+	c.matrices = d.packedMatrices(p)
+}
+
+// packedMatrices describes the matrices of p.
+func (d *Device) packedMatrices(p *packed) (list [mostMatrices]packedMatrix) {
+	at := d.addressOrNull
 	base := 0
 	for i, m := range p.list[:p.n] {
-		c.matrices[i] = packedMatrix{words: at(m.words), scales: at(m.scales), units: at(m.units), places: at(m.unitPlaces), bias: at(p.bias[i]),
+		list[i] = packedMatrix{words: at(m.words), scales: at(m.scales), units: at(m.units), places: at(m.unitPlaces), bias: at(p.bias[i]),
 			chunks: int32(m.chunks), groups: int32(m.groups), tiles: int32(m.tiles()), count: int32(m.units128), out: int32(m.out), base: int32(base)}
 		if p.then != device.Gate {
 			base += m.tiles()
 		}
 		if y := p.y[i]; !y.Nil() {
-			c.matrices[i].y, c.matrices[i].ldy = at(y), int64(y.Stride)
+			list[i].y, list[i].ldy = at(y), int64(y.Stride)
 		}
 	}
+	return list
 }

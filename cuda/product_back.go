@@ -9,10 +9,11 @@ import (
 // What several linears have computed stands side by side, in whole tiles, so that dx
 // is one product.
 func (d *Device) ProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) {
-	b := d.newProductsBack(dx, list, x)
-	if b.rows == 0 {
+	checkProductsBack(dx, list, x)
+	if x.Rows == 0 || d.blas.productsBack(d, dx, list, x) {
 		return
 	}
+	b := d.newProductsBack(list, x, !dx.Nil())
 	defer b.room.free()
 	b.operands(list, x)
 	items := append(b.weightProducts(list), b.inputProducts(dx)...)
@@ -44,28 +45,31 @@ type productsBack struct {
 // productSide is that of a block's tile.
 const productSide = 128
 
-// newProductsBack checks shapes, and takes room. The gradient of a weight is divided
-// into sums over a thousand rows at least, so that the GPU is busy.
-func (d *Device) newProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) *productsBack {
-	const pair, least = 2 * planes_tile_rows, 1024
-	b := &productsBack{Device: d, rows: x.Rows, in: x.Cols}
+func checkProductsBack(dx tensor.Tensor, list []device.Passed, x tensor.Tensor) {
 	want(dx.Nil() || dx.Rows == x.Rows && dx.Cols == x.Cols, "ProductsBack", dx, x)
-	tiles, sums := 0, 0
 	for _, p := range list {
 		want(p.DY.Rows == x.Rows && p.W.Rows == p.DY.Cols && p.W.Cols == x.Cols && p.DW.Rows == p.W.Rows && p.DW.Cols == p.W.Cols && p.DW.Dense(), "ProductsBack", p.DY, p.W, p.DW, x)
+	}
+}
+
+// newProductsBack takes room, for gradients of x, too, if inputs is set. The gradient of
+// a weight is divided
+// into sums over a thousand rows at least, so that the GPU is busy.
+func (d *Device) newProductsBack(list []device.Passed, x tensor.Tensor, inputs bool) *productsBack {
+	const pair, least = 2 * planes_tile_rows, 1024
+	b := &productsBack{Device: d, rows: x.Rows, in: x.Cols}
+	tiles, sums := 0, 0
+	for _, p := range list {
 		b.offsets = append(b.offsets, b.out)
 		b.out += pieces(p.W.Rows, pair) * pair
 		tiles += pieces(p.W.Rows, productSide) * pieces(b.in, productSide)
 		sums += padded(4 * p.W.Rows * b.in)
 	}
 	b.splits = max(1, min(d.sms/max(tiles, 1), b.rows/least))
-	if b.rows == 0 {
-		return b
-	}
 	b.room = d.newRoom(planesBytes(1, b.rows, b.out) + planesBytes(1, b.out, b.rows) + planesBytes(1, b.rows, b.in) + planesBytes(1, b.out, b.in) + padded(4) + b.splits*sums)
 	b.plain, b.read = b.room.takePlanes(1, b.rows, b.out), b.room.takePlanes(1, b.rows, b.in)
 	b.plain.most = b.room.takeZeros(tensor.F32, 1, 1)
-	if !dx.Nil() {
+	if inputs {
 		b.turned, b.w = b.room.takePlanes(1, b.out, b.rows), b.room.takePlanes(1, b.out, b.in)
 		b.turned.most = b.plain.most
 	}

@@ -28,10 +28,16 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 		return
 	}
 	m := w.(*matrix)
+	p := packed{x: x, list: [mostMatrices]*matrix{m}, n: 1}
+	p.y[0], p.bias[0] = y, bias
+	if !m.order.Nil() && d.takesPacked(&p) {
+		p.x = d.aligned(x)
+		d.multiplyPacked(&p)
+		return
+	}
 	if x.Rows > fewPackedRows && (x.Rows <= qgemmRows || d.blas.lib == nil) && d.qgemm(y, x, m, bias) {
 		return
 	}
-	p := packed{list: [mostMatrices]*matrix{m}, n: 1}
 	fit := 0
 	if !m.order.Nil() {
 		fit = d.fit(p.needs(d.sms), x.Rows)

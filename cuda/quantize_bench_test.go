@@ -246,6 +246,7 @@ func TestDescendNumbers(t *testing.T) {
 		floor := 3 * 2 * 2 * float64(s.k) * float64(s.k) * float64(s.n*s.count) / matrixRate
 		ms := 1e3 * d.seconds(func() { d.Descend(list, f, 2) })
 		t.Logf("Descend %d x %d, %2d matrices, 2 passes: %8.3f ms, floor %.3f", s.k, s.n, s.count, ms, 1e3*floor)
+		t.Logf("Pairs %d x %d, %2d matrices: %8.3f ms", s.k, s.n, s.count, 1e3*d.seconds(func() { d.Pairs(list, f) }))
 		for _, x := range []tensor.Tensor{w, loss, f.U, f.H, f.Importance} {
 			d.Free(x)
 		}

@@ -192,6 +192,11 @@ func (w *workshop) leftovers(h tensor.Tensor) (roots tensor.Tensor) {
 	return roots
 }
 
+// column returns which column of its sheet the matrix begins at.
+func (x *coded) column() int {
+	return (x.errors.mem.Off - x.sheet.errors.mem.Off) / (planes_tile_halves * tensor.F16.Size()) * planes_tile_cols
+}
+
 // descend has passes go through whole blocks.
 func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	d, k := w.d, h.Cols
@@ -207,9 +212,8 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 			}
 			row, end := rowsOf(x.blocks[b])
 			of := x.sheet
-			column := (x.errors.mem.Off - of.errors.mem.Off) / (planes_tile_halves * tensor.F16.Size()) * planes_tile_cols
 			item := blockItem{
-				steps: uintptr(len(w.items) * stepBytes), parts: d.at(of.panel) + uintptr(4*column), most: d.at(x.most), next: int64((end - row) * of.n),
+				steps: uintptr(len(w.items) * stepBytes), parts: d.at(of.panel) + uintptr(4*x.column()), most: d.at(x.most), next: int64((end - row) * of.n),
 				groups: int32(len(x.blocks[b])), count: int32(of.parts), rows: int32(end - row), n: int32(x.n), ld: int32(of.n),
 			}
 			for g := range x.blocks[b] {

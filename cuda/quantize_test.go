@@ -308,11 +308,19 @@ func TestManyCandidates(t *testing.T) {
 	b.gpu.Descend(gpu, gf, 2)
 	b.cpu.Descend(ref, cf, 2)
 	b.compare("Descend", list)
+	for _, c := range list {
+		gpu, _ := b.get(c.codes)
+		b.cpu.Upload(c.codes.cpu, gpu)
+	}
+	b.gpu.Pairs(gpu, gf)
+	b.cpu.Pairs(ref, cf)
+	b.compare("Pairs", list)
 	before := b.all(list)
 	for _, limit := range []int{0, planesBytes(2, k, k) + 4*codedBytes(gpu[0], 1)} {
 		b.gpu.workLimit = limit
 		b.gpu.GPTQ(gpu, gf, loss.gpu)
 		b.gpu.Descend(gpu, gf, 2)
+		b.gpu.Pairs(gpu, gf)
 		again, _ := b.get(loss)
 		if !bytes.Equal(before, b.all(list)) || !bytes.Equal(again, g) {
 			t.Errorf("another run within %d bytes gives other bytes", limit)

@@ -38,5 +38,5 @@ func (d *Device) TrainLatent(w tensor.Tensor, l device.Latent, first, second, dw
 		want(t.Rows == w.Rows && t.Cols == w.Cols, "TrainLatent", t, w)
 	}
 	d.latent_train(launch{blocks: dim{x: w.Rows}, threads: dim{x: latent_threads}}, w, l.V, l.Scale, l.Group, l.Zero, first, second, dw,
-		int32(w.Cols), int32(groups), a.Rate, a.Beta1, a.Beta2, a.First, a.Second, a.Eps)
+		int32(w.Cols), int32(groups), a.Rate, a.Beta1, a.Beta2, a.First, a.Second, a.Eps, a.Pull)
 }

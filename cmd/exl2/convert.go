@@ -58,7 +58,9 @@ tokens the experts of each layer have seen.
 
 --quality best trains the codes of the finished model on text that the source writes,
 with the source as the teacher, a few minutes on a GPU for small models, and more the
-larger they are; it needs room for the whole model eight times. --quality fast leaves out what improves codes one matrix at a time.
+larger they are. It takes 12 bytes a weight; what a GPU has no room for, or --gpu-memory
+leaves none for, is in the machine's memory meanwhile. --quality fast leaves out what
+improves codes one matrix at a time.
 
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.

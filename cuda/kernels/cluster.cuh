@@ -31,4 +31,10 @@ __device__ inline float2 cluster_load2(unsigned at) {
 	return v;
 }
 
+__device__ inline float cluster_load(unsigned at) {
+	float v;
+	asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+	return v;
+}
+
 #endif

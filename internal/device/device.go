@@ -317,6 +317,26 @@ type Pinner interface {
 	AllocHost(t tensor.Type, rows, cols int) (tensor.Tensor, bool)
 }
 
+// A Carrier copies between its memory and page-locked memory of the host beside its
+// operations, each way one copy after the other.
+type Carrier interface {
+	Pinner
+
+	// NewMark makes a mark, which lives as long as the device. Nothing waits for one
+	// that has not been set.
+	NewMark() Mark
+	// Set sets a mark to what has been issued so far, and Await has operations that
+	// are issued later wait for it.
+	Set(m Mark)
+	Await(m Mark)
+	// Carry copies src to dst, of one type and without gaps, as soon as all of after
+	// have come, and sets done to its end. Until that comes neither may be changed.
+	Carry(dst, src tensor.Tensor, done Mark, after ...Mark)
+}
+
+// A Mark is a moment in the work of a Carrier.
+type Mark int
+
 // A Peer can copy to another device without the host.
 type Peer interface {
 	// CopyTo copies src to dst, in the memory of to, after the operations issued

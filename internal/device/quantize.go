@@ -105,7 +105,20 @@ type Quantize interface {
 	// operations are rounded as in GPTQ. Scales stay.
 	Descend(list []Coding, f Factor, passes int)
 
-	// ReadyToDescend returns what Descend would make of f.H each time, to be set as
+	// Pairs improves codes on the same by changing those of two rows at a time, in
+	// windows of PairRows rows, one after another. In a window, with r its rows of
+	// H·(W-V), row i after row i is changed to the better of the two codes beside its
+	// own, by a value d, and the row j of the window whose better neighbour then brings
+	// most; if that lowers the loss by more than d²·h[i,i]/1024, both stay so, or i alone
+	// if no j does it any good. Not tried is what could only be made up for by more than
+	// 2·|d|·m·v, m the largest |h[i,j]| of the window and v the largest change of a code
+	// of the column, as much as a j can bring that is best as it is. Within a window
+	// operations are rounded as in GPTQ; the first among equals is chosen, and the higher
+	// code of two. A code that would be beyond the last one changes nothing, and a row
+	// whose better neighbour it is does not begin a change.
+	Pairs(list []Coding, f Factor)
+
+	// ReadyToDescend returns what Descend and Pairs would make of f.H each time, to be set as
 	// f.Ready by whoever descends often, and freed; absent if there is nothing.
 	ReadyToDescend(f Factor) tensor.Tensor
 
@@ -144,6 +157,9 @@ type Moment struct{ H, X, Y tensor.Tensor }
 type Summer interface {
 	Grams(list []Moment)
 }
+
+// PairRows is the rows of a window of Pairs.
+const PairRows = 256
 
 // A Factor is what quantizing needs to know of inputs x with H = Σ xᵀx, damped.
 type Factor struct {

@@ -34,7 +34,8 @@ type Train interface {
 	// TrainLatent takes a step of Adam (Kingma and Ba 2015) along dw, F32 [out, in],
 	// the gradient of the weights, which is passed on through rounding as if there
 	// were none (Bengio et al. 2013), and stores the new weights in w, as RoundLatent
-	// does. First and second are the moments, F32 [out, in].
+	// does. First and second are the moments, BF16 [out, in], which the step uses before
+	// it rounds them.
 	TrainLatent(w tensor.Tensor, l Latent, first, second, dw tensor.Tensor, a Adam)
 }
 
@@ -59,9 +60,11 @@ type Latent struct {
 const Reach = 0.45
 
 // Adam is a step of that method: with g = dw·scale, m = β₁m + (1-β₁)g,
-// s = β₂s + (1-β₂)g², v -= Rate·(m·First)/(√(s·Second) + Eps), kept within Reach.
+// s = β₂s + (1-β₂)g², v -= Rate·(m·First)/(√(s·Second) + Eps), kept within Reach; then v
+// goes a share Pull of its way to the code that it rounds to.
 type Adam struct {
 	Rate, Beta1, Beta2 float32
 	First, Second      float32 // 1/(1-β₁ᵗ) and 1/(1-β₂ᵗ) in step t
 	Eps                float32
+	Pull               float32
 }

@@ -1,18 +1,24 @@
 package distill
 
 import (
+	"cmp"
 	"errors"
+	"math"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"exl2/cuda"
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/exl2"
 	"exl2/internal/model"
 )
 
-// Steps on the first GPU, or the CPU, of the model that EXL2_BENCH names.
+// Steps on the first GPU, or the CPU, of the model that EXL2_BENCH names, in each number
+// of gigabytes that EXL2_GPU_MEMORY lists.
 func BenchmarkStep(b *testing.B) {
 	dir := os.Getenv("EXL2_BENCH")
 	if dir == "" {
@@ -23,35 +29,49 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer files.Close()
+	find := rounded(b, devtest.CPU(b), l, "1:3b_64g")
+	for _, text := range strings.Split(cmp.Or(os.Getenv("EXL2_GPU_MEMORY"), "1e9"), ",") {
+		gigabytes, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(text, func(b *testing.B) { benchmarkStep(b, l, find, int(gigabytes*1e9)) })
+	}
+}
+
+func benchmarkStep(b *testing.B, l *model.Loader, find func(name string) (*exl2.Matrix, error), room int) {
 	var d device.Quantize = devtest.CPU(b)
+	p := Plan{Batch: 2, Length: 512, Steps: 10, Rate: 1e-3}
 	if gpu, err := cuda.Open(0); err == nil {
-		d = gpu
 		defer gpu.Close()
+		defer func() { b.ReportMetric(float64(gpu.MemPeak())/1e9, "GB-peak") }()
+		d, p.Batch, p.Length = gpu, 16, 512
 	} else if !errors.Is(err, cuda.ErrNoDevice) {
 		b.Fatal(err)
 	}
-	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
-	p := Plan{Batch: 8, Length: 1024, Steps: 10, Rate: 1e-3, Keep: os.Getenv("EXL2_KEEP") != ""}
-	if _, gpu := d.(device.MemoryInfo); !gpu {
-		p.Batch, p.Length = 2, 512
-	}
-	x, err := New(d, l, p, rounded(b, d, l, "1:3b_64g"))
+	var took, host int
+	p.Fit, took, host, _ = Choose(d, l, p, room, math.MaxInt)
+	b.Logf("%+v: %.2f GB, %.2f GB of the host's", p.Fit, float64(took)/1e9, float64(host)/1e9)
+	x, err := New(d, l, p, find)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer x.Close()
 	rows := randomRows(p.Batch, p.Length, l.Spec.Vocab)
-	x.step(rows, 1e-3, 1)
-	b.ResetTimer()
 	var issued time.Duration
-	for i := range b.N {
+	for i := range b.N + 2 { // two to warm up
+		if i == 2 {
+			b.ResetTimer()
+		}
 		start := time.Now()
-		x.step(rows, 1e-3, i+2)
+		x.step(rows, 1e-3, i+1)
 		issued += time.Since(start)
 		if err := d.Sync(); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.StopTimer()
+	watch := &timed{Quantize: d, took: map[string]time.Duration{}, times: map[string]int{}}
 	x.dev = watch
 	for _, s := range append(x.states, x.state, x.gradients) {
 		s.Dev = watch
@@ -59,5 +79,5 @@ func BenchmarkStep(b *testing.B) {
 	x.step(rows, 1e-3, b.N+2)
 	watch.report(b)
 	b.ReportMetric(float64(b.N*p.Batch*p.Length)/b.Elapsed().Seconds(), "tokens/s")
-	b.ReportMetric(issued.Seconds()*1e3/float64(b.N), "ms-issued")
+	b.ReportMetric(issued.Seconds()*1e3/float64(b.N+2), "ms-issued")
 }

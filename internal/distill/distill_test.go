@@ -2,6 +2,7 @@ package distill
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/half"
 	"exl2/internal/model"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -56,14 +58,15 @@ func nearestCodes(w []float32, in, out int, r exl2.Recipe) *exl2.Matrix {
 	for i := range in {
 		q.Perm = append(q.Perm, int32((i*5+3)%in))
 	}
-	q.Scales = make([]uint8, len(q.Groups)*n)
-	for g, of := range q.Groups {
+	q.Scales, q.ScaleMax = make([]uint8, len(q.Groups)*n), make([]half.F16, len(q.Groups))
+	most := float32(0)
+	for _, x := range w {
+		most = max(most, float32(math.Abs(float64(x))))
+	}
+	parallel.For(len(q.Groups), func(g int) {
+		of := q.Groups[g]
 		zero := float32(int(1) << (of.Bits - 1))
-		most := float32(0)
-		for _, x := range w {
-			most = max(most, float32(math.Abs(float64(x))))
-		}
-		q.ScaleMax = append(q.ScaleMax, half.ToF16(most/zero))
+		q.ScaleMax[g] = half.ToF16(most / zero)
 		table := exl2.ScaleTable(q.ScaleMax[g])
 		for o := range out {
 			q.Scales[g*n+o] = uint8(11 + o%5)
@@ -73,7 +76,7 @@ func nearestCodes(w []float32, in, out int, r exl2.Recipe) *exl2.Matrix {
 				q.Codes[k*n+o] = uint8(code + zero)
 			}
 		}
-	}
+	})
 	return q.Pack()
 }
 
@@ -90,9 +93,9 @@ func randomRows(n, length, vocab int) (rows [][]int32) {
 }
 
 func download(d device.Device, x tensor.Tensor) []float32 {
-	v := make([]float32, x.Rows*x.Cols)
-	d.Download(tensor.BytesOf(v), x)
-	return v
+	data := make([]byte, x.Bytes())
+	d.Download(data, x)
+	return tensor.Widen(x.Type, data)
 }
 
 // The gradient of every latent, as rounding passes it on, is the slope of the
@@ -101,7 +104,7 @@ func TestGradients(t *testing.T) {
 	for _, name := range []string{"llama", "gemma2", "qwen2", "phi", "qwen2_moe", "cohere", "deepseek_v3", "nemotron", "olmo2"} {
 		t.Run(name, func(t *testing.T) {
 			d, l := devtest.CPU(t), open(t, name)
-			p := Plan{Batch: 2, Length: 16, Steps: 1, Rate: 0, FromCodes: true, Keep: true}
+			p := Plan{Batch: 2, Length: 16, Steps: 1, Rate: 0, FromCodes: true, Fit: Fit{Keep: true}}
 			x, err := New(d, l, p, rounded(t, d, l, "0.5:5b_32g/0.5:4b_32g"))
 			if err != nil {
 				t.Fatal(err)
@@ -188,14 +191,62 @@ func TestLatents(t *testing.T) {
 }
 
 // Training makes a model that is nearer to its source, on rows that it has not seen,
-// and is the same every time, whether activations are kept or not.
+// and is the same every time, wherever what it needs is kept.
 func TestTrain(t *testing.T) {
 	var first []uint32
-	for _, keep := range []bool{false, true} {
+	for _, c := range []struct {
+		fit  Fit
+		late bool // copies end as late as they may
+	}{
+		{fit: Fit{}}, {fit: Fit{Keep: true}}, {fit: Fit{Lean: true}},
+		{fit: Fit{Lean: true, Away: 1}}, {Fit{Lean: true, Away: 3}, true}, {Fit{Lean: true, Away: 4}, true}, {fit: Fit{Lean: true, Away: 9}},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			l := open(t, "llama")
+			d := &devtest.Carrying{Quantize: devtest.CPU(t), Host: devtest.CPU(t), Late: c.late}
+			rows := randomRows(40, 16, l.Spec.Vocab)
+			p := Plan{Batch: 4, Length: 16, Steps: 60, Rate: 0.02, Fit: c.fit, Rows: rows[:32], HeldOut: rows[32:]}
+			x, err := New(d, l, p, rounded(t, d, l, "1:3b_32g"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			r, err := x.Train(context.Background(), Follower{Checked: func(int, float64) {}, Pause: func() error { return nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(r.After < 0.8*r.Before) {
+				t.Errorf("divergence %v, was %v", r.After, r.Before)
+			}
+			var words []uint32
+			for i := range x.Matrices() {
+				_, m, err := x.Matrix(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				words = append(words, m.Words...)
+			}
+			if first != nil && !slices.Equal(first, words) {
+				t.Error("other codes than the first time")
+			}
+			first = words
+		})
+	}
+}
+
+// Training that does harm begins again with a lower rate, and if that does not help the
+// codes from before stay.
+func TestHarm(t *testing.T) {
+	for _, c := range []struct {
+		rate      float64
+		kept      bool
+		attempted bool
+	}{{0.02, false, false}, {0.5, false, true}, {1000, true, true}} {
 		d, l := devtest.CPU(t), open(t, "llama")
 		rows := randomRows(40, 16, l.Spec.Vocab)
-		p := Plan{Batch: 4, Length: 16, Steps: 60, Rate: 0.02, Keep: keep, Rows: rows[:32], HeldOut: rows[32:]}
-		x, err := New(d, l, p, rounded(t, d, l, "1:3b_32g"))
+		p := Plan{Batch: 4, Length: 16, Steps: 60, Rate: c.rate, Rows: rows[:32], HeldOut: rows[32:]}
+		find := rounded(t, d, l, "1:3b_32g")
+		x, err := New(d, l, p, find)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,21 +254,18 @@ func TestTrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !(r.After < 0.8*r.Before) {
-			t.Errorf("divergence %v, was %v", r.After, r.Before)
+		if r.Kept != c.kept || r.After > r.Before || r.Kept != (r.After == r.Before) || (r.Rate < c.rate) != c.attempted {
+			t.Errorf("rate %v: %+v", c.rate, *r)
 		}
-		var words []uint32
 		for i := range x.Matrices() {
-			_, m, err := x.Matrix(i)
+			name, m, err := x.Matrix(i)
 			if err != nil {
 				t.Fatal(err)
 			}
-			words = append(words, m.Words...)
+			if want, _ := find(name); r.Kept && !slices.Equal(m.Words, want.Words) {
+				t.Errorf("rate %v: %s has other codes", c.rate, name)
+			}
 		}
-		if first != nil && !slices.Equal(first, words) {
-			t.Error("other codes the second time")
-		}
-		first = words
 		x.Close()
 	}
 }

@@ -18,12 +18,18 @@ type latent struct {
 	matrix        *exl2.Matrix  // as it was quantized
 	scales        []float32     // [out, groups]
 	zeros         []float32     // by group
-	first, second tensor.Tensor // moments, as V
+	first, second tensor.Tensor // moments, BF16 [out, in]
+	kept          changing      // where those three are kept; a module that is away has them elsewhere while it works
+	away          bool          // in the host's memory
+	original      tensor.Tensor // the source's weight, where that is kept
 }
 
-// newLatent makes room for the latent of a quantized matrix on d. The linear's weight
-// becomes what it stands for.
-func newLatent(d device.Quantize, l, source *model.Linear, m *exl2.Matrix) *latent {
+// changing is what training changes of a latent.
+type changing struct{ v, first, second tensor.Tensor }
+
+// newLatent makes room for the latent of a quantized matrix on d, and, with what alloc
+// returns, for what changes of it. The linear's weight becomes what it stands for.
+func newLatent(d device.Quantize, l, source *model.Linear, m *exl2.Matrix, alloc func(kind tensor.Type, rows, cols int) tensor.Tensor) *latent {
 	out, in, groups := l.Out, l.In, len(m.Groups)
 	t := &latent{linear: l, source: source, matrix: m, scales: matrixScales(m, out), zeros: make([]float32, groups)}
 	group, perm := make([]int32, in), m.Perm()
@@ -34,11 +40,11 @@ func newLatent(d device.Quantize, l, source *model.Linear, m *exl2.Matrix) *late
 		}
 	}
 	t.Latent = device.Latent{
-		V: d.Alloc(tensor.F32, out, in), Scale: upload(d, tensor.F32, out, groups, t.scales),
+		V: alloc(tensor.F32, out, in), Scale: upload(d, tensor.F32, out, groups, t.scales),
 		Group: upload(d, tensor.I32, 1, in, group), Zero: upload(d, tensor.F32, 1, groups, t.zeros),
 	}
-	t.first, t.second = d.Alloc(tensor.F32, out, in), d.Alloc(tensor.F32, out, in)
-	l.Replace(d, model.Dense{Tensor: d.Alloc(d.Activation(), out, in)})
+	t.first, t.second = alloc(tensor.BF16, out, in), alloc(tensor.BF16, out, in)
+	t.kept, t.original = changing{t.V, t.first, t.second}, source.W.(model.Dense).Tensor
 	return t
 }
 
@@ -48,10 +54,9 @@ func (t *latent) reset(d device.Quantize, drawn bool) {
 	out, in, groups := t.linear.Out, t.linear.In, len(t.zeros)
 	var w []float32
 	if drawn {
-		dense := t.source.W.(model.Dense).Tensor
-		data := make([]byte, dense.Bytes())
-		d.Download(data, dense)
-		w = tensor.Widen(dense.Type, data)
+		data := make([]byte, t.original.Bytes())
+		d.Download(data, t.original)
+		w = tensor.Widen(t.original.Type, data)
 	}
 	v := make([]float32, out*in)
 	eachCode(t.matrix, out, func(o, i, g int, code uint8) {
@@ -61,17 +66,21 @@ func (t *latent) reset(d device.Quantize, drawn bool) {
 		}
 		v[o*in+i] = q
 	})
-	d.Upload(t.V, tensor.BytesOf(v))
-	d.Clear(t.first)
-	d.Clear(t.second)
-	d.RoundLatent(t.weight(), t.Latent)
+	d.Upload(t.kept.v, tensor.BytesOf(v))
+	for _, x := range []tensor.Tensor{t.kept.first, t.kept.second} {
+		if t.away {
+			d.Upload(x, make([]byte, x.Bytes()))
+			continue
+		}
+		d.Clear(x)
+	}
 }
 
 // weight is the linear's.
 func (t *latent) weight() tensor.Tensor { return t.linear.W.(model.Dense).Tensor }
 
 func (t *latent) free(d device.Quantize) {
-	for _, x := range []tensor.Tensor{t.V, t.Scale, t.Group, t.Zero, t.first, t.second} {
+	for _, x := range []tensor.Tensor{t.kept.v, t.Scale, t.Group, t.Zero, t.kept.first, t.kept.second} {
 		d.Free(x)
 	}
 }

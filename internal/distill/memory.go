@@ -23,28 +23,89 @@ func (t *Trainer) mostGraded() (most int) {
 	return most
 }
 
-// Bytes is the memory that New takes on a device, about.
-func Bytes(d device.Device, l *model.Loader, p Plan) int {
-	n, most, activation := 0, 0, d.Activation().Size()
-	for _, m := range l.Layout {
-		n += l.Beside(m)
-		var sizes []int
-		for _, x := range m.Linears {
-			n += x.In * x.Out * (2*activation + 3*4) // both models' weights; latents and moments
-			sizes = append(sizes, x.In*x.Out)
+// elements lists those of a module's linears.
+func elements(m model.ModuleSpec) (list []int, sum int) {
+	for _, x := range m.Linears {
+		list = append(list, x.In*x.Out)
+		sum += x.In * x.Out
+	}
+	return list, sum
+}
+
+// mostOf returns the elements of the largest module between embedding and head.
+func mostOf(l *model.Loader) (most int) {
+	for _, m := range l.Decoder() {
+		_, n := elements(m)
+		most = max(most, n)
+	}
+	return most
+}
+
+// LatentBytes are those of a weight's latent and its two moments.
+const (
+	LatentBytes = 4 + 2*2
+	scaleShare  = 16 // weights for a byte of scales
+)
+
+// Bytes is the memory that New takes on a device, about, and of the host's for what is
+// away.
+func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
+	most, activation := 0, d.Activation().Size()
+	for i, m := range l.Layout {
+		own += l.Beside(m)
+		list, n := elements(m)
+		own += n / scaleShare
+		switch away := i > 0 && i <= p.Away && i < len(l.Layout)-1; {
+		case away:
+			host += n * (activation + LatentBytes)
+		case p.Lean && i < len(l.Layout)-1:
+			own += n * (activation + LatentBytes)
+		default:
+			own += n * (2*activation + LatentBytes)
 		}
-		slices.Sort(sizes)
+		slices.Sort(list)
 		together := 0 // at most three read the same
-		for _, size := range sizes[max(0, len(sizes)-3):] {
+		for _, size := range list[max(0, len(list)-3):] {
 			together += size
 		}
 		most = max(most, together)
 	}
+	if p.Lean {
+		own += mostOf(l) * activation
+	}
+	if p.Away > 0 {
+		own += mostOf(l) * slotsEach * LatentBytes
+	}
+	return own + 4*most + passBytes(d, l, p), host
+}
+
+// Choose returns the quickest way of keeping things that takes no more than so much of the
+// device's memory, and of the host's, and what it takes; or the one that takes least, and
+// false.
+func Choose(d device.Device, l *model.Loader, p Plan, own, host int) (f Fit, takesOwn, takesHost int, fits bool) {
+	list := []Fit{{Keep: true}, {}, {Lean: true}}
+	if _, ok := d.(device.Carrier); ok {
+		for away := range l.Decoder() {
+			list = append(list, Fit{Lean: true, Away: away + 1})
+		}
+	}
+	for _, f = range list {
+		p.Fit = f
+		if takesOwn, takesHost = Bytes(d, l, p); takesOwn <= own && takesHost <= host {
+			return f, takesOwn, takesHost, true
+		}
+	}
+	return f, takesOwn, takesHost, false
+}
+
+// passBytes is what streams, activations and gradients take.
+func passBytes(d device.Device, l *model.Loader, p Plan) int {
+	activation := d.Activation()
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
-	n += 4*most + l.Spec.Vocab*l.Spec.Hidden*activation + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
+	n := l.Spec.Vocab*l.Spec.Hidden*activation.Size() + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
 	if p.Keep { // with what is overwritten: streams, and heads in front of their norms
-		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, d.Activation()) + z.Rows*(4*l.Spec.Hidden+activation*l.Spec.Attn.Heads*l.Spec.Attn.HeadDim*2))
+		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*l.Spec.Attn.Heads*l.Spec.Attn.HeadDim*2))
 	}
 	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
-	return n + model.Bytes(l.Spec, z, d.Activation()) + 2*model.Bytes(l.Spec, z, tensor.F32)
+	return n + model.Bytes(l.Spec, z, activation) + model.Bytes(l.Spec, z, tensor.F32)*3/2 // gradients, and workspace
 }

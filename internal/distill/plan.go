@@ -11,10 +11,17 @@ type Plan struct {
 	Steps         int
 	Rate          float64 // the largest: codes a step, about
 	FromCodes     bool    // begin at the codes, not as near to the source's weights as rounds to them
-	Keep          bool    // keep the student's activations for the way back, which else computes them again: more memory, the same codes
+	Fit
 
 	Rows    [][]int32 // that are trained on, all of them before any a second time
 	HeldOut [][]int32 // that judge
+}
+
+// A Fit says what is kept where. It changes nothing of what comes out.
+type Fit struct {
+	Keep bool // the student's activations, for the way back, which else computes them again
+	Lean bool // the student's weights are made of latents whenever a module needs them
+	Away int  // how many of the first modules behind the embedding have their weights and latents in the host's memory; Lean then
 }
 
 // warmUp is the share of the steps in which the rate rises.

@@ -12,7 +12,7 @@ import (
 func (t *Trainer) forward(rows [][]int32) {
 	x := t.teach(rows)
 	for i, m := range t.student[:len(t.student)-1] {
-		m.Forward(t.state)
+		t.use(i, answering, func() { m.Forward(t.state) })
 		t.dev.Copy(like(t.inputs[i+1], x), x)
 	}
 }
@@ -24,8 +24,8 @@ func (t *Trainer) teach(rows [][]int32) (x tensor.Tensor) {
 	t.embed.Forward(s)
 	x = s.At(model.Stream)
 	t.dev.Copy(like(t.inputs[0], x), x)
-	for _, m := range t.teacher[:n] {
-		m.Forward(s)
+	for i, m := range t.teacher[:n] {
+		t.use(i, teaching, func() { m.Forward(s) })
 	}
 	t.dev.Copy(like(t.taught, x), x)
 	t.dev.Copy(x, like(t.inputs[0], x))
@@ -79,6 +79,7 @@ func (t *Trainer) Divergence(rows [][]int32) (float64, error) {
 	for len(rows) > 0 {
 		batch := rows[:min(t.plan.Batch, len(rows))]
 		rows = rows[len(batch):]
+		t.route(teaching, answering)
 		t.forward(batch)
 		t.heads(func(lo, hi int, part *model.State, reference tensor.Tensor) {
 			t.student[len(t.student)-1].Forward(part)
@@ -104,6 +105,7 @@ func (t *Trainer) divergences(n int) ([]float32, error) {
 
 // step trains all codes on rows of tokens, in step number at from 1 on.
 func (t *Trainer) step(rows [][]int32, rate float64, at int) {
+	t.route(teaching, answering, learning)
 	keeps := len(t.states) > 0 && len(rows) == t.plan.Batch
 	if keeps {
 		t.forwardKept(rows)
@@ -124,7 +126,7 @@ func (t *Trainer) step(rows [][]int32, rate float64, at int) {
 		}
 		x := t.state.At(model.Stream)
 		t.dev.Copy(x, like(t.inputs[i], x))
-		t.student[i].BackwardThrough(t.state, t.gradients, nil, through)
+		t.use(i, learning, func() { t.student[i].BackwardThrough(t.state, t.gradients, nil, through) })
 	}
 }
 

@@ -32,12 +32,12 @@ func (d *timed) time(op func(), name string, ts ...tensor.Tensor) {
 }
 
 func (d *timed) report(b *testing.B) {
-	all := time.Duration(0)
+	all, times, text := time.Duration(0), 0, ""
 	for _, name := range slices.SortedFunc(maps.Keys(d.took), func(x, y string) int { return cmp.Compare(d.took[y], d.took[x]) }) {
-		b.Logf("%10.1f us  %4d  %s", d.took[name].Seconds()*1e6, d.times[name], name)
-		all += d.took[name]
+		text += fmt.Sprintf("%10.1f us  %4d  %s\n", d.took[name].Seconds()*1e6, d.times[name], name)
+		all, times = all+d.took[name], times+d.times[name]
 	}
-	b.Logf("%v in all", all)
+	b.Logf("one by one %v, %d operations\n%s", all, times, text)
 }
 
 func (d *timed) MatMul(y, x, w, bias tensor.Tensor) {

@@ -124,19 +124,22 @@ func (t *Trainer) rate() float64 { return t.plan.rate(t.Place.Step) * t.less() }
 
 // reset brings all latents to where they begin.
 func (t *Trainer) reset(drawn bool) {
+	t.settle()
 	for _, x := range t.latents {
 		x.reset(t.dev, drawn)
 	}
+	t.Restored()
 }
 
 // States calls f for every tensor that the next steps depend on, with a name for it.
 // Restored tells that they have been changed.
 func (t *Trainer) States(f func(name string, x tensor.Tensor) error) error {
+	t.settle()
 	for _, x := range t.latents {
 		for _, s := range []struct {
 			name string
 			tensor.Tensor
-		}{{"latent", x.V}, {"first", x.first}, {"second", x.second}} {
+		}{{"latent", x.kept.v}, {"first", x.kept.first}, {"second", x.kept.second}} {
 			if err := f(x.linear.Name+"."+s.name, s.Tensor); err != nil {
 				return err
 			}
@@ -147,17 +150,25 @@ func (t *Trainer) States(f func(name string, x tensor.Tensor) error) error {
 
 // Restored makes weights of latents that were changed from outside.
 func (t *Trainer) Restored() {
-	for _, x := range t.latents {
-		t.dev.RoundLatent(x.weight(), x.Latent)
+	for _, x := range t.layers {
+		if x.made {
+			continue
+		}
+		for _, y := range x.latents {
+			t.dev.RoundLatent(y.weight(), y.Latent)
+		}
 	}
 }
 
 // adam returns the parameters of step number at, with gradients of sums over so many
-// tokens.
+// tokens. A latent that is drawn to and fro is at the edge between two codes, where its
+// weight changes every step or two at any rate: the longer training takes, the more
+// strongly latents are drawn to their codes, in the end by settling rates.
 func (p *Plan) adam(rate float64, at, tokens int) device.Adam {
-	const beta1, beta2, eps = 0.9, 0.95, 1e-8
+	const beta1, beta2, eps, settling = 0.9, 0.95, 1e-8, 0.3
 	return device.Adam{
 		Rate: float32(rate), Beta1: beta1, Beta2: beta2, Eps: float32(eps * float64(tokens)),
 		First: float32(1 / (1 - math.Pow(beta1, float64(at)))), Second: float32(1 / (1 - math.Pow(beta2, float64(at)))),
+		Pull: float32(settling * rate * float64(at) / float64(max(1, p.Steps))),
 	}
 }

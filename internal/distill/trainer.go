@@ -27,6 +27,9 @@ type Trainer struct {
 	teacher, student []*model.Module // behind the embedding; the heads last
 	latents          []*latent
 	byLinear         map[*model.Linear]*latent
+	layers           []*layer      // of the student's modules
+	weights          tensor.Tensor // of the module at work, in front of the head, if they are made for each use
+	conveyor         *conveyor
 
 	cache      *model.Cache
 	state      *model.State
@@ -56,6 +59,7 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 		t.Close()
 		return nil, err
 	}
+	t.reset(!p.FromCodes)
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
 	t.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
 	t.state = model.NewState(d, l.Spec, z, t.cache)
@@ -102,36 +106,18 @@ func (t *Trainer) load(matrix func(name string) (*exl2.Matrix, error)) (err erro
 		if !m.CanRunBack() {
 			return fmt.Errorf("train %s: %w", m.Name, ErrNoWayBack)
 		}
-		twin := m.Twin()
-		t.student = append(t.student, twin)
-		if err := t.quantize(twin, m, matrix); err != nil {
+		t.student = append(t.student, m.Twin())
+		if err := t.quantize(len(t.student)-1, matrix); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// quantize makes latents of the matrices of the student's module m, a twin of the
-// teacher's.
-func (t *Trainer) quantize(m, teacher *model.Module, matrix func(name string) (*exl2.Matrix, error)) error {
-	sources := teacher.AllLinears()
-	for i, l := range m.AllLinears() {
-		if !l.Packable() {
-			continue
-		}
-		q, err := matrix(l.Name)
-		if err != nil {
-			return err
-		}
-		x := newLatent(t.dev, l, sources[i], q)
-		t.latents, t.byLinear[l] = append(t.latents, x), x
-		x.reset(t.dev, !t.plan.FromCodes)
-	}
-	return t.dev.Sync()
+	return t.prepareConveyor()
 }
 
 // Close frees everything.
 func (t *Trainer) Close() {
+	t.settle()
+	t.freeConveyor()
 	for _, x := range append(t.inputs, t.taught, t.reference, t.divergence, t.gradient) {
 		t.dev.Free(x)
 	}
@@ -146,6 +132,7 @@ func (t *Trainer) Close() {
 	for _, x := range t.latents {
 		x.free(t.dev)
 	}
+	t.dev.Free(t.weights)
 	for _, m := range append(t.student, t.teacher...) {
 		m.Free()
 	}
@@ -157,8 +144,9 @@ func (t *Trainer) Close() {
 // Matrix returns a matrix with the codes as they are now.
 func (t *Trainer) Matrix(i int) (name string, m *exl2.Matrix, err error) {
 	x := t.latents[i]
+	t.settle()
 	v := make([]float32, x.V.Rows*x.V.Cols)
-	t.dev.Download(tensor.BytesOf(v), x.V)
+	t.dev.Download(tensor.BytesOf(v), x.kept.v)
 	if err := t.dev.Sync(); err != nil {
 		return "", nil, err
 	}
@@ -167,8 +155,3 @@ func (t *Trainer) Matrix(i int) (name string, m *exl2.Matrix, err error) {
 
 // Matrices returns how many matrices there are.
 func (t *Trainer) Matrices() int { return len(t.latents) }
-
-// Student returns the modules of the model whose codes are trained.
-func (t *Trainer) Student() []*model.Module {
-	return append([]*model.Module{t.embed}, t.student...)
-}

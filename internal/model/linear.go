@@ -43,6 +43,13 @@ func (l *Linear) Replace(d device.Device, w Weight) {
 	l.W, l.sharedW = w, false
 }
 
+// Borrow puts w, which stays the caller's, in the place of the linear's weight, as
+// Replace does.
+func (l *Linear) Borrow(d device.Device, w Weight) {
+	l.Replace(d, w)
+	l.sharedW = true
+}
+
 // Product is y = x·w without the bias, for a weight of the linear's shape.
 func (l *Linear) Product(d device.Device, y, x tensor.Tensor, w Weight) {
 	w.mul(d, y, x, tensor.Tensor{})

@@ -17,7 +17,7 @@ const (
 // In every span the columns that matter most come first, in blocks. With the errors Δ
 // of a block C known, those of the columns R after it that cost least are
 // -Δ·B[C,R]·B[R,R]⁻¹ = -Δ·U[C,C]⁻¹·U[C,R], UᵀU = B⁻¹; so much is added to their
-// targets, and coordinate descent brings their codes there. What columns of one block
+// targets, and descent brings their codes there. What columns of one block
 // have in common is left out.
 func Compensate(list []*Result, columns []*Columns, damp float32, passes int) error {
 	f := list[0].f
@@ -64,7 +64,7 @@ func compensateStep(d device.Quantize, f device.Factor, spans []*span, at, passe
 		return false
 	}
 	d.TakeColumns(blocks)
-	d.Descend(list, f, passes)
+	descend(d, list, f, passes)
 	d.PutColumns(blocks)
 	return true
 }

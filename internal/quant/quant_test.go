@@ -170,15 +170,19 @@ func testErrorIsTheLoss(t *testing.T, p problem) {
 }
 
 // Descent knows the changes of all blocks: each code is the best with the others
-// fixed when it has settled.
+// fixed when it has settled. What then changes two at a time still makes it better.
 func TestDescentSettles(t *testing.T) {
 	d, p := devtest.CPU(t), newProblem(640, 32, 900)
 	f, r := p.factor(t, d), exl2.MustRecipe("0.25:4b_32g/0.75:3b_64g")
 	last := math.Inf(1)
-	for _, passes := range []int{0, 1, 2, 4, 8} {
+	for _, passes := range []int{0, 1, 2, 4, 8, 9} {
 		target := f.Target(matrix(d, p.out, p.in, p.w))
 		list, said := quantizeOne(t, d, target, r)
-		Descend(list, passes)
+		if passes < 9 {
+			d.Descend(codings(list), f.Factor, passes)
+		} else {
+			Descend(list, passes)
+		}
 		e := d.Alloc(tensor.F32, p.in, target.w.Cols)
 		d.Values(e, list[0].c)
 		d.AddScaled(e, target.w, -1)
@@ -192,7 +196,7 @@ func TestDescentSettles(t *testing.T) {
 		if math.Abs(loss-said) > 1e-3*said && passes == 0 {
 			t.Errorf("loss %v, the result says %v", loss, said)
 		}
-		if !(loss < last || passes > 2 && loss <= last) {
+		if !(loss < last || passes > 2 && passes < 9 && loss <= last) {
 			t.Errorf("%d passes: loss %v, fewer %v", passes, loss, last)
 		}
 		last = loss

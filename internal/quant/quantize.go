@@ -48,11 +48,17 @@ func codings(list []*Result) []device.Coding {
 }
 
 // Descend improves the codes of results of one factor by passes of coordinate
-// descent: each row's codes are set to the best ones with all other rows fixed.
+// descent: each row's codes are set to the best ones with all other rows fixed. After
+// them codes of two rows change at a time.
 func Descend(list []*Result, passes int) {
 	if f := list[0].f; !f.Nearest && passes > 0 {
-		f.dev.Descend(codings(list), f.Factor, passes)
+		descend(f.dev, codings(list), f.Factor, passes)
 	}
+}
+
+func descend(d device.Quantize, list []device.Coding, f device.Factor, passes int) {
+	d.Descend(list, f, passes)
+	d.Pairs(list, f)
 }
 
 // Free frees the result's device memory.

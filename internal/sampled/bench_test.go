@@ -22,7 +22,7 @@ func BenchmarkRows(b *testing.B) {
 	}
 	defer files.Close()
 	l.Spec.SetContext(1024)
-	s, err := New(devtest.CPU(b), l)
+	s, err := New(devtest.CPU(b), l, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

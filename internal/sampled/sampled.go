@@ -35,12 +35,14 @@ type Sampler struct {
 	dev     device.Train
 	loader  *model.Loader
 	modules []*model.Module
+	most    int // bytes of the device's memory
 }
 
-// New loads a model.
-func New(d device.Train, l *model.Loader) (*Sampler, error) {
+// New loads a model, which is to take no more than most bytes of the device's memory
+// with what it samples; 0 stands for all.
+func New(d device.Train, l *model.Loader, most int) (*Sampler, error) {
 	modules, err := l.LoadAll(d)
-	return &Sampler{dev: d, loader: l, modules: modules}, err
+	return &Sampler{dev: d, loader: l, modules: modules, most: most}, err
 }
 
 // Close frees the model.
@@ -85,13 +87,26 @@ const (
 // atOnce returns how many rows of a length are sampled side by side. It depends on
 // what the device has, not on what is free of it: products of other sizes may round
 // in other ways.
-func (s *Sampler) atOnce(length int) int {
-	d, own := s.dev.(device.MemoryInfo)
+func (s *Sampler) atOnce(length int) int { return atOnce(s.dev, s.loader, length, s.Bytes(), s.most) }
+
+// atOnce is Sampler.atOnce of a model of so many bytes.
+func atOnce(d device.Device, l *model.Loader, length, bytes, most int) int {
+	row := rowBytes(d, l, length)
+	info, own := d.(device.MemoryInfo)
 	if !own {
-		return max(1, min(mostOnCPU, roomOnCPU/s.rowBytes(length)))
+		return max(1, min(mostOnCPU, roomOnCPU/row))
 	}
-	_, total := d.MemInfo()
-	return max(1, min(mostOnGPU, (total/10*7-s.Bytes())/s.rowBytes(length)))
+	_, total := info.MemInfo()
+	if most > 0 {
+		total = min(total, most)
+	}
+	return max(1, min(mostOnGPU, (total/10*7-bytes)/row))
+}
+
+// Memory returns what a Sampler that New makes, of a model of so many bytes, takes of the
+// device's memory for rows of a length, about.
+func Memory(d device.Device, l *model.Loader, rows, length, bytes, most int) int {
+	return bytes + min(rows, atOnce(d, l, length, bytes, most))*rowBytes(d, l, length)
 }
 
 // Bytes is the memory of the model.
@@ -104,9 +119,9 @@ func (s *Sampler) Bytes() int {
 }
 
 // rowBytes is the memory of a row that is being sampled.
-func (s *Sampler) rowBytes(length int) int {
-	z := model.CacheSize{Layers: s.loader.Spec.Layers, Sequences: 1, Positions: length}
-	return model.CacheBytes(s.dev, s.loader.Spec, z) + model.Bytes(s.loader.Spec, model.Size{Rows: 1, Logits: 1}, s.dev.Activation())
+func rowBytes(d device.Device, l *model.Loader, length int) int {
+	z := model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length}
+	return model.CacheBytes(d, l.Spec, z) + model.Bytes(l.Spec, model.Size{Rows: 1, Logits: 1}, d.Activation())
 }
 
 // A batch is rows that are sampled side by side.

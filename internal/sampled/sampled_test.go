@@ -21,7 +21,7 @@ func open(t testing.TB, name string) *Sampler {
 	}
 	t.Cleanup(func() { files.Close() })
 	l.Spec.SetContext(32)
-	s, err := New(devtest.CPU(t), l)
+	s, err := New(devtest.CPU(t), l, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,13 @@ func (s *descent) turn() *lefts {
 
 // difference computes a stripe of W - values, and clears rest.
 func (s *descent) difference(i int) {
+	s.errors(i)
+	rest, _ := s.rest.rows(i, 0, s.factor.k)
+	clear(rest)
+}
+
+// errors computes a stripe of values - W.
+func (s *descent) errors(i int) {
 	lo, hi := s.e.columns(i)
 	var buf [2 * maxStripe]float32
 	for g := range s.groups {
@@ -115,8 +122,6 @@ func (s *descent) difference(i int) {
 			}
 		}
 	}
-	rest, _ := s.rest.rows(i, 0, s.factor.k)
-	clear(rest)
 }
 
 // packDepth packs for the next part of the sums of H·(W - values).

@@ -115,6 +115,136 @@ func TestDescend(t *testing.T) {
 	}
 }
 
+// Codes of two rows change together where the loss falls by it, and by as much as every
+// step promises.
+func TestPairs(t *testing.T) {
+	for _, c := range gptqCases {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			d := open(t)
+			p := newProblem(d, c.k, c.n)
+			coding := newCoding(d, p.w, exl2.MustRecipe(c.recipe).Groups(c.k))
+			fill(coding, 0.5)
+			d.Descend([]device.Coding{coding}, p.Factor, 8)
+			before := slices.Clone(elements[uint8](coding.Codes))
+			d.Pairs([]device.Coding{coding}, p.Factor)
+			want := p.pairs(coding, before)
+			differ := 0
+			for i, code := range elements[uint8](coding.Codes) {
+				if code != want[i] {
+					differ++
+				}
+			}
+			if differ > len(want)/200 {
+				t.Errorf("%d of %d codes are not those of the definition", differ, len(want))
+			}
+			first, last := p.objective(coding, before), p.objective(coding, elements[uint8](coding.Codes))
+			t.Logf("the loss goes from %.5g to %.5g", first, last)
+			if !(last < first) {
+				t.Errorf("the loss goes from %v to %v", first, last)
+			}
+		})
+	}
+}
+
+// pairs is the definition of Pairs in float64.
+func (p problem) pairs(c device.Coding, before []uint8) []uint8 {
+	codes := slices.Clone(before)
+	n, k := p.w.cols, p.w.rows
+	for first := 0; first < k; first += device.PairRows {
+		end := min(k, first+device.PairRows)
+		r := p.h.times(p.residual(c, codes))
+		for col := range n {
+			x := pairDefinition{problem: p, c: c, codes: codes, r: r, col: col}
+			for i := first; i < end; i++ {
+				for _, to := range x.neighbours(i) {
+					x.largest = max(x.largest, math.Abs(to.d))
+				}
+			}
+			for i := first; i < end; i++ {
+				x.visit(i, first, end)
+			}
+		}
+	}
+	return codes
+}
+
+// pairDefinition is one column.
+type pairDefinition struct {
+	problem
+	c     device.Coding
+	codes []uint8
+	r     grid // H·(W-V)
+	col   int
+
+	largest float64 // change of a code of the window
+}
+
+// A neighbour is a code beside another, and what it changes.
+type neighbour struct {
+	code uint8
+	d    float64
+}
+
+func (x *pairDefinition) neighbours(i int) [2]neighbour {
+	at, g := i*x.w.cols+x.col, slices.IndexFunc(x.c.Groups, func(g exl2.Group) bool { return i < g.Row+g.Rows })
+	bits, s, now := x.c.Groups[g].Bits, scales(x.c, g)[x.col], int(x.codes[at])
+	beside := func(code int) neighbour {
+		code = min(max(code, 0), 1<<bits-1)
+		return neighbour{uint8(code), value(uint8(code), bits, s) - value(uint8(now), bits, s)}
+	}
+	return [2]neighbour{beside(now + 1), beside(now - 1)}
+}
+
+// better returns the better neighbour of a code, and what it gains.
+func (x *pairDefinition) better(i int, r float64) (code uint8, d, gain float64) {
+	gain = math.Inf(-1)
+	for _, to := range x.neighbours(i) {
+		if won := to.d * (2*r - to.d*x.h.at(i, i)); won > gain {
+			code, d, gain = to.code, to.d, won
+		}
+	}
+	return code, d, gain
+}
+
+// visit tries to change a row.
+func (x *pairDefinition) visit(i, first, end int) {
+	code, d, own := x.better(i, x.r.at(i, x.col))
+	if d == 0 {
+		return
+	}
+	need := d*d*x.h.at(i, i)/1024 - own
+	reach := 0.0
+	for j := first; j < end; j++ {
+		if j != i {
+			reach = max(reach, math.Abs(x.h.at(i, j)))
+		}
+	}
+	if need > 2*math.Abs(d)*reach*x.largest {
+		return
+	}
+	most, partner := max(need, 0), -1
+	for j := first; j < end; j++ {
+		if _, v, gain := x.better(j, x.r.at(j, x.col)-x.h.at(i, j)*d); j != i && v != 0 && gain > most {
+			most, partner = gain, j
+		}
+	}
+	if partner < 0 && need >= 0 {
+		return
+	}
+	x.change(i, code, d, first, end)
+	if partner >= 0 {
+		code, d, _ := x.better(partner, x.r.at(partner, x.col))
+		x.change(partner, code, d, first, end)
+	}
+}
+
+func (x *pairDefinition) change(i int, code uint8, d float64, first, end int) {
+	x.codes[i*x.w.cols+x.col] = code
+	for j := first; j < end; j++ {
+		x.r.set(j, x.col, x.r.at(j, x.col)-x.h.at(i, j)*d)
+	}
+}
+
 // residual returns W - V for some codes.
 func (p problem) residual(c device.Coding, codes []uint8) grid {
 	r := newGrid(p.w.rows, p.w.cols)

@@ -113,15 +113,19 @@ func (d *Device) TrainLatent(w tensor.Tensor, l device.Latent, first, second, dw
 	for _, t := range []tensor.Tensor{first, second, dw} {
 		want(t.Rows == w.Rows && t.Cols == w.Cols, "TrainLatent", t, w)
 	}
+	wantType("TrainLatent", first, tensor.BF16)
+	wantType("TrainLatent", second, tensor.BF16)
 	s, store := latentOf("TrainLatent", w, l), storer("TrainLatent", w)
-	m, squares, grad := floats("TrainLatent", first), floats("TrainLatent", second), floats("TrainLatent", dw)
+	m, squares, grad := elements[half.BF16](first), elements[half.BF16](second), floats("TrainLatent", dw)
 	s.each(w.Rows, func(at int, scale, zero float32) {
 		g := grad[at] * scale
-		m[at] = float32(a.Beta1*m[at]) + float32((1-a.Beta1)*g)
-		squares[at] = float32(a.Beta2*squares[at]) + float32((1-a.Beta2)*g*g)
-		v := s.v[at] - float32(a.Rate*(m[at]*a.First)/(float32(math.Sqrt(float64(squares[at]*a.Second)))+a.Eps))
+		x := float32(a.Beta1*m[at].Float32()) + float32((1-a.Beta1)*g)
+		y := float32(a.Beta2*squares[at].Float32()) + float32((1-a.Beta2)*g*g)
+		m[at], squares[at] = half.ToBF16(x), half.ToBF16(y)
+		v := s.v[at] - float32(a.Rate*(x*a.First)/(float32(math.Sqrt(float64(y*a.Second)))+a.Eps))
 		v = min(max(v, -zero-device.Reach), zero-1+device.Reach)
-		s.v[at] = v
-		store(at, nearest(v, zero)*scale)
+		code := nearest(v, zero)
+		s.v[at] = v + float32(a.Pull*(code-v))
+		store(at, code*scale)
 	})
 }

@@ -33,8 +33,14 @@ func fusedCases() (cases []testCase) {
 		{1, 2048, 256, 5632, "0.25:3b_64g/0.75:2b_64g", rms, device.SiLU, false, false},
 		{2, 256, 64, 672, "1:6b_128g", rms, device.ReLU, true, false},
 		{3, 512, 512, 1376, "0.1:4b_128g/0.9:3b_128g", layer, device.SiLU, true, false},
+		{5, 96, 64, 160, "1:5b_32g", layer, device.SiLU, true, true},
+		{6, 512, 128, 1376, "0.3:6b_64g/0.7:3b_32g", rms, device.GELU, false, false},
 		{8, 512, 128, 1376, "0.5:8b_128g/0.5:2b_64g", rms, device.SiLU, false, true},
 		{8, 1024, 128, 2816, "1:4b_128g", rms, device.SiLU, false, false},
+		{9, 256, 64, 672, "1:4b_128g", layer, device.GELU, true, true},
+		{12, 1024, 128, 2816, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.SiLU, false, false},
+		{16, 64, 32, 96, "1:4b_32g", rms, device.SiLU, true, false},
+		{16, 2048, 512, 5632, "0.1:4b_128g/0.9:3b_128g", rms, device.SiLU, false, false},
 	} {
 		cases = append(cases, testCase{name: fmt.Sprintf("%+v", c), limit: fusedLimit, build: c.build})
 	}
@@ -79,24 +85,25 @@ func (c fusedCase) build(f *fixture) func(device.Device) {
 	mlp := normed(device.Gate, gate, up)
 	mlp.Next = down.W
 	return func(d device.Device) {
-		if fuser, ok := d.(device.Fuser); ok {
-			if fuser.Products(normed(device.Put, list...)) &&
-				fuser.Products(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add}) &&
-				fuser.Products(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add}) {
-				return
+		fuser, _ := d.(device.Fuser)
+		fused := func(list ...device.Products) bool { return fuser != nil && fuser.Products(list...) }
+		if !fused(normed(device.Put, list...)) {
+			d.Norm(spare[0], stream, scale, shift, c.norm)
+			for _, p := range list {
+				d.QMatMul(p.Y, spare[0], p.W, p.Bias)
 			}
 		}
-		d.Norm(spare[0], stream, scale, shift, c.norm)
-		for _, p := range list {
-			d.QMatMul(p.Y, spare[0], p.W, p.Bias)
+		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add}) {
+			d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
+			d.AddScaled(stream, spare[2], 1)
 		}
-		d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
-		d.AddScaled(stream, spare[2], 1)
-		d.Norm(spare[0], stream, scale, shift, c.norm)
-		d.QMatMul(acted, spare[0], gate.W, gate.Bias)
-		d.QMatMul(spare[1], spare[0], up.W, up.Bias)
-		d.ActMul(acted, acted, spare[1], c.act)
-		d.QMatMul(spare[2], acted, down.W, down.Bias)
-		d.AddScaled(stream, spare[2], 1)
+		if !fused(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add}) {
+			d.Norm(spare[0], stream, scale, shift, c.norm)
+			d.QMatMul(acted, spare[0], gate.W, gate.Bias)
+			d.QMatMul(spare[1], spare[0], up.W, up.Bias)
+			d.ActMul(acted, acted, spare[1], c.act)
+			d.QMatMul(spare[2], acted, down.W, down.Bias)
+			d.AddScaled(stream, spare[2], 1)
+		}
 	}
 }

@@ -71,25 +71,43 @@ type descendCase struct {
 	recipes []string
 	passes  int
 	codes   limit
+
+	op func(d device.Quantize, list []device.Coding, f device.Factor) // if not Descend
 }
 
 func descendCases() (cases []testCase) {
 	for _, c := range []descendCase{
-		{"no pass", 96, 64, noise(1), realistic, []string{"1:4b_32g"}, 0, exact},
-		{"no matrix", 32, 32, noise(1), integers, nil, 1, exact},
-		{"one group", 64, 96, coarse(2), integers, []string{"1:4b_64g"}, 1, exact},
-		{"several groups", 352, 64, coarse(3), integers, []string{"0.2:5b_96g/0.8:3b_32g"}, 1, exact},
-		{"several blocks, passes", 704, 96, coarse(4), integers, []string{"1:4b_128g"}, 3, exact},
-		{"a list", 544, 64, coarse(5), integers, []string{"1:6b_128g", "0.1:5b_32g/0.9:4b_96g", "1:3b_64g"}, 2, exact},
-		{"narrow ones", 544, 64, coarse(8), integers, []string{"1:4b_64g", "1:3b_64g", "1:2b_128g", "0.3:5b_96g/0.7:3b_32g", "1:6b_32g"}, 2, exact},
-		{"realistic", 256, 128, noise(6), realistic, []string{"1:4b_128g"}, 2, mostCodes},
-		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 1, mostCodes},
+		{"no pass", 96, 64, noise(1), realistic, []string{"1:4b_32g"}, 0, exact, nil},
+		{"no matrix", 32, 32, noise(1), integers, nil, 1, exact, nil},
+		{"one group", 64, 96, coarse(2), integers, []string{"1:4b_64g"}, 1, exact, nil},
+		{"several groups", 352, 64, coarse(3), integers, []string{"0.2:5b_96g/0.8:3b_32g"}, 1, exact, nil},
+		{"several blocks, passes", 704, 96, coarse(4), integers, []string{"1:4b_128g"}, 3, exact, nil},
+		{"a list", 544, 64, coarse(5), integers, []string{"1:6b_128g", "0.1:5b_32g/0.9:4b_96g", "1:3b_64g"}, 2, exact, nil},
+		{"narrow ones", 544, 64, coarse(8), integers, []string{"1:4b_64g", "1:3b_64g", "1:2b_128g", "0.3:5b_96g/0.7:3b_32g", "1:6b_32g"}, 2, exact, nil},
+		{"realistic", 256, 128, noise(6), realistic, []string{"1:4b_128g"}, 2, mostCodes, nil},
+		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 1, mostCodes, nil},
 	} {
 		name := fmt.Sprintf("%s %dx%d %v passes=%d", c.name, c.k, c.n, c.recipes, c.passes)
 		cases = append(cases, testCase{name: name, limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, false) }})
 		if c.passes == 2 {
 			cases = append(cases, testCase{name: name + " ready", limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, true) }})
 		}
+	}
+	return cases
+}
+
+func pairsCases() (cases []testCase) {
+	for _, c := range []descendCase{
+		{"no matrix", 32, 32, noise(1), integers, nil, 0, exact, nil},
+		{"one group", 64, 96, coarse(2), integers, []string{"1:4b_64g"}, 0, exact, nil},
+		{"groups across windows", 352, 64, coarse(3), integers, []string{"0.2:5b_96g/0.8:3b_32g"}, 0, exact, nil},
+		{"a list", 544, 64, coarse(5), integers, []string{"1:6b_128g", "0.1:5b_32g/0.9:4b_96g", "1:3b_64g"}, 0, exact, nil},
+		{"narrow ones", 544, 64, coarse(8), integers, []string{"1:4b_64g", "1:3b_64g", "1:2b_128g", "0.3:5b_96g/0.7:3b_32g", "1:6b_32g"}, 0, exact, nil},
+		{"realistic", 256, 128, noise(6), realistic, []string{"1:4b_128g"}, 0, mostCodes, nil},
+		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 0, mostCodes, nil},
+	} {
+		c.op = func(d device.Quantize, list []device.Coding, f device.Factor) { d.Pairs(list, f) }
+		cases = append(cases, testCase{name: fmt.Sprintf("%s %dx%d %v", c.name, c.k, c.n, c.recipes), limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, true) }})
 	}
 	return cases
 }
@@ -119,6 +137,10 @@ func (c descendCase) build(f *fixture, ready bool) func(device.Device) {
 		if ready {
 			x.Ready = d.ReadyToDescend(x)
 			defer d.Free(x.Ready)
+		}
+		if c.op != nil {
+			c.op(d, list, x)
+			return
 		}
 		d.Descend(list, x, c.passes)
 	})

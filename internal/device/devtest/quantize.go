@@ -30,6 +30,7 @@ func quantizeGroups() []group {
 		{"SearchScale", searchScaleCases()},
 		{"GPTQ", gptqCases()},
 		{"Descend", descendCases()},
+		{"Pairs", pairsCases()},
 		{"Values", valuesCases()},
 		{"Pack", packCases()},
 		{"Assemble", assembleCases()},

@@ -28,6 +28,13 @@ func (b *brokenQuantize) Descend(list []device.Coding, f device.Factor, passes i
 	}
 }
 
+func (b *brokenQuantize) Pairs(list []device.Coding, f device.Factor) {
+	b.Quantize.Pairs(list, f)
+	for _, c := range list {
+		b.spoilt(c.Codes)
+	}
+}
+
 func (b *brokenQuantize) SearchScale(list []device.Coding, g int, importance tensor.Tensor) {
 	b.Quantize.SearchScale(list, g, importance)
 	b.spoilt(list[0].Scales)
@@ -74,6 +81,7 @@ func TestQuantizingMistakesAreFound(t *testing.T) {
 		{"GPTQ", "realistic 256", 10, "0 codes: 3277 of 32768 elements differ"},
 		{"Descend", "no pass", 1 << 30, "0 codes: byte 0"},
 		{"Descend", "realistic 256", 40, "the loss is"},
+		{"Pairs", "groups across", 1 << 30, "0 codes: byte 0"},
 		{"SearchScale", "a later group", 1 << 30, "0 scales: byte 0"},
 		{"Pack", "1:4b_128g", 1 << 30, "words: byte 0"},
 		{"InverseFactor", "indefinite", 1 << 30, "ok[0, 0] is 1, want 0"},

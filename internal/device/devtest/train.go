@@ -199,12 +199,12 @@ func roundLatentCases() (cases []testCase) {
 
 func trainLatentCases() (cases []testCase) {
 	first := device.Adam{Rate: 0.3, Beta1: 0.9, Beta2: 0.95, First: 10, Second: 20, Eps: 1e-8}
-	later := device.Adam{Rate: 0.002, Beta1: 0.9, Beta2: 0.95, First: 1, Second: 1, Eps: 1e-4}
+	later := device.Adam{Rate: 0.002, Beta1: 0.9, Beta2: 0.95, First: 1, Second: 1, Eps: 1e-4, Pull: 0.01}
 	for _, c := range latents {
 		for _, a := range []device.Adam{first, later} {
 			cases = append(cases, training(fmt.Sprintf("%dx%d %s rate %g", c.out, c.in, c.recipe, a.Rate), exact, func(f *fixture) func(device.Train) {
 				w, l := f.weight(c.out, c.in), f.latent(c.out, c.in, c.recipe, c.v)
-				m, s := f.inOut("first", tensor.F32, c.out, c.in, small(6)), f.inOut("second", tensor.F32, c.out, c.in, func(i int) float32 { return small(7)(i) * small(7)(i) })
+				m, s := f.inOut("first", tensor.BF16, c.out, c.in, small(6)), f.inOut("second", tensor.BF16, c.out, c.in, func(i int) float32 { return small(7)(i) * small(7)(i) })
 				dw := f.in("dw", tensor.F32, c.out, c.in, scaled(noise(8), 1e-3, 0))
 				return func(d device.Train) { d.TrainLatent(w, l, m, s, dw, a) }
 			}))

@@ -1,0 +1,214 @@
+// Changes codes of two rows at a time, in windows of 256 rows of H·(W-V): row after row
+// to the better of the codes beside its own, with that of the row that it helps most, if
+// the loss falls. In the CPU's roundings (internal/device/cpu/pairs.go).
+//
+// A warp has a column, a lane every 32nd row; rows of h come from the first cache, which
+// the warps of a block share. Few rows change: codes and operands (planes.cuh) are stored
+// where they do.
+#include "coding.cuh"
+#include "order.cuh"
+#include "scaled.cuh"
+
+constexpr int window_rows = 256, columns = 8, threads = 32 * columns;
+constexpr int each = window_rows / 32;
+constexpr float least_share = 1.0f / 1024;
+
+// Window is one of a list; quantize_pairs.go has the same struct.
+struct Window {
+	const float* parts;           // [count][rows, n], of rows of ld: r is their sum
+	const float* lifted;          // [1]: the largest magnitude by which that is lifted
+	const float* w;               // [k, n], as all that follows
+	unsigned char* codes;
+	const unsigned char* scales;  // [groups, n]
+	const half* largest;          // [groups]
+	const int* groups;            // [k/32]: the group of 32 rows, times 16, and its bits
+	const float* reach;           // [k]
+	half* planes;                 // of errors
+	const float* most;            // [1]: by which they are lifted
+	int64 next, plane;            // from one part, and plane, to the next
+	int tiles;                    // of planes, in a row
+	int count, row, rows, n, ld;
+};
+
+// Levels is what the weights of a group of a column are measured in.
+struct Levels {
+	float scale, zero;
+	__device__ float value(float q) const { return __half2float(__float2half_rn(__fmul_rn(q, scale))); }
+};
+
+// Row is what a lane knows of one of its rows.
+struct Row {
+	float left, diagonal, reach, code, up, down;
+
+	// neighbours finds what the codes beside a row's would change its value by; 0 if there is
+	// none.
+	__device__ void neighbours(Levels grid) {
+		float now = grid.value(code);
+		up = code < grid.zero - 1 ? __fsub_rn(grid.value(code + 1), now) : 0;
+		down = code > -grid.zero ? __fsub_rn(grid.value(code - 1), now) : 0;
+	}
+};
+
+// gain returns what the loss falls by where a value changes by d; twice is 2r.
+__device__ inline float gain(float d, float twice, float diagonal) { return __fmul_rn(d, __fsub_rn(twice, __fmul_rn(d, diagonal))); }
+
+// Column is a warp's work.
+struct Column {
+	Row rows[each];
+	Levels grid[each];
+	const float* h;  // of the window, at the lane's first row
+	int k, lane, all;
+	unsigned changed;
+	float largest;   // change of a code
+
+	__device__ Column(const Window& s, const float* moments, int width, int column)
+		: h(moments + (int64)s.row * width + s.row + threadIdx.x % 32), k(width), lane(threadIdx.x % 32), all(s.rows), changed(0), largest(0) {
+		float lowered = 1 / lift_of(s.lifted);  // a power of two
+#pragma unroll
+		for (int e = 0; e < each; e++) {
+			rows[e] = {};
+			if (32 * e >= all) continue;
+			int group = s.groups[s.row / 32 + e] / 16, bits = s.groups[s.row / 32 + e] % 16, i = 32 * e + lane;
+			grid[e] = {scale_of(s.scales[(int64)group * s.n + column], s.largest[group]), (float)(1 << (bits - 1))};
+			float left = 0;
+			for (int p = 0; p < s.count; p++) left += s.parts[p * s.next + (int64)i * s.ld + column];
+			rows[e].left = left * lowered;
+			rows[e].diagonal = h[(int64)i * k + 32 * e];
+			rows[e].code = s.codes[(int64)(s.row + i) * s.n + column] - grid[e].zero;
+			rows[e].reach = s.reach[s.row + i];
+			rows[e].neighbours(grid[e]);
+			largest = fmaxf(largest, fmaxf(rows[e].up, -rows[e].down));
+		}
+		for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+	}
+
+	// read reads row i of h.
+	__device__ void read(float (&f)[each], int i) const {
+#pragma unroll
+		for (int e = 0; e < each; e++) f[e] = 32 * e < all ? h[(int64)i * k + 32 * e] : 0;
+	}
+
+	// change changes a lane's row of which f is the row of h, and what is left with it.
+	__device__ void change(const float (&f)[each], int e, int owner, float d) {
+#pragma unroll
+		for (int a = 0; a < each; a++) {
+			if (a == e && lane == owner) {
+				rows[a].code += d == rows[a].up ? 1 : -1;
+				rows[a].neighbours(grid[a]);
+				changed |= 1u << a;
+			}
+			rows[a].left = __fsub_rn(rows[a].left, __fmul_rn(f[a], d));
+		}
+	}
+
+	// partner returns the row that gains most by a change of row i by d, and more than
+	// least, all lanes the same; -1 if there is none.
+	__device__ int partner(const float (&f)[each], int i, float d, float least) const {
+		int at = -1;
+#pragma unroll
+		for (int e = 0; e < each; e++) {
+			float x = __fsub_rn(rows[e].left, __fmul_rn(f[e], d)), twice = __fadd_rn(x, x);
+			float a = gain(rows[e].up, twice, rows[e].diagonal), b = gain(rows[e].down, twice, rows[e].diagonal);
+			if ((a > least || b > least) && 32 * e + lane != i) least = fmaxf(a, b), at = 32 * e + lane;
+		}
+		if (!__any_sync(~0u, at >= 0)) return -1;
+		unsigned mine = at >= 0 ? __float_as_uint(least) : 0, most = mine;  // positive floats are in order
+		for (int step = 16; step > 0; step /= 2) most = max(most, __shfl_xor_sync(~0u, most, step));
+		int first = at >= 0 && mine == most ? at : window_rows;
+		for (int step = 16; step > 0; step /= 2) first = min(first, __shfl_xor_sync(~0u, first, step));
+		return first;
+	}
+
+	// settle changes row j, which i has been changed for.
+	__device__ void settle(int j) {
+		float f[each];
+		read(f, j);
+		change(f, j / 32, j % 32, __shfl_sync(~0u, better(pick(j / 32)).x, j % 32));
+	}
+
+	// pick returns row e of a lane.
+	__device__ Row pick(int e) const {
+		Row r = rows[0];
+#pragma unroll
+		for (int a = 1; a < each; a++)
+			if (a == e) r = rows[a];
+		return r;
+	}
+
+	// better returns by what the better neighbour of a row changes its value, and what that
+	// gains.
+	__device__ static float2 better(const Row& r) {
+		float twice = __fadd_rn(r.left, r.left), up = gain(r.up, twice, r.diagonal), down = gain(r.down, twice, r.diagonal);
+		return up >= down ? make_float2(r.up, up) : make_float2(r.down, down);
+	}
+
+	// visit tries to change row 32·e + owner, of which f is the row of h; now is row e of
+	// every lane.
+	__device__ void visit(const float (&f)[each], int e, int owner, Row& now) {
+		float2 b = better(now);
+		float need = __fsub_rn(__fmul_rn(__fmul_rn(__fmul_rn(b.x, b.x), now.diagonal), least_share), b.y);
+		bool far = need > __fmul_rn(__fmul_rn(2 * fabsf(b.x), now.reach), largest);
+		float d = __shfl_sync(~0u, far ? 0 : b.x, owner);
+		need = __shfl_sync(~0u, need, owner);
+		if (d == 0) return;
+		int j = partner(f, 32 * e + owner, d, need <= 0 ? 0 : need);
+		if (j < 0 && !(need < 0)) return;
+		change(f, e, owner, d);
+		if (j >= 0) settle(j);
+		now = pick(e);
+	}
+
+	// store stores what has changed.
+	__device__ void store(const Window& s, int column) const {
+		float lift = lift_of(s.most);
+#pragma unroll
+		for (int e = 0; e < each; e++) {
+			if (!(changed >> e & 1)) continue;
+			int row = s.row + 32 * e + lane;
+			int64 at = (int64)row * s.n + column, to = place_of(row, column, s.tiles);
+			s.codes[at] = (unsigned char)(rows[e].code + grid[e].zero);
+			Pair p((s.w[at] - grid[e].value(rows[e].code)) * root_of(rows[e].diagonal) * lift);
+			s.planes[to] = p.high;
+			s.planes[s.plane + to] = p.low;
+		}
+	}
+};
+
+// pairs_reach stores, for every row of h, the largest magnitude of its moments with the
+// others of its window. A warp a row.
+extern "C" __global__ void pairs_reach(
+	float* reach,     // [k]
+	const float* h,   // [k, k]
+	int k) {
+	after_previous();
+	int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+	if (row >= k) return;
+	int first = row / window_rows * window_rows, end = min(k, first + window_rows);
+	float most = 0;
+	for (int j = first + lane; j < end; j += 32)
+		if (j != row) most = fmaxf(most, fabsf(h[(int64)row * k + j]));
+	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+	if (lane == 0) reach[row] = most;
+}
+
+extern "C" __global__ void __launch_bounds__(threads) pairs(const void* list, const float* h, int k) {
+	after_previous();
+	const Window s = ((const Window*)list)[blockIdx.y];
+	int column = blockIdx.x * columns + threadIdx.x / 32;
+	if (column >= s.n) return;
+	Column c(s, h, k, column);
+	float f[each], ahead[each];
+	c.read(ahead, 0);
+#pragma unroll 1
+	for (int e = 0; 32 * e < s.rows; e++) {
+		Row now = c.pick(e);
+#pragma unroll 1
+		for (int owner = 0; owner < 32; owner++) {
+#pragma unroll
+			for (int a = 0; a < each; a++) f[a] = ahead[a];
+			c.read(ahead, min(32 * e + owner + 1, s.rows - 1));
+			c.visit(f, e, owner, now);
+		}
+	}
+	c.store(s, column);
+}
