@@ -285,12 +285,7 @@ func (t *trainer) perplexity() (float64, error) {
 		if m.Kind != model.Head {
 			return pass.Forward(r.ctx, m, x, x)
 		}
-		for row := range rows {
-			if err := r.likelihood(logs, pass, x, m, row); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.likelihoods(logs, pass, x, m, len(rows))
 	})
 	if err != nil {
 		return 0, err

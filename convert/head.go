@@ -53,13 +53,12 @@ func (q *quantizing) perplexities(source, work *model.Module) (*headReport, erro
 	s := quant.NewScalars(q.run.dev, 2*n)
 	defer s.Free()
 	quantized, reference := s.Take(n), s.Take(n)
-	for row := range rows {
-		if err := q.run.likelihood(quantized, q.pass, q.x, work, row); err != nil {
-			return nil, err
-		}
-		if err := q.run.likelihood(reference, q.passR, q.r, source, row); err != nil {
-			return nil, err
-		}
+	err := q.run.likelihoods(quantized, q.pass, q.x, work, rows)
+	if err == nil {
+		err = q.run.likelihoods(reference, q.passR, q.r, source, rows)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := s.Fetch(); err != nil {
 		return nil, err
@@ -78,14 +77,19 @@ func perplexity(logs []float64, rows int) float64 {
 	return math.Exp(-sum(logs) / float64(max(len(logs)-rows, 1)))
 }
 
-// likelihood scores one row of hidden states, some positions at a time; the last
-// position predicts nothing that is known.
-func (r *run) likelihood(logs tensor.Tensor, p *stream.Pass, x *stream.Store, head *model.Module, row int) error {
+// likelihoods scores the first rows of hidden states, some positions at a time; the last
+// position of each predicts nothing that is known.
+func (r *run) likelihoods(logs tensor.Tensor, p *stream.Pass, x *stream.Store, head *model.Module, rows int) error {
 	d, n := r.dev, p.Length
-	ids := d.Alloc(tensor.I32, 1, n)
-	defer d.Free(ids)
-	d.Upload(ids, tensor.BytesOf(append(slices.Clone(r.tokens.quantize[row][1:]), -1)))
-	return p.At(x, row, func(s *model.State) error {
+	lists := p.Scratch(rows, tensor.I32, 1, n)
+	defer lists.Free()
+	return p.Side(r.ctx, rows, func(l *stream.Lane, row int) error {
+		s, err := l.Load(x, row, 1)
+		if err != nil {
+			return err
+		}
+		ids := lists.Of(l)
+		d.Upload(ids, tensor.BytesOf(append(slices.Clone(r.tokens.quantize[row][1:]), -1)))
 		for lo := 0; lo < n; lo += stream.LogitRows {
 			hi := min(lo+stream.LogitRows, n)
 			part := s.Slice(lo, hi)

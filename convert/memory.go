@@ -46,7 +46,9 @@ type memoryPlan struct {
 const (
 	usualBatch, leastBatch     = 64 << 30, 1 << 30
 	usualMoments, leastMoments = 4 << 30, 1 << 30
-	batchOnHost                = 8 // candidates
+	batchOnHost                = 8 // candidates at least
+	usualOnHost                = 256 << 20
+	heldOnHost                 = 2 << 30 // quantizing that takes less holds activations, too
 )
 
 // planMemory plans for the memory that is free on the device with least.
@@ -103,14 +105,19 @@ func (r *run) plans(low bool) (list []*memoryPlan) {
 
 // hostPlan is that of a device that uses the machine's memory.
 func (r *run) hostPlan() *memoryPlan {
-	p := &memoryPlan{moments: usualMoments}
+	p := &memoryPlan{moments: usualMoments, batch: usualOnHost}
 	for _, m := range r.src.loader.Layout {
 		for _, l := range m.Linears {
 			n := exl2.Pad(l.Out)
 			p.batch = max(p.batch, batchOnHost*l.In*n+r.dev.QuantizeWorkspace(l.In, n, batchOnHost))
 		}
 	}
-	r.fill(p, 0)
+	rows := 2 * r.calibrationRows() * r.opts.Data.Length * r.src.loader.Width() * r.dev.Activation().Size()
+	p.Held = r.hostHolds(rows)
+	if r.fill(p, 0); p.Held && p.Quantize > max(p.Measure, heldOnHost) {
+		p.Held = false
+		r.fill(p, 0)
+	}
 	return p
 }
 

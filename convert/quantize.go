@@ -39,9 +39,9 @@ type quantizing struct {
 	pass     *stream.Pass // of the quantized model
 	passR    *stream.Pass // of the reference
 	x, r     *stream.Store
-	dx       tensor.Tensor // scratch for differences of what linears read
-	coverage []int         // of the experts of the last module
-	columns  columns       // of the module that is worked on
+	dx       *stream.Scratch // for differences of what linears read
+	coverage []int           // of the experts of the last module
+	columns  columns         // of the module that is worked on
 	moments  *momentsAhead
 	holds    bool // a sweep holds activations on the device
 
@@ -53,7 +53,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	r, length, spec := b.run, b.run.opts.Data.Length, b.run.src.loader.Spec
 	most := r.together(length)
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
-	q.dx = r.dev.Alloc(r.dev.Activation(), most*length, r.src.loader.Width())
+	q.dx = q.pass.Scratch(r.calibrationRows(), r.dev.Activation(), most*length, r.src.loader.Width())
 	q.moments = &momentsAhead{run: r}
 	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = r.memory.Held
@@ -73,7 +73,7 @@ func (q *quantizing) close() {
 	q.moments.close()
 	q.pass.Free()
 	q.passR.Free()
-	q.run.dev.Free(q.dx)
+	q.dx.Free()
 	for _, s := range q.stores() {
 		if s.Hidden != nil {
 			s.Hidden.Close()
@@ -309,12 +309,14 @@ func (q *quantizing) distance() (float64, error) {
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := q.eachPair(func(x, r *model.State, row, n int) error {
-		a, b := x.At(model.Stream), r.At(model.Stream)
-		d.Dot(squares.Columns(row, row+n), b, b)
-		d.AddScaled(b, a, -1)
-		d.Dot(diffs.Columns(row, row+n), b, b)
-		return nil
+	err := q.pairs(func(wave []pair) error {
+		return eachPair(wave, func(p pair) error {
+			a, b, last := p.x.State.At(model.Stream), p.r.State.At(model.Stream), p.row+p.n
+			d.Dot(squares.Columns(p.row, last), b, b)
+			d.AddScaled(b, a, -1)
+			d.Dot(diffs.Columns(p.row, last), b, b)
+			return nil
+		})
 	})
 	if err == nil {
 		err = s.Fetch()

@@ -6,6 +6,7 @@ import (
 	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/sensitivity"
+	"exl2/internal/stream"
 	"exl2/internal/tensor"
 )
 
@@ -49,28 +50,35 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	last := n+1 == len(s.work.Steps) // which moves the streams behind the module
 	hold, holdR := s.hold(n), s.hold(n)
 	end := s.run.profile.On("quantize: forward and moments", s.cost(n))
-	err := s.eachPair(func(x, r *model.State, row, _ int) error {
-		s.advance(s.work, s.held, n, x, row)
-		if len(sites) > 0 { // both streams send the same rows to the same experts
-			r.Follow(x)
-		}
-		s.advance(s.source, s.heldR, n, r, row)
-		r.Follow(nil)
-		for i, site := range sites {
-			if !site.Packable() {
-				continue
+	err := s.pairs(func(wave []pair) error {
+		err := eachPair(wave, func(p pair) error {
+			s.advance(s.work, s.held, n, p.x.State, p.row)
+			if len(sites) > 0 { // both streams send the same rows to the same experts
+				p.r.State.Follow(p.x.State)
 			}
-			s.gather(hessians[i], site, s.source.Steps[n].Sites[lo+i], x, r)
-		}
-		s.keep(hold, x, row)
-		s.keep(holdR, r, row)
-		if !last {
+			s.advance(s.source, s.heldR, n, p.r.State, p.row)
+			p.r.State.Follow(nil)
 			return nil
+		})
+		for i, site := range sites {
+			if err == nil && site.Packable() {
+				err = s.gather(hessians[i], site, s.source.Steps[n].Sites[lo+i], wave)
+			}
 		}
-		if err := s.pass.Keep(s.x, row); err != nil {
+		if err != nil {
 			return err
 		}
-		return s.passR.Keep(s.r, row)
+		return eachPair(wave, func(p pair) error {
+			s.keep(hold, p.x.State, p.row)
+			s.keep(holdR, p.r.State, p.row)
+			if !last {
+				return nil
+			}
+			if err := p.x.Keep(s.x, p.row); err != nil {
+				return err
+			}
+			return p.r.Keep(s.r, p.row)
+		})
 	})
 	end()
 	s.drop()
@@ -109,43 +117,70 @@ func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error))
 	return list, nil
 }
 
-// gather adds what a site reads in both streams.
-func (s *sweep) gather(h *quant.Hessian, site, source model.Site, st, ref *model.State) {
-	q, in, inRef := s.quantizing, site.In, source.In
+// gather adds what a site reads in both streams, in the order of rows.
+func (s *sweep) gather(h *quant.Hessian, site, source model.Site, wave []pair) error {
+	d, in, inRef := s.run.dev, site.In, source.In
 	if s.seesAll(site) {
 		in, inRef = site.All, source.All
 	}
-	x := in(st)
-	if x.Rows == 0 {
-		return
+	xs, dxs := make([]tensor.Tensor, len(wave)), make([]tensor.Tensor, len(wave))
+	err := eachPair(wave, func(p pair) error {
+		x, i := in(p.x.State), p.x.Number
+		xs[i], dxs[i] = x, s.dx.Of(p.x).Reshape(x.Rows, x.Cols)
+		if x.Rows > 0 {
+			d.Difference(dxs[i], x, inRef(p.r.State))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	h.Add(x)
-	dx := q.dx.Reshape(x.Rows, x.Cols)
-	q.run.dev.Difference(dx, x, inRef(ref))
-	h.AddDrift(dx, x)
-	if site.Adds {
-		r := st.At(model.Stream)
-		dr := q.dx.Reshape(r.Rows, r.Cols)
-		q.run.dev.Difference(dr, ref.At(model.Stream), r)
-		h.AddResidual(x, dr)
+	quant.AddMoments(d, append(h.Moments(xs), h.DriftMoments(dxs, xs)...))
+	if !site.Adds {
+		return nil
 	}
+	err = eachPair(wave, func(p pair) error {
+		r := p.x.State.At(model.Stream)
+		i := p.x.Number
+		dxs[i] = s.dx.Of(p.x).Reshape(r.Rows, r.Cols)
+		d.Difference(dxs[i], p.r.State.At(model.Stream), r)
+		return nil
+	})
+	quant.AddMoments(d, h.ResidualMoments(xs, dxs))
+	return err
 }
 
-// eachPair calls f with the rows of both streams, n at a time from row on.
-func (q *quantizing) eachPair(f func(x, r *model.State, row, n int) error) error {
-	for row := 0; row < q.x.Rows; row += q.pass.Most {
-		if err := q.run.ctx.Err(); err != nil {
+// A pair is rows of both streams, n from row on, in a lane each.
+type pair struct {
+	x, r   *stream.Lane
+	row, n int
+}
+
+// pairs loads rows of both streams, as many as there are lanes at a time, and calls f.
+func (q *quantizing) pairs(f func(wave []pair) error) error {
+	most := q.pass.Most
+	return q.pass.Beside(q.run.ctx, q.passR, (q.x.Rows+most-1)/most, func(lanes, beside []*stream.Lane, first int) error {
+		wave := make([]pair, len(lanes))
+		err := stream.Each(len(wave), func(i int) error {
+			row := (first + i) * most
+			p := pair{lanes[i], beside[i], row, min(most, q.x.Rows-row)}
+			wave[i] = p
+			if _, err := p.x.Load(q.x, row, p.n); err != nil {
+				return err
+			}
+			_, err := p.r.Load(q.r, row, p.n)
 			return err
-		}
-		n := min(q.pass.Most, q.x.Rows-row)
-		err := q.pass.Some(q.x, row, n, func(x *model.State) error {
-			return q.passR.Some(q.r, row, n, func(r *model.State) error { return f(x, r, row, n) })
 		})
 		if err != nil {
 			return err
 		}
-	}
-	return q.run.dev.Sync()
+		return f(wave)
+	})
+}
+
+// eachPair calls f for the pairs of a wave, side by side.
+func eachPair(wave []pair, f func(p pair) error) error {
+	return stream.Each(len(wave), func(i int) error { return f(wave[i]) })
 }
 
 // rowsOf returns the places of the rows of a pass, from row on, among those that
@@ -184,7 +219,7 @@ func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	}
 	held := map[model.Slot]tensor.Tensor{}
 	for _, site := range step.Sites {
-		if t := s.pass.State.At(site.Reads); held[site.Reads].Nil() {
+		if t := s.pass.State().At(site.Reads); held[site.Reads].Nil() {
 			held[site.Reads] = d.Alloc(t.Type, s.x.Rows*s.pass.Length, t.Cols)
 		}
 	}
@@ -225,7 +260,7 @@ func (s *sweep) cost(n int) profile.Work {
 		k := float64(site.Linears[0].In)
 		flops += 3 * tokens * k * k
 		if site.Adds {
-			flops += 2 * tokens * k * float64(s.pass.State.At(model.Stream).Cols)
+			flops += 2 * tokens * k * float64(s.pass.State().At(model.Stream).Cols)
 		}
 	}
 	return profile.Work{Flops: flops}

@@ -9,6 +9,7 @@ import (
 
 	"exl2/internal/affine"
 	"exl2/internal/exl2"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -72,6 +73,32 @@ type Memory interface {
 // stay valid and unchanged until the device is closed.
 type Borrower interface {
 	Borrow(t tensor.Type, rows, cols int, data []byte) (tensor.Tensor, bool)
+}
+
+// A Concurrent device's operations may be called by several goroutines at once, by so
+// many to some use: what one lacks in width the others fill.
+type Concurrent interface {
+	Goroutines() int
+}
+
+// Goroutines returns how many goroutines may call a device's operations at once.
+func Goroutines(d Device) int {
+	if c, ok := d.(Concurrent); ok {
+		return c.Goroutines()
+	}
+	return 1
+}
+
+// SideBySide calls f for 0 to n-1, all at once where the device allows that, or in
+// order. Each call must write its own part of the result.
+func SideBySide(d Device, n int, f func(i int)) {
+	if Goroutines(d) > 1 {
+		parallel.For(n, f)
+		return
+	}
+	for i := range n {
+		f(i)
+	}
 }
 
 // A Matrix is a matrix of packed codes in a device's memory, laid out as its kernels

@@ -149,6 +149,15 @@ type Quantize interface {
 	QuantizeWorkspace(k, n, count int) int
 }
 
+// A Moment is a product that Gram adds: h += xᵀ·y.
+type Moment struct{ H, X, Y tensor.Tensor }
+
+// A Summer adds many moments at once, those of one H in the order of the list, to the
+// same bits as Gram.
+type Summer interface {
+	Grams(list []Moment)
+}
+
 // PairRows is the rows of a window of Pairs.
 const PairRows = 256
 

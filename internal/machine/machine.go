@@ -1,4 +1,5 @@
-// Package machine says what of the machine's memory and disks is free.
+// Package machine says what of the machine's memory and disks is free, and how long its
+// processors have worked.
 package machine
 
 import (

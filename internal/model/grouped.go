@@ -1,6 +1,8 @@
 package model
 
 import (
+	"sync"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -9,6 +11,7 @@ import (
 // is in device memory, so that nothing waits.
 type grouped struct {
 	*mixture
+	mu             sync.Mutex // of the groups, which whoever comes first makes
 	gate, up, down kin
 	shared         *expert
 }
@@ -108,6 +111,8 @@ func (g *grouped) mixShared(s *State) bool {
 
 // possible reports whether there are groups, and makes them.
 func (g *grouped) possible(d device.Device) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
 		if k.linears != nil && !k.refresh(d) {
 			return false

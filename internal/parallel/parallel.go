@@ -13,19 +13,44 @@ import (
 // core makes which call is not determined, so each call must write its own
 // part of the result.
 //
+// Loops may be within loops, and go on at once: all of them together have no more
+// helpers than there are cores, so that an inner loop runs alone while the outer one
+// keeps all cores busy, and finds helpers again towards its end.
+//
 // If a call panics, no more are begun, and For panics with a *Panic: what goes
 // wrong on any core can be recovered by the caller. This includes the fault of
 // a mapped file that has become shorter; see package mapped.
 func For(n int, f func(i int)) {
 	l := loop{n: int64(n), f: f}
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) - 1 {
-		wait.Go(l.run)
+	for range enlist(n - 1) {
+		wait.Go(func() {
+			defer helpers.Add(-1)
+			l.run()
+		})
 	}
 	l.run()
 	wait.Wait()
 	if p := l.failed.Load(); p != nil {
 		panic(p)
+	}
+}
+
+// helpers counts the goroutines that help in loops.
+var helpers atomic.Int64
+
+// enlist counts as many helpers as are wanted and as there are cores for, beside the
+// goroutine that begins a loop.
+func enlist(wanted int) int {
+	for {
+		now := helpers.Load()
+		n := min(int64(wanted), int64(runtime.GOMAXPROCS(0)-1)-now)
+		if n <= 0 {
+			return 0
+		}
+		if helpers.CompareAndSwap(now, now+n) {
+			return int(n)
+		}
 	}
 }
 

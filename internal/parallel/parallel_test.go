@@ -90,3 +90,28 @@ func TestNoCallAfterAPanic(t *testing.T) {
 		t.Errorf("%d calls, want 4", calls)
 	}
 }
+
+// Loops within loops have no more helpers than there are cores, and find them again when
+// the outer one has no more calls to begin.
+func TestHelpers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	var running, most atomic.Int64
+	work := func(int) {
+		now := running.Add(1)
+		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+		}
+		runtime.Gosched()
+		running.Add(-1)
+	}
+	For(6, func(int) { For(100, work) })
+	if n := most.Load(); n > 4 {
+		t.Errorf("%d calls at once on 4 cores", n)
+	}
+	if n := helpers.Load(); n != 0 {
+		t.Errorf("%d helpers after the end", n)
+	}
+	recovered(func() { For(6, func(int) { panic("broken") }) })
+	if n := helpers.Load(); n != 0 {
+		t.Errorf("%d helpers after a panic", n)
+	}
+}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"exl2/internal/device"
+	"exl2/internal/machine"
 )
 
 // A Stage is one kind of work, all of its occurrences together.
 type Stage struct {
 	Name       string  `json:"stage"`
 	Seconds    float64 `json:"seconds"`               // wall time
+	CPUSeconds float64 `json:"cpu_seconds,omitempty"` // of processors, all cores together, with whatever went on beside it
 	GPUSeconds float64 `json:"gpu_seconds,omitempty"` // of the device's stream between the stage's first operation and its last
 	Bytes      float64 `json:"bytes,omitempty"`       // read and written, as far as they are counted
 	Flops      float64 `json:"flops,omitempty"`       // floating-point operations, as far as they are counted
@@ -27,8 +29,8 @@ type Stage struct {
 // device waits for nothing on its behalf.
 type Profile struct {
 	dev    device.Device
-	begun  time.Time
-	within float64 // seconds of stages that nothing else went on beside
+	begun  mark
+	within span // of stages that nothing else went on beside
 	mu     sync.Mutex
 	order  []*Stage
 	byName map[string]*Stage
@@ -36,7 +38,22 @@ type Profile struct {
 
 // New returns an empty profile of work on d.
 func New(d device.Device) *Profile {
-	return &Profile{dev: d, begun: time.Now(), byName: map[string]*Stage{}}
+	return &Profile{dev: d, begun: now(), byName: map[string]*Stage{}}
+}
+
+// A mark is a moment.
+type mark struct {
+	wall      time.Time
+	processor time.Duration
+}
+
+func now() mark { return mark{time.Now(), machine.ProcessorTime()} }
+
+// A span is the time since a mark, in seconds.
+type span struct{ wall, processor, gpu float64 }
+
+func (m mark) since() span {
+	return span{wall: time.Since(m.wall).Seconds(), processor: (machine.ProcessorTime() - m.processor).Seconds()}
 }
 
 // Work is what a stage does, as far as it is counted.
@@ -49,7 +66,7 @@ func (p *Profile) On(name string, w Work) (end func()) {
 		return func() {}
 	}
 	p.dev.Sync()
-	start := time.Now()
+	start := now()
 	var stop func() float64
 	if t, ok := p.dev.(device.Timer); ok {
 		stop = t.Stopwatch()
@@ -60,7 +77,9 @@ func (p *Profile) On(name string, w Work) (end func()) {
 			gpu = stop()
 		}
 		p.dev.Sync()
-		p.add(name, time.Since(start).Seconds(), gpu, w, true)
+		took := start.since()
+		took.gpu = gpu
+		p.add(name, took, w, true)
 	}
 }
 
@@ -75,22 +94,28 @@ func (p *Profile) host(name string, alone bool) (end func()) {
 	if p == nil {
 		return func() {}
 	}
-	start := time.Now()
-	return func() { p.add(name, time.Since(start).Seconds(), 0, Work{}, alone) }
+	start := now()
+	return func() {
+		took := start.since()
+		if !alone {
+			took.processor = 0 // that of the stages beside it
+		}
+		p.add(name, took, Work{}, alone)
+	}
 }
 
-func (p *Profile) add(name string, seconds, gpu float64, w Work, alone bool) {
+func (p *Profile) add(name string, took span, w Work, alone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if alone {
-		p.within += seconds
+		p.within.wall, p.within.processor = p.within.wall+took.wall, p.within.processor+took.processor
 	}
 	s := p.byName[name]
 	if s == nil {
 		s = &Stage{Name: name}
 		p.byName[name], p.order = s, append(p.order, s)
 	}
-	s.Seconds, s.GPUSeconds = s.Seconds+seconds, s.GPUSeconds+gpu
+	s.Seconds, s.CPUSeconds, s.GPUSeconds = s.Seconds+took.wall, s.CPUSeconds+took.processor, s.GPUSeconds+took.gpu
 	s.Flops, s.Bytes = s.Flops+w.Flops, s.Bytes+w.Bytes
 }
 
@@ -116,15 +141,16 @@ func (p *Profile) Stages(r Rates) []Stage {
 		}
 		list = append(list, out)
 	}
-	return append(list, Stage{Name: Rest, Seconds: max(0, time.Since(p.begun).Seconds()-p.within)})
+	all := p.begun.since()
+	return append(list, Stage{Name: Rest, Seconds: max(0, all.wall-p.within.wall), CPUSeconds: max(0, all.processor-p.within.processor)})
 }
 
 // Print writes a table of stages.
 func Print(w io.Writer, list []Stage) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stage\tseconds\tdevice\tGB\tTflop\tof bound\t")
+	fmt.Fprintln(t, "stage\tseconds\tprocessor\tdevice\tGB\tTflop\tof bound\t")
 	for _, s := range list {
-		fmt.Fprintf(t, "%s\t%.3f\t%s\t%s\t%s\t%s\t\n", s.Name, s.Seconds, number(s.GPUSeconds, 1, "%.3f"),
+		fmt.Fprintf(t, "%s\t%.3f\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, s.Seconds, number(s.CPUSeconds, 1, "%.3f"), number(s.GPUSeconds, 1, "%.3f"),
 			number(s.Bytes, 1e9, "%.1f"), number(s.Flops, 1e12, "%.1f"), number(s.BoundShare, 0.01, "%.0f %%"))
 	}
 	t.Flush()

@@ -15,7 +15,7 @@ func TestStages(t *testing.T) {
 		p.On("products", Work{Flops: 2e12, Bytes: 1e9})()
 		p.Off("files")()
 	}
-	p.within = -1 // a second is nobody's
+	p.within.wall = -1 // a second is nobody's
 	list := p.Stages(Rates{Flops: 1e18, Bytes: 1e18})
 	if len(list) != 3 || list[0].Name != "products" || list[0].Flops != 4e12 || list[0].BoundShare <= 0 || list[1].Name != "files" || list[1].BoundShare != 0 || list[2].Name != Rest || list[2].Seconds < 1 {
 		t.Errorf("%+v", list)

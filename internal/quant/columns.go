@@ -41,11 +41,15 @@ func NewColumnMoments(d device.Quantize, n int) *ColumnMoments {
 }
 
 // Add adds rows of ‖x‖·g, F32 [r, n], to a half.
-func (m *ColumnMoments) Add(half int, g tensor.Tensor) {
+func (m *ColumnMoments) Add(half int, g tensor.Tensor) { AddMoments(m.dev, m.Moments(half, g)) }
+
+// Moments lists what Add adds.
+func (m *ColumnMoments) Moments(half int, g tensor.Tensor) (list []device.Moment) {
 	for i, s := range m.halves[half] {
 		part := g.Columns(i*Span, i*Span+s.Cols)
-		m.dev.Gram(s, part, part)
+		list = append(list, device.Moment{H: s, X: part, Y: part})
 	}
+	return list
 }
 
 // Fetch joins the halves (device.Quantize.JoinMoments) and brings what they say to the

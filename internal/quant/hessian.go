@@ -35,23 +35,58 @@ func NewHessian(d device.Quantize, k int) *Hessian {
 	return &Hessian{dev: d, k: k, damping: usual, h: d.Alloc(tensor.F32, k, k)}
 }
 
-// Add adds the rows of x, [r, k].
-func (h *Hessian) Add(x tensor.Tensor) { h.dev.Gram(h.h, x, x) }
+// Add adds the rows of xs, [r, k] each.
+func (h *Hessian) Add(xs ...tensor.Tensor) { AddMoments(h.dev, h.Moments(xs)) }
 
-// AddDrift adds rows of x - x̃, [r, k], beside the rows of x.
-func (h *Hessian) AddDrift(dx, x tensor.Tensor) {
-	if h.drift.Nil() {
-		h.drift = h.dev.Alloc(tensor.F32, h.k, h.k)
+// Moments lists what Add adds.
+func (h *Hessian) Moments(xs []tensor.Tensor) (list []device.Moment) {
+	for _, x := range xs {
+		if x.Rows > 0 {
+			list = append(list, device.Moment{H: h.h, X: x, Y: x})
+		}
 	}
-	h.dev.Gram(h.drift, dx, x)
+	return list
 }
 
-// AddResidual adds rows of r̃ - r, [r, hidden], beside the rows of x.
-func (h *Hessian) AddResidual(x, dr tensor.Tensor) {
-	if h.residual.Nil() {
-		h.residual = h.dev.Alloc(tensor.F32, h.k, dr.Cols)
+// AddMoments adds moments, those of one H in the order of the list.
+func AddMoments(d device.Quantize, list []device.Moment) {
+	if s, ok := d.(device.Summer); ok {
+		s.Grams(list)
+		return
 	}
-	h.dev.Gram(h.residual, x, dr)
+	for _, m := range list {
+		d.Gram(m.H, m.X, m.Y)
+	}
+}
+
+// DriftMoments lists what rows of x - x̃, [r, k] in each of dxs, add to the drift beside
+// the rows of xs.
+func (h *Hessian) DriftMoments(dxs, xs []tensor.Tensor) (list []device.Moment) {
+	for i, x := range xs {
+		if x.Rows == 0 {
+			continue
+		}
+		if h.drift.Nil() {
+			h.drift = h.dev.Alloc(tensor.F32, h.k, h.k)
+		}
+		list = append(list, device.Moment{H: h.drift, X: dxs[i], Y: x})
+	}
+	return list
+}
+
+// ResidualMoments lists what rows of r̃ - r, [r, hidden] in each of drs, add to the
+// residual beside the rows of xs.
+func (h *Hessian) ResidualMoments(xs, drs []tensor.Tensor) (list []device.Moment) {
+	for i, x := range xs {
+		if x.Rows == 0 {
+			continue
+		}
+		if h.residual.Nil() {
+			h.residual = h.dev.Alloc(tensor.F32, h.k, drs[i].Cols)
+		}
+		list = append(list, device.Moment{H: h.residual, X: x, Y: drs[i]})
+	}
+	return list
 }
 
 // A Damping is what the factor adds to the diagonal of a Hessian: a share of every

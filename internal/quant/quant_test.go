@@ -239,7 +239,7 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 		dx[i] = drifted[i] - p.x[i]
 	}
 	h.Add(x)
-	h.AddDrift(matrix(d, p.rows, p.in, dx), x)
+	AddMoments(d, h.DriftMoments([]tensor.Tensor{matrix(d, p.rows, p.in, dx)}, []tensor.Tensor{x}))
 	w := matrix(d, p.out, p.in, p.w)
 	corrections := h.Corrections([]tensor.Tensor{w})
 	f, err := h.Factor()

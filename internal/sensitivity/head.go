@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -60,8 +61,16 @@ func (m *Measurer) HeadTable(ctx context.Context, recipes, more []exl2.Recipe) (
 // HeadModule is what ExLlamaV2's measurements call the module of the head matrix.
 func HeadModule(head string) string { return head + ".linear" }
 
-// headCandidates measures one candidate after another: the head may be the largest
-// matrix of all.
+// headBatch returns how many candidates of the head are quantized at once: one on a
+// device with memory of its own, as the head may be the largest matrix of all.
+func (h *half) headBatch(w *matrixWork) int {
+	if _, own := h.Dev.(device.MemoryInfo); own {
+		return 1
+	}
+	return BatchFor(h.Dev, h.Work, w.linear.In, exl2.Pad(w.linear.Out))
+}
+
+// headCandidates measures candidates, some at a time.
 func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes, more []exl2.Recipe) error {
 	all := slices.Concat(recipes, more)
 	target := f.Target(w.dense.Tensor)
@@ -71,17 +80,22 @@ func (h *half) headCandidates(f *quant.Factor, w *matrixWork, recipes, more []ex
 	square, losses := s.Take(1), s.Take(len(all))
 	changes := make([]tensor.Tensor, len(recipes))
 	target.Square(square)
-	for i := range all {
-		q := quant.Quantize([]*quant.Target{target}, all[i:i+1], losses.Columns(i, i+1))[0]
-		if i >= len(recipes) {
+	var err error
+	batch := h.headBatch(w)
+	for lo := 0; lo < len(all); lo += batch {
+		hi := min(lo+batch, len(all))
+		list := quant.Quantize(slices.Repeat([]*quant.Target{target}, hi-lo), all[lo:hi], losses.Columns(lo, hi))
+		for i, q := range list {
+			if lo+i >= len(recipes) || err != nil {
+				q.Free()
+				continue
+			}
+			packed := q.Matrix()
 			q.Free()
-			continue
+			changes[lo+i] = s.Take(headDraws * h.positions())
+			err = h.headChange(w, model.Quantized{Matrix: packed}, changes[lo+i])
+			h.Dev.FreeEXL2(packed)
 		}
-		packed := q.Matrix()
-		q.Free()
-		changes[i] = s.Take(headDraws * h.positions())
-		err := h.headChange(w, model.Quantized{Matrix: packed}, changes[i])
-		h.Dev.FreeEXL2(packed)
 		if err != nil {
 			return err
 		}
@@ -118,31 +132,41 @@ func (h *half) positions() int { return len(h.Probes) * h.Pass.Length }
 // headChange stores what a quantized head changes the log-likelihoods of labels by,
 // position by position, draw after draw.
 func (h *half) headChange(w *matrixWork, packed model.Weight, sums tensor.Tensor) error {
-	d, vocab, parts := h.Dev, h.Loader.Spec.Vocab, min(stream.LogitRows, h.Pass.Length)
-	logits, gradients := d.Alloc(tensor.F32, parts, vocab), d.Alloc(tensor.F32, parts, vocab)
-	random := d.Alloc(tensor.F32, headDraws, h.Pass.Length)
-	defer func() { d.Free(logits); d.Free(gradients); d.Free(random) }()
-	defer func() { w.linear.W = w.dense }()
-	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
-		for draw := range headDraws {
-			d.Upload(random.Slice(draw, draw+1), tensor.BytesOf(labelNumbers(row+draw*len(h.Probes), h.Pass.Length)))
+	d, length, vocab, rows := h.Dev, h.Pass.Length, h.Loader.Spec.Vocab, len(h.Probes)
+	part := min(stream.LogitRows, length)
+	parts := (length + part - 1) / part
+	n := rows * parts
+	logits, gradients, randoms := h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, part, vocab), h.Pass.Scratch(n, tensor.F32, headDraws, part)
+	numbers := make([][]float32, headDraws*rows)
+	for i := range numbers {
+		numbers[i] = labelNumbers(i, length)
+	}
+	defer func() { logits.Free(); gradients.Free(); randoms.Free() }()
+	changed := h.with([]*matrixWork{w}, func(*matrixWork) model.Weight { return packed })
+	defer changed.Free()
+	return h.Pass.Side(h.ctx, n, func(l *stream.Lane, i int) error {
+		row, lo := i/parts, i%parts*part
+		hi := min(lo+part, length)
+		whole, err := l.Load(h.before, row, 1)
+		if err != nil {
+			return err
 		}
-		for lo := 0; lo < h.Pass.Length; lo += stream.LogitRows {
-			hi := min(lo+stream.LogitRows, h.Pass.Length)
-			part, want, g := s.Slice(lo, hi), logits.Slice(0, hi-lo), gradients.Slice(0, hi-lo)
-			w.linear.W = w.dense
-			h.module.Forward(part)
-			d.Copy(want, part.At(model.Logits))
-			w.linear.W = packed
-			h.module.Forward(part)
-			changed := part.At(model.Logits)
-			d.AddScaled(changed, want, -1)
-			for draw := range headDraws {
-				d.Copy(g, want)
-				d.SampleBack(g, random.Slice(draw, draw+1).Columns(lo, hi))
-				at := (draw*len(h.Probes) + row) * h.Pass.Length
-				d.Dot(sums.Columns(at+lo, at+hi), changed, g)
-			}
+		s, want, g, random := whole.Slice(lo, hi), logits.Of(l).Slice(0, hi-lo), gradients.Of(l).Slice(0, hi-lo), randoms.Of(l).Reshape(1, headDraws*part)
+		var drawn []float32
+		for draw := range headDraws {
+			drawn = append(drawn, numbers[row+draw*rows][lo:hi]...)
+		}
+		d.Upload(random.Columns(0, len(drawn)), tensor.BytesOf(drawn))
+		h.module.Forward(s)
+		d.Copy(want, s.At(model.Logits))
+		changed.Forward(s)
+		change := s.At(model.Logits)
+		d.AddScaled(change, want, -1)
+		for draw := range headDraws {
+			d.Copy(g, want)
+			d.SampleBack(g, random.Columns(draw*(hi-lo), (draw+1)*(hi-lo)))
+			at := (draw*rows + row) * length
+			d.Dot(sums.Columns(at+lo, at+hi), change, g)
 		}
 		return nil
 	})

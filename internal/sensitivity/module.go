@@ -11,6 +11,7 @@ import (
 	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
+	"exl2/internal/tensor"
 	"exl2/measure"
 )
 
@@ -116,10 +117,8 @@ func (h *half) tables() error {
 		if err := h.moments(h.sites[lo:hi], hi == len(h.sites)); err != nil {
 			return err
 		}
-		for _, s := range h.sites[lo:hi] {
-			if err := h.tabulate(s); err != nil {
-				return err
-			}
+		if err := h.tabulate(h.sites[lo:hi]); err != nil {
+			return err
 		}
 		lo = hi
 	}
@@ -168,57 +167,69 @@ func (h *half) moments(sites []*siteWork, last bool) error {
 		}
 		s.hessian = quant.NewHessian(h.Dev, s.Linears[0].In)
 	}
-	squares := quant.NewScalars(h.Dev, h.rows.Rows)
-	defer squares.Free()
+	sums := quant.NewScalars(h.Dev, h.rows.Rows)
+	defer sums.Free()
+	squares := sums.Take(h.rows.Rows)
 	defer h.stage("forward and moments", h.momentsCost(sites, h.rows.Rows))()
-	err := h.Pass.Each(h.ctx, h.rows, func(s *model.State, row int) error {
-		site := 0
-		for i := range h.module.Steps {
-			t := &h.module.Steps[i]
-			t.Run(s)
-			for range t.Sites {
-				h.sites[site].gather(s)
-				site++
+	err := h.Pass.Waves(h.ctx, h.rows, func(w stream.Wave) error {
+		h.forward(w)
+		return w.Each(func(l *stream.Lane, row int) error {
+			x := l.State.At(model.Stream)
+			h.Dev.Dot(squares.Columns(row, row+1), x, x)
+			if !last || !h.moves {
+				return nil
 			}
-			if h.module.Kind == model.Head {
-				break // logits are computed in parts, by others
-			}
-			t.Multiply(s)
-		}
-		x := s.At(model.Stream)
-		h.Dev.Dot(squares.Take(1), x, x)
-		if !last || !h.moves {
-			return nil
-		}
-		return h.keep(row)
+			return h.keep(l, row)
+		})
 	})
 	if err != nil {
 		return err
 	}
-	return finite(squares)
+	return finite(sums)
+}
+
+// forward runs rows through the source's sublayer, and gathers what sites read.
+func (h *half) forward(w stream.Wave) {
+	site := 0
+	for i := range h.module.Steps {
+		t := &h.module.Steps[i]
+		w.Do(t.Run)
+		for range t.Sites {
+			h.sites[site].gather(w)
+			site++
+		}
+		if h.module.Kind == model.Head {
+			return // logits are computed in parts, by others
+		}
+		w.Do(t.Multiply)
+	}
 }
 
 // keep stores a row behind the sublayer, and among the probe rows if it is one.
-func (h *half) keep(row int) error {
+func (h *half) keep(l *stream.Lane, row int) error {
 	if probe, ok := slices.BinarySearch(h.Probes, row); ok {
-		if err := h.Pass.Keep(h.after, probe); err != nil {
+		if err := l.Keep(h.after, probe); err != nil {
 			return err
 		}
 	}
-	return h.Pass.Keep(h.rows, row)
+	return l.Keep(h.rows, row)
 }
 
 // gather adds what the site reads to its moments, if they are being gathered.
-func (s *siteWork) gather(st *model.State) {
-	switch {
-	case s.hessian == nil:
-	case s.all:
-		s.hessian.Add(s.All(st))
-	default:
-		if x := s.In(st); x.Rows > 0 {
-			s.hessian.Add(x)
-		}
+func (s *siteWork) gather(w stream.Wave) {
+	if s.hessian == nil {
+		return
 	}
+	read := s.In
+	if s.all {
+		read = s.All
+	}
+	xs := make([]tensor.Tensor, len(w.Lanes))
+	w.Each(func(l *stream.Lane, _ int) error {
+		xs[l.Number] = read(l.State)
+		return nil
+	})
+	s.hessian.Add(xs...)
 }
 
 // finite refuses hidden states whose squares are NaN or infinite.

@@ -9,6 +9,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/quant"
+	"exl2/internal/stream"
 	"exl2/internal/tensor"
 	"exl2/measure"
 )
@@ -41,29 +42,40 @@ func (h *half) optionsOf(work []*matrixWork, n int) ([]measure.Option, error) {
 	if len(work) == 0 {
 		return nil, nil
 	}
-	var list []measure.Option
-	for i := range n {
-		var o measure.Option
-		for _, w := range work {
+	list, twins := make([]measure.Option, n), make([]*model.Module, n)
+	for i := range list {
+		o := &list[i]
+		twins[i] = h.with(work, func(w *matrixWork) model.Weight {
 			l, r := w.linear, optionsFor(w.linear.Role)[i]
-			l.W = w.packed[r.String()]
 			o.Bits += r.Size(l.In, l.Out)
 			if l.Biased {
 				o.Bits += 16 * exl2.Pad(l.Out)
 			}
-			add(&o, measure.NamedRecipe{Name: OptionName(h.module.Kind, l.LinearSpec), Recipe: r.String()})
-		}
-		loss, err := h.loss()
-		if err != nil {
-			return nil, err
-		}
-		o.Accuracy = 1 - loss
-		list = append(list, o)
+			add(o, measure.NamedRecipe{Name: OptionName(h.module.Kind, l.LinearSpec), Recipe: r.String()})
+			return w.packed[r.String()]
+		})
+		defer twins[i].Free()
 	}
-	for _, w := range work {
-		w.linear.W = w.dense
+	losses, err := h.losses(twins)
+	if err != nil {
+		return nil, err
+	}
+	for i, loss := range losses {
+		list[i].Accuracy = 1 - loss
 	}
 	return list, nil
+}
+
+// with returns a twin of the module in which some matrices have other weights.
+func (h *half) with(work []*matrixWork, weight func(w *matrixWork) model.Weight) *model.Module {
+	twin, at := h.module.Twin(), map[string]*model.Linear{}
+	for _, l := range twin.AllLinears() {
+		at[l.Name] = l
+	}
+	for _, w := range work {
+		at[w.linear.Name].W = weight(w)
+	}
+	return twin
 }
 
 // add adds a recipe unless matrices of that name, other experts', have it.
@@ -88,39 +100,45 @@ func OptionName(kind model.Kind, l model.LinearSpec) string {
 // used where a file has nothing better, and every option takes a pass.
 const scored = 2
 
-// loss returns the relative error of the sublayer's output as it is now, averaged over
-// the rows that options are scored on.
-func (h *half) loss() (float64, error) {
-	rows := (len(h.Probes) + scored - 1) / scored
-	defer h.stage("options", h.forwardCost(rows))()
-	want := h.Dev.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
-	defer h.Dev.Free(want)
-	s := quant.NewScalars(h.Dev, 2*rows)
+// losses returns the relative errors of the outputs of variants of the sublayer,
+// averaged over the rows that options are scored on.
+func (h *half) losses(variants []*model.Module) ([]float64, error) {
+	rows, n := (len(h.Probes)+scored-1)/scored, len(variants)
+	defer h.stage("options", h.forwardCost(n*rows))()
+	wanted := h.Pass.Scratch(n*rows, tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
+	defer wanted.Free()
+	s := quant.NewScalars(h.Dev, 2*n*rows)
 	defer s.Free()
-	diffs, squares := s.Take(rows), s.Take(rows)
-	err := h.Pass.Each(h.ctx, h.before, func(st *model.State, probe int) error {
-		if probe%scored != 0 {
-			return nil
+	diffs, squares := s.Take(n*rows), s.Take(n*rows)
+	err := h.Pass.Side(h.ctx, n*rows, func(l *stream.Lane, i int) error {
+		probe := i % rows * scored
+		st, err := l.Load(h.before, probe, 1)
+		if err != nil {
+			return err
 		}
-		h.module.Forward(st)
+		variants[i/rows].Forward(st)
+		want := wanted.Of(l)
 		if err := h.after.Load(h.Dev, want, probe); err != nil {
 			return err
 		}
-		x, row := st.At(model.Stream), probe/scored
+		x := st.At(model.Stream)
 		h.Dev.AddScaled(x, want, -1)
-		h.Dev.Dot(diffs.Columns(row, row+1), x, x)
-		h.Dev.Dot(squares.Columns(row, row+1), want, want)
+		h.Dev.Dot(diffs.Columns(i, i+1), x, x)
+		h.Dev.Dot(squares.Columns(i, i+1), want, want)
 		return nil
 	})
 	if err == nil {
 		err = s.Fetch()
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	sum := 0.0
+	losses := make([]float64, n)
 	for i, d := range s.Values(diffs) {
-		sum += math.Sqrt(relative(d, s.Values(squares)[i]))
+		losses[i/rows] += math.Sqrt(relative(d, s.Values(squares)[i]))
 	}
-	return sum / float64(rows), nil
+	for i := range losses {
+		losses[i] /= float64(rows)
+	}
+	return losses, nil
 }

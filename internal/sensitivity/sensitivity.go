@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -36,31 +37,49 @@ func (m *Measurer) Head(ctx context.Context) error {
 	if err := m.Turn(); err != nil {
 		return err
 	}
-	g := model.NewGradients(m.Pass.State, m.Loader.Spec)
-	defer g.Free()
-	random := m.Dev.Alloc(tensor.F32, 1, m.Pass.Length)
-	defer m.Dev.Free(random)
-	defer m.Profile.On(m.wayBack()+"head", profile.Work{Flops: 4 * float64(len(m.Probes)*m.Pass.Length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
+	n, length := len(m.Probes), m.Pass.Length
+	gradients := m.gradients()
+	defer gradients.free()
+	randoms := m.Pass.Scratch(n, tensor.F32, 1, length)
+	defer randoms.Free()
+	defer m.Profile.On(m.wayBack()+"head", profile.Work{Flops: 4 * float64(n*length) * float64(m.Loader.Spec.Hidden) * float64(m.Loader.Spec.Vocab)})()
 	all := m.gather(head)
 	defer all.free()
-	err = m.Pass.Each(ctx, m.Inputs[len(m.Inputs)-1], func(s *model.State, row int) error {
-		all.half = row % 2
-		m.Dev.Upload(random, tensor.BytesOf(labelNumbers(row, m.Pass.Length)))
-		m.Dev.Clear(g.At(model.Stream))
-		for lo := 0; lo < m.Pass.Length; lo += stream.LogitRows {
-			hi := min(lo+stream.LogitRows, m.Pass.Length)
-			part, gradients := s.Slice(lo, hi), g.Slice(lo, hi)
-			head.BackwardThrough(part, gradients, func() {
-				m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
-				m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
-			}, all.through)
-		}
-		return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
+	err = m.Pass.Waves(ctx, m.Inputs[len(m.Inputs)-1], func(w stream.Wave) error {
+		return all.wave(w, func(l *stream.Lane, row int, see *sight) error {
+			g, random := gradients[l.Number], randoms.Of(l)
+			m.Dev.Upload(random, tensor.BytesOf(labelNumbers(row, length)))
+			m.Dev.Clear(g.At(model.Stream))
+			for lo := 0; lo < length; lo += stream.LogitRows {
+				hi := min(lo+stream.LogitRows, length)
+				part, gradients := l.State.Slice(lo, hi), g.Slice(lo, hi)
+				head.BackwardThrough(part, gradients, func() {
+					m.Dev.Copy(gradients.At(model.Logits), part.At(model.Logits))
+					m.Dev.SampleBack(gradients.At(model.Logits), random.Columns(lo, hi))
+				}, see.through)
+			}
+			return m.Gradient.Save(m.Dev, g.At(model.Stream), row)
+		})
 	})
 	if err != nil {
 		return err
 	}
 	return all.pass()
+}
+
+// gradients is a state for the gradients of every lane.
+type gradients []*model.State
+
+func (m *Measurer) gradients() gradients {
+	list := make(gradients, m.Pass.Lanes(len(m.Probes)))
+	device.SideBySide(m.Dev, len(list), func(i int) { list[i] = model.NewGradients(m.Pass.State(), m.Loader.Spec) })
+	return list
+}
+
+func (list gradients) free() {
+	for _, g := range list {
+		g.Free()
+	}
 }
 
 // labelSeed is the seed of the numbers that labels are drawn by: "exl2" in ASCII.
@@ -141,11 +160,11 @@ func (h *half) sensitivities() (map[string]float64, error) {
 	s := quant.NewScalars(h.Dev, len(groups)*len(h.Probes)*h.windows())
 	defer s.Free()
 	changes := make([]tensor.Tensor, len(groups))
-	for i, group := range groups {
+	for i := range groups {
 		changes[i] = s.Take(len(h.Probes) * h.windows())
-		if err := h.change(group, changes[i]); err != nil {
-			return nil, err
-		}
+	}
+	if err := h.changes(groups, changes); err != nil {
+		return nil, err
 	}
 	if err := s.Fetch(); err != nil {
 		return nil, err
@@ -161,31 +180,33 @@ func (h *half) sensitivities() (map[string]float64, error) {
 	return out, nil
 }
 
-// change stores Σ g·Δ for all windows of the probe rows.
-func (h *half) change(group []*matrixWork, sums tensor.Tensor) error {
-	for _, w := range group {
-		w.linear.W = w.packed[probe.String()]
+// changes stores Σ g·Δ for all windows of the probe rows, of every group.
+func (h *half) changes(groups [][]*matrixWork, sums []tensor.Tensor) error {
+	variants := make([]*model.Module, len(groups))
+	for i, group := range groups {
+		variants[i] = h.with(group, func(w *matrixWork) model.Weight { return w.packed[probe.String()] })
+		defer variants[i].Free()
 	}
-	defer func() {
-		for _, w := range group {
-			w.linear.W = w.dense
+	d, n, rows := h.Dev, h.windows(), len(h.Probes)
+	defer h.stage("variants", h.forwardCost(len(groups)*rows))()
+	scratch := h.Pass.Scratch(len(groups)*rows, tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
+	defer scratch.Free()
+	return h.Pass.Side(h.ctx, len(groups)*rows, func(l *stream.Lane, i int) error {
+		row, y := i%rows, scratch.Of(l)
+		s, err := l.Load(h.before, row, 1)
+		if err != nil {
+			return err
 		}
-	}()
-	d, n := h.Dev, h.windows()
-	defer h.stage("variants", h.forwardCost(len(h.Probes)))()
-	scratch := d.Alloc(tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
-	defer d.Free(scratch)
-	return h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
-		h.module.Forward(s)
+		variants[i/rows].Forward(s)
 		x := s.At(model.Stream)
-		if err := h.after.Load(d, scratch, row); err != nil {
+		if err := h.after.Load(d, y, row); err != nil {
 			return err
 		}
-		d.AddScaled(x, scratch, -1)
-		if err := h.Gradient.Load(d, scratch, row); err != nil {
+		d.AddScaled(x, y, -1)
+		if err := h.Gradient.Load(d, y, row); err != nil {
 			return err
 		}
-		d.Dot(sums.Columns(row*n, (row+1)*n), x, scratch)
+		d.Dot(sums[i/rows].Columns(row*n, (row+1)*n), x, y)
 		return nil
 	})
 }
@@ -215,18 +236,20 @@ func (h *half) back() error {
 		h.warned = true
 		return nil
 	}
-	g := model.NewGradients(h.Pass.State, h.Loader.Spec)
-	defer g.Free()
+	gradients := h.gradients()
+	defer gradients.free()
 	defer h.Profile.On(h.wayBack()+"backward", profile.Work{Flops: 2 * h.forwardCost(len(h.Probes)).Flops})() // forward once more, and back
 	all := h.gather(h.module)
 	defer all.free()
-	err := h.Pass.Each(h.ctx, h.before, func(s *model.State, row int) error {
-		all.half = row % 2
-		if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
-			return err
-		}
-		h.module.BackwardThrough(s, g, nil, all.through)
-		return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
+	err := h.Pass.Waves(h.ctx, h.before, func(w stream.Wave) error {
+		return all.wave(w, func(l *stream.Lane, row int, see *sight) error {
+			g := gradients[l.Number]
+			if err := h.Gradient.Load(h.Dev, g.At(model.Stream), row); err != nil {
+				return err
+			}
+			h.module.BackwardThrough(l.State, g, nil, see.through)
+			return h.Gradient.Save(h.Dev, g.At(model.Stream), row)
+		})
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
@@ -68,16 +69,17 @@ func measurer(t *testing.T, name string, rows, length int) (*Measurer, []*model.
 }
 
 // logits runs modules over the probe rows.
-func logits(t *testing.T, m *Measurer, modules []*model.Module) (list []score.Row) {
+func logits(t *testing.T, m *Measurer, modules []*model.Module) []score.Row {
 	t.Helper()
-	err := m.Pass.Each(context.Background(), m.Inputs[0], func(s *model.State, _ int) error {
-		last := len(modules) - 1
+	parts := make([][]score.Row, m.Inputs[0].Rows)
+	err := m.Pass.Each(context.Background(), m.Inputs[0], func(l *stream.Lane, row int) error {
+		s, last := l.State, len(modules)-1
 		for _, x := range modules[1:last] {
 			x.Forward(s)
 		}
-		return m.Pass.State.EachLogits(modules[last], 0, m.Pass.Length, func(_ int, rows [][]float32) error {
+		return s.EachLogits(modules[last], 0, m.Pass.Length, func(_ int, rows [][]float32) error {
 			for _, r := range rows {
-				list = append(list, score.NewRow(append([]float32(nil), r...)))
+				parts[row] = append(parts[row], score.NewRow(append([]float32(nil), r...)))
 			}
 			return nil
 		})
@@ -85,7 +87,7 @@ func logits(t *testing.T, m *Measurer, modules []*model.Module) (list []score.Ro
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return slices.Concat(parts...)
 }
 
 // disturbed returns a linear's weight with a little noise, and the error that makes.
@@ -154,11 +156,13 @@ func TestSensitivitiesAreDivergences(t *testing.T) {
 // gather adds the moments of what a site reads, on the probe rows, to h.
 func gather(t *testing.T, m *Measurer, modules []*model.Module, x *model.Module, site model.Site, h tensor.Tensor) {
 	t.Helper()
-	err := m.Pass.Each(context.Background(), m.Inputs[0], func(s *model.State, _ int) error {
+	err := m.Pass.Waves(context.Background(), m.Inputs[0], func(w stream.Wave) error {
 		for _, y := range modules[1:] {
-			y.Forward(s)
+			w.Do(y.Forward)
 			if y == x {
-				m.Dev.Gram(h, site.In(s), site.In(s))
+				for _, l := range w.Lanes {
+					m.Dev.Gram(h, site.In(l.State), site.In(l.State))
+				}
 				break
 			}
 		}

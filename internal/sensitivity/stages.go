@@ -41,10 +41,10 @@ func (h *half) momentsCost(sites []*siteWork, rows int) profile.Work {
 	return w
 }
 
-// factorCost counts Cholesky's factorization and the inverse of its factor.
-func factorCost(k int) profile.Work {
+// factorFlops counts Cholesky's factorization and the inverse of its factor.
+func factorFlops(k int) float64 {
 	n := float64(k)
-	return profile.Work{Flops: 4.0 / 3 * n * n * n}
+	return 4.0 / 3 * n * n * n
 }
 
 // candidatesCost counts the products of error feedback; the search for scales, which

@@ -1,6 +1,7 @@
 package sensitivity
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,28 +16,109 @@ import (
 	"exl2/measure"
 )
 
-// tabulate measures every candidate of the linears of one site.
-func (h *half) tabulate(s *siteWork) error {
-	if s.hessian == nil {
-		return nil
+// tabulate measures every candidate of the linears of some sites, whose moments are
+// there.
+func (h *half) tabulate(sites []*siteWork) error {
+	ahead := 1
+	if device.Goroutines(h.Dev) > 1 {
+		ahead = len(sites)
 	}
-	end := h.stage("factor", factorCost(s.Linears[0].In))
-	f, err := s.hessian.Factor()
-	end()
-	s.hessian = nil
-	if err != nil {
-		return err
+	for lo := 0; lo < len(sites); lo += ahead {
+		some := sites[lo:min(lo+ahead, len(sites))]
+		factors, err := h.factors(some)
+		if err == nil {
+			err = h.measureSites(some, factors)
+		}
+		for _, f := range factors {
+			if f != nil {
+				f.Free()
+			}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	defer f.Free()
-	if f.Nearest && h.only == nil {
-		h.Warn(NearestWarning(s.Linears))
+	return nil
+}
+
+// factors factors the moments of sites, nil for those without.
+func (h *half) factors(sites []*siteWork) ([]*quant.Factor, error) {
+	cost := profile.Work{}
+	for _, s := range sites {
+		if s.hessian != nil {
+			cost.Flops += factorFlops(s.Linears[0].In)
+		}
 	}
-	for _, w := range s.work {
-		if err := h.measure(f, w); err != nil {
+	if cost.Flops == 0 {
+		return nil, nil
+	}
+	defer h.stage("factor", cost)()
+	list, errs := make([]*quant.Factor, len(sites)), make([]error, len(sites))
+	device.SideBySide(h.Dev, len(sites), func(i int) {
+		if m := sites[i].hessian; m != nil {
+			list[i], errs[i] = m.Factor()
+			sites[i].hessian = nil
+		}
+	})
+	return list, errors.Join(errs...)
+}
+
+// measureSites measures the linears of sites, by their factors.
+func (h *half) measureSites(sites []*siteWork, factors []*quant.Factor) error {
+	var list []*matrixWork
+	var by []*quant.Factor
+	for i, f := range factors {
+		if f == nil {
+			continue
+		}
+		if f.Nearest && h.only == nil {
+			h.Warn(NearestWarning(sites[i].Linears))
+		}
+		for _, w := range sites[i].work {
+			list, by = append(list, w), append(by, f)
+		}
+	}
+	if h.sideBySide(list) {
+		return h.measureAtOnce(list, by)
+	}
+	for i, w := range list {
+		if err := h.measure(by[i], w); err != nil {
 			return fmt.Errorf("%s: %w", w.linear.Name, err)
 		}
 	}
 	return nil
+}
+
+// sideBytes is what matrices may take that are measured at once.
+const sideBytes = 256 << 20
+
+// sideBySide reports whether matrices are measured at once: those of small models with one
+// candidate each, which alone keeps few cores busy.
+func (h *half) sideBySide(list []*matrixWork) bool {
+	bytes := 0
+	for _, w := range list {
+		k, n := w.linear.In, exl2.Pad(w.linear.Out)
+		bytes += 5*k*n + h.Dev.QuantizeWorkspace(k, n, 1)
+	}
+	return device.Goroutines(h.Dev) > 1 && len(h.only) == 1 && bytes <= sideBytes
+}
+
+// measureAtOnce measures matrices side by side, as one stage.
+func (h *half) measureAtOnce(list []*matrixWork, by []*quant.Factor) error {
+	cost := profile.Work{}
+	for _, w := range list {
+		cost.Flops += candidatesCost(w, 1).Flops
+	}
+	defer h.stage("gptq", cost)()
+	quiet, m := *h, *h.Measurer
+	m.Profile, quiet.Measurer = nil, &m
+	errs := make([]error, len(list))
+	device.SideBySide(h.Dev, len(list), func(i int) {
+		if err := quiet.measure(by[i], list[i]); err != nil {
+			errs[i] = fmt.Errorf("%s: %w", list[i].linear.Name, err)
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // NearestWarning names linears whose common Hessian made a [quant.Factor] Nearest.
@@ -107,11 +189,17 @@ func (h *half) quantize(target *quant.Target, w *matrixWork, recipes []exl2.Reci
 	list := quant.Quantize(targets, recipes, losses)
 	end()
 	defer h.stage("pack", profile.Work{})()
-	for i, r := range list {
+	packed := make([]device.Matrix, len(list))
+	device.SideBySide(h.Dev, len(list), func(i int) {
 		if h.needed(w.linear.Role, recipes[i]) {
-			w.packed[recipes[i].String()] = model.Quantized{Matrix: r.Matrix()}
+			packed[i] = list[i].Matrix()
 		}
-		r.Free()
+		list[i].Free()
+	})
+	for i, m := range packed {
+		if m != nil {
+			w.packed[recipes[i].String()] = model.Quantized{Matrix: m}
+		}
 	}
 }
 

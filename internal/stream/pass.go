@@ -9,15 +9,17 @@ import (
 	"exl2/internal/model"
 )
 
-// A Pass brings rows of hidden states through modules, one or some at a time. A
-// row is Length positions of one sequence.
+// A Pass brings rows of hidden states through modules. A row is Length positions of
+// one sequence. On devices that several goroutines may use at once, lanes bring rows
+// through a module side by side; what is added up over rows is added in their order.
 type Pass struct {
 	Dev    device.Device
-	State  *model.State
 	Length int
-	Most   int // rows at a time
+	Most   int // rows at a time in a lane
 
-	cache *model.Cache
+	spec  arch.Spec
+	most  int // lanes
+	lanes []*Lane
 }
 
 // LogitRows is how many positions get logits at a time.
@@ -28,81 +30,52 @@ func Size(length, most int) (model.Size, model.CacheSize) {
 	return model.Size{Rows: most * length, Logits: min(LogitRows, length)}, model.CacheSize{Layers: 1, Sequences: most, Positions: length}
 }
 
-// NewPass allocates a state for rows of the given length, most at a time.
+// NewPass allocates a lane for rows of the given length, most at a time. More come
+// when there is work for them.
 func NewPass(d device.Device, spec arch.Spec, length, most int) *Pass {
 	z, c := Size(length, most)
-	p := &Pass{Dev: d, Length: length, Most: most, cache: model.NewCache(d, spec, c)}
-	p.State = model.NewState(d, spec, z, p.cache)
+	p := &Pass{Dev: d, Length: length, Most: most, spec: spec}
+	p.most = lanesFor(d, model.Bytes(spec, z, d.Activation())+model.CacheBytes(d, spec, c))
+	p.grow(1)
 	return p
 }
 
-// Free frees the state.
-func (p *Pass) Free() {
-	p.State.Free()
-	p.cache.Free()
-}
+// State is the first lane's.
+func (p *Pass) State() *model.State { return p.lanes[0].State }
 
-// use prepares the state for n rows.
-func (p *Pass) use(n int, ids []int32) {
-	runs := make([]model.Run, n)
-	for i := range runs {
-		runs[i].Sequence = i
+// Free frees the lanes.
+func (p *Pass) Free() {
+	for _, l := range p.lanes {
+		l.free()
 	}
-	p.State.Use(runs, p.Length, ids)
+	p.lanes = nil
 }
 
 // Embed runs the embedding over rows of tokens and stores the result in dst.
 func (p *Pass) Embed(ctx context.Context, e *model.Module, tokens [][]int32, dst *Store) error {
-	for row, ids := range tokens {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		p.use(1, ids)
-		e.Forward(p.State)
-		if err := p.Keep(dst, row); err != nil {
-			return err
-		}
-	}
-	return p.Dev.Sync()
+	return p.Side(ctx, len(tokens), func(l *Lane, row int) error {
+		l.use(1, tokens[row])
+		e.Forward(l.State)
+		return l.Keep(dst, row)
+	})
 }
 
-// Each loads row after row of src into the state and calls f, which runs what
-// it likes there.
-func (p *Pass) Each(ctx context.Context, src *Store, f func(s *model.State, row int) error) error {
-	for row := range src.Rows {
-		if err := ctx.Err(); err != nil {
+// Each loads the rows of src into the states of lanes and calls f, which runs what it
+// likes there, side by side.
+func (p *Pass) Each(ctx context.Context, src *Store, f func(l *Lane, row int) error) error {
+	return p.Side(ctx, src.Rows, func(l *Lane, row int) error {
+		if _, err := l.Load(src, row, 1); err != nil {
 			return err
 		}
-		if err := p.At(src, row, func(s *model.State) error { return f(s, row) }); err != nil {
-			return err
-		}
-	}
-	return p.Dev.Sync()
-}
-
-// Some loads the n rows of src from row on into the state and calls f.
-func (p *Pass) Some(src *Store, row, n int, f func(s *model.State) error) error {
-	p.use(n, nil)
-	if err := src.Load(p.Dev, p.State.At(model.Stream), row); err != nil {
-		return err
-	}
-	return f(p.State)
-}
-
-// At loads a row of src into the state and calls f.
-func (p *Pass) At(src *Store, row int, f func(s *model.State) error) error {
-	p.use(1, nil)
-	if err := src.Load(p.Dev, p.State.At(model.Stream), row); err != nil {
-		return err
-	}
-	return f(p.State)
+		return f(l, row)
+	})
 }
 
 // Forward brings src through a module into dst, which may be src.
 func (p *Pass) Forward(ctx context.Context, m *model.Module, src, dst *Store) error {
-	return p.Each(ctx, src, func(s *model.State, row int) error {
-		m.Forward(s)
-		return p.Keep(dst, row)
+	return p.Each(ctx, src, func(l *Lane, row int) error {
+		m.Forward(l.State)
+		return l.Keep(dst, row)
 	})
 }
 
@@ -115,26 +88,25 @@ func (p *Pass) Coverage(ctx context.Context, m *model.Module, src *Store) ([]int
 	if last < 0 {
 		return nil, nil
 	}
-	var counts []int
-	err := p.Each(ctx, src, func(s *model.State, _ int) error {
+	firsts := make([][]int32, src.Rows)
+	err := p.Each(ctx, src, func(l *Lane, row int) error {
+		s := l.State
 		for i := range m.Steps[:last] {
 			m.Steps[i].Run(s)
 			m.Steps[i].Multiply(s)
 		}
 		m.Steps[last].Run(s)
-		first := s.Ranges()
-		if counts == nil {
-			counts = make([]int, len(first)-1)
-		}
+		firsts[row] = slices.Clone(s.Ranges())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]int, len(firsts[0])-1)
+	for _, first := range firsts {
 		for e := range counts {
 			counts[e] += int(first[e+1] - first[e])
 		}
-		return nil
-	})
-	return counts, err
-}
-
-// Keep stores the state's hidden states in a row of dst.
-func (p *Pass) Keep(dst *Store, row int) error {
-	return dst.Save(p.Dev, p.State.At(model.Stream), row)
+	}
+	return counts, nil
 }

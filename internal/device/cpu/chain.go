@@ -33,9 +33,10 @@ type chains struct {
 	dead  bool // a task has panicked
 }
 
-// runChains runs chains 0 to n-1, which start begins, atOnce of them at a time.
-func runChains(n, atOnce int, start func(i int) *phase) {
-	c := &chains{start: start, n: n, workers: runtime.GOMAXPROCS(0)}
+// runChains runs chains 0 to n-1, which start begins, atOnce of them at a time. All of
+// them together have no more than width tasks for cores at once.
+func runChains(n, atOnce, width int, start func(i int) *phase) {
+	c := &chains{start: start, n: n, workers: min(width, runtime.GOMAXPROCS(0))}
 	c.more.L = &c.mu
 	for range min(n, atOnce) {
 		c.open++
@@ -120,12 +121,13 @@ func (c *chains) follow(p *phase) {
 		return
 	}
 	c.open--
+	c.stir.Add(1)
 	c.more.Broadcast()
 }
 
-// patience is how often a worker looks for tasks before it sleeps: most phases
-// end sooner than a sleeper wakes.
-const patience = 200
+// patience is how often a worker looks for tasks before it sleeps, some ten
+// microseconds: most phases end sooner than a sleeper wakes.
+const patience = 5000
 
 // wait waits for tasks.
 func (c *chains) wait() {
@@ -136,7 +138,6 @@ func (c *chains) wait() {
 			c.mu.Lock()
 			return
 		}
-		runtime.Gosched()
 	}
 	c.mu.Lock()
 	if len(c.ready) == 0 && c.open > 0 && !c.dead && c.stir.Load() == before {

@@ -10,11 +10,12 @@ import (
 
 // TakeColumns fills in the parts of blocks.
 func (d *Device) TakeColumns(list []device.ColumnBlock) {
-	for _, b := range list {
+	parallel.For(len(list), func(i int) {
+		b := list[i]
 		n, m := b.Cols.Cols, b.Target.Cols
 		want(b.Part.Codes.Cols == n && b.Part.W.Cols == n && b.First+n <= m, "TakeColumns", b.Part.Codes, b.Part.W, b.Target)
 		w, target := floats("TakeColumns", b.Part.W), floats("TakeColumns", b.Target)
-		parallel.Runs(b.Part.W.Rows, rowTile, func(lo, hi int) {
+		parallel.Runs(b.Part.W.Rows, rowsAtOnce(n), func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				copy(w[i*n:(i+1)*n], target[i*m+b.First:])
 			}
@@ -26,12 +27,13 @@ func (d *Device) TakeColumns(list []device.ColumnBlock) {
 		}
 		eachRow("TakeColumns", b.Part.Codes, b.Of.Codes, b.Cols, take)
 		eachRow("TakeColumns", b.Part.Scales, b.Of.Scales, b.Cols, take)
-	}
+	})
 }
 
 // PutColumns puts codes of blocks back, and has the columns behind make up for errors.
 func (d *Device) PutColumns(list []device.ColumnBlock) {
-	for _, b := range list {
+	parallel.For(len(list), func(i int) {
+		b := list[i]
 		eachRow("PutColumns", b.Of.Codes, b.Part.Codes, b.Cols, func(to, from []uint8, c []int32) {
 			for j, at := range c {
 				to[at] = from[j]
@@ -40,7 +42,7 @@ func (d *Device) PutColumns(list []device.ColumnBlock) {
 		k, n, m, behind := b.Part.W.Rows, b.Cols.Cols, b.Target.Cols, b.First+b.Cols.Cols
 		want(b.Feed.Rows == n && b.Feed.Cols == m, "PutColumns", b.Feed, b.Target)
 		if behind == m {
-			continue
+			return
 		}
 		errors, release := d.borrowed(k * n)
 		d.errors(errors, b.Part)
@@ -49,7 +51,7 @@ func (d *Device) PutColumns(list []device.ColumnBlock) {
 			A: simd.Operand[float32]{Data: errors, Row: n, Col: 1}, B: simd.Operand[float32]{Data: floats("PutColumns", b.Feed)[behind:], Row: m, Col: 1},
 		})
 		release()
-	}
+	})
 }
 
 // errors stores W less the weights of its codes.
@@ -74,7 +76,7 @@ func (d *Device) errors(to []float32, c device.Coding) {
 func eachRow(op string, dst, src, cols tensor.Tensor, f func(to, from []uint8, c []int32)) {
 	out, in, c := bytesAs(op, dst), bytesAs(op, src), ints(op, cols)
 	want(dst.Rows == src.Rows, op, dst, src)
-	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowsAtOnce(dst.Cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			f(out[i*dst.Cols:(i+1)*dst.Cols], in[i*src.Cols:(i+1)*src.Cols], c)
 		}
@@ -83,7 +85,8 @@ func eachRow(op string, dst, src, cols tensor.Tensor, f func(to, from []uint8, c
 
 // Feeds makes what errors of blocks of columns take off the others.
 func (d *Device) Feeds(list []device.Feed, n int) {
-	for _, f := range list {
+	parallel.For(len(list), func(i int) {
+		f := list[i]
 		side := f.U.Rows
 		want(f.U.Cols == side && f.Feed.Rows == side && f.Feed.Cols == side, "Feeds", f.Feed, f.U)
 		u, feed := floats("Feeds", f.U), floats("Feeds", f.Feed)
@@ -98,7 +101,7 @@ func (d *Device) Feeds(list []device.Feed, n int) {
 				A: simd.Operand[float32]{Data: inverse, Row: 1, Col: m}, B: simd.Operand[float32]{Data: u[lo*side:], Row: side, Col: 1},
 			})
 		}
-	}
+	})
 }
 
 // inverted returns -u⁻¹, transposed, of u, [m, m] and upper triangular: row i has column

@@ -15,7 +15,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	}
 	x, columns := factorOf("Descend", f, list), columnsOf(list)
 	cols := stripeCols(columns)
-	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
 		c := codingOf("Descend", list[i])
 		data, release := d.borrowed(2 * c.k * c.n)
 		s := &descent{

@@ -9,6 +9,7 @@ package cpu
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"unsafe"
@@ -18,9 +19,10 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Device is the CPU. Its methods may be called by one goroutine at a time.
+// Device is the CPU. Its methods may be called by any number of goroutines.
 type Device struct {
 	name    string
+	mu      sync.Mutex // of err
 	err     error
 	scratch [bits.UintSize + 1]sync.Pool // *[]float32, by size
 }
@@ -29,6 +31,9 @@ var (
 	_ device.Device   = (*Device)(nil)
 	_ device.Quantize = (*Device)(nil)
 	_ device.Borrower = (*Device)(nil)
+
+	_ device.Concurrent = (*Device)(nil)
+	_ device.Summer     = (*Device)(nil)
 )
 
 // New returns the CPU as a device. It fails only if EXL2_BLAS names a library
@@ -47,20 +52,29 @@ func (d *Device) Name() string { return d.name }
 // Activation is F32: the reference rounds nowhere else.
 func (d *Device) Activation() tensor.Type { return tensor.F32 }
 
+// Goroutines is one for every core.
+func (d *Device) Goroutines() int { return runtime.GOMAXPROCS(0) }
+
 // Record returns fn itself: there is nothing to record on a CPU.
 func (d *Device) Record(fn func()) (func(), error) {
 	fn()
-	return fn, d.err
+	return fn, d.Sync()
 }
 
 // Sync returns the first failure.
-func (d *Device) Sync() error { return d.err }
+func (d *Device) Sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
 
 // Close does nothing.
 func (d *Device) Close() error { return nil }
 
 // fail keeps the first failure.
 func (d *Device) fail(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.err == nil {
 		d.err = fmt.Errorf("cpu: "+format, args...)
 	}
@@ -115,7 +129,7 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 // Fetch copies src; nothing is ever under way.
 func (d *Device) Fetch(src tensor.Tensor) (get func() ([]byte, error)) {
 	data := slices.Clone(bytesOf(src))
-	return func() ([]byte, error) { return data, d.err }
+	return func() ([]byte, error) { return data, d.Sync() }
 }
 
 // want panics unless a condition on an operation's arguments holds.

@@ -91,6 +91,10 @@ func flatten(ts ...*tensor.Tensor) {
 // pieceSize is about how many elements of a loop one goroutine takes.
 const pieceSize = 1 << 14
 
+// rowsAtOnce is how many rows of so many columns one goroutine takes where little is done
+// with each element: other cores take longer to wake than such rows take.
+func rowsAtOnce(cols int) int { return max(rowTile, pieceSize/max(1, cols)) }
+
 // pieces cuts rows of cols elements into pieces and calls f for them on all
 // cores: columns lo to hi of row r.
 func pieces(rows, cols int, f func(r, lo, hi int)) {

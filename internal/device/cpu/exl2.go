@@ -53,7 +53,7 @@ const fewQRows = 3
 // QMatMul is y = x·W + bias on packed weights.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Out() && x.Cols == w.In() && (bias.Nil() || bias.Cols == y.Cols), "QMatMul", y, x, bias)
-	if d.err != nil {
+	if d.Sync() != nil {
 		return
 	}
 	w.(product).multiply(d, rowsOf("QMatMul", y), rowsOf("QMatMul", x), x.Rows)
@@ -130,7 +130,7 @@ func permuteRows(dst []float32, x strided, rows int, perm []int32) {
 // Decode stores the weights, [out, in] in the source's order, in dst, F16.
 func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "Decode", dst)
-	if d.err == nil {
+	if d.Sync() == nil {
 		w.(product).decode(d, dst)
 	}
 }

@@ -16,7 +16,7 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 		return
 	}
 	x, sums, columns := factorOf("GPTQ", f, list), elements[float64](loss), columnsOf(list)
-	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
 		c := codingOf("GPTQ", list[i])
 		w, release := d.borrowed(c.k * c.n)
 		g := &gptq{
@@ -136,22 +136,44 @@ func (s *gptq) pass(i, g int, b block) {
 
 // sum adds up the loss: row by row, in the order of columns.
 func (s *gptq) sum() *phase {
-	s.sums = make([]float64, s.factor.k)
+	s.sums = make([]float64, (s.factor.k+sumRows-1)/sumRows*sumRows)
 	return &phase{tasks: (s.factor.k + rowTile - 1) / rowTile, then: s.end, task: func(t int) {
-		for r := t * rowTile; r < min(s.factor.k, (t+1)*rowTile); r++ {
+		for r := t * rowTile; r < min(s.factor.k, (t+1)*rowTile); r += sumRows {
 			for i := range s.w.count() {
-				row, _ := s.w.rows(i, r, r+1)
-				for _, e := range row {
-					s.sums[r] += float64(e) * float64(e)
-				}
+				s.sumOf(i, r)
 			}
 		}
 	}}
 }
 
+// sumRows is the rows that are summed side by side: each sum waits for its last addition.
+const sumRows = 4
+
+// sumOf adds the squares of a stripe's errors to those of rows from r on.
+func (s *gptq) sumOf(stripe, r int) {
+	if r+sumRows > s.factor.k {
+		for ; r < s.factor.k; r++ {
+			row, _ := s.w.rows(stripe, r, r+1)
+			for _, e := range row {
+				s.sums[r] += float64(e) * float64(e)
+			}
+		}
+		return
+	}
+	all, n := s.w.rows(stripe, r, r+sumRows)
+	a, b, c, d := all[:n], all[n:2*n], all[2*n:3*n], all[3*n:4*n]
+	sums := s.sums[r : r+sumRows]
+	sa, sb, sc, sd := sums[0], sums[1], sums[2], sums[3]
+	for i := range a {
+		ea, eb, ec, ed := float64(a[i]), float64(b[i]), float64(c[i]), float64(d[i])
+		sa, sb, sc, sd = sa+ea*ea, sb+eb*eb, sc+ec*ec, sd+ed*ed
+	}
+	sums[0], sums[1], sums[2], sums[3] = sa, sb, sc, sd
+}
+
 func (s *gptq) end() *phase {
 	*s.loss = 0
-	for _, e := range s.sums {
+	for _, e := range s.sums[:s.factor.k] {
 		*s.loss += e
 	}
 	s.release()

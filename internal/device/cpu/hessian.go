@@ -11,20 +11,46 @@ import (
 
 // Gram is h += xᵀ·y. With y the same tensor as x only one triangle is
 // computed, and mirrored.
-func (d *Device) Gram(h, x, y tensor.Tensor) {
+func (d *Device) Gram(h, x, y tensor.Tensor) { d.Grams([]device.Moment{{H: h, X: x, Y: y}}) }
+
+// Grams is Gram for a list.
+func (d *Device) Grams(list []device.Moment) {
+	var sums []blas.Sum
+	at := map[*float32]int{} // which sum is of an h
+	for _, m := range list {
+		p, same := moment(m)
+		if len(p.C) == 0 {
+			continue
+		}
+		key := &p.C[0]
+		i, ok := at[key]
+		if !ok {
+			i = len(sums)
+			at[key] = i
+			sums = append(sums, blas.Sum{Upper: same})
+		}
+		want(sums[i].Upper == same, "Gram", m.H, m.X, m.Y)
+		sums[i].Products = append(sums[i].Products, p)
+	}
+	blas.AddAll(sums)
+	for _, s := range sums {
+		if s.Upper {
+			mirror(s.Products[0].C, s.Products[0].N)
+		}
+	}
+}
+
+// moment returns a product, and whether it is of a tensor with itself.
+func moment(m device.Moment) (p simd.Product[float32], same bool) {
+	h, x, y := m.H, m.X, m.Y
 	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols, "Gram", h, x, y)
 	out, a, b := floats("Gram", h), rowsOf("Gram", x), rowsOf("Gram", y)
-	p := &simd.Product[float32]{
+	same = len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols
+	return simd.Product[float32]{
 		M: h.Rows, N: h.Cols, K: x.Rows, Alpha: 1, Beta: 1, C: out, LDC: h.Cols,
 		A: simd.Operand[float32]{Data: a.data, Row: 1, Col: a.stride},
 		B: simd.Operand[float32]{Data: b.data, Row: b.stride, Col: 1},
-	}
-	if same := len(a.data) > 0 && &a.data[0] == &b.data[0] && a.stride == b.stride && x.Cols == y.Cols; !same {
-		blas.Multiply(p)
-		return
-	}
-	blas.MultiplyUpper(p)
-	mirror(out, h.Cols)
+	}, same
 }
 
 // Difference is y = a - b.
@@ -93,7 +119,7 @@ func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
 func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	out, in := floats("Take", dst), floats("Take", src)
 	r, c := indices(rows, dst.Rows), indices(cols, dst.Cols)
-	parallel.Runs(dst.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(dst.Rows, rowsAtOnce(dst.Cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			from := in[int(r[i])*src.Cols : (int(r[i])+1)*src.Cols]
 			to := out[i*dst.Cols : (i+1)*dst.Cols]
@@ -125,17 +151,20 @@ const turnRows = 16
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
 	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
 	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
-	parallel.Runs(dst.Cols, turnRows, func(lo, hi int) {
+	parallel.Runs(dst.Cols, turnRows*max(1, pieceSize/(turnRows*max(1, dst.Rows))), func(first, end int) {
 		wide, release := d.borrowed(turnRows * src.Cols)
 		defer release()
-		clear(wide)
-		for j := lo; j < min(hi, src.Rows); j++ {
-			widenRow(wide[(j-lo)*src.Cols:(j-lo+1)*src.Cols], src, j)
-		}
-		for i, from := range c {
-			row := out[i*dst.Cols+lo : i*dst.Cols+hi]
-			for j := range row {
-				row[j] = wide[j*src.Cols+int(from)]
+		for lo := first; lo < end; lo += turnRows {
+			hi := min(lo+turnRows, end)
+			clear(wide)
+			for j := lo; j < min(hi, src.Rows); j++ {
+				widenRow(wide[(j-lo)*src.Cols:(j-lo+1)*src.Cols], src, j)
+			}
+			for i, from := range c {
+				row := out[i*dst.Cols+lo : i*dst.Cols+hi]
+				for j := range row {
+					row[j] = wide[j*src.Cols+int(from)]
+				}
 			}
 		}
 	})
@@ -151,7 +180,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	answer[0] = 0
 	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
 	a := make([]float64, k*k)
-	parallel.Runs(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := 0; j <= i; j++ {
 				a[i*k+j] = float64(in[(k-1-i)*k+k-1-j])
@@ -162,7 +191,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	if !blas.InvertCholesky(a, k) {
 		return
 	}
-	parallel.Runs(k, rowTile, func(lo, hi int) {
+	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := out[i*k : (i+1)*k]
 			clear(row[:i])
@@ -178,9 +207,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 
 // InverseFactors is InverseFactor of a list.
 func (d *Device) InverseFactors(list []device.Inverse, damp float32) {
-	for _, v := range list {
-		d.InverseFactor(v.U, v.H, damp, v.OK)
-	}
+	parallel.For(len(list), func(i int) { d.InverseFactor(list[i].U, list[i].H, damp, list[i].OK) })
 }
 
 func finite(x []float32) bool {
@@ -237,7 +264,7 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 	wantType("Dot", sum, tensor.F64)
 	v, w, out := rowsOf("Dot", x), rowsOf("Dot", y), elements[float64](sum)
 	rows := make([]float64, x.Rows)
-	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			rows[r] = dotRow(v.row(r), w.row(r))
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"exl2/internal/device"
 	"exl2/internal/half"
 	"exl2/internal/tensor"
 )
@@ -31,6 +32,28 @@ func TestGram(t *testing.T) {
 			near(t, got, twice, 1e-5)
 			near(t, got, got.transposed(), 0)
 		})
+	}
+}
+
+// Moments of many rows have the bits that they have one after the other.
+func TestGrams(t *testing.T) {
+	d := open(t)
+	var list []device.Moment
+	var want []tensor.Tensor
+	for i, c := range []struct{ rows, k, cols int }{{300, 65, 40}, {1, 33, 130}} {
+		h, square := d.Alloc(tensor.F32, c.k, c.cols), d.Alloc(tensor.F32, c.k, c.k)
+		one, alone := d.Alloc(tensor.F32, c.k, c.cols), d.Alloc(tensor.F32, c.k, c.k)
+		for r := range 3 {
+			x, y := upload(d, normal(uint64(9*i+r), c.rows+r, c.k)), upload(d, normal(uint64(9*i+r+3), c.rows+r, c.cols))
+			list = append(list, device.Moment{H: h, X: x, Y: y}, device.Moment{H: square, X: x, Y: x})
+			d.Gram(one, x, y)
+			d.Gram(alone, x, x)
+		}
+		want = append(want, one, alone)
+	}
+	d.Grams(list)
+	for i, m := range []int{0, 1, 6, 7} {
+		near(t, download(d, list[m].H), download(d, want[i]), 0)
 	}
 }
 

@@ -16,7 +16,7 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 	if !bias.Nil() {
 		shift = floats("Norm", bias)
 	}
-	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			normalize(out.row(r), in.row(r), weight, shift, n)
 		}
@@ -34,7 +34,7 @@ func (d *Device) HeadNorms(q, k, wq, wk tensor.Tensor, n device.Norm) {
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
 	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
 	all, weight, dim := rowsOf("HeadNorm", x), floats("HeadNorm", w), w.Cols
-	parallel.Runs(x.Rows, rowTile, func(lo, hi int) {
+	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			for row := all.row(r); len(row) > 0; row = row[dim:] {
 				normalize(row[:dim], row[:dim], weight, nil, n)

@@ -14,7 +14,7 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 	}
 	x, columns := factorOf("Pairs", f, list), columnsOf(list)
 	cols, reach := stripeCols(columns), x.reach()
-	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
 		c := codingOf("Pairs", list[i])
 		rows := min(c.k, device.PairRows)
 		data, release := d.borrowed((c.k + rows) * c.n)

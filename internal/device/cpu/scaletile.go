@@ -122,9 +122,9 @@ func (t *scaleTile) aim(candidate *scaleCandidate, step int) bool {
 		code := max(int(t.last[c])-step, int(t.first[c]))
 		scale := candidate.scales[code&15]
 		t.code[c], t.scale[c], t.inv[c] = uint8(code), scale, candidate.invs[code&15]
-		if int(t.last[c])-step >= int(t.first[c]) {
+		if !promising && int(t.last[c])-step >= int(t.first[c]) {
 			over := max(t.peak[c]-t.reach[c]*scale, 0)
-			promising = promising || !(leastShare*t.weight[c]*over*over > t.least[c])
+			promising = !(leastShare*t.weight[c]*over*over > t.least[c])
 		}
 	}
 	return promising

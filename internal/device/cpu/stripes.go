@@ -52,6 +52,10 @@ func stripeCols(columns int) int {
 	return unit
 }
 
+// width returns how many cores matrices of k rows keep busy that have so many columns
+// together: with stripes, and with packing what those are multiplied by.
+func width(k, columns int) int { return 1 + columns/stripeCols(columns) + k/blockRows }
+
 // atOnce returns how many of count matrices, with so many columns together, are
 // worked on at a time: each takes memory.
 func atOnce(columns, count int) int {
