@@ -54,6 +54,7 @@ type Device struct {
 	rows      rowsProduct   // the same, of several rows
 	follows   map[*matrix]following
 	before    *matrix // the first one of the products before
+	ahead     lookahead
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free
 }

@@ -4,8 +4,8 @@ import (
 	"exl2/internal/device"
 )
 
-// Products does what there is for up to sixteen rows and matrices of EXL2: each of list in
-// one launch, if its matrices read x in one order.
+// Products does what there is for matrices of EXL2, and up to sixteen rows or, on Hopper,
+// many: each of list in one product, if its matrices read x in one order.
 func (d *Device) Products(list ...device.Products) bool {
 	var all []packed
 	for _, p := range list {
@@ -14,21 +14,25 @@ func (d *Device) Products(list ...device.Products) bool {
 			return false
 		}
 		for i := range parts {
-			if !d.takesPacked(&parts[i]) {
+			if few := p.X.Rows <= qmatmul_rows_most; few && !d.takesPacked(&parts[i]) || !few && !d.takesMany(&parts[i]) {
 				return false
 			}
 		}
 		all = append(all, parts...)
 	}
 	for i := range all {
-		d.multiplyPacked(&all[i])
+		if all[i].x.Rows <= qmatmul_rows_most {
+			d.multiplyPacked(&all[i])
+		} else {
+			d.manyProducts(&all[i])
+		}
 	}
 	return true
 }
 
 // parts cuts p where matrices read x in different orders.
 func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
-	if p.X.Rows == 0 || p.X.Rows > qmatmul_rows_most || !atSixteenBytes(p.X) {
+	if p.X.Rows == 0 || !atSixteenBytes(p.X) {
 		return nil, false
 	}
 	var sorted uint64
@@ -57,7 +61,7 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if !ok || next.places.Nil() {
 			return nil, false
 		}
-		parts[0].to = next.places
+		parts[0].to, parts[0].from = next.places, next.order
 	}
 	return parts, true
 }

@@ -54,6 +54,14 @@ func (d *Device) dense(p product) {
 	if d.blas.gemm(d, p) {
 		return
 	}
+	if d.tiles(p.x, p.w) {
+		y, bias := p.y.Columns(p.column, p.column+p.w.Rows), p.bias
+		if !bias.Nil() {
+			bias = bias.Columns(p.column, p.column+p.w.Rows)
+		}
+		d.multiplyTiles(&tiledProduct{x: p.x, w: p.w, list: []tiledMatrix{{y, bias, p.w.Rows}}})
+		return
+	}
 	d.gemm(p)
 }
 

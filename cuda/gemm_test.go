@@ -1,6 +1,38 @@
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// Tiles that two blocks share leave as few multiprocessors idle as there is a choice.
+func TestTiling(t *testing.T) {
+	d := &Device{sms: 132, major: 9, target: "sm_90a"}
+	for _, c := range []struct {
+		name    string
+		rows    int
+		columns []int
+		then    device.Then
+		want    int
+	}{
+		{"q, k and v of a prompt", 2048, []int{4096, 4096, 4096}, device.Put, 256},
+		{"of a short one", 512, []int{4096, 4096, 4096}, device.Put, 128},
+		{"output of a short one", 512, []int{4096}, device.Add, 128},
+		{"output of a prompt", 2048, []int{4096}, device.Add, 256},
+		{"gate and up of a prompt", 2048, []int{11008, 11008}, device.Gate, 256},
+		{"few columns", 129, []int{32, 32}, device.Gate, 128},
+	} {
+		p := &tiledProduct{x: tensor.New(tensor.F16, c.rows, 4096, nil), then: c.then}
+		for _, n := range c.columns {
+			p.list = append(p.list, tiledMatrix{columns: n})
+		}
+		if got := d.tilingFor(p).columns; got != c.want {
+			t.Errorf("%s: tiles of %d columns, want %d", c.name, got, c.want)
+		}
+	}
+}
 
 // The tile of a product, and among how many blocks its sums are divided.
 func TestVariant(t *testing.T) {

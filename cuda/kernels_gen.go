@@ -163,6 +163,8 @@ const (
 	kernel_gemm_hopper_128_f32
 	kernel_gemm_join_f16
 	kernel_gemm_join_f32
+	kernel_gemm_tiles_256
+	kernel_gemm_tiles_128
 	kernel_gemv_f16_f16
 	kernel_gemv_f16_f32
 	kernel_gemv_bf16_f16
@@ -205,6 +207,10 @@ const (
 	kernel_norm_back_rms_f16
 	kernel_norm_back_layer_f32
 	kernel_norm_back_layer_f16
+	kernel_norm_order_rms_4
+	kernel_norm_order_rms_1
+	kernel_norm_order_layer_4
+	kernel_norm_order_layer_1
 	kernel_operand_largest
 	kernel_operand_largest_each
 	kernel_operand_f16
@@ -277,6 +283,7 @@ const (
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
+	kernel_unpack_f16
 	kernelCount
 )
 
@@ -443,6 +450,8 @@ var kernels = [kernelCount]struct {
 	kernel_gemm_hopper_128_f32:       {"gemm_hopper", "gemm_hopper_128_f32", true},
 	kernel_gemm_join_f16:             {"gemm_join", "gemm_join_f16", true},
 	kernel_gemm_join_f32:             {"gemm_join", "gemm_join_f32", true},
+	kernel_gemm_tiles_256:            {"gemm_tiles", "gemm_tiles_256", true},
+	kernel_gemm_tiles_128:            {"gemm_tiles", "gemm_tiles_128", true},
 	kernel_gemv_f16_f16:              {"gemv", "gemv_f16_f16", true},
 	kernel_gemv_f16_f32:              {"gemv", "gemv_f16_f32", true},
 	kernel_gemv_bf16_f16:             {"gemv", "gemv_bf16_f16", true},
@@ -485,6 +494,10 @@ var kernels = [kernelCount]struct {
 	kernel_norm_back_rms_f16:         {"norm_back", "norm_back_rms_f16", true},
 	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
 	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
+	kernel_norm_order_rms_4:          {"norm_order", "norm_order_rms_4", true},
+	kernel_norm_order_rms_1:          {"norm_order", "norm_order_rms_1", true},
+	kernel_norm_order_layer_4:        {"norm_order", "norm_order_layer_4", true},
+	kernel_norm_order_layer_1:        {"norm_order", "norm_order_layer_1", true},
 	kernel_operand_largest:           {"operand", "operand_largest", true},
 	kernel_operand_largest_each:      {"operand", "operand_largest_each", true},
 	kernel_operand_f16:               {"operand", "operand_f16", true},
@@ -557,6 +570,7 @@ var kernels = [kernelCount]struct {
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
+	kernel_unpack_f16:                {"unpack", "unpack_f16", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -687,6 +701,24 @@ const (
 	gemm_hopper_shared_bytes       = 193 * 1024
 	gemm_join_threads              = 128
 	gemm_join_columns              = gemm_join_threads * 4
+	gemm_tiles_bm                  = 128
+	gemm_tiles_wide                = 256
+	gemm_tiles_slim                = 128
+	gemm_tiles_depth               = 64
+	gemm_tiles_group               = 128
+	gemm_tiles_threads             = 3 * gemm_tiles_group
+	gemm_tiles_warps               = 8
+	gemm_tiles_few_registers       = 120
+	gemm_tiles_many_registers      = 192
+	gemm_tiles_all_registers       = 65536 / (3 * 128) / 8 * 8
+	gemm_tiles_cluster_blocks      = 2
+	gemm_tiles_most_matrices       = 3
+	gemm_tiles_most_unpackings     = 4
+	gemm_tiles_staged_columns      = 64
+	gemm_tiles_staged_stride       = gemm_tiles_staged_columns + 8
+	gemm_tiles_stage_bytes         = 192 * 1024
+	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_staged_stride*2
+	gemm_tiles_product_bytes       = 768
 	gemv_most                      = 8
 	gemv_warps                     = 4
 	gemv_group_most                = 8
@@ -714,6 +746,7 @@ const (
 	mixture_most_blocks            = 8
 	mixture_most_experts           = 512
 	moments_threads                = 256
+	norm_order_threads             = 512
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
@@ -782,6 +815,8 @@ const (
 	sample_warps                   = sample_threads / 32
 	sample_state_bytes             = 24704
 	take_side                      = 32
+	unpack_warps                   = 4
+	unpack_blocks_a_multiprocessor = 8
 )
 
 func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
@@ -3961,6 +3996,18 @@ func (d *Device) gemm_join_f32(l launch, y tensor.Tensor, parts tensor.Tensor, b
 	d.launch(a, l)
 }
 
+func (d *Device) gemm_tiles_256(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_256)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_128(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_128)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
 func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f16_f16)
 	a.tensor(y, tensor.F16, "y")
@@ -4525,6 +4572,66 @@ func (d *Device) norm_back_layer_f16(l launch, dx tensor.Tensor, dy tensor.Tenso
 	a.int32(cols)
 	a.int64(ldd)
 	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_rms_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_rms_1)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_layer_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_order_layer_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_layer_1)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
 	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
@@ -5599,5 +5706,11 @@ func (d *Device) take_turned_bf16(l launch, dst tensor.Tensor, src tensor.Tensor
 	a.int32(n)
 	a.int32(out)
 	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) unpack_f16(l launch, p []byte) {
+	a := d.begin(kernel_unpack_f16)
+	a.bytes(p)
 	d.launch(a, l)
 }

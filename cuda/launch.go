@@ -27,7 +27,7 @@ type launch struct {
 type dim struct{ x, y, z int }
 
 // argumentBytes is more than any kernel's parameters take.
-const argumentBytes = 512
+const argumentBytes = 1024
 
 // arguments is the parameters of a launch, packed as C packs a struct. There is
 // one for each device, which the driver reads before the launch returns.
@@ -37,22 +37,34 @@ type arguments struct {
 	buf    [argumentBytes]byte
 	size   uintptr
 	extra  [5]uintptr
+	whole  bool       // they are one struct, whose place the driver knows: it may not be at 0
+	list   [1]uintptr // of that one
 }
 
 // link makes the list by which the driver finds the buffer.
 func (a *arguments) link() {
 	const bufferPointer, bufferSize, end = 1, 2, 0 // CU_LAUNCH_PARAM_...
 	a.extra = [...]uintptr{bufferPointer, uintptr(unsafe.Pointer(&a.buf)), bufferSize, uintptr(unsafe.Pointer(&a.size)), end}
+	a.list[0] = uintptr(unsafe.Pointer(&a.buf))
+}
+
+// driver returns the arguments as the driver takes them: a list, and else the buffer.
+func (a *arguments) driver() (list, extra uintptr) {
+	if a.whole {
+		return uintptr(unsafe.Pointer(&a.list)), 0
+	}
+	return 0, uintptr(unsafe.Pointer(&a.extra))
 }
 
 // begin starts the arguments of a launch.
 func (d *Device) begin(k kernel) *arguments {
-	d.args.kernel, d.args.device, d.args.size = k, d, 0
+	d.args.kernel, d.args.device, d.args.size, d.args.whole = k, d, 0, false
 	return &d.args
 }
 
 // next returns the place of the next parameter, aligned to its size.
 func (a *arguments) next(size uintptr) []byte {
+	a.whole = false
 	at := (a.size + size - 1) &^ (size - 1)
 	a.size = at + size
 	return a.buf[at:a.size]
@@ -65,8 +77,9 @@ func (a *arguments) uint64(v uint64)   { binary.LittleEndian.PutUint64(a.next(8)
 func (a *arguments) int64(v int64)     { a.uint64(uint64(v)) }
 func (a *arguments) pointer(v pointer) { a.uint64(uint64(v)) }
 
-// bytes adds a struct, aligned to eight.
+// bytes adds a struct, aligned to eight, or to what it likes if nothing is beside it.
 func (a *arguments) bytes(v []byte) {
+	a.whole = a.size == 0
 	a.size = (a.size + 7) &^ 7
 	copy(a.buf[a.size:], v)
 	a.size += uintptr(len(v))
@@ -111,9 +124,10 @@ func (d *Device) launch(a *arguments, l launch) {
 
 func (d *Device) launchPlain(f *function, l launch) result {
 	b, t := l.blocks, l.threads
+	list, extra := d.args.driver()
 	d.argv = [...]uintptr{
 		f.handle, uintptr(b.x), uintptr(max(b.y, 1)), uintptr(max(b.z, 1)), uintptr(t.x), uintptr(max(t.y, 1)), uintptr(max(t.z, 1)),
-		uintptr(l.shared), d.stream, 0, uintptr(unsafe.Pointer(&d.args.extra)),
+		uintptr(l.shared), d.stream, list, extra,
 	}
 	return d.try(cuLaunchKernel, d.argv[:]...)
 }
@@ -135,7 +149,8 @@ type launchConfig struct {
 // clusters.
 func (d *Device) launchDependent(f *function, l launch) result {
 	c := d.configure(l)
-	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, 0, uintptr(unsafe.Pointer(&d.args.extra))}
+	list, extra := d.args.driver()
+	d.argv = [11]uintptr{uintptr(unsafe.Pointer(c)), f.handle, list, extra}
 	return d.try(cuLaunchKernelEx, d.argv[:4]...)
 }
 

@@ -23,6 +23,7 @@ type packed struct {
 	then    device.Then
 	act     device.Act
 	to      tensor.Tensor // where columns of y go, or absent
+	from    tensor.Tensor // what comes there, as to
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.
@@ -186,6 +187,7 @@ func (d *Device) nextOf(c *packedProduct) packedNext {
 func (d *Device) forget() {
 	clear(d.follows)
 	d.before = nil
+	d.ahead = lookahead{}
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.

@@ -9,13 +9,9 @@ import (
 // for more, the weights are decoded first.
 const packedRows = 32
 
-// Rows of x that qgemm multiplies faster than both the kernel of few rows, and
-// decoding the weights for cuBLAS; our own dense product it always beats
-// (docs/performance.md).
-const (
-	fewPackedRows = 8
-	qgemmRows     = 128
-)
+// More rows of x than these qgemm multiplies faster than the kernel of few rows; where
+// tiles take them, those are faster still (docs/performance.md).
+const fewPackedRows = 8
 
 // QMatMul is y = x·W + bias.
 func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor) {
@@ -35,7 +31,11 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 		d.multiplyPacked(&p)
 		return
 	}
-	if x.Rows > fewPackedRows && (x.Rows <= qgemmRows || d.blas.lib == nil) && d.qgemm(y, x, m, bias) {
+	if d.hopper() && x.Rows >= tiledRows {
+		d.manyProducts(&p)
+		return
+	}
+	if x.Rows > fewPackedRows && d.qgemm(y, x, m, bias) {
 		return
 	}
 	fit := 0

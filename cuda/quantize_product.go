@@ -79,12 +79,12 @@ func (p productItem) of(d *Device, a, b planes) productItem {
 	return p
 }
 
-// at returns the address of a tensor of the workspace, 0 of an absent one.
+// at returns the address of a tensor in a struct, 0 of an absent one.
 func (d *Device) at(t tensor.Tensor) uintptr {
 	if t.Nil() {
 		return 0
 	}
-	return d.address("workspace", t)
+	return d.address("product", t)
 }
 
 // blocks returns the tiles of 128 x 128 of a product.

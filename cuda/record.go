@@ -35,6 +35,8 @@ func (d *Device) capture(fn func()) (graph uintptr) {
 		return 0
 	}
 	d.recording = true
+	d.forgetWeights() // which replays do not find decoded
+	defer d.forgetWeights()
 	out := new(uintptr)
 	defer func() { // fn may panic
 		d.recording = false
@@ -54,5 +56,6 @@ func (d *Device) replay(exec uintptr, names []string) {
 	for _, name := range names {
 		d.trail.add(name)
 	}
+	d.forgetWeights()
 	d.do("replay", cuGraphLaunch, exec, d.stream)
 }

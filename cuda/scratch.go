@@ -13,6 +13,7 @@ const (
 	scratchInputs scratchUse = iota
 	scratchOrdered
 	scratchWeights
+	scratchRing
 	scratchSums
 	scratchStats
 	scratchCounters // zeros, and left so by those who use them
@@ -25,7 +26,11 @@ const (
 // sums for every block that keeps the GPU busy.
 func (d *Device) Workspace(rows, width int) int {
 	const attention = 64 << 20
-	return rows*width*tensor.F16.Size() + decodedBytes + attention
+	n := rows*width*tensor.F16.Size() + decodedBytes + attention
+	if d.hopper() && rows >= tiledRows {
+		n += ringBytes
+	}
+	return n
 }
 
 // scratch returns memory for one operation at a time. Blocks that have become

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/cuda"
@@ -128,6 +129,30 @@ func TestGPULogits(t *testing.T) {
 			const n = 96
 			ref, got := both(t, dir, Options{Positions: n}, 1)
 			compareLogits(t, ref, got, n)
+		})
+	}
+}
+
+// Long prompts' logits are the CPU's, too, though products are made another way; and the
+// same to the bit once what comes next is known.
+func TestGPUPrompts(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "exl2") {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			const n = 450
+			ref, got := both(t, dir, Options{Positions: n}, 1)
+			ids := someIDs(n, ref.Vocab())
+			want, have := whole(t, ref, ids), whole(t, got, ids)
+			for i := range have {
+				have[i] = slices.Clone(have[i])
+			}
+			again, g := whole(t, got, ids), gap{pass: passes(ref, n)}
+			for i := range want {
+				g.add(want[i], have[i])
+				if !slices.Equal(have[i], again[i]) {
+					t.Fatalf("position %d: logits of the second time are others", i)
+				}
+			}
+			g.check(t, "prompt")
 		})
 	}
 }

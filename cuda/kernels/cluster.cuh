@@ -19,6 +19,19 @@ __device__ inline unsigned of_block(const void* p, int block) {
 	return other;
 }
 
+// rank_in_cluster is a block's number in its cluster.
+__device__ inline int rank_in_cluster() {
+	int r;
+	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+	return r;
+}
+
+// arrive_at arrives at a barrier of a block of the cluster. It orders nothing but
+// products that have been waited for: a fence of the cluster, here, took a microsecond.
+__device__ inline void arrive_at(unsigned barrier) {
+	asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 __device__ inline float4 cluster_load4(unsigned at) {
 	float4 v;
 	asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");

@@ -1,4 +1,4 @@
-// Dense products on Hopper: y = x·wᵀ + bias for x [m, k] and w [n, k], fp16, fp32
+// Dense products of up to 128 rows on Hopper: y = x·wᵀ + bias for x [m, k] and w [n, k], fp16, fp32
 // sums, k a multiple of 8.
 //
 // A block of two warp groups computes a tile of y: each group 64 rows. Tiles of x

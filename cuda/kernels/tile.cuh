@@ -18,4 +18,10 @@ __device__ inline void copy_tile(void* to, const void* map, int col, int row, u6
 	             ::"r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(b)) : "memory");
 }
 
+// copy_tile_both is copy_tile to two blocks of a cluster, at one place.
+__device__ inline void copy_tile_both(void* to, const void* map, int col, int row, u64* b) {
+	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+	             ::"r"(shared_address(to)), "l"(map), "r"(col), "r"(row), "r"(shared_address(b)), "h"((unsigned short)3) : "memory");
+}
+
 #endif

@@ -2,10 +2,10 @@ package device
 
 import "exl2/internal/tensor"
 
-// A Fuser can make products of few rows together with what is around them.
+// A Fuser can make products together with what is around them.
 type Fuser interface {
 	// Products does all of list in turn and reports true, or does nothing and reports
-	// false: where there are too many rows, or matrices that it cannot take together.
+	// false: of some numbers of rows, or matrices that it cannot take together.
 	Products(list ...Products) bool
 
 	// Mixture is Choose of x, and MixExperts into y of what it norms, by its choice; or it

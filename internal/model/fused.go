@@ -10,7 +10,7 @@ import (
 // the stream and the cache are written for sure.
 func (m *Module) fused(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
-	if !ok || s.apart || s.Batch.Span != 1 {
+	if !ok || s.apart {
 		return false
 	}
 	for i := 0; i < len(m.Steps); {

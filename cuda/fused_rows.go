@@ -1,0 +1,109 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// manyBytes is how much of matrices is decoded to be multiplied at a time: a quarter of the
+// ring, or half of it where columns go to places all over y.
+const manyBytes = ringBytes / 4
+
+// takesMany reports whether manyProducts makes p, of many rows.
+func (d *Device) takesMany(p *packed) bool {
+	return d.hopper() && p.x.Rows >= tiledRows && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
+}
+
+// all returns all columns of all matrices.
+func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to} }
+
+// manyProducts brings x to the order of the matrices, and multiplies, by as many columns
+// as are decoded at a time.
+func (d *Device) manyProducts(p *packed) {
+	x, all := d.orderedInputs(p), p.all()
+	if all.bytes() <= manyBytes || !p.to.Nil() {
+		d.multiplyShare(p, x, all, 0)
+		return
+	}
+	const unit = exl2_tile_columns
+	step := manyBytes / tensor.F16.Size() / x.Cols
+	if p.then == device.Gate {
+		step /= p.n
+		for all.lo = 0; all.lo < p.list[0].out; all.lo = all.hi {
+			all.hi = min(all.lo+max(unit, step&^(unit-1)), p.list[0].out)
+			d.multiplyShare(p, x, all, 0)
+		}
+		return
+	}
+	for i, m := range p.list[:p.n] {
+		one := share{n: 1}
+		one.list[0] = m
+		for ; one.lo < m.out; one.lo = one.hi {
+			one.hi = min(one.lo+max(unit, step&^(unit-1)), m.out)
+			d.multiplyShare(p, x, one, i)
+		}
+	}
+}
+
+// aheadRows is the fewest rows of x whose products take so long that others' weights are
+// decoded beside them, and aheadShare how many, in tenths of what is multiplied.
+const aheadRows, aheadShare = 384, 6
+
+// multiplyShare multiplies by a share of p, the first of whose matrices is number first.
+func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
+	t := tiledProduct{x: x, w: d.weights(s), then: p.then, act: p.act, order: p.from}
+	for i := range s.n {
+		lo, hi := s.columns(i)
+		m := tiledMatrix{y: p.y[first+i], bias: p.bias[first+i], columns: hi - lo}
+		if !m.y.Nil() {
+			m.y = m.y.Columns(lo, hi)
+		}
+		if !m.bias.Nil() {
+			m.bias = m.bias.Columns(lo, hi)
+		}
+		t.list = append(t.list, m)
+	}
+	if x.Rows >= aheadRows {
+		t.ahead = d.lookAhead(d.ahead.queue[0].units * aheadShare / 10)
+	}
+	d.multiplyTiles(&t)
+}
+
+// orderedInputs returns x, normalized or not, in the order of the matrices.
+func (d *Device) orderedInputs(p *packed) tensor.Tensor {
+	if p.ordered {
+		return p.x
+	}
+	m := p.list[0]
+	xs := d.scratch(scratchInputs, tensor.F16, p.x.Rows, m.in)
+	if p.scale.Nil() {
+		d.permute(xs, p.x, m.perm)
+		return xs
+	}
+	d.normOrder(xs, p, m)
+	return xs
+}
+
+type normOrderFunc func(d *Device, l launch, y, x, w, bias, perm tensor.Tensor, rows, cols int32, ldx int64, eps, offset float32)
+
+// normOrders are kernels by the rows of a block and the kind of the norm.
+var normOrders = []struct {
+	kernels map[device.NormKind]normOrderFunc
+	rows    int
+}{
+	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_4, device.Layer: (*Device).norm_order_layer_4}, 4},
+	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_1, device.Layer: (*Device).norm_order_layer_1}, 1},
+}
+
+// normOrder normalizes x and puts its columns in the order of m: several rows a block, if
+// the GPU is busy and has room then.
+func (d *Device) normOrder(y tensor.Tensor, p *packed, m *matrix) {
+	for _, v := range normOrders {
+		blocks, shared := pieces(p.x.Rows, v.rows), v.rows*m.in*tensor.F16.Size()
+		if v.rows == 1 || blocks >= d.sms*3/4 && shared <= d.shared/2 {
+			l := launch{blocks: dim{x: blocks}, threads: dim{x: norm_order_threads}, shared: shared}
+			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.perm, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
+			return
+		}
+	}
+}

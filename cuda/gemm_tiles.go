@@ -1,0 +1,103 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// tilesMatrix and tilesProduct are Matrix and Product of kernels/gemm_tiles.cu.
+type tilesMatrix struct {
+	y, bias                  uint64
+	ldy                      int64
+	row, columns, tiles, gap int32
+}
+
+type tilesProduct struct {
+	x, w                                       [attend_hopper_map_bytes]byte
+	matrices                                   [gemm_tiles_most_matrices]tilesMatrix
+	m, k, count, tiles, then, act, wide, ahead int32
+	unpackings                                 [gemm_tiles_most_unpackings]unpacking
+	order                                      uint64
+	gap                                        [32]byte
+}
+
+// A tiledProduct is products of many rows of x by matrices that lie below each other in
+// w: y = x·wᵀ + bias, or what then says.
+type tiledProduct struct {
+	x, w tensor.Tensor
+	list []tiledMatrix
+	then device.Then
+	act  device.Act
+
+	order tensor.Tensor // of the columns of a gate: those that biases have there, or absent
+	ahead []unpacking   // what is decoded meanwhile
+}
+
+// A tiledMatrix is where a product goes; of the second of a gate, y is absent.
+type tiledMatrix struct {
+	y, bias tensor.Tensor
+	columns int
+}
+
+// tiledRows is the fewest rows of x for which gemm_tiles.cu is worth while.
+const tiledRows = gemm_tiles_bm + 1
+
+// tiles reports whether gemm_tiles.cu multiplies x by w.
+func (d *Device) tiles(x, w tensor.Tensor) bool {
+	return d.hopper() && x.Rows >= tiledRows && x.Cols%8 == 0 && atSixteenBytes(x) && atSixteenBytes(w)
+}
+
+// A tiling is a kernel and the columns of its tiles.
+type tiling struct {
+	kernel  func(d *Device, l launch, p []byte)
+	columns int
+}
+
+var tilings = []tiling{{(*Device).gemm_tiles_256, gemm_tiles_wide}, {(*Device).gemm_tiles_128, gemm_tiles_slim}}
+
+// count returns the tiles, of columns, of all matrices.
+func (t tiling) count(p *tiledProduct) (n int) {
+	if p.then == device.Gate {
+		return pieces(p.list[0].columns, t.columns/2)
+	}
+	for _, m := range p.list {
+		n += pieces(m.columns, t.columns)
+	}
+	return n
+}
+
+// tilingFor chooses the kernel that leaves multiprocessors idle the least; wide tiles do
+// their work a tenth faster.
+func (d *Device) tilingFor(p *tiledProduct) tiling {
+	pairs := pieces(p.x.Rows, 2*gemm_tiles_bm)
+	busy := func(t tiling) int { return pieces(t.count(p)*pairs, d.sms/2) * t.columns }
+	if 10*busy(tilings[0]) <= 11*busy(tilings[1]) {
+		return tilings[0]
+	}
+	return tilings[1]
+}
+
+// multiplyTiles makes products for which tiles holds.
+func (d *Device) multiplyTiles(p *tiledProduct) {
+	if d.err != nil {
+		return
+	}
+	t := d.tilingFor(p)
+	c := &tilesProduct{m: int32(p.x.Rows), k: int32(p.x.Cols), count: int32(len(p.list)), tiles: int32(t.count(p)),
+		then: int32(p.then), act: int32(p.act), wide: flag(p.list[0].y.Type == tensor.F32)}
+	copy(c.x[:], d.tileMap(p.x, gemm_tiles_bm))
+	copy(c.w[:], d.tileMap(p.w, t.columns/2))
+	c.order = uint64(d.at(p.order))
+	c.ahead = int32(copy(c.unpackings[:], p.ahead))
+	row, tiles := 0, 0
+	for i, m := range p.list {
+		c.matrices[i] = tilesMatrix{y: uint64(d.at(m.y)), bias: uint64(d.at(m.bias)), ldy: int64(m.y.Stride), row: int32(row), columns: int32(m.columns), tiles: int32(tiles)}
+		row, tiles = row+m.columns, tiles+pieces(m.columns, t.columns)
+	}
+	const cluster = gemm_tiles_cluster_blocks
+	blocks := min(d.sms/cluster, t.count(p)*pieces(p.x.Rows, cluster*gemm_tiles_bm)) * cluster
+	l := launch{blocks: dim{x: blocks}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
+	t.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
+}

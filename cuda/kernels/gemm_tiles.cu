@@ -1,0 +1,302 @@
+// Dense products on Hopper: y = x·wᵀ + bias for x [m, k] and w [n, k], fp16, fp32
+// sums; or those are added to y; or of two matrices w, w', y = act(x·wᵀ)·(x·w'ᵀ).
+//
+// Two blocks of a cluster compute tiles of y that stand one above the other, each 128
+// rows, with the same columns; then other tiles. Two warp groups of a block multiply 64
+// rows each. One thread of a third has tiles of x and w, 64 of k at a time, copied to
+// shared memory several steps ahead (tile.cuh): its own rows of x, and half of the
+// columns' rows of w, which both blocks get. A stage is filled again when the warps of
+// both blocks have read it.
+//
+// The third group's other warps decode weights that products to come will multiply
+// (unpack.cuh): that takes none of the tensor cores' time.
+#include "act.cuh"
+#include "cluster.cuh"
+#include "half.cuh"
+#include "order.cuh"
+#include "tile.cuh"
+#include "unpack.cuh"
+#include "wgmma_packed.cuh"
+
+constexpr int bm = 128;              // rows of a tile
+constexpr int wide = 256, slim = 128;  // columns of tiles
+constexpr int depth = 64;            // of k, a step
+constexpr int group = 128, threads = 3 * group;
+constexpr int warps = 8;             // that multiply
+constexpr int few_registers = 120, many_registers = 192, all_registers = 65536 / (3 * 128) / 8 * 8;
+constexpr int cluster_blocks = 2;
+constexpr int most_matrices = 3, most_unpackings = 4;
+constexpr int staged_columns = 64, staged_stride = staged_columns + 8;
+constexpr int stage_bytes = 192 * 1024;
+constexpr int shared_bytes = 1024 + stage_bytes + warps * 16 * staged_stride * 2;
+
+static_assert(few_registers + 2 * many_registers <= 3 * all_registers, "or groups wait for registers for ever");
+static_assert(wide % slim == 0 && depth * sizeof(half) == 128 && threads == 32 * (warps + 4) && warps * 16 == bm && cluster_blocks == 2 && shared_bytes < 227 * 1024, "as wgmma and copies want it");
+
+// What is done with products: device.Then.
+enum Then { store, add, gate };
+
+// Matrix is some rows of w, whose products go to a y of their own.
+struct Matrix {
+	void* y;            // [m, columns], rows ldy elements apart
+	const float* bias;  // [columns] or null
+	int64 ldy;
+	int row, columns;   // first row in w, and how many
+	int tiles, unused;  // of columns, of the matrices before
+};
+
+// Product is what the kernels are given; cuda/gemm_tiles.go has the same.
+struct alignas(64) Product {
+	unsigned char x[128], w[128];  // maps for copies
+	Matrix matrices[most_matrices];
+	int m, k, count, tiles;  // tiles: of columns, of all matrices
+	int then, act, wide_y, ahead;
+	Unpacking unpackings[most_unpackings];  // as many as ahead says
+	const half* order;  // [columns] of a gate: the column that stands there, a 16-bit number; or null
+};
+
+constexpr int product_bytes = 768;
+static_assert(sizeof(Product) == product_bytes, "as cuda/gemm_tiles.go has it");
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+template <int bn>
+struct Stage {
+	half x[bm][depth], w[bn][depth];
+};
+
+template <int bn>
+struct Memory {
+	static constexpr int stages = stage_bytes / sizeof(Stage<bn>);
+	Stage<bn> stage[stages];
+	half staged[warps][16][staged_stride];
+};
+
+// Tile is a tile of y: of which matrix, and its first row and column.
+struct Tile {
+	int matrix, row, column;
+
+	// Tiles one above the other follow each other.
+	template <int bn>
+	__device__ static Tile of(const Product& p, int index, int pairs, int rank) {
+		constexpr int columns = bn;
+		Tile t;
+		int at = index / pairs;
+		t.matrix = p.then == gate ? 0 : at >= p.matrices[1].tiles && p.count > 1 ? at >= p.matrices[2].tiles && p.count > 2 ? 2 : 1 : 0;
+		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * (p.then == gate ? columns / 2 : columns);
+		t.row = (index % pairs * 2 + rank) * bm;
+		return t;
+	}
+};
+
+template <int stages>
+struct Ring {
+	int at = 0, parity = 0;
+	__device__ void next() {
+		if (++at == stages) at = 0, parity ^= 1;
+	}
+};
+
+template <int bn>
+__device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
+	Ring<Memory<bn>::stages> ring;
+	int all = pairs * p.tiles;
+	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
+		Tile t = Tile::of<bn>(p, i, pairs, rank);
+		int row = p.then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * (bn / 2);
+		for (int s = 0; s < steps; s++, ring.next()) {
+			Stage<bn>& to = m.stage[ring.at];
+			barrier_wait(&empty[ring.at], ring.parity ^ 1);
+			barrier_expect(&full[ring.at], sizeof(Stage<bn>));
+			copy_tile(to.x, p.x, s * depth, t.row, &full[ring.at]);
+			copy_tile_both(to.w[rank * (bn / 2)], p.w, s * depth, row, &full[ring.at]);
+		}
+	}
+}
+
+// add_bias adds the bias, if there is one, to a thread's sums.
+template <int bn>
+__device__ inline void add_bias(float (&sums)[bn / 2], const Product& p, const Tile& t) {
+	if (!p.matrices[t.matrix].bias) return;
+	constexpr int half_tile = bn / 16;
+#pragma unroll
+	for (int j = 0; j < bn / 8; j++) {
+		bool second = p.then == gate && j >= half_tile;
+		const Matrix& w = p.matrices[second ? 1 : t.matrix];
+		int c = t.column + 8 * (second ? j - half_tile : j) + threadIdx.x % 4 * 2;
+#pragma unroll
+		for (int e = 0; e < 2; e++) {
+			float add = c + e < w.columns ? w.bias[p.order ? __half_as_ushort(p.order[c + e]) : c + e] : 0;
+			sums[4 * j + e] += add, sums[4 * j + 2 + e] += add;
+		}
+	}
+}
+
+// add_pair adds two sums to neighbours in memory.
+__device__ inline void add_pair(float* to, float a, float b) {
+	asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
+}
+
+// write_wide puts a warp's sums, or adds them, in floats.
+template <int bn, bool adds>
+__device__ inline void write_wide(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows) {
+	bool fast = t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 8 == 0;
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		int r = row + threadIdx.x % 32 / 4 + 8 * h, c = t.column + threadIdx.x % 4 * 2;
+		if (r >= rows) continue;
+		float* to = (float*)w.y + r * w.ldy + c;
+		if (fast) {
+#pragma unroll
+			for (int j = 0; j < bn / 8; j++) {
+				float a = sums[4 * j + 2 * h], b = sums[4 * j + 2 * h + 1];
+				if (adds)
+					add_pair(to + 8 * j, a, b);
+				else
+					*(float2*)(to + 8 * j) = make_float2(a, b);
+			}
+		} else {
+#pragma unroll
+			for (int j = 0; j < bn / 8; j++)
+#pragma unroll
+				for (int e = 0; e < 2; e++)
+					if (c + 8 * j + e < w.columns) to[8 * j + e] = (adds ? to[8 * j + e] : 0) + sums[4 * j + 2 * h + e];
+		}
+	}
+}
+
+// put_row writes eight halves of a row, those that there are.
+__device__ inline void put_row(half* to, const half* from, int count) {
+	if (count >= 8 && (size_t)to % 16 == 0)
+		*(uint4*)to = *(const uint4*)from;
+	else
+		for (int i = 0; i < min(count, 8); i++) to[i] = from[i];
+}
+
+// write puts columns of a warp's sums, sixteen rows, by way of shared memory, so that
+// rows are whole lines.
+template <int columns, int all>
+__device__ inline void write(const Matrix& w, const Tile& t, const float (&sums)[all], int row, int rows, half (&staged)[16][staged_stride]) {
+	int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4, r = lane / 8, c = lane % 8 * 8;
+	half* to = (half*)w.y + (row + r) * w.ldy + t.column + c;
+	bool fast = row + 16 <= rows && t.column + columns <= w.columns && ((size_t)w.y | w.ldy * sizeof(half)) % 16 == 0;
+#pragma unroll
+	for (int part = 0; part < columns / staged_columns; part++) {
+#pragma unroll
+		for (int j = 0; j < staged_columns / 8; j++) {
+			int i = (part * staged_columns / 8 + j) * 4;
+			*(half2*)&staged[g][8 * j + 2 * q] = __floats2half2_rn(sums[i], sums[i + 1]);
+			*(half2*)&staged[g + 8][8 * j + 2 * q] = __floats2half2_rn(sums[i + 2], sums[i + 3]);
+		}
+		__syncwarp();
+		if (fast) {
+#pragma unroll
+			for (int i = 0; i < 4; i++) *(uint4*)(to + 4 * i * w.ldy + part * staged_columns) = *(const uint4*)&staged[r + 4 * i][c];
+		} else {
+#pragma unroll 1
+			for (int i = 0; i < 4; i++)
+				if (row + r + 4 * i < rows) put_row(to + 4 * i * w.ldy + part * staged_columns, &staged[r + 4 * i][c], w.columns - t.column - part * staged_columns - c);
+		}
+		__syncwarp();
+	}
+}
+
+// apply makes act(gate)·up of a thread's sums, in the first half of them.
+template <class Act, int n>
+__device__ inline void apply(float (&sums)[n]) {
+#pragma unroll
+	for (int i = 0; i < n / 2; i++) sums[i] = Act::of(sums[i]) * sums[n / 2 + i];
+}
+
+// apply_gate does so with the function that has a number, as device.Act counts.
+template <int n>
+__device__ inline void apply_gate(float (&sums)[n], int act) {
+	switch (act) {
+		case 0: return apply<SiLU>(sums);
+		case 1: return apply<GELU>(sums);
+		case 2: return apply<GELUTanh>(sums);
+		default: return apply<ReLU>(sums);
+	}
+}
+
+template <int bn>
+__device__ inline void consume(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
+	Ring<Memory<bn>::stages> ring;
+	int all = pairs * p.tiles, mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
+	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
+	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
+		Tile t = Tile::of<bn>(p, i, pairs, rank);
+		float sums[bn / 2] = {};
+		unsigned before = 0;
+		for (int s = 0; s < steps; s++, ring.next()) {
+			Stage<bn>& from = m.stage[ring.at];
+			barrier_wait(&full[ring.at], ring.parity);
+			uint64 xs = operand(from.x[mine * 64]), ws = operand(from.w[0]);
+			wgmma_begin();
+#pragma unroll
+			for (int j = 0; j < depth / 16; j++) wgmma(sums, xs + 2 * j, ws + 2 * j);
+			wgmma_end();
+			wgmma_wait<1>();
+			if (s > 0 && tells) arrive_at(before);
+			before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
+		}
+		wgmma_wait<0>();
+		if (tells) arrive_at(before);
+		add_bias<bn>(sums, p, t);
+		const Matrix& w = p.matrices[t.matrix];
+		int row = t.row + mine * 64 + warp % 4 * 16;
+		if (p.then == gate) {
+			apply_gate(sums, p.act);
+			write<bn / 2>(w, t, sums, row, p.m, m.staged[warp]);
+		} else if (p.then == add)
+			write_wide<bn, true>(w, t, sums, row, p.m);
+		else if (p.wide_y)
+			write_wide<bn, false>(w, t, sums, row, p.m);
+		else
+			write<bn>(w, t, sums, row, p.m, m.staged[warp]);
+	}
+}
+
+template <int bn>
+__device__ inline void gemm(const Product& p) {
+	extern __shared__ uint4 memory[];
+	using M = Memory<bn>;
+	static_assert(sizeof(M) + 1024 <= shared_bytes && M::stages * sizeof(Stage<bn>) == stage_bytes, "shared memory");
+	M& m = *(M*)(((size_t)memory + 1023) & ~(size_t)1023);
+	__shared__ u64 full[M::stages], empty[M::stages];
+	int rank = rank_in_cluster(), pairs = (p.m + 2 * bm - 1) / (2 * bm), steps = (p.k + depth - 1) / depth;
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < M::stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], cluster_blocks * warps);
+		barriers_ready();
+	}
+	cluster_arrive();
+	cluster_wait();
+	after_previous();
+	if (threadIdx.x < group) {
+		registers_down<few_registers>();
+		if (threadIdx.x == 0) bring<bn>(m, p, full, empty, pairs, steps, rank);
+		__syncwarp();
+		constexpr int decoders = group / 32 - 1;
+		int warp = threadIdx.x / 32;
+		if (warp > 0)
+			for (int i = 0; i < p.ahead; i++) unpack(p.unpackings[i], blockIdx.x * decoders + warp - 1, gridDim.x * decoders);
+	} else {
+		registers_up<many_registers>();
+		consume<bn>(m, p, full, empty, pairs, steps, rank);
+	}
+	cluster_arrive();
+	cluster_wait();
+}
+
+#else  // other GPUs have gemm.cu
+
+template <int bn>
+__device__ inline void gemm(const Product&) {}
+
+#endif
+
+#define GEMM(name, bn)                                                                              \
+	extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Product p) { gemm<bn>(p); }
+
+GEMM(gemm_tiles_256, wide)
+GEMM(gemm_tiles_128, slim)
