@@ -21,8 +21,9 @@ type function struct {
 	beside bool // it leaves room for others
 }
 
-// anyShared is how much dynamic shared memory every launch may use.
-const anyShared = 48 << 10
+// anyShared is how much dynamic shared memory every launch may use: 48 KB less what a
+// kernel declares itself, which is under 16.
+const anyShared = 32 << 10
 
 // function returns a kernel, whose file is loaded if it is not yet.
 func (d *Device) function(k kernel) *function {
