@@ -1,6 +1,8 @@
 package model
 
 import (
+	"sync"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -127,6 +129,7 @@ type absorbed struct {
 	linear *Linear
 	latent *latent
 
+	making  sync.Mutex    // states side by side share the parts
 	of      Weight        // what the rest was made from
 	decoded tensor.Tensor // [heads·(nope+value), rank] if that is quantized
 	keys    tensor.Tensor // [heads·rank, nope]
@@ -155,6 +158,8 @@ func (k *absorbed) dense() tensor.Tensor {
 
 // refresh makes the parts anew if the linear has another weight.
 func (k *absorbed) refresh(d device.Device) {
+	k.making.Lock()
+	defer k.making.Unlock()
 	if k.of == k.linear.W {
 		return
 	}
