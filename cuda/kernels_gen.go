@@ -784,8 +784,6 @@ const (
 	qmatmul_most_matrices          = 3
 	qmatmul_no_norm                = 2
 	qmatmul_product_bytes          = 80*qmatmul_most_matrices + 112 + 2*64
-	qmatmul_lane_words             = 32
-	qmatmul_lane_bytes             = 4 * qmatmul_lane_words
 	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8

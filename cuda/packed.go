@@ -96,7 +96,7 @@ func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
 	if rows > v.rows {
 		return plan, false
 	}
-	plan = packedPlan{packing: v, slot: (1+n.groups)*qmatmul_lane_bytes + 4*exl2_chunk_words*n.widest}
+	plan = packedPlan{packing: v, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest}
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
 	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*packedRow(n.in)
