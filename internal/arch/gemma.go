@@ -16,8 +16,12 @@ func gemma(c *Config) Spec {
 	if s.MLP.Act == device.GELU { // the first files say gelu and mean this
 		s.MLP.Act = device.GELUTanh
 	}
-	if c.Has("hidden_activation") {
-		s.MLP.Act, s.MLP.Squared = c.act("hidden_activation", "")
+	if c.Has("hidden_activation") { // which transformers 4 reads, and 5 does not
+		act, squared := c.act("hidden_activation", "")
+		if gelu := act == device.GELU || act == device.GELUTanh; c.Has("hidden_act") && (act != s.MLP.Act || squared != s.MLP.Squared) && !(gelu && s.MLP.Act == device.GELUTanh) {
+			c.refuse("hidden_activation", c.String("hidden_activation")+" beside another hidden_act; remove one")
+		}
+		s.MLP.Act, s.MLP.Squared = act, squared
 	}
 	c.must("use_bidirectional_attention", false)
 	return s
@@ -43,6 +47,7 @@ func gemma2(c *Config) Spec {
 func gemma3(c *Config) Spec {
 	c.defaults("attn_logit_softcapping", 0, "final_logit_softcapping", 0, "max_position_embeddings", 131072, "rope_theta", 1e6)
 	s := gemma2(c)
+	s.Attn.Softcap = 0 // transformers keeps the field and never uses it
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	local := c.slides(notEvery(c.Int("sliding_window_pattern", c.Int("_sliding_window_pattern", 6))))
 	s.Window = c.window(local)

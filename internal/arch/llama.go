@@ -71,10 +71,12 @@ func seedOSS(c *Config) Spec {
 	return s
 }
 
-// helium rotates neighbours (models/helium/modeling_helium.py).
+// helium rotates neighbours; its attention has no bias behind it
+// (models/helium/modeling_helium.py).
 func helium(c *Config) Spec {
 	c.defaults("head_dim", 128, "rms_norm_eps", 1e-8, "rope_theta", 100000, "max_position_embeddings", 4096)
 	s := llama(c)
+	s.Attn.BiasO = false
 	s.interleaved()
 	return s
 }

@@ -133,7 +133,7 @@ func (b *builder) vector(name string, n int) tensor.Tensor {
 func (b *builder) floats(name string, rows, cols int) []float32 {
 	shapes := [][]int{{rows * cols}, {rows, cols}}
 	if rows == 1 {
-		shapes = [][]int{{cols}, {exl2.Pad(cols)}}
+		shapes = [][]int{{cols}, {exl2.Pad(cols)}, {1, cols}} // the last: of one head
 	}
 	t, kind, ok := b.get(name, shapes...)
 	if !ok {
