@@ -45,6 +45,23 @@ func TestLlama(t *testing.T) {
 	}
 }
 
+// Fields that transformers reads in another way than Llama, or not at all.
+func TestFieldsOfTheirOwn(t *testing.T) {
+	for more, holds := range map[string]func(s Spec) bool{
+		`"architectures":["HeliumForCausalLM"],"attention_bias":true`:                                      func(s Spec) bool { return s.Attn.BiasQKV && !s.Attn.BiasO },
+		`"architectures":["Gemma2ForCausalLM"],"attn_logit_softcapping":3`:                                 func(s Spec) bool { return s.Attn.Softcap == 3 },
+		`"architectures":["Gemma3ForCausalLM"],"attn_logit_softcapping":3`:                                 func(s Spec) bool { return s.Attn.Softcap == 0 },
+		`"architectures":["GemmaForCausalLM"],"hidden_act":"gelu"`:                                         func(s Spec) bool { return s.MLP.Act == device.GELUTanh },
+		`"architectures":["GemmaForCausalLM"],"hidden_act":"gelu","hidden_activation":"gelu_pytorch_tanh"`: func(s Spec) bool { return s.MLP.Act == device.GELUTanh },
+		`"architectures":["GemmaForCausalLM"],"hidden_activation":"gelu"`:                                  func(s Spec) bool { return s.MLP.Act == device.GELU },
+		`"architectures":["GemmaForCausalLM"],"hidden_act":"relu"`:                                         func(s Spec) bool { return s.MLP.Act == device.ReLU },
+	} {
+		if s, err := parse(more); err != nil || !holds(s) {
+			t.Errorf("%s: attention %+v, mlp %+v, %v", more, s.Attn, s.MLP, err)
+		}
+	}
+}
+
 func TestQwen3(t *testing.T) {
 	s, err := parse(`"architectures":["Qwen3ForCausalLM"],"head_dim":32,"use_sliding_window":true,"sliding_window":16,"max_window_layers":1`)
 	if err != nil {
@@ -223,6 +240,7 @@ func TestRefusals(t *testing.T) {
 		"inner model":        {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
 		"two architectures":  {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
 		"activation":         {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
+		"two activations":    {`"architectures":["GemmaForCausalLM"],"hidden_act":"relu","hidden_activation":"gelu_pytorch_tanh"`, `hidden_activation: unsupported: "gelu_pytorch_tanh beside another hidden_act`, true},
 		"rope type":          {`"rope_scaling":{"type":"spiral"}`, `rope_scaling.type: unsupported: "spiral"`, true},
 		"new rope type":      {`"rope_parameters":{"rope_type":"spiral"}`, `rope_parameters.rope_type: unsupported: "spiral"`, true},
 		"rope factor":        {`"rope_scaling":{"type":"linear"}`, "rope_scaling.factor: missing", false},

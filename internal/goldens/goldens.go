@@ -27,8 +27,9 @@ func Dirs(t testing.TB, kind string) []string {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.IsDir() {
-				found[e.Name()] = filepath.Join(root, kind, e.Name())
+			dir := filepath.Join(root, kind, e.Name())
+			if info, err := os.Stat(dir); err == nil && info.IsDir() { // links count
+				found[e.Name()] = dir
 			}
 		}
 	}

@@ -24,6 +24,9 @@ func TestDirsMergesRoots(t *testing.T) {
 	mkdirs(t, filepath.Join(base, "shared", "golden"), "kind", "a", "b")
 	mkdirs(t, env, "kind", "c", "d")
 	mkdirs(t, env, "other", "x")
+	if err := os.Symlink(filepath.Join(env, "other", "x"), filepath.Join(env, "kind", "e")); err != nil {
+		t.Fatal(err)
+	}
 	mkdirs(t, repo, "internal", "deep")
 	if err := os.WriteFile(filepath.Join(repo, "go.mod"), []byte("module m\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -39,7 +42,7 @@ func TestDirsMergesRoots(t *testing.T) {
 		}
 		got = append(got, filepath.ToSlash(rel))
 	}
-	want := []string{"shared/golden/kind/a", "shared/golden/kind/b", "env/kind/c", "env/kind/d"}
+	want := []string{"shared/golden/kind/a", "shared/golden/kind/b", "env/kind/c", "env/kind/d", "env/kind/e"}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
