@@ -10,13 +10,14 @@ import (
 type latentVariant struct {
 	kernel func(d *Device, l launch, y, out, stats, q, k, table, pos, seq tensor.Tensor, tableCols, pageRows, span, heads, dim, latent int32,
 		ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window int32)
+	name          kernel
 	pairs, stages int
 }
 
 // latentVariants are in the order in which they are tried: larger ones read keys
 // for more queries, and need more shared memory.
 var latentVariants = []latentVariant{
-	{(*Device).attend_latent_4, 4, 2}, {(*Device).attend_latent_2, 2, 1}, {(*Device).attend_latent_1, 1, 1},
+	{(*Device).attend_latent_4, kernel_attend_latent_4, 4, 2}, {(*Device).attend_latent_2, kernel_attend_latent_2, 2, 1}, {(*Device).attend_latent_1, kernel_attend_latent_1, 1, 1},
 }
 
 // queries is how many a block takes.
@@ -31,7 +32,7 @@ func (v latentVariant) sharedBytes() int {
 // queries of a run, and for which there is shared memory.
 func (d *Device) latentVariantFor(queries int) latentVariant {
 	for _, v := range latentVariants {
-		if v.sharedBytes() <= d.shared && v.queries() < 2*queries {
+		if v.sharedBytes() <= d.sharedFor(v.name) && v.queries() < 2*queries {
 			return v
 		}
 	}

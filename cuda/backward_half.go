@@ -12,10 +12,11 @@ type attendBackHalfFunc func(d *Device, l launch, dq, dk, dv, stats, dy, q, k, v
 // and the positions that the first goes over at a time.
 var attendBackHalfVariants = []struct {
 	rows, keys attendBackHalfFunc
+	name       kernel // of both: they declare nothing
 	dim, tile  int
 }{
-	{(*Device).attend_back_half_rows_64, (*Device).attend_back_half_keys_64, 64, attend_back_half_rows_tile_64},
-	{(*Device).attend_back_half_rows_128, (*Device).attend_back_half_keys_128, 128, attend_back_half_rows_tile_128},
+	{(*Device).attend_back_half_rows_64, (*Device).attend_back_half_keys_64, kernel_attend_back_half_keys_64, 64, attend_back_half_rows_tile_64},
+	{(*Device).attend_back_half_rows_128, (*Device).attend_back_half_keys_128, kernel_attend_back_half_keys_128, 128, attend_back_half_rows_tile_128},
 }
 
 // AttendBackHalf is AttendBack in fp16, of heads of up to 128 dimensions.
@@ -27,7 +28,7 @@ func (d *Device) AttendBackHalf(dq, dk, dv, dy, y, q, k, v tensor.Tensor, a devi
 	const side, keys, stats = attend_back_half_side, attend_back_half_keys_tile, 12
 	row := tensor.F16.Size() * (w.dim + 8)
 	forRows, forKeys := 2*(side+2*w.tile)*row, 2*(side+2*keys)*row+2*keys*stats
-	if d.major < 8 || max(forRows, forKeys) > d.shared || a.HeadDim > w.dim || a.Latent > 0 || q.Rows == 0 {
+	if d.major < 8 || max(forRows, forKeys) > d.sharedFor(w.name) || a.HeadDim > w.dim || a.Latent > 0 || q.Rows == 0 {
 		d.AttendBack(dq, dk, dv, dy, q, k, v, a, b)
 		return
 	}

@@ -60,6 +60,7 @@ const (
 	cuModuleLoadData
 	cuModuleUnload
 	cuModuleGetFunction
+	cuFuncGetAttribute
 	cuFuncSetAttribute
 	cuLaunchKernel
 	cuLaunchKernelEx
@@ -92,7 +93,7 @@ var exported = [symbolCount]string{
 	cuMemcpyHtoDAsync: "cuMemcpyHtoDAsync_v2", cuMemcpyDtoHAsync: "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync_v2", cuMemcpyPeerAsync: "cuMemcpyPeerAsync",
 	cuModuleLoadData: "cuModuleLoadData", cuModuleUnload: "cuModuleUnload", cuModuleGetFunction: "cuModuleGetFunction",
-	cuFuncSetAttribute: "cuFuncSetAttribute", cuLaunchKernel: "cuLaunchKernel", cuLaunchKernelEx: "cuLaunchKernelEx",
+	cuFuncGetAttribute: "cuFuncGetAttribute", cuFuncSetAttribute: "cuFuncSetAttribute", cuLaunchKernel: "cuLaunchKernel", cuLaunchKernelEx: "cuLaunchKernelEx",
 	cuOccupancyMaxActiveClusters: "cuOccupancyMaxActiveClusters",
 	cuTensorMapEncodeTiled:       "cuTensorMapEncodeTiled",
 	cuGraphInstantiate:           "cuGraphInstantiateWithFlags", cuGraphDestroy: "cuGraphDestroy",

@@ -11,11 +11,12 @@ import (
 )
 
 // fake is a driver that does nothing but hand out addresses, and fails where a
-// test wants it to.
+// test wants it to, or where a kernel is to have more shared memory than there is.
 type fake struct {
 	fails   map[symbol]result
 	attr    map[uintptr]int32
 	version int32
+	own     int32 // bytes of shared memory that kernels declare
 	next    uintptr
 	calls   map[symbol]int
 	launch  []byte // arguments of the last launch
@@ -59,6 +60,12 @@ func (f *fake) invoke(s symbol, args []uintptr) result {
 		copy(at[[256]byte](args[0])[:], "Fake GPU\x00")
 	case cuDeviceGetAttribute:
 		*at[int32](args[0]) = f.attr[args[1]]
+	case cuFuncGetAttribute:
+		*at[int32](args[0]) = f.own
+	case cuFuncSetAttribute:
+		if all := f.attr[attributeSharedOptIn]; args[1] == 8 && all > 0 && int32(args[2])+f.own > all {
+			return 1
+		}
 	case cuDeviceCanAccessPeer:
 		*at[int32](args[0]) = 1
 	case cuMemGetInfo:
@@ -279,12 +286,13 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// Dynamic shared memory over 32 KB is asked for, once for each larger amount: kernels
-// declare up to 16 of the 48 that there are unasked.
+// Shared memory over 48 KB is asked for, once for each larger amount, with what a kernel
+// declares itself.
 func TestSharedMemory(t *testing.T) {
 	f := newFake()
+	f.own = 16 << 10
 	d := f.open(t)
-	for _, c := range []struct{ shared, calls int }{{32 << 10, 0}, {64 << 10, 1}, {60 << 10, 1}, {96 << 10, 2}} {
+	for _, c := range []struct{ shared, calls int }{{32 << 10, 0}, {40 << 10, 1}, {36 << 10, 1}, {96 << 10, 2}} {
 		d.launch(d.begin(0), launch{blocks: dim{x: 1}, threads: dim{x: 1}, shared: c.shared})
 		if f.calls[cuFuncSetAttribute] != c.calls {
 			t.Errorf("%d bytes: %d calls, want %d", c.shared, f.calls[cuFuncSetAttribute], c.calls)

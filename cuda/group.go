@@ -202,13 +202,14 @@ type packedSumFunc func(d *Device, l launch, y, each, gate, up, table, rows, exp
 type packedGroupVariant struct {
 	kernel packedGroupFunc
 	sum    packedSumFunc
+	name   kernel // of sum, which declares more
 	warps  int
 }
 
 var packedGroupVariants = []packedGroupVariant{
-	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_sum_2, qmatmul_group_few_warps},
-	{(*Device).qmatmul_group_4, (*Device).qmatmul_group_sum_4, qmatmul_group_some_warps},
-	{(*Device).qmatmul_group_8, (*Device).qmatmul_group_sum_8, qmatmul_group_many_warps},
+	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_sum_2, kernel_qmatmul_group_sum_2, qmatmul_group_few_warps},
+	{(*Device).qmatmul_group_4, (*Device).qmatmul_group_sum_4, kernel_qmatmul_group_sum_4, qmatmul_group_some_warps},
+	{(*Device).qmatmul_group_8, (*Device).qmatmul_group_sum_8, kernel_qmatmul_group_sum_8, qmatmul_group_many_warps},
 }
 
 // unitsAWarp is how many units a warp of a grouped product asks for at once.
@@ -220,7 +221,7 @@ func (d *Device) packedPlan(in, groups, rows int) (v packedGroupVariant, togethe
 	row := packedRow(in)
 	beside := 16*groups + 4*(pieces(groups, 4)*4+4)
 	for _, w := range packedGroupVariants {
-		fit := (d.shared - w.warps*qmatmul_group_ring - beside) / row
+		fit := (d.sharedFor(w.name) - w.warps*qmatmul_group_ring - beside) / row
 		if fit < 1 {
 			break
 		}

@@ -8,7 +8,8 @@ import (
 type chooseRowsFunc func(d *Device, l launch, order, experts, first, places, weights, logits, gateLogits, y, x, scale, shift, w, bias, gate, gateBias, correction, counter tensor.Tensor,
 	rows, count, chosen, columns, k int32, ld, ldg, ldx, ldy int64, centred int32, eps, offset float32, score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32)
 
-// choosers are kernels by the type of the router, for up to 128 experts and for more.
+// choosers are kernels by the type of the router, for up to 128 experts and for more. All
+// declare as much shared memory.
 var choosers = map[tensor.Type][2]chooseRowsFunc{
 	tensor.F16:  {(*Device).choose_f16_4, (*Device).choose_f16_16},
 	tensor.BF16: {(*Device).choose_bf16_4, (*Device).choose_bf16_16},
@@ -26,7 +27,7 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 	kernels, ok := choosers[r.W.Type]
 	most := 32 * 16 // experts
 	switch {
-	case !ok, rows == 0 || rows > gemv_most, shared > d.shared, experts > most, chosen > route_most_groups || r.Routing.Groups > route_most_groups,
+	case !ok, rows == 0 || rows > gemv_most, shared > d.sharedFor(kernel_choose_f16_4), experts > most, chosen > route_most_groups || r.Routing.Groups > route_most_groups,
 		!r.Gate.Nil() && r.Gate.Type != r.W.Type, x.Type != tensor.F32:
 		d.chooseApart(to, y, x, r)
 		return

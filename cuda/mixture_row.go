@@ -65,7 +65,7 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	n := m.gate.with(m.up)
 	beside := packedRow(n.in) + pieces(n.in, half_elements)*half_elements*tensor.F16.Size() + run*mixture_warps*exl2_tile_columns*tensor.F32.Size()
 	var ok bool
-	if m.first, ok = d.planRow(n, pieces(n.units*run, mixture_warps), beside); !ok || n.units > 32*mixture_warps {
+	if m.first, ok = d.planRow(kernel_mixture_gate, n, pieces(n.units*run, mixture_warps), beside); !ok || n.units > 32*mixture_warps {
 		return false
 	}
 	m.first.blocks = each
@@ -73,19 +73,19 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.last, ok = d.planRow(m.down.most, pieces(chosen*m.down.most.units, parts*mixture_warps), chosen*packedRow(m.down.in))
+	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*mixture_warps), chosen*packedRow(m.down.in))
 	m.last.blocks = parts
 	return ok && chosen*m.down.most.units <= parts*mixture_warps*mixture_most_pieces
 }
 
-// planRow has as many of a warp's units on their way at once as there is room for beside
+// planRow has as many of a warp's units on their way at once as a kernel has room for beside
 // other things.
-func (d *Device) planRow(n mostOf, units, beside int) (p rowPlan, ok bool) {
-	const own, ranking = 11 << 10, 2 * 4 * mixture_most_experts // own: what kernels declare
+func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok bool) {
+	const ranking = 2 * 4 * mixture_most_experts
 	p = rowPlan{slots: min(mixture_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*(2*n.unitGroups+1)}
 	for ; p.slots > 0; p.slots-- {
 		p.shared = beside + max(mixture_warps*p.slots*p.slot, ranking)
-		if p.shared <= d.shared-own {
+		if p.shared <= d.sharedFor(k) {
 			return p, true
 		}
 	}

@@ -17,22 +17,30 @@ var bin embed.FS
 // function is a kernel that is loaded, or the zero value.
 type function struct {
 	handle uintptr
+	own    int  // bytes of shared memory that it declares
 	shared int  // bytes of dynamic shared memory that it may be launched with
 	beside bool // it leaves room for others
 }
 
-// anyShared is how much dynamic shared memory every launch may use: 48 KB less what a
-// kernel declares itself, which is under 16.
-const anyShared = 32 << 10
+// anyShared is how much shared memory every launch may use, what the kernel declares
+// itself among it.
+const anyShared = 48 << 10
+
+// sharedFor returns how much dynamic shared memory there is for a kernel: what a block may
+// have, less what the kernel declares itself.
+func (d *Device) sharedFor(k kernel) int { return d.shared - d.function(k).own }
 
 // function returns a kernel, whose file is loaded if it is not yet.
 func (d *Device) function(k kernel) *function {
 	f := &d.functions[k]
 	if f.handle == 0 {
+		const declaredShared = 1 // CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 		where := kernels[k]
 		name := append([]byte(where.name), 0)
 		d.do("find "+where.name, cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), d.module(where.op), uintptr(unsafe.Pointer(&name[0])))
-		f.shared = anyShared
+		var own int32
+		d.do("shared memory of "+where.name, cuFuncGetAttribute, uintptr(unsafe.Pointer(&own)), declaredShared, f.handle)
+		f.own, f.shared = int(own), anyShared-int(own)
 	}
 	return f
 }

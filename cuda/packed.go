@@ -63,14 +63,15 @@ func (p *packed) needs(blocks int) need {
 // units that a warp has asked for at a time, and the rows of x that it may have.
 type packing struct {
 	kernel             func(d *Device, l launch, product []byte)
+	name               kernel
 	warps, slots, rows int
 }
 
 // packings lists the variants, better ones first.
 var packings = []packing{
-	{(*Device).qmatmul_one, qmatmul_many_warps, 2, 1},
-	{(*Device).qmatmul_more, qmatmul_many_warps, 2, qmatmul_most},
-	{(*Device).qmatmul_few, qmatmul_few_warps, 1, qmatmul_most},
+	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1},
+	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most},
+	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most},
 }
 
 // A packedPlan is how products are launched.
@@ -82,7 +83,7 @@ type packedPlan struct {
 // plan returns how products with some rows of x are made.
 func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range packings {
-		if plan, ok = v.plan(d.shared, n, rows); ok {
+		if plan, ok = v.plan(d.sharedFor(v.name), n, rows); ok {
 			return plan, true
 		}
 	}
@@ -92,7 +93,7 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 // plan returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
 func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
-	const own, sumsShare = 1 << 10, 8 // own: what kernels declare
+	const sumsShare = 8
 	if rows > v.rows {
 		return plan, false
 	}
@@ -100,7 +101,7 @@ func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
 	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*packedRow(n.in)
-	return plan, plan.shared <= shared-own
+	return plan, plan.shared <= shared
 }
 
 // packedRow returns the bytes of shared memory that a row of x takes (kernels/packed.cuh).

@@ -9,14 +9,15 @@ type qgemmFunc func(d *Device, l launch, y, x, words, scales, units, bias, regio
 // kernels, and the rows of x that a block takes.
 type qgemmVariant struct {
 	f16, f32 qgemmFunc
+	name     kernel // of f32, which declares as much as f16
 	rows     int
 }
 
 var qgemms = []qgemmVariant{
-	{(*Device).qgemm_hopper_16_f16, (*Device).qgemm_hopper_16_f32, 16},
-	{(*Device).qgemm_hopper_32_f16, (*Device).qgemm_hopper_32_f32, 32},
-	{(*Device).qgemm_hopper_64_f16, (*Device).qgemm_hopper_64_f32, 64},
-	{(*Device).qgemm_hopper_128_f16, (*Device).qgemm_hopper_128_f32, 128},
+	{(*Device).qgemm_hopper_16_f16, (*Device).qgemm_hopper_16_f32, kernel_qgemm_hopper_16_f32, 16},
+	{(*Device).qgemm_hopper_32_f16, (*Device).qgemm_hopper_32_f32, kernel_qgemm_hopper_32_f32, 32},
+	{(*Device).qgemm_hopper_64_f16, (*Device).qgemm_hopper_64_f32, kernel_qgemm_hopper_64_f32, 64},
+	{(*Device).qgemm_hopper_128_f16, (*Device).qgemm_hopper_128_f32, kernel_qgemm_hopper_128_f32, 128},
 }
 
 // loadShuffle makes the order in which qgemm takes x: by units, the last ones of
@@ -66,14 +67,14 @@ func (d *Device) ordered(x tensor.Tensor, m *matrix) tensor.Tensor {
 
 // qgemmInto stores a product, or the sums of its parts, in y.
 func (d *Device) qgemmInto(y, xs tensor.Tensor, m *matrix, bias tensor.Tensor, v qgemmVariant, rows int, blocks dim) {
-	const mostSlots, spare = 8, 2048 // barriers, alignment
+	const mostSlots, alignment = 8, 1024
 	slot := v.rows*4*qgemm_order_half_rows + qgemm_hopper_warps*512*m.widest
-	slots := min(mostSlots, (d.shared-spare)/slot)
+	slots := min(mostSlots, (d.sharedFor(v.name)-alignment)/slot)
 	f := v.f16
 	if y.Type == tensor.F32 {
 		f = v.f32
 	}
-	l := launch{blocks: blocks, threads: dim{x: qgemm_hopper_threads}, shared: slots*slot + 1024}
+	l := launch{blocks: blocks, threads: dim{x: qgemm_hopper_threads}, shared: slots*slot + alignment}
 	f(d, l, y, xs, m.words, m.scales, m.units, bias, m.table, int32(len(m.regions)), int32(m.chunks), int32(m.groups),
 		int32(m.padded/exl2_tile_columns), int32(slot), int32(slots), int32(m.units128), int32(rows), int32(m.out), int64(y.Stride))
 }

@@ -109,7 +109,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if passes == 0 || len(list) == 0 {
 		return
 	}
-	inBlocks, parts := d.shared >= descend_room_bytes, 0
+	inBlocks, parts := d.sharedFor(kernel_descend) >= descend_room_bytes, 0
 	for _, c := range list {
 		inBlocks = inBlocks && panelRows(c.Groups) <= descend_most_rows
 	}

@@ -84,7 +84,7 @@ func (v *inverses) take(r *room, list []device.Inverse) {
 			s: d.at(s), t: d.at(t), x: d.at(x), xs: d.at(xs.mem), z: d.at(z.mem), u: d.at(of.U), h: d.at(of.H), ok: d.at(of.OK),
 			plane: int64(z.next), k: int32(k), width: int32(width), tiles: int32(z.tiles),
 		}
-		if v.shared = inverse_strip * inverse_pitch * 4; v.shared > d.shared-4<<10 {
+		if v.shared = inverse_strip * inverse_pitch * 4; v.shared > d.sharedFor(kernel_inverse_diagonal) {
 			v.shared, items[i].scratch = 0, d.at(r.take(tensor.F32, inverse_strip, inverse_pitch))
 		}
 		operands[i] = ss.item(d, s, byEight)

@@ -12,15 +12,16 @@ import (
 // warps of a block, the units that a warp has asked for at a time, and the most rows.
 type rowsKernel struct {
 	kernel             func(d *Device, l launch, product []byte)
+	name               kernel
 	warps, slots, rows int
 }
 
 // rowsKernels lists the variants, better ones first.
 var rowsKernels = []rowsKernel{
-	{(*Device).qmatmul_rows_many_8, qmatmul_rows_many_warps, 2, 8},
-	{(*Device).qmatmul_rows_many_16, qmatmul_rows_many_warps, 2, qmatmul_rows_most},
-	{(*Device).qmatmul_rows_few_8, qmatmul_rows_few_warps, 1, 8},
-	{(*Device).qmatmul_rows_few_16, qmatmul_rows_few_warps, 1, qmatmul_rows_most},
+	{(*Device).qmatmul_rows_many_8, kernel_qmatmul_rows_many_8, qmatmul_rows_many_warps, 2, 8},
+	{(*Device).qmatmul_rows_many_16, kernel_qmatmul_rows_many_16, qmatmul_rows_many_warps, 2, qmatmul_rows_most},
+	{(*Device).qmatmul_rows_few_8, kernel_qmatmul_rows_few_8, qmatmul_rows_few_warps, 1, 8},
+	{(*Device).qmatmul_rows_few_16, kernel_qmatmul_rows_few_16, qmatmul_rows_few_warps, 1, qmatmul_rows_most},
 }
 
 // A rowsPlan is how products of several rows are launched.
@@ -35,7 +36,7 @@ type rowsPlan struct {
 // clusters of such a size that the busiest has the fewest units.
 func (d *Device) rowsPlan(p *packed) (found rowsPlan, ok bool) {
 	const tileCost = 2 // in units
-	if p.x.Rows > qmatmul_rows_most || p.list[0].in*tensor.F16.Size() > d.shared {
+	if p.x.Rows > qmatmul_rows_most || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
 	for _, v := range rowsKernels {
@@ -78,7 +79,7 @@ func (d *Device) rowsPlanOf(p *packed, v rowsKernel, cluster int) (plan rowsPlan
 		from, to := p.stagedBlocks(i, cluster)
 		most = max(most, to-from)
 	}
-	return plan, plan.fit(d.shared, most*p.x.Rows*exl2_block_rows*tensor.F16.Size(), p.then == device.Gate)
+	return plan, plan.fit(d.sharedFor(v.name), most*p.x.Rows*exl2_block_rows*tensor.F16.Size(), p.then == device.Gate)
 }
 
 // fit chooses how many tiles there are sums of at a time, and reports whether shared

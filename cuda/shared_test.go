@@ -1,0 +1,73 @@
+package cuda
+
+import (
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// planner opens a fake GPU with some multiprocessors and shared memory, of which kernels
+// declare some themselves.
+func planner(t *testing.T, major, sms, shared, declared int) *Device {
+	t.Helper()
+	f := newFake()
+	f.own, f.attr[attributeSharedOptIn], f.attr[attributeSMs] = int32(declared), int32(shared), int32(sms)
+	d := f.open(t)
+	d.major = major
+	return d
+}
+
+// Whatever the columns are, operations want no more shared memory than there is beside
+// what kernels declare themselves.
+func TestSharedMemoryIsThere(t *testing.T) {
+	const hopper, ampere, turing = 227 << 10, 99 << 10, 64 << 10
+	const declared = 15 << 10 // as much as any whose launches are planned
+	for _, c := range []struct{ major, sms, shared int }{{9, 132, hopper}, {9, 2, hopper}, {8, 84, ampere}, {7, 68, turing}} {
+		for in := 128; in <= 60<<10; in += 128 * (1 + in/2048) {
+			d := planner(t, c.major, c.sms, c.shared, declared)
+			mixRow(d, in)
+			chooseRows(d, in)
+			permuteRows(d, in)
+			if err := d.Sync(); err != nil {
+				t.Fatalf("%+v, %d columns: %v", c, in, err)
+			}
+			d.Close()
+		}
+	}
+}
+
+// A matrix of some columns, with nothing in it, of which there may be several.
+func emptyGroup(in, out, count int) *group {
+	return &group{in: in, out: out, count: count, most: mostOf{in: in, units: in / 128, widest: 8, unitGroups: 4}}
+}
+
+// mixRow mixes a row, if one kernel may.
+func mixRow(d *Device, in int) {
+	const experts, chosen = 12, 8
+	row := func(cols int) tensor.Tensor { return d.Alloc(tensor.F32, 1, cols) }
+	half := func(rows, cols int) tensor.Tensor { return d.Alloc(tensor.F16, rows, cols) }
+	to := device.Choice{Routes: device.Routes{Places: d.Alloc(tensor.I32, 1, chosen), Rows: d.Alloc(tensor.I32, 1, chosen)}, Logits: row(experts)}
+	r := device.Router{Scale: row(in), W: half(experts, in)}
+	width := min(in, 768)
+	e := device.Experts{Gate: emptyGroup(in, width, experts), Up: emptyGroup(in, width, experts), Down: emptyGroup(width, in, experts), Gates: half(chosen, width), Ups: half(chosen, width)}
+	d.Mixture(row(in), row(in), to, r, e)
+}
+
+// chooseRows chooses for as many rows as one kernel may.
+func chooseRows(d *Device, in int) {
+	const rows, experts, chosen = gemv_most, 12, 8
+	numbers := func(rows, cols int) tensor.Tensor { return d.Alloc(tensor.I32, rows, cols) }
+	to := device.Choice{Routes: device.Routes{Rows: numbers(1, rows*chosen), Experts: numbers(1, rows*chosen), First: numbers(1, experts+1), Places: numbers(rows, chosen),
+		Weights: d.Alloc(tensor.F32, rows, chosen)}, Logits: d.Alloc(tensor.F32, rows, experts)}
+	r := device.Router{Scale: d.Alloc(tensor.F32, 1, in), W: d.Alloc(tensor.F16, experts, in)}
+	d.Choose(to, d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.F32, rows, in), r)
+}
+
+// permuteRows puts many rows in another order, if there is room for one.
+func permuteRows(d *Device, in int) {
+	rows := 4 * d.sms
+	if in*tensor.F16.Size() <= d.sharedFor(kernel_permute_1_f16) {
+		d.permute(d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.I32, 1, in))
+	}
+}
