@@ -33,6 +33,7 @@ const (
 	cuStreamCreate
 	cuStreamDestroy
 	cuStreamSynchronize
+	cuStreamQuery
 	cuStreamWaitEvent
 	cuStreamBeginCapture
 	cuStreamEndCapture
@@ -82,7 +83,7 @@ var exported = [symbolCount]string{
 	cuDevicePrimaryCtxRetain: "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease_v2",
 	cuCtxSetCurrent: "cuCtxSetCurrent", cuCtxEnablePeerAccess: "cuCtxEnablePeerAccess",
 	cuStreamCreate: "cuStreamCreate", cuStreamDestroy: "cuStreamDestroy_v2", cuStreamSynchronize: "cuStreamSynchronize",
-	cuStreamWaitEvent: "cuStreamWaitEvent", cuStreamBeginCapture: "cuStreamBeginCapture_v2", cuStreamEndCapture: "cuStreamEndCapture",
+	cuStreamQuery: "cuStreamQuery", cuStreamWaitEvent: "cuStreamWaitEvent", cuStreamBeginCapture: "cuStreamBeginCapture_v2", cuStreamEndCapture: "cuStreamEndCapture",
 	cuEventCreate: "cuEventCreate", cuEventDestroy: "cuEventDestroy_v2", cuEventRecord: "cuEventRecord",
 	cuEventSynchronize: "cuEventSynchronize", cuEventElapsedTime: "cuEventElapsedTime",
 	cuMemAlloc: "cuMemAlloc_v2", cuMemFree: "cuMemFree_v2",
@@ -108,6 +109,7 @@ const (
 	success           result = 0
 	outOfMemory       result = 2
 	noDevice          result = 100
+	notReady          result = 600
 	peerAccessEnabled result = 704
 )
 

@@ -19,7 +19,8 @@ type fake struct {
 	own     int32 // bytes of shared memory that kernels declare
 	next    uintptr
 	calls   map[symbol]int
-	launch  []byte // arguments of the last launch
+	launch  []byte         // arguments of the last launch
+	called  func(s symbol) // at every call; may be nil
 }
 
 func newFake() *fake {
@@ -45,6 +46,9 @@ func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
 func (f *fake) invoke(s symbol, args []uintptr) result {
 	f.calls[s]++
+	if f.called != nil {
+		f.called(s)
+	}
 	if r := f.fails[s]; r != success {
 		return r
 	}

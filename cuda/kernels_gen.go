@@ -811,6 +811,7 @@ const (
 	sample_bins                    = 2048
 	sample_bins_a_unit             = 64
 	sample_warps                   = sample_threads / 32
+	sample_ring_entries            = 64
 	sample_state_bytes             = 24704
 	take_side                      = 32
 	unpack_warps                   = 4
@@ -5582,9 +5583,14 @@ func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) sample_most(l launch, out tensor.Tensor, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+func (d *Device) sample_most(l launch, out tensor.Tensor, next tensor.Tensor, advanced tensor.Tensor, ring tensor.Tensor, numbers tensor.Tensor, ringRows int32, x tensor.Tensor, settings tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
 	a := d.begin(kernel_sample_most)
 	a.tensor(out, tensor.I32, "out")
+	a.tensor(next, tensor.I32, "next")
+	a.tensor(advanced, tensor.I32, "advanced")
+	a.tensor(ring, tensor.I32, "ring")
+	a.tensor(numbers, tensor.I32, "numbers")
+	a.int32(ringRows)
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(settings, tensor.F32, "settings")
 	a.tensor(seen, tensor.I32, "seen")
@@ -5617,9 +5623,14 @@ func (d *Device) sample_select(l launch, x tensor.Tensor, settings tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) sample_draw(l launch, out tensor.Tensor, x tensor.Tensor, pos tensor.Tensor, settings tensor.Tensor, seeds tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
+func (d *Device) sample_draw(l launch, out tensor.Tensor, next tensor.Tensor, advanced tensor.Tensor, ring tensor.Tensor, numbers tensor.Tensor, ringRows int32, x tensor.Tensor, pos tensor.Tensor, settings tensor.Tensor, seeds tensor.Tensor, seen tensor.Tensor, state tensor.Tensor, cols int32, ldx int64) {
 	a := d.begin(kernel_sample_draw)
 	a.tensor(out, tensor.I32, "out")
+	a.tensor(next, tensor.I32, "next")
+	a.tensor(advanced, tensor.I32, "advanced")
+	a.tensor(ring, tensor.I32, "ring")
+	a.tensor(numbers, tensor.I32, "numbers")
+	a.int32(ringRows)
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(pos, tensor.I32, "pos")
 	a.tensor(settings, tensor.F32, "settings")

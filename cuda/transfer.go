@@ -84,14 +84,3 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 		}
 	}
 }
-
-// Fetch copies src as earlier operations leave it, for which it waits at once.
-func (d *Device) Fetch(src tensor.Tensor) (get func() ([]byte, error)) {
-	data := make([]byte, src.Bytes())
-	d.Download(data, src)
-	if d.err == nil {
-		d.checkFault()
-	}
-	err := d.err
-	return func() ([]byte, error) { return data, err }
-}

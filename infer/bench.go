@@ -78,21 +78,14 @@ func (e *Engine) once(t Test) error {
 	for b := range p.runs {
 		p.ids[b], p.runs[b] = int32(b*31%e.spec.Vocab), model.Run{Sequence: b, Position: t.Depth}
 	}
-	e.choice.set(make([]chooser, t.Batch), e.spec.Vocab)
+	k := e.choice.set(make([]chooser, t.Batch), e.spec.Vocab)
 	e.use(p)
-	get := func() ([]int32, error) { return nil, nil }
-	for range t.Generate {
-		if err := e.decode(decode{rows: t.Batch, chooses: true}); err != nil {
+	for f := e.front(k, 0, t.Generate); f.more(); {
+		if _, err := f.next(); err != nil {
 			return err
 		}
-		next := e.choice.fetch(t.Batch)
-		if _, err := get(); err != nil {
-			return err
-		}
-		get = next
 	}
-	_, err := get()
-	return err
+	return nil
 }
 
 // bytesPerToken is what the steps of a test read, on average, for each token.

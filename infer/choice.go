@@ -10,7 +10,7 @@ import (
 
 // A choice is what the last device needs to choose the tokens of a step, one of each
 // sequence in it: tokens that the next step reads, so that the host has no part in
-// it.
+// it, and which it reads from a ring when it likes.
 type choice struct {
 	dev       device.Device
 	sequences int
@@ -18,12 +18,15 @@ type choice struct {
 	seeds     tensor.Tensor // I32 [sequences, 2]
 	chosen    tensor.Tensor // I32 [2·sequences, 1]: see device.Sample
 	seen      tensor.Tensor // I32 [sequences, vocabulary], once there are penalties
+	ring      device.TokenRing
+	begun     int // choices so far
+	taken     int // those that have been read, or will not be
 }
 
 func newChoice(d device.Device, sequences int) *choice {
 	return &choice{
 		dev: d, sequences: sequences, settings: d.Alloc(tensor.F32, sequences, sampling.Columns),
-		seeds: d.Alloc(tensor.I32, sequences, 2), chosen: d.Alloc(tensor.I32, 2*sequences, 1),
+		seeds: d.Alloc(tensor.I32, sequences, 2), chosen: d.Alloc(tensor.I32, 2*sequences, 1), ring: d.NewTokenRing(sequences),
 	}
 }
 
@@ -36,6 +39,7 @@ func (c *choice) free() {
 			c.dev.Free(t)
 		}
 	}
+	c.ring.Free()
 }
 
 // A chooser says how the tokens of one sequence are chosen.
@@ -45,20 +49,26 @@ type chooser struct {
 	seen    []int32 // tokens before
 }
 
-// set has the rows of the next steps chosen so, and reports whether penalties are
-// taken off.
-func (c *choice) set(rows []chooser, vocabulary int) (penalties bool) {
-	var settings []float32
+// set has the rows of the next steps chosen so, and returns the kind of those steps.
+// Choices that nobody has read are forgotten.
+func (c *choice) set(rows []chooser, vocabulary int) decode {
+	var values []float32
 	var seeds []int32
+	k := decode{rows: len(rows), chooses: true, how: manner{greedy: true, unfiltered: true}}
 	for _, r := range rows {
-		settings = append(settings, r.sampler.settings().Row()...)
+		s := r.sampler.settings()
+		values = append(values, s.Row()...)
 		seeds = append(seeds, int32(r.seed), int32(r.seed>>32))
-		penalties = penalties || r.sampler.penalizes()
+		k.how.penalties = k.how.penalties || r.sampler.penalizes()
+		k.how.greedy = k.how.greedy && s.Temperature == 0
+		k.how.unfiltered = k.how.unfiltered && !s.Selects()
 	}
-	c.dev.Upload(c.settings.Slice(0, len(rows)), tensor.BytesOf(settings))
+	c.dev.Upload(c.settings.Slice(0, len(rows)), tensor.BytesOf(values))
 	c.dev.Upload(c.seeds.Slice(0, len(rows)), tensor.BytesOf(seeds))
-	if !penalties {
-		return false
+	c.taken = c.begun
+	c.ring.Begin(c.begun + 1)
+	if !k.how.penalties {
+		return k
 	}
 	if c.seen.Nil() {
 		c.seen = c.dev.Alloc(tensor.I32, c.sequences, vocabulary)
@@ -66,7 +76,7 @@ func (c *choice) set(rows []chooser, vocabulary int) (penalties bool) {
 	for i, r := range rows {
 		c.dev.Upload(c.seen.Slice(i, i+1), tensor.BytesOf(counts(r.seen, vocabulary)))
 	}
-	return true
+	return k
 }
 
 // counts returns how often each token is there.
@@ -78,11 +88,21 @@ func counts(ids []int32, vocabulary int) []int32 {
 	return n
 }
 
+// A step is what a choice does for the next step: it may write the tokens where that
+// embeds them, and advance the positions.
+type step struct {
+	ids     tensor.Tensor
+	advance bool
+}
+
 // run chooses by logits, a row for each sequence, at some positions.
-func (c *choice) run(logits, pos tensor.Tensor, penalties bool) {
+func (c *choice) run(logits, pos tensor.Tensor, how manner, next step) {
 	n := logits.Rows
-	s := device.Sampling{Settings: c.settings.Slice(0, n), Seeds: c.seeds.Slice(0, n)}
-	if penalties {
+	s := device.Sampling{
+		Settings: c.settings.Slice(0, n), Seeds: c.seeds.Slice(0, n), Greedy: how.greedy, Unfiltered: how.unfiltered,
+		Next: next.ids, Advance: next.advance, Ring: c.ring,
+	}
+	if how.penalties {
 		s.Seen = c.seen.Slice(0, n)
 	}
 	c.dev.Sample(c.out(n), logits, pos, s)
@@ -92,21 +112,17 @@ func (c *choice) run(logits, pos tensor.Tensor, penalties bool) {
 func (c *choice) out(n int) tensor.Tensor { return c.chosen.Slice(0, 2*n).Reshape(2, n) }
 func (c *choice) ids(n int) tensor.Tensor { return c.out(n).Slice(0, 1) }
 
-// fetch returns a function that waits for the tokens chosen so far.
-func (c *choice) fetch(n int) func() ([]int32, error) {
-	get := c.dev.Fetch(c.out(n))
-	return func() ([]int32, error) {
-		data, err := get()
-		if err != nil {
-			return nil, err
-		}
-		all := make([]int32, 2*n)
-		copy(tensor.BytesOf(all), data)
-		for i, bad := range all[n:] {
-			if bad >= 0 {
-				return nil, fmt.Errorf("%w: that of token %d in row %d of %d; weights are damaged, or activations overflow", ErrNotFinite, bad, i, n)
-			}
-		}
-		return all[:n], nil
+// read waits for the next tokens that have not been read, of n rows.
+func (c *choice) read(n int) ([]int32, error) {
+	c.taken++
+	ids, err := c.ring.Read(c.taken, n)
+	if err != nil {
+		return nil, err
 	}
+	for i, id := range ids {
+		if id < 0 {
+			return nil, fmt.Errorf("%w: that of token %d in row %d of %d; weights are damaged, or activations overflow", ErrNotFinite, -1-id, i, n)
+		}
+	}
+	return ids, nil
 }

@@ -10,10 +10,13 @@ import (
 // sequences, the head, and perhaps the choice of their next tokens, which makes the
 // next step the same operations.
 type decode struct {
-	rows      int
-	chooses   bool
-	penalties bool
+	rows    int
+	chooses bool
+	how     manner
 }
+
+// A manner is what there is to do for a choice.
+type manner struct{ penalties, greedy, unfiltered bool }
 
 // decode does a step of a kind: each stage's part is recorded the first time and
 // repeated from then on.
@@ -31,6 +34,9 @@ func (e *Engine) decode(k decode) error {
 		}
 		e.replays[k] = append(e.replays[k], replay)
 	}
+	if k.chooses {
+		e.choice.begun++
+	}
 	if k.chooses && len(e.stages) > 1 {
 		e.feed(k.rows)
 	}
@@ -39,22 +45,23 @@ func (e *Engine) decode(k decode) error {
 
 // record does a stage's part of a step and returns what repeats it.
 func (e *Engine) record(i int, k decode) (replay func(), err error) {
-	s := e.stages[i]
+	s, last := e.stages[i], i == len(e.stages)-1
+	next := step{advance: true}
+	if len(e.stages) == 1 {
+		next.ids = s.state.IDs
+	}
 	part := func() {
 		for _, m := range s.modules {
 			m.Forward(s.state)
 		}
-		if i == len(e.stages)-1 {
+		if last {
 			e.head.Forward(s.state)
-			if k.chooses {
-				e.choice.run(s.state.At(model.Logits), s.state.Batch.Pos, k.penalties)
-			}
 		}
-		if k.chooses {
+		switch {
+		case k.chooses && last:
+			e.choice.run(s.state.At(model.Logits), s.state.Batch.Pos, k.how, next)
+		case k.chooses:
 			s.dev.Advance(s.state.Batch.Pos)
-		}
-		if k.chooses && len(e.stages) == 1 {
-			e.feed(k.rows)
 		}
 	}
 	if slices.ContainsFunc(s.modules, (*model.Module).Waits) {
@@ -82,8 +89,9 @@ func (e *Engine) start(runs []model.Run) {
 }
 
 // choose has a token chosen by the logits of one row of the last pass.
-func (e *Engine) choose(row int, penalties bool) {
+func (e *Engine) choose(row int, how manner) {
 	part := e.last().Slice(row, row+1)
 	e.head.Forward(part)
-	e.choice.run(part.At(model.Logits), part.Batch.Pos, penalties)
+	e.choice.run(part.At(model.Logits), part.Batch.Pos, how, step{})
+	e.choice.begun++
 }

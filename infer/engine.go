@@ -56,6 +56,8 @@ type Engine struct {
 	pages   *model.Pages
 	choice  *choice
 	replays map[decode][]func() // recorded decode steps, by stage
+	paces   map[decode]*pace
+	depth   int // tokens under way at a time (front.depth); 0: as their time says
 }
 
 // A stage is the part of a model that is on one device.
@@ -136,7 +138,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err
 	}
-	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}}
+	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, paces: map[decode]*pace{}}
 	if err := e.load(l, list); err != nil {
 		e.Close()
 		return nil, err

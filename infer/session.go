@@ -28,7 +28,7 @@ func (s *Session) keep(ids []int32) int {
 
 // read processes ids behind those that the cache holds and has the token after them
 // chosen. Between chunks it looks whether ctx has ended.
-func (s *Session) read(ctx context.Context, ids []int32, penalties bool) error {
+func (s *Session) read(ctx context.Context, ids []int32, how manner) error {
 	e := s.Engine
 	for len(ids) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -41,7 +41,7 @@ func (s *Session) read(ctx context.Context, ids []int32, penalties bool) error {
 		e.use(pass{runs: []model.Run{{Position: run.First}}, span: len(run.IDs), ids: run.IDs})
 		e.body()
 		if ids = ids[len(run.IDs):]; len(ids) == 0 {
-			e.choose(len(run.IDs)-1, penalties)
+			e.choose(len(run.IDs)-1, how)
 		}
 		s.held = append(s.held, run.IDs...)
 	}

@@ -9,9 +9,9 @@ import (
 	"exl2/internal/model"
 )
 
-// A writing is a generation under way. Tokens are chosen on the device, and the step
-// after a token is begun before the host has seen it: what comes behind a token that
-// ends the text is thrown away.
+// A writing is a generation under way. Tokens are chosen on the device, and steps after a
+// token are begun before the host has seen it: what comes behind a token that ends the
+// text is thrown away.
 type writing struct {
 	*Generation
 	session *Session
@@ -23,44 +23,34 @@ type writing struct {
 // run reads the prompt and generates.
 func (w *writing) run(ctx context.Context) error {
 	s, e := w.session, w.session.Engine
-	if room := e.Options.Positions; len(w.Prompt) > room {
+	room := e.Options.Positions - len(w.Prompt)
+	if room < 0 {
 		return w.noRoom(len(w.Prompt))
 	}
-	k := decode{rows: 1, chooses: true}
-	k.penalties = e.choice.set([]chooser{{w.Sampler, w.Seed, w.Prompt}}, e.Vocab())
-	if err := s.read(ctx, w.Prompt[w.result.Cached:], k.penalties); err != nil {
+	k := e.choice.set([]chooser{{w.Sampler, w.Seed, w.Prompt}}, e.Vocab())
+	if err := s.read(ctx, w.Prompt[w.result.Cached:], k.how); err != nil {
 		return err
 	}
 	if w.Limit == 0 {
 		return e.sync()
 	}
-	position := len(s.held)
-	e.start([]model.Run{{Position: position}})
-	get := e.choice.fetch(1)
-	for n := 1; ; n++ {
-		var next func() ([]int32, error)
-		if n < w.Limit && position < e.Options.Positions {
-			if err := e.decode(k); err != nil {
-				return err
-			}
-			next = e.choice.fetch(1)
-			position++
+	e.start([]model.Run{{Position: len(s.held)}})
+	for f := e.front(k, 1, min(w.Limit-1, room)); f.more(); {
+		ids, err := f.next()
+		if n := len(w.result.Tokens); n > 0 { // whose step has been begun
+			s.held = append(s.held, w.result.Tokens[n-1])
 		}
-		ids, err := get()
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil || w.take(ids[0]) {
 			return err
 		}
-		if n == w.Limit {
-			return nil
-		}
-		if next == nil {
-			return w.noRoom(position + 1)
-		}
-		s.held, get = append(s.held, ids[0]), next
 	}
+	if len(w.result.Tokens) < w.Limit {
+		return w.noRoom(e.Options.Positions + 1)
+	}
+	return nil
 }
 
 // take adds a token to the text and reports whether it ends it.

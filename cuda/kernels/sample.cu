@@ -1,7 +1,8 @@
 // Chooses a column of each row of logits, as internal/sampling says.
 //
-// Four kernels, blocks of 2048 columns, a row each of gridDim.y. The last block of
-// each to finish does what needs all of them:
+// Four kernels, of which rows that are all greedy need the first, and rows without
+// filters by number or share the first and the last. Blocks of 2048 columns, a row each of
+// gridDim.y. The last block of each to finish does what needs all of them:
 //
 //	most    the largest logit, penalties taken off; greedy rows are done
 //	bins    how many logits are how deep below it, and their probability: which bins a
@@ -25,6 +26,7 @@ constexpr int columns = 8 * threads;  // of a block
 constexpr int bins = 2048;            // of 1/64 each; the last one has all that is deeper
 constexpr int bins_a_unit = 64;
 constexpr int warps = threads / 32;
+constexpr int ring_entries = 64;  // device.RingEntries
 
 // Settings is a row of sampling.Settings.
 struct Settings {
@@ -112,14 +114,35 @@ __device__ inline bool is_last(State& s) {
 	return last;
 }
 
-__device__ inline void choose(int* out, int* seen, int cols, int token, int bad) {
-	out[blockIdx.y] = token;
-	out[gridDim.y + blockIdx.y] = bad;
-	if (seen) seen[(int64)blockIdx.y * cols + token]++;
-}
+// Outcome is where a row's choice goes: out, and, unless they are null, its tokens once
+// more, its position, which grows, and its next entry in the host's ring: the token, or -1
+// minus a column that is not finite, below the entry's number.
+struct Outcome {
+	int *out, *next, *advanced, *ring, *numbers;
+	int ring_rows;
+
+	__device__ void choose(int* seen, int cols, int token, int bad) const {
+		int row = blockIdx.y;
+		out[row] = token;
+		out[gridDim.y + row] = bad;
+		if (next) next[row] = token;
+		if (advanced) advanced[row]++;
+		if (seen) seen[(int64)row * cols + token]++;
+		if (!ring) return;
+		u32 n = numbers[row];
+		volatile u64* entry = (u64*)ring + (int64)(n % ring_entries) * ring_rows + row;
+		*entry = (u64)n << 32 | (u32)(bad >= 0 ? -1 - bad : token);  // at once, so that the host sees both or neither
+		numbers[row] = n + 1;
+	}
+};
 
 extern "C" __global__ void __launch_bounds__(256) sample_most(
 	int* out,               // [2, rows]
+	int* next,              // [rows] or null
+	int* advanced,          // [rows] or null
+	int* ring,              // [ring_entries, ring_rows] of 64 bits, or null
+	int* numbers,           // [rows], of the next entries
+	int ring_rows,
 	const float* x,         // [rows, cols], rows ldx elements apart
 	const float* settings,  // [rows, 8]
 	int* seen,              // [rows, cols] or null
@@ -147,7 +170,8 @@ extern "C" __global__ void __launch_bounds__(256) sample_most(
 	if (row.s.min_p > 0) s.limit = -(float)log((double)row.s.min_p);
 	s.done = bad > 0 || row.s.temperature == 0;
 	s.best = 0, s.bad = 0;
-	if (s.done) choose(out, seen, cols, bad > 0 ? 0 : column_of(best), bad > 0 ? cols - bad : -1);
+	Outcome to = {out, next, advanced, ring, numbers, ring_rows};
+	if (s.done) to.choose(seen, cols, bad > 0 ? 0 : column_of(best), bad > 0 ? cols - bad : -1);
 }
 
 // mass is a probability relative to that of the most likely token, in units of 2^-31.
@@ -357,7 +381,8 @@ __device__ inline float log_exponential(u64 row, int token) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) sample_draw(
-	int* out, const float* x,
+	int* out, int* next, int* advanced, int* ring, int* numbers, int ring_rows,
+	const float* x,
 	const int* pos,    // [rows]
 	const float* settings,
 	const int* seeds,  // [rows, 2]
@@ -380,5 +405,6 @@ extern "C" __global__ void __launch_bounds__(256) sample_draw(
 	if (!is_last(s) || threadIdx.x > 0) return;
 	best = *(volatile u64*)&s.best;
 	s.best = 0;
-	choose(out, seen, cols, best > 0 ? column_of(best) : 0, -1);
+	Outcome to = {out, next, advanced, ring, numbers, ring_rows};
+	to.choose(seen, cols, best > 0 ? column_of(best) : 0, -1);
 }

@@ -60,10 +60,8 @@ type Memory interface {
 	Upload(dst tensor.Tensor, src []byte)
 	// Download waits for earlier operations and copies src to dst.
 	Download(dst []byte, src tensor.Tensor)
-	// Fetch copies src as earlier operations leave it. The function that it returns
-	// waits for them, but not for later ones, and returns the bytes, which are good
-	// until Fetch has been called eight times more, and the first failure until then.
-	Fetch(src tensor.Tensor) (get func() ([]byte, error))
+	// NewTokenRing makes a ring for so many rows.
+	NewTokenRing(rows int) TokenRing
 	// Copy copies elements within the device; types may differ among F32, F16
 	// and BF16.
 	Copy(dst, src tensor.Tensor)
@@ -212,7 +210,7 @@ type Forward interface {
 	// Sample chooses a column of each row of x, F32, at the positions of pos, I32 [1,
 	// rows], as sampling.Settings.Choose does. Row 0 of out, I32 [2, rows], is what is
 	// chosen, which is counted in s.Seen; row 1 the first column that is not finite,
-	// or -1.
+	// or -1. What the next step needs is written, too (Sampling).
 	Sample(out, x, pos tensor.Tensor, s Sampling)
 
 	// Advance adds one to every element of pos, I32: the next decode step.

@@ -35,6 +35,11 @@ func (s Settings) Row() []float32 {
 	return []float32{s.Temperature, s.TopK, s.TopP, s.MinP, s.Typical, s.Repetition, s.Frequency, s.Presence}
 }
 
+// Selects reports whether there is a filter that counts tokens or shares.
+func (s Settings) Selects() bool {
+	return s.TopK > 0 || s.TopP > 0 && s.TopP < 1 || s.Typical > 0 && s.Typical < 1
+}
+
 // Choose returns the token chosen by logits at a position of a text, and -1; or 0,
 // and the first token whose logit is not finite. seen says how often each token was
 // seen; it may be nil.

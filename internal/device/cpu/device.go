@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -124,12 +123,6 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 		panic(fmt.Sprintf("cpu: Download: %d bytes from %v", len(dst), src))
 	}
 	copy(dst, bytesOf(src))
-}
-
-// Fetch copies src; nothing is ever under way.
-func (d *Device) Fetch(src tensor.Tensor) (get func() ([]byte, error)) {
-	data := slices.Clone(bytesOf(src))
-	return func() ([]byte, error) { return data, d.Sync() }
 }
 
 // want panics unless a condition on an operation's arguments holds.

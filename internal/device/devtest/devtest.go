@@ -96,6 +96,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 	}
 	t.Run("Memory", func(t *testing.T) { testMemory(t, open) })
 	t.Run("Record", func(t *testing.T) { testRecord(t, open) })
+	t.Run("TokenRing", func(t *testing.T) { testTokenRing(t, open) })
 	t.Run("Failure", func(t *testing.T) { testFailure(t, open) })
 	t.Run("Panics", func(t *testing.T) { testPanics(t, open) })
 	for _, g := range groups() {

@@ -59,6 +59,7 @@ func sampleCases() (cases []testCase) {
 				seen := slices.Repeat([]int32{3, 0, 1, 0, 0, 2, 0}, c.rows*c.cols/7+1)
 				s.Seen = f.intsOut("seen", c.rows, c.cols, seen[:c.rows*c.cols])
 			}
+			s.Greedy, s.Unfiltered = c.s.Temperature == 0, !c.s.Selects()
 			return func(d device.Device) { d.Sample(out, x, pos, s) }
 		}})
 	}
@@ -84,7 +85,8 @@ func positionCases() (cases []testCase) {
 			}
 			s := device.Sampling{Settings: f.in("settings", tensor.F32, rows, sampling.Columns, func(i int) float32 { return sampling.Settings{Temperature: 1}.Row()[i%sampling.Columns] })}
 			s.Seeds = f.ints("seeds", rows, 2, seeds)
-			pos := f.ints("pos", 1, rows, positions)
+			pos := f.intsOut("pos", 1, rows, positions)
+			s.Next, s.Advance = f.intsOut("next", 1, rows, repeat(-7, rows)), true
 			return func(d device.Device) { d.Sample(out, x, pos, s) }
 		}})
 	}
