@@ -807,7 +807,8 @@ const (
 	route_choose_warps             = 4
 	route_sort_threads             = 256
 	sample_threads                 = 256
-	sample_columns                 = 8 * sample_threads
+	sample_each                    = 8
+	sample_columns                 = sample_each * sample_threads
 	sample_bins                    = 2048
 	sample_bins_a_unit             = 64
 	sample_warps                   = sample_threads / 32

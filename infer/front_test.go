@@ -2,6 +2,7 @@ package infer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -68,16 +69,20 @@ func TestStepsInFront(t *testing.T) {
 		depth := rapid.SampledFrom([]int{2, 3, 5, 16, mostFront}).Draw(t, "depth")
 		want := talk(alone, 1, stop, g)
 		for _, e := range engines {
-			got := talk(e, depth, stop, g)
-			for i := range want {
-				a, b := got[i], want[i]
-				if !slices.Equal(a.result.Tokens, b.result.Tokens) || a.result.Text != b.result.Text || a.result.Reason != b.result.Reason ||
-					a.result.Cached != b.result.Cached || a.err != b.err || !slices.Equal(a.held, b.held) {
-					t.Fatalf("turn %d on %d devices, %d under way:\n%+v\nwant\n%+v", i, len(e.stages), depth, a, b)
-				}
-			}
+			sameTalk(t, talk(e, depth, stop, g), want, fmt.Sprintf("on %d devices, %d under way", len(e.stages), depth))
 		}
 	})
+}
+
+func sameTalk(t rapid.TB, got, want []turn, what string) {
+	t.Helper()
+	for i := range want {
+		a, b := got[i], want[i]
+		if !slices.Equal(a.result.Tokens, b.result.Tokens) || a.result.Text != b.result.Text || a.result.Reason != b.result.Reason ||
+			a.result.Cached != b.result.Cached || a.err != b.err || !slices.Equal(a.held, b.held) {
+			t.Fatalf("%s, turn %d:\n%+v\nwant\n%+v", what, i, a, b)
+		}
+	}
 }
 
 // No step is begun that a limit or the context has no room for, or, on a device that is

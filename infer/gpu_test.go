@@ -237,6 +237,29 @@ func largest(v []float32) int {
 	return at
 }
 
+// Texts of GPUs, and what they leave, are the same however many steps are in front of the
+// host.
+func TestGPUStepsInFront(t *testing.T) {
+	for gpus := 1; gpus <= 2; gpus++ {
+		for _, dir := range gpuModels(t)[:2] {
+			t.Run(fmt.Sprintf("%s on %d", filepath.Base(dir), gpus), func(t *testing.T) {
+				_, e := both(t, dir, Options{Positions: 160}, gpus)
+				for _, s := range []Sampler{{}, {Temperature: 1.5}, {Temperature: 1, TopK: 40, TopP: 0.9, Repetition: 1.2}} {
+					g := Generation{Prompt: someIDs(9, e.Vocab()), Limit: 100, Sampler: s, Seed: 7, Text: spelled{[]string{"a", "b", "c"}}}
+					whole := talk(e, 1, 0, g)
+					g.End = whole[0].result.Tokens[37:38]
+					for _, stop := range []int{0, 20} {
+						want := talk(e, 1, stop, g)
+						for _, depth := range []int{0, 2, 16, mostFront} {
+							sameTalk(t, talk(e, depth, stop, g), want, fmt.Sprintf("%+v, stopped after %d, %d under way", s, stop, depth))
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // A model whose layers are divided among two GPUs computes the same.
 func TestTwoGPUs(t *testing.T) {
 	for _, dir := range gpuModels(t)[:2] {

@@ -22,7 +22,8 @@ using u32 = unsigned;
 using u64 = unsigned long long;
 
 constexpr int threads = 256;
-constexpr int columns = 8 * threads;  // of a block
+constexpr int each = 8;               // columns of a thread
+constexpr int columns = each * threads;  // of a block
 constexpr int bins = 2048;            // of 1/64 each; the last one has all that is deeper
 constexpr int bins_a_unit = 64;
 constexpr int warps = threads / 32;
@@ -55,6 +56,9 @@ struct State {
 constexpr int state_bytes = 24704;
 static_assert(sizeof(State) <= state_bytes, "State");
 
+// column returns this thread's ith column.
+__device__ inline int column(int i) { return blockIdx.x * columns + i * threads + threadIdx.x; }
+
 struct Row {
 	const float* x;
 	const int* seen;  // or null
@@ -66,18 +70,33 @@ struct Row {
 		: x(x + blockIdx.y * ldx), seen(seen ? seen + (int64)blockIdx.y * cols : nullptr), s(((const Settings*)settings)[blockIdx.y]),
 		  state(*(State*)(state + (int64)blockIdx.y * state_bytes)), cols(cols) {}
 
-	__device__ float logit(int c) const {
-		float v = x[c];
-		int n = seen ? seen[c] : 0;
-		if (n == 0) return v;
-		if (s.repetition != 0) v = v > 0 ? __fdiv_rn(v, s.repetition) : __fmul_rn(v, s.repetition);
-		return __fsub_rn(__fsub_rn(v, __fmul_rn((float)n, s.frequency)), s.presence);
+	// logits reads this thread's columns, all at once, and takes penalties off; past the end
+	// there is anything. bad becomes the largest of cols - column of those not finite.
+	__device__ void logits(float (&v)[each], int& bad) const {
+		int n[each];
+#pragma unroll
+		for (int i = 0; i < each; i++) {
+			int c = min(column(i), cols - 1);
+			v[i] = x[c], n[i] = seen ? seen[c] : 0;
+		}
+		bad = 0;
+#pragma unroll
+		for (int i = 0; i < each; i++) {
+			if (!isfinite(v[i])) bad = max(bad, cols - min(column(i), cols - 1));
+			if (n[i] == 0) continue;
+			if (s.repetition != 0) v[i] = v[i] > 0 ? __fdiv_rn(v[i], s.repetition) : __fmul_rn(v[i], s.repetition);
+			v[i] = __fsub_rn(__fsub_rn(v[i], __fmul_rn((float)n[i], s.frequency)), s.presence);
+		}
 	}
-	__device__ float depth(int c) const { return __fmul_rn(__fsub_rn(state.top, logit(c)), __fdiv_rn(1, s.temperature)); }
+	// depths reads how deep this thread's columns are.
+	__device__ void depths(float (&v)[each]) const {
+		int bad;
+		logits(v, bad);
+		float top = state.top, rate = __fdiv_rn(1, s.temperature);
+#pragma unroll
+		for (int i = 0; i < each; i++) v[i] = __fmul_rn(__fsub_rn(top, v[i]), rate);
+	}
 };
-
-// column returns this thread's ith column.
-__device__ inline int column(int i) { return blockIdx.x * columns + i * threads + threadIdx.x; }
 
 // place orders numbers as unsigned ones; no number has place 0.
 __device__ inline u32 place(float v) {
@@ -119,17 +138,22 @@ __device__ inline bool is_last(State& s) {
 // minus a column that is not finite, below the entry's number.
 struct Outcome {
 	int *out, *next, *advanced, *ring, *numbers;
-	int ring_rows;
+	int ring_rows, position, number;
+
+	// The constructor reads what choose changes, early, which nobody else does.
+	__device__ Outcome(int* out, int* next, int* advanced, int* ring, int* numbers, int ring_rows)
+		: out(out), next(next), advanced(advanced), ring(ring), numbers(numbers), ring_rows(ring_rows),
+		  position(advanced ? advanced[blockIdx.y] : 0), number(ring ? numbers[blockIdx.y] : 0) {}
 
 	__device__ void choose(int* seen, int cols, int token, int bad) const {
 		int row = blockIdx.y;
 		out[row] = token;
 		out[gridDim.y + row] = bad;
 		if (next) next[row] = token;
-		if (advanced) advanced[row]++;
+		if (advanced) advanced[row] = position + 1;
 		if (seen) seen[(int64)row * cols + token]++;
 		if (!ring) return;
-		u32 n = numbers[row];
+		u32 n = number;
 		volatile u64* entry = (u64*)ring + (int64)(n % ring_entries) * ring_rows + row;
 		*entry = (u64)n << 32 | (u32)(bad >= 0 ? -1 - bad : token);  // at once, so that the host sees both or neither
 		numbers[row] = n + 1;
@@ -150,15 +174,14 @@ extern "C" __global__ void __launch_bounds__(256) sample_most(
 	int cols, int64 ldx) {
 	after_previous();
 	Row row(x, settings, seen, state, cols, ldx);
+	Outcome to(out, next, advanced, ring, numbers, ring_rows);
 	u64 best = 0;
-	int bad = 0;
+	int bad;
+	float v[each];
+	row.logits(v, bad);
 #pragma unroll
-	for (int i = 0; i < columns / threads; i++) {
-		int c = column(i);
-		if (c >= cols) break;
-		if (!isfinite(row.x[c])) bad = max(bad, cols - c);
-		best = max(best, candidate(row.logit(c), c));
-	}
+	for (int i = 0; i < each; i++)
+		if (column(i) < cols) best = max(best, candidate(v[i], column(i)));
 	if (bad > 0) atomicMax(&row.state.bad, bad);
 	offer(row.state, best);
 	if (!is_last(row.state) || threadIdx.x > 0) return;
@@ -170,7 +193,6 @@ extern "C" __global__ void __launch_bounds__(256) sample_most(
 	if (row.s.min_p > 0) s.limit = -(float)log((double)row.s.min_p);
 	s.done = bad > 0 || row.s.temperature == 0;
 	s.best = 0, s.bad = 0;
-	Outcome to = {out, next, advanced, ring, numbers, ring_rows};
 	if (s.done) to.choose(seen, cols, bad > 0 ? 0 : column_of(best), bad > 0 ? cols - bad : -1);
 }
 
@@ -195,23 +217,28 @@ __device__ inline u64 block_sum(u64 x) {
 // reaches what is needed, at the latest the last one; before is the sum before it.
 template <class T>
 __device__ int reaching(const T* values, u64 need, u64& before) {
-	__shared__ u64 sums[threads];
+	__shared__ u64 sums[warps];
 	__shared__ u64 found_before;
 	__shared__ int found;
-	constexpr int each = bins / threads;
+	constexpr int run = bins / threads;
 	u64 own = 0;
-	for (int i = 0; i < each; i++) own += values[threadIdx.x * each + i];
+	for (int i = 0; i < run; i++) own += values[threadIdx.x * run + i];
+	u64 sum = own;  // to the end of this thread's, first of the warp
+	for (int step = 1; step < 32; step *= 2) {
+		u64 before = __shfl_up_sync(~0u, sum, step);
+		if (threadIdx.x % 32 >= step) sum += before;
+	}
 	__syncthreads();
-	sums[threadIdx.x] = own;
+	if (threadIdx.x % 32 == 31) sums[threadIdx.x / 32] = sum;
 	if (threadIdx.x == 0) found = bins - 1, found_before = 0;
 	__syncthreads();
-	u64 sum = 0;
-	for (int i = 0; i < threadIdx.x; i++) sum += sums[i];
+	for (int i = 0; i < threadIdx.x / 32; i++) sum += sums[i];
+	sum -= own;
 	if (sum < need && sum + own >= need || threadIdx.x == threads - 1 && sum + own < need)
-		for (int i = 0; i < each; i++) {
-			u64 v = values[threadIdx.x * each + i];
-			if (sum + v >= need || i == each - 1) {
-				found = threadIdx.x * each + i, found_before = sum;
+		for (int i = 0; i < run; i++) {
+			u64 v = values[threadIdx.x * run + i];
+			if (sum + v >= need || i == run - 1) {
+				found = threadIdx.x * run + i, found_before = sum;
 				break;
 			}
 			sum += v;
@@ -254,14 +281,14 @@ extern "C" __global__ void __launch_bounds__(256) sample_bins(
 	if (s.done || !row.s.selects(cols)) return;
 	for (int i = threadIdx.x; i < bins; i += threads) count[i] = 0, masses[i] = 0;
 	__syncthreads();
+	float depth[each];
+	row.depths(depth);
 #pragma unroll
-	for (int i = 0; i < columns / threads; i++) {
-		int c = column(i);
-		if (c >= cols) break;
-		float depth = row.depth(c);
-		int bin = bin_of(depth);
+	for (int i = 0; i < each; i++) {
+		if (column(i) >= cols) continue;
+		int bin = bin_of(depth[i]);
 		atomicAdd(&count[bin], 1);
-		atomicAdd(&masses[bin], mass(depth));
+		atomicAdd(&masses[bin], mass(depth[i]));
 	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < bins; i += threads)
@@ -344,23 +371,26 @@ extern "C" __global__ void __launch_bounds__(256) sample_select(
 	State& s = row.state;
 	if (s.done || !row.s.selects(cols)) return;
 	list += (int64)blockIdx.y * cols;
-	float mine[columns / threads];
+	float depth[each];
+	bool listed[each];
 	int n = 0, first = s.first, last = s.last;
+	row.depths(depth);
 	if (threadIdx.x == 0) here = 0;
 	__syncthreads();
 #pragma unroll
-	for (int i = 0; i < columns / threads; i++) {
-		int c = column(i);
-		if (c >= cols) break;
-		float depth = row.depth(c);
-		int bin = bin_of(depth);
-		if (bin >= first && bin <= last) mine[n++] = depth;
+	for (int i = 0; i < each; i++) {
+		int bin = bin_of(depth[i]);
+		listed[i] = column(i) < cols && bin >= first && bin <= last;
+		n += listed[i];
 	}
 	int place = n > 0 ? atomicAdd(&here, n) : 0;
 	__syncthreads();
 	if (threadIdx.x == 0) at = atomicAdd(&s.listed, here);
 	__syncthreads();
-	for (int i = 0; i < n; i++) list[at + place + i] = mine[i];
+	place += at;
+#pragma unroll
+	for (int i = 0; i < each; i++)
+		if (listed[i]) list[place++] = depth[i];
 	if (!is_last(s)) return;
 	List all = {list, *(volatile int*)&s.listed};
 	settle(row, all);
@@ -391,20 +421,19 @@ extern "C" __global__ void __launch_bounds__(256) sample_draw(
 	Row row(x, settings, seen, state, cols, ldx);
 	State& s = row.state;
 	if (s.done) return;
+	Outcome to(out, next, advanced, ring, numbers, ring_rows);
 	u64 seed = (u32)seeds[2 * blockIdx.y] | (u64)(u32)seeds[2 * blockIdx.y + 1] << 32;
 	u64 key = mix(seed + 0x9E3779B97F4A7C15ull * (u64)(pos[blockIdx.y] + 1)), best = 0;
 	float limit = s.limit, centre = s.centre, width = s.width;
+	float depth[each];
+	row.depths(depth);
 #pragma unroll
-	for (int i = 0; i < columns / threads; i++) {
-		int c = column(i);
-		if (c >= cols) break;
-		float depth = row.depth(c);
-		if (depth <= limit && fabsf(__fsub_rn(depth, centre)) <= width) best = max(best, candidate(-depth - log_exponential(key, c), c));
-	}
+	for (int i = 0; i < each; i++)
+		if (int c = column(i); c < cols && depth[i] <= limit && fabsf(__fsub_rn(depth[i], centre)) <= width)
+			best = max(best, candidate(-depth[i] - log_exponential(key, c), c));
 	offer(s, best);
 	if (!is_last(s) || threadIdx.x > 0) return;
 	best = *(volatile u64*)&s.best;
 	s.best = 0;
-	Outcome to = {out, next, advanced, ring, numbers, ring_rows};
 	to.choose(seen, cols, best > 0 ? column_of(best) : 0, -1);
 }
