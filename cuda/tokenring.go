@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"exl2/internal/device"
+	"exl2/internal/machine"
 	"exl2/internal/tensor"
 )
 
@@ -54,7 +55,7 @@ func (r *tokenRing) Read(n, rows int) ([]int32, error) {
 		if i%looks == 0 && r.idle() && !r.look(tokens, n) {
 			d.failWith("TokenRing: the GPU has nothing to do, and entry %d is not there", n)
 		}
-		time.Sleep(lookEvery)
+		machine.Sleep(lookEvery)
 	}
 	if d.err == nil {
 		d.checkFault()

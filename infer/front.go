@@ -20,7 +20,7 @@ type front struct {
 	left   int // steps that may be begun
 	unread int // entries of the ring that are begun and not read
 	pace   *pace
-	began  time.Time // when the first token was read
+	began  time.Time // when a token was read
 	read   int       // tokens since then
 }
 
@@ -68,15 +68,15 @@ func (f *front) depth() int {
 	return min(2+int(frontTime/f.pace.step), mostFront)
 }
 
-// measure takes the mean time of a step: while the host is kept away, steps seem to take
-// longer than they do, and fewer are begun, but never for less time than the host is away.
+// measure takes the mean time of some steps: while the host is kept away, steps seem to
+// take longer than they do, and fewer are begun, but never for less time than it is away.
 func (f *front) measure() {
-	const settled = 3
-	if f.began.IsZero() {
-		f.began = time.Now()
+	const least, most = 3, 64
+	if f.began.IsZero() || f.read == most {
+		f.began, f.read = time.Now(), 0
 		return
 	}
-	if f.read++; f.read >= settled {
+	if f.read++; f.read >= least {
 		f.pace.step = max(1, time.Since(f.began)/time.Duration(f.read))
 	}
 }

@@ -176,13 +176,18 @@ func benchSimple() (cases []benchCase) {
 			b := device.Batch{Pos: d.Alloc(tensor.I32, 1, rows), Seq: d.Alloc(tensor.I32, 1, rows), Span: rows}
 			return func() { d.Rope(q, k, freqs, 128, device.Rope{Dims: 128}, b) }, 2 * (q.Bytes() + k.Bytes())
 		})
-		add("Sample", rows, func(d device.Device) (func(), int) {
-			n := min(rows, 64)
-			x, out, pos, settings := filled(d, tensor.F32, n, 128256), d.Alloc(tensor.I32, 2, n), d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.F32, n, sampling.Columns)
-			s := device.Sampling{Settings: settings, Seeds: d.Alloc(tensor.I32, n, 2)}
-			d.Upload(settings, encode(tensor.F32, n*sampling.Columns, list(sampling.Settings{Temperature: 0.1, TopK: 50, TopP: 0.9}.Row()...)))
-			return func() { d.Sample(out, x, pos, s) }, x.Bytes()
-		})
+		for _, c := range []struct {
+			name string
+			s    sampling.Settings
+		}{{"greedy", sampling.Settings{}}, {"temperature", sampling.Settings{Temperature: 0.8}}, {"filters", sampling.Settings{Temperature: 0.1, TopK: 50, TopP: 0.9}}} {
+			add("Sample "+c.name, rows, func(d device.Device) (func(), int) {
+				n := min(rows, 64)
+				x, out, pos, settings := filled(d, tensor.F32, n, 128256), d.Alloc(tensor.I32, 2, n), d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.F32, n, sampling.Columns)
+				s := device.Sampling{Settings: settings, Seeds: d.Alloc(tensor.I32, n, 2), Greedy: c.s.Temperature == 0, Unfiltered: !c.s.Selects()}
+				d.Upload(settings, encode(tensor.F32, n*sampling.Columns, list(c.s.Row()...)))
+				return func() { d.Sample(out, x, pos, s) }, x.Bytes()
+			})
+		}
 	}
 	return cases
 }
