@@ -108,10 +108,31 @@ __device__ inline float number(u32 place) { return __uint_as_float(place >> 31 ?
 __device__ inline u64 candidate(float v, int column) { return (u64)place(v) << 32 | (u32)~column; }
 __device__ inline int column_of(u64 best) { return ~(u32)best; }
 
+// warp_max and warp_sum return the largest number, and the sum, of a warp to each thread.
+__device__ inline u64 warp_max(u64 x) {
+#if __CUDA_ARCH__ >= 800
+	u32 high = __reduce_max_sync(~0u, (u32)(x >> 32));
+	return (u64)high << 32 | __reduce_max_sync(~0u, x >> 32 == high ? (u32)x : 0);
+#else
+	for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(~0u, x, step));
+	return x;
+#endif
+}
+__device__ inline u64 warp_sum(u64 x) {
+#if __CUDA_ARCH__ >= 800
+	constexpr u32 part = (1 << 22) - 1;  // of which 32 add up to less than 32 bits
+	u64 low = __reduce_add_sync(~0u, (u32)x & part), middle = __reduce_add_sync(~0u, (u32)(x >> 22) & part);
+	return low + (middle << 22) + ((u64)__reduce_add_sync(~0u, (u32)(x >> 44)) << 44);
+#else
+	for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+	return x;
+#endif
+}
+
 // offer has the state know the best candidate of a block.
 __device__ inline void offer(State& s, u64 best) {
 	__shared__ u64 bests[warps];
-	for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
+	best = warp_max(best);
 	if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best;
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -204,7 +225,7 @@ __device__ inline int bin_of(float depth) { return depth < (float)bins / bins_a_
 // block_sum returns the sum over a block to each thread.
 __device__ inline u64 block_sum(u64 x) {
 	__shared__ u64 parts[warps];
-	for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+	x = warp_sum(x);
 	__syncthreads();
 	if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
 	__syncthreads();
@@ -253,63 +274,96 @@ __device__ inline u64 share_of(float p, u64 sum) { return (u64)ceil((double)p * 
 // bound finds the bins that limits can be in, and takes the sums of those before.
 __device__ void bound(Row& row, u32* count, u64* masses) {
 	State& s = row.state;
-	u64 all = 0;
-	for (int i = threadIdx.x; i < bins; i += threads) {
-		count[i] = *(volatile u32*)&s.count[i], masses[i] = *(volatile u64*)&s.masses[i];
-		s.count[i] = 0, s.masses[i] = 0;
-		all += masses[i];
+	constexpr int run = bins / threads;
+	u32 n[run];
+	u64 m[run], all = 0;
+#pragma unroll
+	for (int i = 0; i < run; i++) {
+		int bin = i * threads + threadIdx.x;
+		n[i] = __ldcg(&s.count[bin]), m[i] = __ldcg(&s.masses[bin]);
+	}
+#pragma unroll
+	for (int i = 0; i < run; i++) {
+		int bin = i * threads + threadIdx.x;
+		count[bin] = n[i], masses[bin] = m[i];
+		s.count[bin] = 0, s.masses[bin] = 0;
+		all += m[i];
 	}
 	all = block_sum(all);
 	int last = bins - 1, first = 0;
+	bool by_count = row.s.by_count(row.cols), by_share = row.s.by_share();
 	u64 before = 0;
-	if (row.s.by_count(row.cols)) last = reaching(count, (u64)row.s.top_k, before);
-	if (row.s.by_share()) last = min(last, reaching(masses, share_of(row.s.top_p, all), before));
-	if (row.s.by_count(row.cols) != row.s.by_share() && !row.s.by_surprise()) first = last;
-	u64 tokens = 0, mass = 0;
-	for (int i = threadIdx.x; i < first; i += threads) tokens += count[i], mass += masses[i];
-	tokens = block_sum(tokens), mass = block_sum(mass);
-	if (threadIdx.x == 0) s.first = first, s.last = last, s.before = tokens, s.mass_before = mass, s.mass = all;
+	if (by_count) last = reaching(count, (u64)row.s.top_k, before);
+	if (by_share) last = min(last, reaching(masses, share_of(row.s.top_p, all), before));
+	if (by_count != by_share && !row.s.by_surprise()) first = last;
+	if (first == 0) before = 0;
+	if (threadIdx.x == 0) s.first = first, s.last = last, s.before = by_count ? before : 0, s.mass_before = by_share ? before : 0, s.mass = all;
 }
 
 extern "C" __global__ void __launch_bounds__(256) sample_bins(
 	const float* x, const float* settings, int* seen, unsigned char* state, int cols, int64 ldx) {
 	__shared__ u32 count[bins];
 	__shared__ u64 masses[bins];
+	u32* halves = (u32*)masses;  // [2, bins]: sums of the low and high 16 bits, as additions of 64 bits are slow there
 	after_previous();
 	Row row(x, settings, seen, state, cols, ldx);
 	State& s = row.state;
 	if (s.done || !row.s.selects(cols)) return;
-	for (int i = threadIdx.x; i < bins; i += threads) count[i] = 0, masses[i] = 0;
-	__syncthreads();
 	float depth[each];
 	row.depths(depth);
+	for (int i = threadIdx.x; i < bins; i += threads) count[i] = halves[i] = halves[bins + i] = 0;
+	__syncthreads();
 #pragma unroll
 	for (int i = 0; i < each; i++) {
-		if (column(i) >= cols) continue;
 		int bin = bin_of(depth[i]);
+		if (column(i) >= cols || bin == bins - 1) continue;  // nobody asks how many are in the last one, and they weigh nothing
+		u32 m = mass(depth[i]);
 		atomicAdd(&count[bin], 1);
-		atomicAdd(&masses[bin], mass(depth[i]));
+		if (m > 0) atomicAdd(&halves[bin], m & 0xffff), atomicAdd(&halves[bins + bin], m >> 16);
 	}
 	__syncthreads();
-	for (int i = threadIdx.x; i < bins; i += threads)
-		if (count[i] > 0) atomicAdd(&s.count[i], count[i]), atomicAdd(&s.masses[i], masses[i]);
+	for (int i = threadIdx.x; i < bins; i += threads) {
+		u64 m = halves[i] + ((u64)halves[bins + i] << 16);
+		if (count[i] > 0) atomicAdd(&s.count[i], count[i]);
+		if (m > 0) atomicAdd(&s.masses[i], m);
+	}
 	if (is_last(s)) bound(row, count, masses);
 }
 
-// List is the depths that a limit may be at.
+// List is the depths that a limit may be at, and what they weigh: each thread has some of
+// them by itself, and what is more than that is in memory.
 struct List {
 	const float* x;
 	int n;
+	float own[each];
+	u32 weight[each];
 
+	__device__ List(const float* x, int n) : x(x), n(n) {
+#pragma unroll
+		for (int i = 0; i < each; i++) {
+			int at = i * threads + threadIdx.x;
+			own[i] = at < n ? __ldcg(&x[at]) : __int_as_float(0x7fffffff);  // no number is within a limit
+			weight[i] = at < n ? mass(own[i]) : 0;
+		}
+	}
+	template <class F>
+	__device__ void for_each(F f) const {
+#pragma unroll
+		for (int i = 0; i < each; i++) f(own[i], weight[i]);
+		for (int i = each * threads + threadIdx.x; i < n; i += threads) {
+			float depth = __ldcg(&x[i]);
+			f(depth, (u32)mass(depth));
+		}
+	}
 	// sum returns what the elements within a limit add up to: their number or, weighed,
 	// their probability as far as they are not deeper than most. away measures from
 	// a centre.
 	__device__ u64 sum(u32 limit, bool weighed, float centre, bool away, float most) const {
 		u64 sum = 0;
-		for (int i = threadIdx.x; i < n; i += threads) {
-			float depth = x[i], v = away ? fabsf(__fsub_rn(depth, centre)) : depth;
-			if (__float_as_uint(v) <= limit && depth <= most) sum += weighed ? mass(depth) : 1;
-		}
+		for_each([&](float depth, u32 weight) {
+			float v = away ? fabsf(__fsub_rn(depth, centre)) : depth;
+			if (__float_as_uint(v) <= limit && depth <= most) sum += weighed ? weight : 1;
+		});
 		return block_sum(sum);
 	}
 	// smallest bisects for the smallest limit from lo on with which the sum reaches
@@ -332,11 +386,10 @@ constexpr u32 infinite = 0x7f800000;
 __device__ float mean(const List& list, float limit) {
 	constexpr int steps = 1 << 12;
 	u64 sum = 0, all = 0;
-	for (int i = threadIdx.x; i < list.n; i += threads) {
-		float depth = list.x[i];
-		u64 w = depth <= limit ? mass(depth) >> 8 : 0;
+	list.for_each([&](float depth, u32 weight) {
+		u64 w = depth <= limit ? weight >> 8 : 0;
 		if (w > 0) sum += w * (u64)(depth * steps), all += w;
-	}
+	});
 	sum = block_sum(sum), all = block_sum(all);
 	return (float)((double)sum / (double)all / steps);
 }
@@ -392,7 +445,7 @@ extern "C" __global__ void __launch_bounds__(256) sample_select(
 	for (int i = 0; i < each; i++)
 		if (listed[i]) list[place++] = depth[i];
 	if (!is_last(s)) return;
-	List all = {list, *(volatile int*)&s.listed};
+	List all(list, *(volatile int*)&s.listed);
 	settle(row, all);
 	if (threadIdx.x == 0) s.listed = 0;
 }
