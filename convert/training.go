@@ -103,10 +103,13 @@ func (r *run) planTraining(free int, own bool) error {
 		free = room
 	}
 	fits := false
+	m.fit.Recall = r.trainingRowsWanted() - heldOutRows
 	m.fit, m.Train, m.trainHost, fits = distill.Choose(r.dev, r.src.loader, r.shape(), free/20*19, host)
-	if !own && m.fit.Keep && m.Train > free/3 {
-		m.fit.Keep = false
-		m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+	for _, less := range []distill.Fit{{Keep: true}, {}} {
+		if !own && m.fit.Keep && m.Train > free/3 {
+			m.fit = less
+			m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+		}
 	}
 	m.Away = m.fit.Away
 	if !own {
