@@ -144,3 +144,34 @@ func TestRoots(t *testing.T) {
 		}
 	})
 }
+
+// What it will take is known before, about, and all of it is given back.
+func TestMemory(t *testing.T) {
+	for _, name := range []string{"llama", "qwen2_moe", "gpt2"} {
+		t.Run(name, func(t *testing.T) {
+			l, files, err := model.Open(filepath.Join("..", "..", "testdata", "golden", "arch", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer files.Close()
+			l.Spec.SetContext(length)
+			d := devtest.Counting(devtest.CPU(t))
+			w, err := New(d, l, 4, length)
+			if err != nil {
+				t.Fatal(err)
+			}
+			weights := 0
+			for _, m := range slices.Concat([]*model.Module{w.embed, w.head}, w.layers) {
+				weights += m.Bytes()
+			}
+			squares(t, w, randomRows(5, l.Spec.Vocab))
+			if want, got := weights+Bytes(d, l, 4, length), d.Peak(); got > want+want/10 || got < want/2 {
+				t.Errorf("%d bytes taken, %d planned", got, want)
+			}
+			w.Close()
+			if d.Bytes() != 0 || d.Faults() != nil {
+				t.Errorf("%d bytes are left: %v, %v", d.Bytes(), d.Live(), d.Faults())
+			}
+		})
+	}
+}
