@@ -26,7 +26,7 @@ type schooling struct {
 // On the CPU, where there are few tokens, more steps with fewer and shorter rows make
 // more of them.
 var (
-	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 49.2e6, times: 3, rows: 16000}
+	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 65.6e6, times: 3, rows: 16000}
 	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2, rows: 8000}
 )
 
