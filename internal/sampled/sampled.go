@@ -20,7 +20,6 @@ import (
 type Options struct {
 	Rows, Length int
 	Seed         uint64
-	Temperature  float64 // 0 stands for 1
 
 	// Start returns the first token of a text, which is not part of it.
 	Start func(r *rand.Rand) int32
@@ -53,7 +52,7 @@ func (s *Sampler) Close() {
 	}
 }
 
-// Rows samples rows. The same options make the same rows on the
+// Rows samples rows at temperature 1. The same options make the same rows on the
 // same device.
 func (s *Sampler) Rows(ctx context.Context, o Options) ([][]int32, error) {
 	var rows [][]int32
@@ -200,11 +199,7 @@ func (b *batch) step() error {
 		hi := min(n, lo+logitRows)
 		part := s.Slice(lo, hi)
 		head.Forward(part)
-		logits := part.At(model.Logits)
-		if t := b.o.Temperature; t > 0 && t != 1 {
-			d.AddScaled(logits, logits, float32(1/t-1))
-		}
-		d.Draw(b.ids.Columns(lo, hi), logits, b.random.Columns(lo, hi))
+		d.Draw(b.ids.Columns(lo, hi), part.At(model.Logits), b.random.Columns(lo, hi))
 	}
 	d.Download(tensor.BytesOf(ids), b.ids)
 	if err := d.Sync(); err != nil {
