@@ -9,6 +9,7 @@ import (
 
 	"exl2/internal/half"
 	"exl2/internal/model"
+	"exl2/internal/parallel"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 	"exl2/internal/tokenweight"
@@ -96,21 +97,21 @@ func (r *run) findWeights() error {
 
 func (r *run) writeWeights(squares map[string][]float64) error {
 	names := slices.Sorted(maps.Keys(squares))
-	infos := make([]safetensors.Info, len(names))
+	infos, roots := make([]safetensors.Info, len(names)), make([][]half.F16, len(names))
 	for i, name := range names {
 		infos[i] = safetensors.Info{Name: name, DType: safetensors.F16, Shape: []int{r.calibrationRows(), r.opts.Data.Length}}
 	}
+	parallel.For(len(names), func(i int) {
+		roots[i] = make([]half.F16, len(squares[names[i]]))
+		half.NarrowF16(roots[i], tokenweight.Roots(squares[names[i]], weightPower))
+	})
 	out, err := r.job.CreateTensors(weightsName, infos)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
-	for _, name := range names {
-		roots := make([]half.F16, len(squares[name]))
-		for i, v := range tokenweight.Roots(squares[name], weightPower) {
-			roots[i] = half.ToF16(v)
-		}
-		if err := out.Write(name, tensor.BytesOf(roots)); err != nil {
+	for i, name := range names {
+		if err := out.Write(name, tensor.BytesOf(roots[i])); err != nil {
 			return err
 		}
 	}
@@ -127,22 +128,33 @@ func (r *run) readWeights() error {
 		return err
 	}
 	defer f.Close()
+	names := f.Names()
+	roots, errs := make([][]float32, len(names)), make([]error, len(names))
+	parallel.For(len(names), func(i int) { roots[i], errs[i] = r.readRoots(f, names[i]) })
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	weights := map[string][]float32{}
-	for _, name := range f.Names() {
-		info, _ := f.Info(name)
-		if info.DType != safetensors.F16 || !slices.Equal(info.Shape, []int{r.calibrationRows(), r.opts.Data.Length}) {
-			return r.job.Damaged(weightsName, fmt.Errorf("%s is %s %v", name, info.DType, info.Shape))
-		}
-		data := make([]byte, info.Shape[0]*info.Shape[1]*tensor.F16.Size())
-		if err := f.ReadInto(data, name); err != nil {
-			return err
-		}
-		weights[name] = tensor.Widen(tensor.F16, data)
+	for i, name := range names {
+		weights[name] = roots[i]
 	}
 	for _, w := range append(r.workers, r) {
 		w.weights = weights
 	}
 	return nil
+}
+
+// readRoots reads those of a site.
+func (r *run) readRoots(f *safetensors.File, name string) ([]float32, error) {
+	info, _ := f.Info(name)
+	if info.DType != safetensors.F16 || !slices.Equal(info.Shape, []int{r.calibrationRows(), r.opts.Data.Length}) {
+		return nil, r.job.Damaged(weightsName, fmt.Errorf("%s is %s %v", name, info.DType, info.Shape))
+	}
+	stored := make([]half.F16, info.Shape[0]*info.Shape[1])
+	roots := make([]float32, len(stored))
+	err := f.ReadInto(tensor.BytesOf(stored), name)
+	half.WidenF16(roots, stored)
+	return roots, err
 }
 
 // A pondered site has weights of tokens.

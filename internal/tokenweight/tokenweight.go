@@ -15,6 +15,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/model"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -135,8 +136,10 @@ func (w *Weigher) Squares(ctx context.Context, rows [][]int32, seed uint64, prog
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range w.sites {
-			all[s.name] = append(all[s.name], s.squares(norms, len(w.columns))...)
+		found := make([][]float64, len(w.sites))
+		parallel.For(len(w.sites), func(i int) { found[i] = w.sites[i].squares(norms, len(w.columns)) })
+		for i, s := range w.sites {
+			all[s.name] = append(all[s.name], found[i]...)
 		}
 		progress(hi)
 	}
