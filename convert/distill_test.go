@@ -77,7 +77,7 @@ func TestTrainingGoesOn(t *testing.T) {
 			if stop < len(first.steps) && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			o.conditions.trainingRoom = 0
+			o.conditions.trainingRoom = 1 << 30 // room to recall what the source says, too
 			got, _ := mustRun(t, o)
 			mustEqual(t, contents(t, got.Outputs[0].Path), files)
 		})

@@ -24,6 +24,7 @@
 //	gradients.safetensors   gradients in front of some sublayer, on the way back
 //	measurement.json        all measured
 //	trace/KEY.safetensors   the moments of the columns of a module's matrices
+//	weights.safetensors     roots of the weights of those rows' tokens, by what linears read: F16 [rows, tokens]
 //	BITS/plan.json          the allocation for a target
 //	BITS/KEY.safetensors    a sublayer, or the head, quantized
 //	BITS/KEY.json           how far its output is from the source's

@@ -124,6 +124,9 @@ func (r *run) estimate() Estimate {
 		e.Models += r.src.quantizedBytes(t.Bits) + r.src.otherBytes()
 	}
 	r.addTraining(&e)
+	if r.weighs(r.synthetic) {
+		e.Work += len(r.src.loader.Layout) * 2 * r.calibrationRows() * r.opts.Data.Length * tensor.F16.Size()
+	}
 	e.Time = time.Duration(r.operations() / r.speed() * float64(time.Second))
 	return e
 }
@@ -153,7 +156,11 @@ func (r *run) workspace(o *Options) int {
 	as := *r
 	as.opts = o
 	p := &memoryPlan{moments: r.memory.moments, batch: r.memory.batch}
-	return max(as.measureMemory(p), as.quantizeMemory(p)) + 2*read + 100<<20
+	most := max(as.measureMemory(p), as.quantizeMemory(p))
+	if r.weighs(r.synthetic) {
+		most = max(most, as.weighMemory())
+	}
+	return most + 2*read + 100<<20
 }
 
 // bytesOf returns the bytes of a tensor of the source.
@@ -202,6 +209,9 @@ func (r *run) operations() float64 {
 	n := 0.0
 	if !r.measured {
 		n += r.measureOperations()
+	}
+	if r.weighs(r.synthetic) {
+		n += r.weighing(r.synthetic)
 	}
 	each := r.quantizeOperations()
 	if r.opts.trains() {

@@ -17,7 +17,7 @@ import (
 type Memory struct {
 	Device   string `json:"device"`
 	Free     int    `json:"free"`                   // before the job
-	Sample   int    `json:"sample,omitempty"`       // planned, while the source writes text
+	Sample   int    `json:"sample,omitempty"`       // planned, while the source writes text, or weighs tokens, as a whole
 	Measure  int    `json:"measure,omitempty"`      // planned, while measuring
 	Quantize int    `json:"quantize,omitempty"`     // planned, while quantizing
 	Train    int    `json:"train,omitempty"`        // planned, while codes are trained
@@ -285,7 +285,7 @@ func (r *run) traceMemory(p *memoryPlan) int {
 	return l.total
 }
 
-// sampleMemory is the most that sampling from the source takes.
+// sampleMemory is the most that sampling from the source, and weighing tokens, takes.
 func (r *run) sampleMemory() (most int) {
 	bytes := 0
 	for _, m := range r.src.loader.Layout {
@@ -299,6 +299,9 @@ func (r *run) sampleMemory() (most int) {
 	}
 	if len(r.unfinished()) > 0 && r.opts.trains() && r.tokens.training == nil {
 		sample(r.trainingRowsWanted(), r.schooling().length)
+	}
+	if r.weighs(r.synthetic) {
+		most = max(most, r.weighMemory())
 	}
 	return most
 }

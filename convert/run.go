@@ -84,8 +84,9 @@ type run struct {
 	src       *source
 	job       *job.Job
 	tokens    tokens
-	synthetic int              // rows that are sampled from the source, or will be
-	profile   *profile.Profile // nil unless it is asked for
+	synthetic int                  // rows that are sampled from the source, or will be
+	weights   map[string][]float32 // roots of those of tokens of calibration rows, by the first linear of a site
+	profile   *profile.Profile     // nil unless it is asked for
 	memory    *memoryPlan
 	shelf     *shelf // the worker's
 	workers   []*run // one for each device
@@ -143,6 +144,9 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 		return nil, err
 	}
 	if err := r.trace(); err != nil {
+		return nil, err
+	}
+	if err := r.weighTokens(); err != nil {
 		return nil, err
 	}
 	if err := r.targets(m, report); err != nil {

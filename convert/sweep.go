@@ -135,6 +135,10 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, wave []pair) e
 	if err != nil {
 		return err
 	}
+	of := s.ponder(site)
+	of.scale(wave, dxs)
+	xs, free := of.copies(wave, xs)
+	defer free()
 	quant.AddMoments(d, append(h.Moments(xs), h.DriftMoments(dxs, xs)...))
 	if !site.Adds {
 		return nil
@@ -146,6 +150,7 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, wave []pair) e
 		d.Difference(dxs[i], p.r.State.At(model.Stream), r)
 		return nil
 	})
+	of.scale(wave, dxs)
 	quant.AddMoments(d, h.ResidualMoments(xs, dxs))
 	return err
 }

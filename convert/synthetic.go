@@ -82,15 +82,19 @@ func (r *run) planSynthetic() error {
 			return err
 		}
 	}
-	reason := r.cannotSample()
+	n := int(r.opts.SyntheticRows)
+	if r.opts.SyntheticRows == AutoRows {
+		n = r.autoRows()
+	}
+	reason := r.cannotSample(n)
 	switch {
 	case r.opts.SyntheticRows == AutoRows && reason == "":
-		r.synthetic = r.autoRows()
+		r.synthetic = n
 	case r.opts.SyntheticRows == AutoRows:
 	case reason != "":
 		return fmt.Errorf("%w: --synthetic-rows: %s; --synthetic-rows 0 does without", ErrRefused, reason)
 	default:
-		r.synthetic = int(r.opts.SyntheticRows)
+		r.synthetic = n
 	}
 	return nil
 }
@@ -107,8 +111,9 @@ func (r *run) autoRows() int {
 	return n
 }
 
-// cannotSample says why the device cannot sample from the model, "" if it can.
-func (r *run) cannotSample() string {
+// cannotSample says why the device cannot sample so many rows from the model, and weigh
+// tokens, "" if it can.
+func (r *run) cannotSample(n int) string {
 	d, gpu := r.dev.(device.MemoryInfo)
 	if !gpu {
 		return ""
@@ -120,7 +125,13 @@ func (r *run) cannotSample() string {
 	if limit := r.opts.GPUMemory; limit > 0 {
 		free = min(free, limit)
 	}
-	return r.noRoomToSample(leastSynthetic, r.opts.Data.Length, free)
+	if reason := r.noRoomToSample(leastSynthetic, r.opts.Data.Length, free); reason != "" {
+		return reason
+	}
+	if need := r.weighMemory(); r.weighs(n) && need > free/10*9 {
+		return fmt.Sprintf("the whole model and gradients of some rows take about %s of the device's memory, %s are free", size(need), size(free))
+	}
+	return ""
 }
 
 // noRoomToSample says what the source takes with some rows that it writes, if that is

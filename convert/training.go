@@ -26,7 +26,7 @@ type schooling struct {
 // On the CPU, where there are few tokens, more steps with fewer and shorter rows make
 // more of them.
 var (
-	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 49.2e6, times: 3, rows: 16000}
+	gpuSchooling = schooling{batch: 16, length: 512, budget: 3e17, least: 4e6, most: 65.6e6, times: 3, rows: 16000}
 	cpuSchooling = schooling{batch: 2, length: 512, budget: 5e13, least: 1e5, most: 1e6, times: 2, rows: 8000}
 )
 
@@ -103,10 +103,13 @@ func (r *run) planTraining(free int, own bool) error {
 		free = room
 	}
 	fits := false
+	m.fit.Recall = r.trainingRowsWanted() - heldOutRows
 	m.fit, m.Train, m.trainHost, fits = distill.Choose(r.dev, r.src.loader, r.shape(), free/20*19, host)
-	if !own && m.fit.Keep && m.Train > free/3 {
-		m.fit.Keep = false
-		m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+	for _, less := range []distill.Fit{{Keep: true}, {}} {
+		if !own && m.fit.Keep && m.Train > free/3 {
+			m.fit = less
+			m.Train, _ = distill.Bytes(r.dev, r.src.loader, r.shape())
+		}
 	}
 	m.Away = m.fit.Away
 	if !own {

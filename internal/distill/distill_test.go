@@ -198,7 +198,7 @@ func TestTrain(t *testing.T) {
 		fit  Fit
 		late bool // copies end as late as they may
 	}{
-		{fit: Fit{}}, {fit: Fit{Keep: true}}, {fit: Fit{Lean: true}},
+		{fit: Fit{}}, {fit: Fit{Keep: true}}, {fit: Fit{Keep: true, Recall: 32}}, {fit: Fit{Keep: true, Recall: 20}}, {fit: Fit{Lean: true}},
 		{fit: Fit{Lean: true, Away: 1}}, {Fit{Lean: true, Away: 3}, true}, {Fit{Lean: true, Away: 4}, true}, {fit: Fit{Lean: true, Away: 9}},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

@@ -76,14 +76,14 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 	if p.Away > 0 {
 		own += mostOf(l) * slotsEach * LatentBytes
 	}
-	return own + 4*most + passBytes(d, l, p), host
+	return own + 4*most + 4*p.Recall*p.Length*l.Spec.Hidden + passBytes(d, l, p), host
 }
 
 // Choose returns the quickest way of keeping things that takes no more than so much of the
 // device's memory, and of the host's, and what it takes; or the one that takes least, and
-// false.
+// false. No more rows are recalled than the plan says.
 func Choose(d device.Device, l *model.Loader, p Plan, own, host int) (f Fit, takesOwn, takesHost int, fits bool) {
-	list := []Fit{{Keep: true}, {}, {Lean: true}}
+	list := []Fit{{Keep: true, Recall: p.Recall}, {Keep: true}, {}, {Lean: true}}
 	if _, ok := d.(device.Carrier); ok {
 		for away := range l.Decoder() {
 			list = append(list, Fit{Lean: true, Away: away + 1})

@@ -19,9 +19,10 @@ type Plan struct {
 
 // A Fit says what is kept where. It changes nothing of what comes out.
 type Fit struct {
-	Keep bool // the student's activations, for the way back, which else computes them again
-	Lean bool // the student's weights are made of latents whenever a module needs them
-	Away int  // how many of the first modules behind the embedding have their weights and latents in the host's memory; Lean then
+	Keep   bool // the student's activations, for the way back, which else computes them again
+	Recall int  // of how many of the first rows the teacher's streams in front of its head, for when they are seen again
+	Lean   bool // the student's weights are made of latents whenever a module needs them
+	Away   int  // how many of the first modules behind the embedding have their weights and latents in the host's memory; Lean then
 }
 
 // warmUp is the share of the steps in which the rate rises.

@@ -38,6 +38,7 @@ type Trainer struct {
 	states     []*model.State  // of the student's modules in front of the head, if activations are kept
 	kept       []model.Kept
 	taught     tensor.Tensor // the stream in front of the teacher's head
+	lessons    lessons
 	reference  tensor.Tensor // logits of the teacher, F32 [logit rows, vocabulary]
 	divergence tensor.Tensor // F32 [1, rows]
 	gradient   tensor.Tensor // of weights that read the same, F32 [1, elements]
@@ -72,6 +73,7 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden))
 	}
 	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden)
+	t.lessons = newLessons(d, &p, l.Spec.Hidden)
 	t.reference = d.Alloc(tensor.F32, z.Logits, l.Spec.Vocab)
 	t.divergence = d.Alloc(tensor.F32, 1, z.Rows)
 	t.gradient = d.Alloc(tensor.F32, 1, t.mostGraded())
@@ -118,7 +120,7 @@ func (t *Trainer) load(matrix func(name string) (*exl2.Matrix, error)) (err erro
 func (t *Trainer) Close() {
 	t.settle()
 	t.freeConveyor()
-	for _, x := range append(t.inputs, t.taught, t.reference, t.divergence, t.gradient) {
+	for _, x := range append(t.inputs, t.taught, t.lessons.room, t.reference, t.divergence, t.gradient) {
 		t.dev.Free(x)
 	}
 	for _, s := range append(t.states, t.gradients, t.state) {

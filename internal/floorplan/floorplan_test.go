@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"internal/tensor", "internal/exl2", "internal/affine", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "internal/prequant", "internal/prequant/prequanttest", "cuda/kernelfile", "cuda"},
 	{"internal/model"},
-	{"internal/stream", "internal/sampled", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
+	{"internal/stream", "internal/sampled", "internal/tokenweight", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
 	{"internal/quant"},
 	{"measure", "quant", "calib", "calib/internal/...", "infer"},
 	{"internal/sensitivity", "internal/distill"},
