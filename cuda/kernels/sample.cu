@@ -331,21 +331,25 @@ extern "C" __global__ void __launch_bounds__(256) sample_bins(
 }
 
 // List is the depths that a limit may be at, and what they weigh: each thread has some of
-// them by itself, and what is more than that is in memory.
+// them by itself, and what is more than that is in memory. If there are so few that one
+// warp has them all, every warp does, and none waits for another.
 struct List {
 	const float* x;
 	int n;
+	bool few;
 	float own[each];
 	u32 weight[each];
 
-	__device__ List(const float* x, int n) : x(x), n(n) {
+	__device__ List(const float* x, int n) : x(x), n(n), few(n <= 32 * each) {
 #pragma unroll
 		for (int i = 0; i < each; i++) {
-			int at = i * threads + threadIdx.x;
+			int at = few ? i * 32 + threadIdx.x % 32 : i * threads + threadIdx.x;
 			own[i] = at < n ? __ldcg(&x[at]) : __int_as_float(0x7fffffff);  // no number is within a limit
 			weight[i] = at < n ? mass(own[i]) : 0;
 		}
 	}
+	__device__ u64 total(u64 x) const { return few ? warp_sum(x) : block_sum(x); }
+
 	template <class F>
 	__device__ void for_each(F f) const {
 #pragma unroll
@@ -364,7 +368,7 @@ struct List {
 			float v = away ? fabsf(__fsub_rn(depth, centre)) : depth;
 			if (__float_as_uint(v) <= limit && depth <= most) sum += weighed ? weight : 1;
 		});
-		return block_sum(sum);
+		return total(sum);
 	}
 	// smallest bisects for the smallest limit from lo on with which the sum reaches
 	// what is needed.
@@ -390,7 +394,7 @@ __device__ float mean(const List& list, float limit) {
 		u64 w = depth <= limit ? weight >> 8 : 0;
 		if (w > 0) sum += w * (u64)(depth * steps), all += w;
 	});
-	sum = block_sum(sum), all = block_sum(all);
+	sum = list.total(sum), all = list.total(all);
 	return (float)((double)sum / (double)all / steps);
 }
 
