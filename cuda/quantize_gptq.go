@@ -39,6 +39,7 @@ type workshop struct {
 	first    int // of list in the caller's
 	list     []coded
 	sheets   []*sheet
+	most     tensor.Tensor // F32 [1, len(list)] of matrices in sheets
 	factor   planes
 	products tensor.Tensor
 	blocks   []block
@@ -69,6 +70,10 @@ type operandOf struct {
 	ready tensor.Tensor
 }
 
+// plentyOfWork is the workspace from which on it is asked what memory there is, which
+// takes time; whoever plans has planned for less.
+const plentyOfWork = 1 << 30
+
 // byParts calls f for parts of a list that there is memory for, with planes of the
 // factor that they share; and, if products are in parts, with room for those of sheets.
 func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts int, f func(w *workshop)) {
@@ -81,8 +86,15 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 	if of.ready.Nil() {
 		shared += planesBytes(2, k, k)
 	}
+	all := shared
+	for _, c := range list {
+		all += codedBytes(c, max(parts, 1))
+	}
 	free := d.workLimit
 	if free == 0 {
+		free = all
+	}
+	if d.workLimit == 0 && all > plentyOfWork {
 		free, _ = d.MemInfo()
 		free -= free / 16 // for what steps and products are listed in
 	}
@@ -98,15 +110,12 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 			w.factor = w.room.takePlanes(2, k, k)
 			d.split(w.factor, factor, of.how)
 		}
-		for _, c := range list[first:end] {
-			if parts > 0 {
-				w.list = append(w.list, w.room.takeMeasured(c))
-			} else {
+		if parts > 0 {
+			w.spread(list[first:end], parts)
+		} else {
+			for _, c := range list[first:end] {
 				w.list = append(w.list, w.room.takeCoded(c))
 			}
-		}
-		if parts > 0 {
-			w.spread(parts)
 		}
 		f(w)
 		w.close()
