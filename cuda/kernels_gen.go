@@ -224,6 +224,7 @@ const (
 	kernel_order_rows_rms_f32
 	kernel_order_rows_layer_f32
 	kernel_pairs_reach
+	kernel_pairs_held
 	kernel_pairs
 	kernel_permute_1_f16
 	kernel_permute_2_f16
@@ -512,6 +513,7 @@ var kernels = [kernelCount]struct {
 	kernel_order_rows_rms_f32:        {"order_rows", "order_rows_rms_f32", true},
 	kernel_order_rows_layer_f32:      {"order_rows", "order_rows_layer_f32", true},
 	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
+	kernel_pairs_held:                {"pairs", "pairs_held", true},
 	kernel_pairs:                     {"pairs", "pairs", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
@@ -755,8 +757,9 @@ const (
 	order_rows_threads             = 512
 	pairs_window_rows              = 256
 	pairs_columns                  = 8
-	pairs_threads                  = 32 * pairs_columns
+	pairs_columns_held             = 16
 	pairs_each                     = pairs_window_rows / 32
+	pairs_held_bytes               = 131584
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -4772,6 +4775,14 @@ func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor
 func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k int32) {
 	a := d.begin(kernel_pairs_reach)
 	a.tensor(reach, tensor.F32, "reach")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs_held)
+	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)
 	d.launch(a, l)
