@@ -734,6 +734,7 @@ const (
 	gptq_rows_together             = 16
 	gptq_search_candidates         = 26
 	gptq_search_columns            = 32
+	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
 	head_norm_warps                = 8
 	head_norm_held                 = 8

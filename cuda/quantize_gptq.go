@@ -9,10 +9,12 @@ import (
 // GPTQ quantizes matrices that share a factor, as many at a time as there is
 // memory for. What the errors of earlier rows have made of a block's comes of one
 // product, so that no copies of W are kept; within a block the errors of earlier
-// groups reach a group by another.
+// groups reach a group by another. Blocks of which another coding of the same weights has
+// the same groups are quantized once (inherit).
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
 	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 0, func(w *workshop) {
+		w.inherit()
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -45,9 +47,10 @@ type workshop struct {
 	blocks   []block
 }
 
-// A block is what happens to one block of every matrix: products, then group after
-// group.
+// A block is what happens to one block of every matrix: what others have done is copied,
+// then products, then group after group.
 type block struct {
+	heirs    []*coded
 	products productRun
 	groups   []groupRun
 }
@@ -149,12 +152,16 @@ func (w *workshop) plan(base func(x *coded, row, end int) productItem, inner fun
 	for b := 0; ; b++ {
 		var now block
 		for i := range w.list {
-			if x := &w.list[i]; b < len(x.blocks) {
+			x := &w.list[i]
+			if b < len(x.blocks) && b >= x.inherited {
 				row, end := rowsOf(x.blocks[b])
 				add(&now.products, x, base(x, row, end), row, end)
 			}
+			if b > 0 && b == x.inherited {
+				now.heirs = append(now.heirs, x)
+			}
 		}
-		if now.products.count == 0 {
+		if now.products.count == 0 && len(now.heirs) == 0 {
 			break
 		}
 		for g := 0; ; g++ {
@@ -162,7 +169,7 @@ func (w *workshop) plan(base func(x *coded, row, end int) productItem, inner fun
 			var list []stepItem
 			for i := range w.list {
 				x := &w.list[i]
-				if b >= len(x.blocks) || g >= len(x.blocks[b]) {
+				if b >= len(x.blocks) || b < x.inherited || g >= len(x.blocks[b]) {
 					continue
 				}
 				first, at := x.blocks[b][0].Row, x.blocks[b][g]
@@ -207,6 +214,7 @@ func (w *workshop) multiply(r productRun) {
 // groups, block after block.
 func (w *workshop) each(step func(r run)) {
 	for _, b := range w.blocks {
+		w.bequeath(b.heirs)
 		w.multiply(b.products)
 		for _, g := range b.groups {
 			w.multiply(g.products)

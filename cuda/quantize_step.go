@@ -24,6 +24,9 @@ type coded struct {
 	k, n   int
 	blocks [][]exl2.Group
 
+	parent    *coded // whose first blocks are the same
+	inherited int    // so many of them
+
 	errors  planes        // what is left of every row that is quantized
 	sheet   *sheet        // that they are a part of, if they are
 	panel   tensor.Tensor // F32 [rows of the largest block, n]
