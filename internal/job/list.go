@@ -41,6 +41,38 @@ type list struct {
 	file    *os.File // nil until something is added
 	entries []entry
 	damage  error // the first line that cannot be read
+	known   map[string]known
+}
+
+// What is known of the file at a path: its sum, as long as nobody has touched it.
+type known struct {
+	info fs.FileInfo
+	sum  entry
+}
+
+// know notes what is at a path.
+func (l *list) know(path string, info fs.FileInfo, sum entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[string]known{}
+	}
+	l.known[path] = known{info, sum}
+}
+
+// sumAt returns the sum of the file at a path, which info is of.
+func (l *list) sumAt(path string, info fs.FileInfo) (entry, error) {
+	l.mu.Lock()
+	k, ok := l.known[path]
+	l.mu.Unlock()
+	if ok && os.SameFile(k.info, info) && k.info.Size() == info.Size() && k.info.ModTime().Equal(info.ModTime()) {
+		return k.sum, nil
+	}
+	e, err := sumFile(path)
+	if err == nil {
+		l.know(path, info, e)
+	}
+	return e, err
 }
 
 // open reads the list at path, if it is there. A last line without an end is
@@ -154,9 +186,11 @@ func (l *list) wrote(name, path string) (bool, error) {
 			continue
 		}
 		if now == nil {
-			if now, err = sumFile(path); err != nil {
+			e, err := l.sumAt(path, info)
+			if err != nil {
 				return false, err
 			}
+			now = &e
 		}
 		if e.Bytes == now.Bytes && e.Sum == now.Sum {
 			return true, nil
@@ -165,12 +199,11 @@ func (l *list) wrote(name, path string) (bool, error) {
 	return false, nil
 }
 
-func sumFile(path string) (*entry, error) {
+func sumFile(path string) (entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return entry{}, err
 	}
 	defer f.Close()
-	e, err := sum(f)
-	return &e, err
+	return sum(f)
 }
