@@ -26,10 +26,31 @@ type entry struct {
 
 // sum returns the entry of what can be read, without a name.
 func sum(r io.Reader) (entry, error) {
-	h := xxh3.New()
-	n, err := io.CopyBuffer(h, struct{ io.Reader }{r}, make([]byte, 1<<20))
+	const chunk = 1 << 20
+	h, n := xxh3.New(), int64(0)
+	free, full := make(chan []byte, 2), make(chan []byte, 2)
+	free <- make([]byte, chunk)
+	free <- make([]byte, chunk)
+	var failed error
+	go func() { // reads ahead
+		defer close(full)
+		for failed == nil {
+			b := (<-free)[:chunk]
+			got, err := io.ReadFull(r, b)
+			failed = err
+			full <- b[:got]
+		}
+	}()
+	for b := range full {
+		h.Write(b)
+		n += int64(len(b))
+		free <- b
+	}
+	if errors.Is(failed, io.EOF) || errors.Is(failed, io.ErrUnexpectedEOF) {
+		failed = nil
+	}
 	digest := h.Sum128().Bytes()
-	return entry{Bytes: n, Sum: hex.EncodeToString(digest[:])}, err
+	return entry{Bytes: n, Sum: hex.EncodeToString(digest[:])}, failed
 }
 
 // A list has the entries of all files that a job ever wrote, in the order in
