@@ -220,21 +220,21 @@ struct Column {
 			rest &= rest - 1;
 		}
 		search(tries);
+		Try t = {};
+		bool found = false, paired = false;
 #pragma unroll
 		for (int i = 0; i < together; i++) {
-			const Try& t = tries[i];
-			if (t.d == 0) break;
-			bool paired = __any_sync(~0u, t.partner >= 0);
-			if (!paired && !(t.need < 0)) continue;
-			float f[each];
-			read(f, t.row);
-			change(f, e, t.row % 32, t.d);
-			if (paired) settle(best(t));
-			left = ~1u << t.row % 32;  // 0 behind the last
-			return true;
+			bool any = __any_sync(~0u, tries[i].partner >= 0);
+			if (!found && tries[i].d != 0 && (any || tries[i].need < 0)) t = tries[i], found = true, paired = any;
 		}
 		left = rest;
-		return false;
+		if (!found) return false;
+		float f[each];
+		read(f, t.row);
+		change(f, e, t.row % 32, t.d);
+		if (paired) settle(best(t));
+		left = ~1u << t.row % 32;  // 0 behind the last
+		return true;
 	}
 
 	// go goes through the rows.
