@@ -93,33 +93,29 @@ __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
 	__syncthreads();
 }
 
-// update subtracts what rows p to p+15 of R and Y contribute to the rows after them: a warp
-// has four rows, a lane every 32nd column of them.
+// update subtracts what rows p to p+15 of R and Y contribute to the rows after them,
+// in squares of 4 x 4.
 __device__ void update(float* a, const Exchange& x, int p) {
-	constexpr int across = strip / 32;
-	int first = p + panel, lane = threadIdx.x % 32;
-	for (int i0 = first + threadIdx.x / 32 * 4; i0 < strip; i0 += threads / 32 * 4) {
-		float sum[4][across] = {};
+	int first = p + panel, side = (strip - first) / 4;
+	for (int t = threadIdx.x; t < side * (strip / 4); t += threads) {
+		int i0 = first + t / (strip / 4) * 4, j0 = t % (strip / 4) * 4;
+		if (j0 >= first && j0 < i0) continue;
+		float sum[4][4] = {};
 #pragma unroll 4
 		for (int q = 0; q < panel; q++) {
-			float u[4];
+			float u[4], v[4];
 #pragma unroll
-			for (int e = 0; e < 4; e++) u[e] = a[(p + q) * pitch + i0 + e];
-#pragma unroll
-			for (int c = 0; c < across; c++) {
-				int j = lane + 32 * c;
-				if (32 * c >= first && 32 * c + 32 <= i0) continue;  // below the diagonal of R
-				float v = j >= p && j < first ? x.y[q][j - p] : a[(p + q) * pitch + j];
-#pragma unroll
-				for (int e = 0; e < 4; e++) sum[e][c] += u[e] * v;
+			for (int e = 0; e < 4; e++) {
+				u[e] = a[(p + q) * pitch + i0 + e];
+				v[e] = j0 >= p && j0 < first ? x.y[q][j0 - p + e] : a[(p + q) * pitch + j0 + e];
 			}
+#pragma unroll
+			for (int e = 0; e < 16; e++) sum[e / 4][e % 4] += u[e / 4] * v[e % 4];
 		}
 #pragma unroll
-		for (int c = 0; c < across; c++) {
-			int j = lane + 32 * c;
-#pragma unroll
-			for (int e = 0; e < 4; e++)
-				if (j < first || j >= i0 + e) a[(i0 + e) * pitch + j] -= sum[e][c];
+		for (int e = 0; e < 16; e++) {
+			int i = i0 + e / 4, j = j0 + e % 4;
+			if (j < first || j >= i) a[i * pitch + j] -= sum[e / 4][e % 4];
 		}
 	}
 	__syncthreads();
