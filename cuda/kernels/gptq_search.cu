@@ -33,11 +33,20 @@ struct Table {
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// largest_of returns candidate i of the largest scale: 0.40 to 1.15 of top, and no
-// more than makes codes that fp16 cannot hold.
+// Shares are what candidates of the largest scale are of top: 0.40 to 1.15.
+struct Shares {
+	float of[candidates];
+
+	__device__ constexpr Shares() : of() {
+		for (int i = 0; i < candidates; i++) of[i] = (float)(0.40 + 0.75 * i / (candidates - 1));
+	}
+};
+__constant__ const Shares shares;
+
+// largest_of returns candidate i of the largest scale, no more than makes codes that fp16
+// cannot hold.
 __device__ inline half largest_of(int i, float top, float zero) {
-	float share = __double2float_rn(__dadd_rn(0.40, __ddiv_rn(__dmul_rn(0.75, (double)i), 25.0)));
-	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f / zero));
+	return __float2half_rn(fminf(__fmul_rn(shares.of[i], top), 65504.0f / zero));
 }
 
 // Staged is a column's weights and their importance in shared memory, by four rows;
@@ -222,6 +231,7 @@ __device__ void finish(const Step& s, Table& t) {
 	__threadfence();
 	for (int i = threadIdx.x; i < candidates * 4; i += blockDim.x) {
 		double sum = 0;
+#pragma unroll 8
 		for (int b = i % 4; b < blocks; b += 4) sum += __ldcg(s.sums + (int64)b * candidates + i / 4);
 		t.parts[i / 4][i % 4] = sum;
 	}
