@@ -131,7 +131,7 @@ func (s *source) inspect(ctx context.Context, load func(model.ModuleSpec) (*mode
 	}
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	for i, spec := range s.loader.Layout {
-		s.ahead(i + 1)
+		s.farAhead(i + 1)
 		m, err := load(spec)
 		if err != nil {
 			return err
@@ -165,6 +165,23 @@ func (s *source) another() *source {
 func (r *run) ahead(place int) {
 	if layout := r.src.loader.Layout; place >= 0 && place < len(layout) && !r.shelf.has(layout[place]) {
 		r.src.ahead(place)
+	}
+}
+
+// readAhead is how many weights are read ahead, if modules are smaller than that.
+const readAhead = 1 << 28
+
+// farAhead is ahead for several modules.
+func (s *source) farAhead(place int) {
+	weights := 0
+	for i := place; i < len(s.loader.Layout); i++ {
+		for _, l := range s.loader.Layout[i].Linears {
+			weights += l.In * l.Out
+		}
+		if i > place && weights > readAhead {
+			return
+		}
+		s.ahead(i)
 	}
 }
 

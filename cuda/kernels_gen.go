@@ -122,6 +122,7 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_descend_sum
 	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
@@ -223,6 +224,7 @@ const (
 	kernel_order_rows_rms_f32
 	kernel_order_rows_layer_f32
 	kernel_pairs_reach
+	kernel_pairs_held
 	kernel_pairs
 	kernel_permute_1_f16
 	kernel_permute_2_f16
@@ -409,6 +411,7 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
@@ -510,6 +513,7 @@ var kernels = [kernelCount]struct {
 	kernel_order_rows_rms_f32:        {"order_rows", "order_rows_rms_f32", true},
 	kernel_order_rows_layer_f32:      {"order_rows", "order_rows_layer_f32", true},
 	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
+	kernel_pairs_held:                {"pairs", "pairs_held", true},
 	kernel_pairs:                     {"pairs", "pairs", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
@@ -730,6 +734,7 @@ const (
 	gptq_rows_together             = 16
 	gptq_search_candidates         = 26
 	gptq_search_columns            = 32
+	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
 	head_norm_warps                = 8
 	head_norm_held                 = 8
@@ -753,8 +758,10 @@ const (
 	order_rows_threads             = 512
 	pairs_window_rows              = 256
 	pairs_columns                  = 8
-	pairs_threads                  = 32 * pairs_columns
+	pairs_columns_held             = 16
 	pairs_each                     = pairs_window_rows / 32
+	pairs_together                 = 4
+	pairs_held_bytes               = 131584
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -3458,6 +3465,12 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	d.launch(a, l)
 }
 
+func (d *Device) descend_sum(l launch, list pointer) {
+	a := d.begin(kernel_descend_sum)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
 	a := d.begin(kernel_descend)
 	a.pointer(list)
@@ -4766,6 +4779,14 @@ func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor
 func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k int32) {
 	a := d.begin(kernel_pairs_reach)
 	a.tensor(reach, tensor.F32, "reach")
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_pairs_held)
+	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)
 	d.launch(a, l)

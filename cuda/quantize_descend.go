@@ -23,7 +23,12 @@ const blockBytes = int(unsafe.Sizeof(blockItem{}))
 type blockRun struct {
 	products             productRun
 	first, count, across int
+	quads                int // of columns of all rows, at most
 }
+
+// summedInBlock is up to how many parts of products the kernel that needs their sum adds
+// itself.
+const summedInBlock = 2
 
 // A sheet is matrices side by side whose blocks have the same rows, so that a product
 // serves all: narrow ones, of which each alone would leave half of its tiles empty. Any
@@ -74,13 +79,20 @@ func tilesOf(list []device.Coding) (tiles int) {
 // blockTiles is the tiles of the products of a block of n columns.
 func blockTiles(n int) int { return pieces(blockRows, productSide) * pieces(n, productSide) }
 
-// spread takes room for sheets.
-func (w *workshop) spread(parts int) {
-	codings := make([]device.Coding, len(w.list))
-	for i, x := range w.list {
-		codings[i] = x.Coding
+// spread takes room for sheets of matrices, and measures these.
+func (w *workshop) spread(list []device.Coding, parts int) {
+	w.most = w.room.takeZeros(tensor.F32, 1, len(list))
+	measured := make([]operandItem, len(list))
+	for i, c := range list {
+		x := coded{Coding: c, k: c.Codes.Rows, n: c.Codes.Cols, blocks: blocksOf(c.Groups), most: w.most.Columns(i, i+1)}
+		want(c.W.Rows == x.k && c.W.Cols == x.n && c.W.Type == tensor.F32, "Descend", c.W, c.Codes)
+		measured[i] = planes{most: x.most}.item(w.d, c.W, byLargest)
+		w.list = append(w.list, x)
 	}
-	for _, i := range sheetsOf(codings) {
+	run := w.d.operandRun(measured)
+	run.measure(w.d)
+	run.free(w.d)
+	for _, i := range sheetsOf(list) {
 		w.sheets = append(w.sheets, &sheet{first: i, blocks: w.list[i].blocks, parts: parts})
 	}
 	for i, s := range w.sheets {
@@ -163,13 +175,15 @@ func (d *Device) partsOf(tiles, k int) int {
 // leftovers leaves the errors of all matrices as operands, and returns what their rows
 // are multiplied by.
 func (w *workshop) leftovers(h tensor.Tensor) (roots tensor.Tensor) {
-	d, k := w.d, h.Cols
-	all := w.room.takeZeros(tensor.F32, 1, len(w.list))
-	for i := range w.list { // side by side
-		x := &w.list[i]
-		most := all.Reshape(len(w.list), 1).Slice(i, i+1)
-		d.Copy(most, x.most)
-		x.most, x.errors.most = most, most
+	d, k, all := w.d, h.Cols, w.most
+	if all.Nil() {
+		all = w.room.takeZeros(tensor.F32, 1, len(w.list))
+		for i := range w.list { // side by side
+			x := &w.list[i]
+			most := all.Columns(i, i+1)
+			d.Copy(most, x.most)
+			x.most, x.errors.most = most, most
+		}
 	}
 	roots = w.room.take(tensor.F32, k, 1)
 	d.coding_range(launch{blocks: dim{x: 1}, threads: dim{x: 1024}}, all, roots, h, int32(k), int32(len(w.list)))
@@ -201,7 +215,7 @@ func (x *coded) column() int {
 func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	d, k := w.d, h.Cols
 	var products []productItem
-	var blocks []blockItem
+	var blocks, sums []blockItem
 	var runs []blockRun
 	for b := 0; ; b++ {
 		now := blockRun{first: len(blocks), products: productRun{first: len(products)}}
@@ -219,7 +233,12 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 			for g := range x.blocks[b] {
 				w.items = append(w.items, x.step(d, w.index(x, b)+g, row))
 			}
+			sums = append(sums, item)
+			if item.count > summedInBlock {
+				item.count, item.most = 1, 0
+			}
 			blocks, now.across = append(blocks, item), max(now.across, pieces(x.n, descend_columns))
+			now.quads = max(now.quads, (end-row)*x.n/4)
 		}
 		for _, s := range w.sheets {
 			if b < len(s.blocks) {
@@ -238,12 +257,16 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	for i := range blocks {
 		blocks[i].steps += d.at(w.table)
 	}
-	list := table(d, blocks)
-	defer d.Free(list)
+	list, summed := table(d, blocks), table(d, sums)
+	defer func() { d.Free(list); d.Free(summed) }()
 	w.products = table(d, products)
 	for range passes {
 		for _, r := range runs {
 			w.multiply(r.products)
+			if w.sheets[0].parts > summedInBlock {
+				over := launch{blocks: dim{x: pieces(r.quads, descend_threads), y: r.count}, threads: dim{x: descend_threads}}
+				d.descend_sum(over, pointer(d.at(summed))+pointer(r.first*blockBytes))
+			}
 			l := launch{blocks: dim{x: r.across, y: r.count}, threads: dim{x: descend_threads}, shared: descend_room_bytes}
 			d.descend(l, pointer(d.at(list))+pointer(r.first*blockBytes), h, int32(k))
 		}

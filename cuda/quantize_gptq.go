@@ -9,10 +9,12 @@ import (
 // GPTQ quantizes matrices that share a factor, as many at a time as there is
 // memory for. What the errors of earlier rows have made of a block's comes of one
 // product, so that no copies of W are kept; within a block the errors of earlier
-// groups reach a group by another.
+// groups reach a group by another. Blocks of which another coding of the same weights has
+// the same groups are quantized once (inherit).
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
 	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 0, func(w *workshop) {
+		w.inherit()
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: alpha}
@@ -39,14 +41,16 @@ type workshop struct {
 	first    int // of list in the caller's
 	list     []coded
 	sheets   []*sheet
+	most     tensor.Tensor // F32 [1, len(list)] of matrices in sheets
 	factor   planes
 	products tensor.Tensor
 	blocks   []block
 }
 
-// A block is what happens to one block of every matrix: products, then group after
-// group.
+// A block is what happens to one block of every matrix: what others have done is copied,
+// then products, then group after group.
 type block struct {
+	heirs    []*coded
 	products productRun
 	groups   []groupRun
 }
@@ -69,6 +73,10 @@ type operandOf struct {
 	ready tensor.Tensor
 }
 
+// plentyOfWork is the workspace from which on it is asked what memory there is, which
+// takes time; whoever plans has planned for less.
+const plentyOfWork = 1 << 30
+
 // byParts calls f for parts of a list that there is memory for, with planes of the
 // factor that they share; and, if products are in parts, with room for those of sheets.
 func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts int, f func(w *workshop)) {
@@ -81,8 +89,15 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 	if of.ready.Nil() {
 		shared += planesBytes(2, k, k)
 	}
+	all := shared
+	for _, c := range list {
+		all += codedBytes(c, max(parts, 1))
+	}
 	free := d.workLimit
 	if free == 0 {
+		free = all
+	}
+	if d.workLimit == 0 && all > plentyOfWork {
 		free, _ = d.MemInfo()
 		free -= free / 16 // for what steps and products are listed in
 	}
@@ -98,15 +113,12 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 			w.factor = w.room.takePlanes(2, k, k)
 			d.split(w.factor, factor, of.how)
 		}
-		for _, c := range list[first:end] {
-			if parts > 0 {
-				w.list = append(w.list, w.room.takeMeasured(c))
-			} else {
+		if parts > 0 {
+			w.spread(list[first:end], parts)
+		} else {
+			for _, c := range list[first:end] {
 				w.list = append(w.list, w.room.takeCoded(c))
 			}
-		}
-		if parts > 0 {
-			w.spread(parts)
 		}
 		f(w)
 		w.close()
@@ -140,12 +152,16 @@ func (w *workshop) plan(base func(x *coded, row, end int) productItem, inner fun
 	for b := 0; ; b++ {
 		var now block
 		for i := range w.list {
-			if x := &w.list[i]; b < len(x.blocks) {
+			x := &w.list[i]
+			if b < len(x.blocks) && b >= x.inherited {
 				row, end := rowsOf(x.blocks[b])
 				add(&now.products, x, base(x, row, end), row, end)
 			}
+			if b > 0 && b == x.inherited {
+				now.heirs = append(now.heirs, x)
+			}
 		}
-		if now.products.count == 0 {
+		if now.products.count == 0 && len(now.heirs) == 0 {
 			break
 		}
 		for g := 0; ; g++ {
@@ -153,7 +169,7 @@ func (w *workshop) plan(base func(x *coded, row, end int) productItem, inner fun
 			var list []stepItem
 			for i := range w.list {
 				x := &w.list[i]
-				if b >= len(x.blocks) || g >= len(x.blocks[b]) {
+				if b >= len(x.blocks) || b < x.inherited || g >= len(x.blocks[b]) {
 					continue
 				}
 				first, at := x.blocks[b][0].Row, x.blocks[b][g]
@@ -198,6 +214,7 @@ func (w *workshop) multiply(r productRun) {
 // groups, block after block.
 func (w *workshop) each(step func(r run)) {
 	for _, b := range w.blocks {
+		w.bequeath(b.heirs)
 		w.multiply(b.products)
 		for _, g := range b.groups {
 			w.multiply(g.products)

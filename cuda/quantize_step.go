@@ -24,6 +24,9 @@ type coded struct {
 	k, n   int
 	blocks [][]exl2.Group
 
+	parent    *coded // whose first blocks are the same
+	inherited int    // so many of them
+
 	errors  planes        // what is left of every row that is quantized
 	sheet   *sheet        // that they are a part of, if they are
 	panel   tensor.Tensor // F32 [rows of the largest block, n]
@@ -93,19 +96,13 @@ func (r *room) takeSearch(c device.Coding) coded {
 // takeCoded returns a matrix with all the memory that quantizing it takes, its largest
 // magnitude measured.
 func (r *room) takeCoded(c device.Coding) coded {
-	x := r.takeMeasured(c)
-	x.errors = r.takePlanes(2, x.k, x.n)
-	x.errors.most = x.most
-	x.panel = r.take(tensor.F32, panelRows(c.Groups), x.n)
-	return x
-}
-
-// takeMeasured is takeCoded, but for errors and panel.
-func (r *room) takeMeasured(c device.Coding) coded {
 	x := r.takeSearch(c)
 	want(c.W.Rows == x.k && c.W.Cols == x.n && c.W.Type == tensor.F32, "quantizing", c.W, c.Codes)
 	x.blocks = blocksOf(c.Groups)
 	r.d.measure(x.most, c.W)
+	x.errors = r.takePlanes(2, x.k, x.n)
+	x.errors.most = x.most
+	x.panel = r.take(tensor.F32, panelRows(c.Groups), x.n)
 	return x
 }
 

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -47,6 +48,11 @@ func (d *Device) take(op string) *slot {
 	return s
 }
 
+// copiedAtOnce is how many slots are filled or emptied at a time, each by a core: one core
+// copies at a fifth of the speed of the bus, and memory that is used for the first time at
+// less.
+const copiedAtOnce = ringSlots / 2
+
 // Upload copies src to dst. It returns when src may be reused.
 func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 	d.forbidWhileRecording("Upload")
@@ -54,12 +60,33 @@ func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 		panic(fmt.Sprintf("cuda: Upload: %d bytes to %v", len(src), dst))
 	}
 	for at := d.address("Upload", dst); len(src) > 0 && d.err == nil; {
-		s := d.take("Upload")
-		n := copy(s.host, src)
-		d.do("Upload", cuMemcpyHtoDAsync, at, uintptr(s.at), uintptr(n), d.stream)
-		d.do("Upload", cuEventRecord, s.event, d.stream)
-		src, at = src[n:], at+uintptr(n)
+		slots := d.takeFor("Upload", len(src))
+		each(slots, func(i int) { copy(slots[i].host, src[i*slotBytes:]) })
+		for _, s := range slots {
+			n := min(len(src), slotBytes)
+			d.do("Upload", cuMemcpyHtoDAsync, at, uintptr(s.at), uintptr(n), d.stream)
+			d.do("Upload", cuEventRecord, s.event, d.stream)
+			src, at = src[n:], at+uintptr(n)
+		}
 	}
+}
+
+// takeFor returns free slots for some bytes, a few at most.
+func (d *Device) takeFor(op string, bytes int) []*slot {
+	slots := make([]*slot, min(pieces(bytes, slotBytes), copiedAtOnce))
+	for i := range slots {
+		slots[i] = d.take(op)
+	}
+	return slots
+}
+
+// each calls f for every slot, at once if there are several.
+func each(slots []*slot, f func(i int)) {
+	if len(slots) == 1 { // the parameters of a step, a token
+		f(0)
+		return
+	}
+	parallel.For(len(slots), f)
 }
 
 // Download waits for earlier operations and copies src to dst, which is left
@@ -70,17 +97,22 @@ func (d *Device) Download(dst []byte, src tensor.Tensor) {
 		panic(fmt.Sprintf("cuda: Download: %d bytes from %v", len(dst), src))
 	}
 	at, left := d.address("Download", src), len(dst)
-	var coming []*slot
+	var coming [][]*slot
 	for len(dst) > 0 && d.err == nil {
-		for left > 0 && len(coming) < ringSlots {
-			s, n := d.take("Download"), min(left, slotBytes)
-			d.do("Download", cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), d.stream)
-			d.do("Download", cuEventRecord, s.event, d.stream)
-			coming, at, left = append(coming, s), at+uintptr(n), left-n
+		for left > 0 && len(coming) < ringSlots/copiedAtOnce {
+			slots := d.takeFor("Download", left)
+			for _, s := range slots {
+				n := min(left, slotBytes)
+				d.do("Download", cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), d.stream)
+				d.do("Download", cuEventRecord, s.event, d.stream)
+				at, left = at+uintptr(n), left-n
+			}
+			coming = append(coming, slots)
 		}
-		if d.do("Download", cuEventSynchronize, coming[0].event) {
-			dst = dst[copy(dst, coming[0].host):]
-			coming = coming[1:]
+		slots := coming[0]
+		if d.do("Download", cuEventSynchronize, slots[len(slots)-1].event) { // and so are those before it
+			each(slots, func(i int) { copy(dst[i*slotBytes:], slots[i].host) })
+			dst, coming = dst[min(len(dst), len(slots)*slotBytes):], coming[1:]
 		}
 	}
 }

@@ -28,7 +28,8 @@ func (e *RangeError) Error() string {
 // a bit; a choice whose cost at that price exceeds its class's cheapest by more
 // than the gap between the relaxation and a known solution cannot be part of a
 // better one. What is left is solved by dynamic programming over lists of
-// undominated partial sums, pruned by the same bound.
+// undominated partial sums, pruned by the same bound: at first as if the gap were a
+// fraction of what it is, which costs little, and proves what it finds within that.
 func Allocate(classes [][]Choice, budget int) ([]int, error) {
 	s := solver{budget: budget}
 	lo, hi := 0, 0
@@ -169,9 +170,32 @@ type partial struct {
 	before int     // index among the partials of the classes before it
 }
 
+// firstShare is the share of the gap that solutions are sought in first, and wider by how
+// much the share grows.
+const (
+	firstShare = 1.0 / 256
+	wider      = 4
+)
+
 // refine returns the best solution, given one and the price of a bit.
 func (s *solver) refine(known []int, price float64) []int {
-	slack := s.slack(known, price)
+	bound := -price * float64(s.budget) // Σ min(cost + price·bits) - price·budget
+	for _, c := range s.classes {
+		bound += cheapest(c, price)
+	}
+	rounding := 1e-12 * math.Abs(bound)
+	gap := s.cost(known) - bound
+	for share := firstShare; share < 1; share *= wider {
+		if pick := s.within(known, price, share*gap+rounding); s.cost(pick)-bound <= share*gap {
+			return pick
+		}
+	}
+	return s.within(known, price, gap+rounding)
+}
+
+// within returns the best solution whose cost exceeds the bound by up to slack, or else
+// the known one.
+func (s *solver) within(known []int, price, slack float64) []int {
 	least := make([]int, len(s.classes)+1) // bits that classes i and on take at least
 	for i := len(s.classes) - 1; i >= 0; i-- {
 		least[i] = least[i+1] + s.classes[i][0].Bits
@@ -194,17 +218,6 @@ func (s *solver) refine(known []int, price float64) []int {
 		pick[i-1], at = p.last, p.before
 	}
 	return pick
-}
-
-// slack returns by how much the cost of a known solution exceeds the bound that
-// the price gives: Σ min(cost + price·bits) - price·budget.
-func (s *solver) slack(known []int, price float64) float64 {
-	bound := -price * float64(s.budget)
-	for _, c := range s.classes {
-		bound += cheapest(c, price)
-	}
-	gap := s.cost(known) - bound
-	return gap + 1e-12*math.Abs(bound)
 }
 
 func (s *solver) cost(pick []int) float64 {

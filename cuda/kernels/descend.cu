@@ -21,11 +21,28 @@ constexpr int part = 32, warps = threads / 32, helpers = warps - 1, most_parts =
 // Block is one of a list; quantize_descend.go has the same struct.
 struct Block {
 	const Step* steps;   // its groups
-	const float* parts;  // [count][rows, n], of rows of ld: what is left is their sum
-	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted
+	float* parts;        // [count][rows, n], of rows of ld: what is left is their sum
+	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted, or null
 	int64 next;          // floats from one part to the next
 	int groups, count, rows, n, ld, unused;
 };
+
+// added returns what is left of four columns of a row. Parts are asked for some at a time.
+__device__ inline float4 added(const Block& b, int row, int column, float lowered) {
+	constexpr int batch = 8;
+	const float* from = b.parts + (int64)row * b.ld + column;
+	float4 sum = {};
+	for (int first = 0; first < b.count; first += batch) {
+		float4 v[batch];
+#pragma unroll
+		for (int p = 0; p < batch; p++)
+			if (first + p < b.count) v[p] = *(const float4*)(from + (first + p) * b.next);
+#pragma unroll
+		for (int p = 0; p < batch; p++)
+			if (first + p < b.count) sum.x += v[p].x, sum.y += v[p].y, sum.z += v[p].z, sum.w += v[p].w;
+	}
+	return make_float4(sum.x * lowered, sum.y * lowered, sum.z * lowered, sum.w * lowered);
+}
 
 struct Room {
 	float x[most_rows][columns];               // what is left, then changes
@@ -203,23 +220,23 @@ __device__ void pass(Room& room, const float (*h)[part], int p, int lo, int hi, 
 			changes.reach<false>(room.x + to, h + to - lo);
 }
 
-// sum adds the parts of what is left at rows of a block.
+// sum adds the parts of what is left at rows of a block: four columns a thread, four rows a
+// warp, of so many warps.
 __device__ void sum(Room& room, const Block& b, int lo, int hi, int warp, int all) {
-	constexpr int batch = 4;
-	int lane = threadIdx.x % 32;
+	constexpr int quads = columns / 4, rows = 32 / quads;
+	int lane = threadIdx.x % 32, column = lane % quads * 4;
 	float lowered = 1 / lift_of(b.most);  // a power of two
-	for (int i = lo + warp; i < hi; i += batch * all) {
-		const float* from = b.parts + (int64)i * b.ld + blockIdx.x * columns + lane;
-		float x[batch] = {};
-#pragma unroll 8
-		for (int p = 0; p < b.count; p++)
-#pragma unroll
-			for (int e = 0; e < batch; e++)
-				if (i + e * all < hi) x[e] += from[p * b.next + (int64)(e * all) * b.ld];
-#pragma unroll
-		for (int e = 0; e < batch; e++)
-			if (i + e * all < hi) room.x[i + e * all][lane] = x[e] * lowered;
-	}
+	for (int i = lo + warp * rows + lane / quads; i < hi; i += rows * all)
+		*(float4*)&room.x[i][column] = added(b, i, blockIdx.x * columns + column, lowered);
+}
+
+// descend_sum adds the parts of blocks, in the place of the first ones, where there are so
+// many that it is quicker so: four columns a thread.
+extern "C" __global__ void __launch_bounds__(threads) descend_sum(const void* list) {
+	after_previous();
+	const Block b = ((const Block*)list)[blockIdx.y];
+	int at = blockIdx.x * threads + threadIdx.x, i = at / (b.n / 4), column = at % (b.n / 4) * 4;
+	if (i < b.rows) *(float4*)(b.parts + (int64)i * b.ld + column) = added(b, i, column, 1 / lift_of(b.most));
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 2) descend(const void* list, const float* h, int k) {

@@ -6,8 +6,8 @@
 //
 // A block has 32 columns, a lane each, which it keeps in shared memory; its warps
 // share the candidates. A lane tries the codes of a candidate from the largest scale
-// down, and gives the candidate up once the largest weight alone, out of reach of the
-// scales that are left, costs more than the best so far. It goes on to its next code
+// down, and gives the candidate up once the largest weight of each quarter of the rows alone,
+// out of reach of the scales that are left, cost more than the best so far. It goes on to its next code
 // by itself, two candidates at a time. The last block of a group adds the sums of all,
 // in order.
 #include "coding.cuh"
@@ -15,6 +15,7 @@
 
 constexpr int candidates = 26;
 constexpr int columns = 32;
+constexpr int quarters = 4;  // of rows
 constexpr float below = 0.40f, above = 1.15f;  // bounds of scales around the column's own
 constexpr float least_share = 1 - 1e-4f;       // how much less than the real minimum a rounded sum can be
 
@@ -23,6 +24,7 @@ struct Table {
 	float scales[candidates][16], inverses[candidates][16];
 	half largest[candidates];
 	float least[candidates][columns];
+	float2 peaks[quarters][columns];  // the largest weight and its importance
 	unsigned char codes[candidates][columns];
 	unsigned char bounds[candidates][columns];  // first code, and last times 16
 	double parts[candidates][4];
@@ -31,11 +33,20 @@ struct Table {
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// largest_of returns candidate i of the largest scale: 0.40 to 1.15 of top, and no
-// more than makes codes that fp16 cannot hold.
+// Shares are what candidates of the largest scale are of top: 0.40 to 1.15.
+struct Shares {
+	float of[candidates];
+
+	__device__ constexpr Shares() : of() {
+		for (int i = 0; i < candidates; i++) of[i] = (float)(0.40 + 0.75 * i / (candidates - 1));
+	}
+};
+__constant__ const Shares shares;
+
+// largest_of returns candidate i of the largest scale, no more than makes codes that fp16
+// cannot hold.
 __device__ inline half largest_of(int i, float top, float zero) {
-	float share = __double2float_rn(__dadd_rn(0.40, __ddiv_rn(__dmul_rn(0.75, (double)i), 25.0)));
-	return __float2half_rn(fminf(__fmul_rn(share, top), 65504.0f / zero));
+	return __float2half_rn(fminf(__fmul_rn(shares.of[i], top), 65504.0f / zero));
 }
 
 // Staged is a column's weights and their importance in shared memory, by four rows;
@@ -61,32 +72,51 @@ struct Direct {
 
 constexpr int unrolled = 16;  // rows
 
-// Peak is the column's weight with the largest magnitude: the last of equals, the
-// negative one before the positive.
-struct Peak {
-	float magnitude, importance;
-	float reach;  // times a scale: what the codes reach
-
-	template <class Rows>
-	__device__ Peak(Rows rows, int count, float zero) : magnitude(0), importance(0), reach(zero - 1) {
-		for (int r = 0; r < count; r += unrolled) {
+// peak returns the weight of the largest magnitude among some rows, a multiple of eight, and
+// its importance.
+template <class Rows>
+__device__ inline float2 peak(Rows rows, int count) {
+	float2 most = {};
+	auto take = [&](float w, float m) {
+		if (!(fabsf(w) < fabsf(most.x))) most = make_float2(w, m);
+	};
+	for (int r = 0; r < count; r += 8, rows.skip(8))
 #pragma unroll
-			for (int i = 0; i < unrolled / 4; i++) {
-				float4 w, m;
-				rows.four(i, w, m);
-				take(w.x, m.x, zero), take(w.y, m.y, zero), take(w.z, m.z, zero), take(w.w, m.w, zero);
-			}
-			rows.skip(unrolled);
+		for (int i = 0; i < 2; i++) {
+			float4 w, m;
+			rows.four(i, w, m);
+			take(w.x, m.x), take(w.y, m.y), take(w.z, m.z), take(w.w, m.w);
+		}
+	return most;
+}
+
+// Peaks are the largest weights of a column's quarters.
+struct Peaks {
+	float magnitude[quarters], importance[quarters];
+	float reach[quarters];  // times a scale: what the codes reach
+
+	__device__ Peaks(const Table& t, int lane, float zero) {
+#pragma unroll
+		for (int q = 0; q < quarters; q++) {
+			float2 p = t.peaks[q][lane];
+			magnitude[q] = fabsf(p.x), importance[q] = least_share * p.y, reach[q] = p.x < 0 ? zero : zero - 1;
 		}
 	}
-	__device__ void take(float w, float m, float zero) {
-		if (fabsf(w) < magnitude) return;
-		magnitude = fabsf(w), importance = m, reach = w < 0 ? zero : zero - 1;
+	__device__ float largest() const {
+		float most = magnitude[0];
+#pragma unroll
+		for (int q = 1; q < quarters; q++) most = fmaxf(most, magnitude[q]);
+		return most;
 	}
 	// cost returns less than what scales up to the given one cost.
 	__device__ float cost(float scale) const {
-		float over = fmaxf(magnitude - reach * scale, 0.0f);
-		return least_share * importance * over * over;
+		float sum = 0;
+#pragma unroll
+		for (int q = 0; q < quarters; q++) {
+			float over = fmaxf(magnitude[q] - reach[q] * scale, 0.0f);
+			sum += importance[q] * over * over;
+		}
+		return sum;
 	}
 };
 
@@ -124,13 +154,13 @@ struct Way {
 	__device__ void aim(const Table& t) { scale = t.scales[candidate][code], inverse = t.inverses[candidate][code], error = 0; }
 
 	// next turns to the next code that may be better.
-	__device__ void next(Table& t, const Peak& peak, int lane) {
+	__device__ void next(Table& t, const Peaks& peaks, int lane) {
 		if (done) return;
 		if (error <= least) least = error, best = code;
 		if (code > first) {
 			code--;
 			aim(t);
-			if (!(peak.cost(scale) > least)) return;
+			if (!(peaks.cost(scale) > least)) return;
 		}
 		t.least[candidate][lane] = least, t.codes[candidate][lane] = best;
 		candidate += step;
@@ -151,7 +181,7 @@ struct Way {
 // look goes both ways of a lane until they end: what it reads of the rows serves
 // both.
 template <class Rows>
-__device__ void look(Table& t, const Rows& rows, int count, float zero, const Peak& peak, int lane, Way& a, Way& b) {
+__device__ void look(Table& t, const Rows& rows, int count, float zero, const Peaks& peaks, int lane, Way& a, Way& b) {
 	float low = rounder - zero, high = rounder + zero - 1;
 	while (__any_sync(~0u, !a.done || !b.done)) {
 		Rows at = rows;
@@ -168,8 +198,8 @@ __device__ void look(Table& t, const Rows& rows, int count, float zero, const Pe
 			}
 			at.skip(unrolled);
 		}
-		a.next(t, peak, lane);
-		b.next(t, peak, lane);
+		a.next(t, peaks, lane);
+		b.next(t, peaks, lane);
 	}
 }
 
@@ -201,6 +231,7 @@ __device__ void finish(const Step& s, Table& t) {
 	__threadfence();
 	for (int i = threadIdx.x; i < candidates * 4; i += blockDim.x) {
 		double sum = 0;
+#pragma unroll 8
 		for (int b = i % 4; b < blocks; b += 4) sum += __ldcg(s.sums + (int64)b * candidates + i / 4);
 		t.parts[i / 4][i % 4] = sum;
 	}
@@ -219,14 +250,20 @@ template <class Rows>
 __device__ void search(const Step& s, Table& t, const Rows& rows) {
 	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 	float zero = 1 << (s.bits - 1);
-	Peak peak(rows, s.rows, zero);
-	float base = __fdiv_rn(peak.magnitude, zero - 0.5f);
+	for (int q = warp; q < quarters; q += warps) {
+		Rows part = rows;
+		part.skip(q * (s.rows / quarters));
+		t.peaks[q][lane] = peak(part, s.rows / quarters);
+	}
+	__syncthreads();
+	const Peaks peaks(t, lane, zero);
+	float base = __fdiv_rn(peaks.largest(), zero - 0.5f);
 	for (int c = warp; c < candidates; c += warps) t.bounds[c][lane] = bounds_of(t.scales[c], base);
 	__syncwarp();
 	Way a, b;
 	a.begin(t, lane, warp, 2 * warps);
 	b.begin(t, lane, warp + warps, 2 * warps);
-	look(t, rows, s.rows, zero, peak, lane, a, b);
+	look(t, rows, s.rows, zero, peaks, lane, a, b);
 }
 
 template <bool staged>

@@ -2,15 +2,20 @@
 // to the better of the codes beside its own, with that of the row that it helps most, if
 // the loss falls. In the CPU's roundings (internal/device/cpu/pairs.go).
 //
-// A warp has a column, a lane every 32nd row; rows of h come from the first cache, which
-// the warps of a block share. Few rows change: codes and operands (planes.cuh) are stored
+// A warp has a column, a lane every 32nd row. The window of h, which is symmetric to the
+// bit, is in shared memory as far as it is not above the diagonal, where there is room for
+// that, or comes from the first cache. Which of 32 rows may change is found for all at once,
+// and again after each change. Few rows change: codes and operands (planes.cuh) are stored
 // where they do.
 #include "coding.cuh"
+#include "mma.cuh"
 #include "order.cuh"
 #include "scaled.cuh"
 
-constexpr int window_rows = 256, columns = 8, threads = 32 * columns;
+constexpr int window_rows = 256, columns = 8, columns_held = 16;
 constexpr int each = window_rows / 32;
+constexpr int together = 4;         // rows that are tried at a time
+constexpr int held_bytes = 131584;  // of half a window
 constexpr float least_share = 1.0f / 1024;
 
 // Window is one of a list; quantize_pairs.go has the same struct.
@@ -52,17 +57,42 @@ struct Row {
 // gain returns what the loss falls by where a value changes by d; twice is 2r.
 __device__ inline float gain(float d, float twice, float diagonal) { return __fmul_rn(d, __fsub_rn(twice, __fmul_rn(d, diagonal))); }
 
+// Whole is a window of h where it is.
+struct Whole {
+	const float* h;  // [rows, ...], of rows of k, at the lane's first row
+	int k;
+
+	__device__ Whole(const float* h, int k) : h(h + threadIdx.x % 32), k(k) {}
+	// at returns h of a row with the lane's row e.
+	__device__ float at(int row, int e) const { return h[(int64)row * k + 32 * e]; }
+};
+
+// Half is a window of h in shared memory, row after row, up to the diagonal. What 32 rows
+// of a column, or 32 columns of a row, are in are 32 banks.
+struct Half {
+	const float* h;
+	int lane, before;  // elements before the row of that number
+
+	__device__ Half(const float* h) : h(h), lane(threadIdx.x % 32), before(lane * (lane + 1) / 2) {}
+	__device__ float at(int row, int e) const {
+		int i = 32 * e + lane;
+		return h[i > row ? before + 32 * e * lane + 16 * e * (32 * e + 1) + row : row * (row + 1) / 2 + i];
+	}
+};
+static_assert(held_bytes == 4 * window_rows * (window_rows + 1) / 2, "held_bytes");
+
 // Column is a warp's work.
+template <class Moments>
 struct Column {
 	Row rows[each];
 	Levels grid[each];
-	const float* h;  // of the window, at the lane's first row
-	int k, lane, all;
+	Moments h;       // of the window
+	int lane, all;
 	unsigned changed;
 	float largest;   // change of a code
 
-	__device__ Column(const Window& s, const float* moments, int width, int column)
-		: h(moments + (int64)s.row * width + s.row + threadIdx.x % 32), k(width), lane(threadIdx.x % 32), all(s.rows), changed(0), largest(0) {
+	__device__ Column(const Window& s, Moments moments, int column)
+		: h(moments), lane(threadIdx.x % 32), all(s.rows), changed(0), largest(0) {
 		float lowered = 1 / lift_of(s.lifted);  // a power of two
 #pragma unroll
 		for (int e = 0; e < each; e++) {
@@ -73,7 +103,6 @@ struct Column {
 			float left = 0;
 			for (int p = 0; p < s.count; p++) left += s.parts[p * s.next + (int64)i * s.ld + column];
 			rows[e].left = left * lowered;
-			rows[e].diagonal = h[(int64)i * k + 32 * e];
 			rows[e].code = s.codes[(int64)(s.row + i) * s.n + column] - grid[e].zero;
 			rows[e].reach = s.reach[s.row + i];
 			rows[e].neighbours(grid[e]);
@@ -82,10 +111,17 @@ struct Column {
 		for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
 	}
 
+	// begin reads the diagonal of h.
+	__device__ void begin() {
+#pragma unroll
+		for (int e = 0; e < each; e++)
+			if (32 * e < all) rows[e].diagonal = h.at(32 * e + lane, e);
+	}
+
 	// read reads row i of h.
 	__device__ void read(float (&f)[each], int i) const {
 #pragma unroll
-		for (int e = 0; e < each; e++) f[e] = 32 * e < all ? h[(int64)i * k + 32 * e] : 0;
+		for (int e = 0; e < each; e++) f[e] = 32 * e < all ? h.at(i, e) : 0;
 	}
 
 	// change changes a lane's row of which f is the row of h, and what is left with it.
@@ -101,22 +137,38 @@ struct Column {
 		}
 	}
 
-	// partner returns the row that gains most by a change of row i by d, and more than
-	// least, all lanes the same; -1 if there is none.
-	__device__ int partner(const float (&f)[each], int i, float d, float least) const {
-		int at = -1;
+	// A Try is a row whose code may change, and what its best partner gains.
+	struct Try {
+		int row;
+		float d, need, least;  // change of its value, what a partner has to gain, and gains
+		int partner;           // of the lane's rows, or -1
+	};
+
+	// search finds the best partner of each of some rows among a lane's rows: that which gains
+	// most, and more than is needed.
+	__device__ void search(Try (&t)[together]) const {
 #pragma unroll
-		for (int e = 0; e < each; e++) {
-			float x = __fsub_rn(rows[e].left, __fmul_rn(f[e], d)), twice = __fadd_rn(x, x);
-			float a = gain(rows[e].up, twice, rows[e].diagonal), b = gain(rows[e].down, twice, rows[e].diagonal);
-			if ((a > least || b > least) && 32 * e + lane != i) least = fmaxf(a, b), at = 32 * e + lane;
-		}
-		if (!__any_sync(~0u, at >= 0)) return -1;
-		unsigned mine = at >= 0 ? __float_as_uint(least) : 0, most = mine;  // positive floats are in order
+		for (int e = 0; e < each; e++)
+#pragma unroll
+			for (int c = 0; c < together; c++) {
+				float f = 32 * e < all ? h.at(t[c].row, e) : 0, x = __fsub_rn(rows[e].left, __fmul_rn(f, t[c].d)), twice = __fadd_rn(x, x);
+				float g = gain(twice > 0 ? rows[e].up : rows[e].down, twice, rows[e].diagonal);  // the other one gains nothing
+				if (g > t[c].least && 32 * e + lane != t[c].row) t[c].least = g, t[c].partner = 32 * e + lane;
+			}
+	}
+
+	// best returns the best of the partners that lanes have found; at least one has.
+	__device__ static int best(const Try& t) {
+		unsigned mine = t.partner >= 0 ? __float_as_uint(t.least) : 0, most = mine;  // positive floats are in order
+#if __CUDA_ARCH__ >= 800
+		most = __reduce_max_sync(~0u, mine);
+		return __reduce_min_sync(~0u, t.partner >= 0 && mine == most ? t.partner : window_rows);
+#else
 		for (int step = 16; step > 0; step /= 2) most = max(most, __shfl_xor_sync(~0u, most, step));
-		int first = at >= 0 && mine == most ? at : window_rows;
+		int first = t.partner >= 0 && mine == most ? t.partner : window_rows;
 		for (int step = 16; step > 0; step /= 2) first = min(first, __shfl_xor_sync(~0u, first, step));
 		return first;
+#endif
 	}
 
 	// settle changes row j, which i has been changed for.
@@ -142,20 +194,62 @@ struct Column {
 		return up >= down ? make_float2(r.up, up) : make_float2(r.down, down);
 	}
 
-	// visit tries to change row 32·e + owner, of which f is the row of h; now is row e of
-	// every lane.
-	__device__ void visit(const float (&f)[each], int e, int owner, Row& now) {
-		float2 b = better(now);
-		float need = __fsub_rn(__fmul_rn(__fmul_rn(__fmul_rn(b.x, b.x), now.diagonal), least_share), b.y);
-		bool far = need > __fmul_rn(__fmul_rn(2 * fabsf(b.x), now.reach), largest);
-		float d = __shfl_sync(~0u, far ? 0 : b.x, owner);
-		need = __shfl_sync(~0u, need, owner);
-		if (d == 0) return;
-		int j = partner(f, 32 * e + owner, d, need <= 0 ? 0 : need);
-		if (j < 0 && !(need < 0)) return;
-		change(f, e, owner, d);
-		if (j >= 0) settle(j);
-		now = pick(e);
+	// A Chance is the change of a row's code that may pay.
+	struct Chance {
+		float d;     // by which its value changes; 0 if that is out of the question
+		float need;  // what a partner has to gain
+	};
+
+	__device__ Chance chance(const Row& r) const {
+		float2 b = better(r);
+		float need = __fsub_rn(__fmul_rn(__fmul_rn(__fmul_rn(b.x, b.x), r.diagonal), least_share), b.y);
+		bool far = need > __fmul_rn(__fmul_rn(2 * fabsf(b.x), r.reach), largest);
+		return {far ? 0 : b.x, need};
+	}
+
+	// visit tries the next rows of slab e that are left, and changes the first one where that
+	// pays. It reports whether any has changed: then all rows behind it are left.
+	__device__ bool visit(int e, unsigned& left, Chance c) {
+		Try tries[together];
+		unsigned rest = left;
+#pragma unroll
+		for (int i = 0; i < together; i++) {
+			int owner = rest ? __ffs(rest) - 1 : 31;
+			float need = __shfl_sync(~0u, c.need, owner), d = __shfl_sync(~0u, c.d, owner);
+			tries[i] = {32 * e + owner, rest ? d : 0, need, rest && need <= 0 ? 0 : need, -1};
+			rest &= rest - 1;
+		}
+		search(tries);
+		Try t = {};
+		bool found = false, paired = false;
+#pragma unroll
+		for (int i = 0; i < together; i++) {
+			bool any = __any_sync(~0u, tries[i].partner >= 0);
+			if (!found && tries[i].d != 0 && (any || tries[i].need < 0)) t = tries[i], found = true, paired = any;
+		}
+		left = rest;
+		if (!found) return false;
+		float f[each];
+		read(f, t.row);
+		change(f, e, t.row % 32, t.d);
+		if (paired) settle(best(t));
+		left = ~1u << t.row % 32;  // 0 behind the last
+		return true;
+	}
+
+	// go goes through the rows.
+	__device__ void go() {
+#pragma unroll 1
+		for (int e = 0; 32 * e < all; e++) {
+			Chance c = chance(pick(e));
+			unsigned left = __ballot_sync(~0u, c.d != 0);
+#pragma unroll 1
+			while (left) {
+				if (!visit(e, left, c)) continue;
+				c = chance(pick(e));
+				left &= __ballot_sync(~0u, c.d != 0);
+			}
+		}
 	}
 
 	// store stores what has changed.
@@ -191,24 +285,38 @@ extern "C" __global__ void pairs_reach(
 	if (lane == 0) reach[row] = most;
 }
 
-extern "C" __global__ void __launch_bounds__(threads) pairs(const void* list, const float* h, int k) {
+// hold copies half of a window of h to shared memory.
+__device__ void hold(float* to, const float* h, int k, const Window& s) {
+	int lane = threadIdx.x % 32;
+	for (int i = threadIdx.x / 32; i < s.rows; i += blockDim.x / 32)
+		for (int j = lane; j <= i; j += 32) copy4((u32*)to + i * (i + 1) / 2 + j, (const u32*)h + (int64)(s.row + i) * k + s.row + j, true);
+	commit();
+}
+
+extern "C" __global__ void __launch_bounds__(32 * columns_held) pairs_held(const void* list, const float* h, int k) {
+	extern __shared__ float memory[];
+	after_previous();
+	const Window s = ((const Window*)list)[blockIdx.y];
+	int column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+	if (blockIdx.x * (blockDim.x / 32) >= s.n) return;
+	hold(memory, h, k, s);
+	bool mine = column < s.n;
+	Column<Half> c(s, Half(memory), mine ? column : 0);
+	arrived<0>();
+	__syncthreads();
+	if (!mine) return;
+	c.begin();
+	c.go();
+	c.store(s, column);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * columns) pairs(const void* list, const float* h, int k) {
 	after_previous();
 	const Window s = ((const Window*)list)[blockIdx.y];
 	int column = blockIdx.x * columns + threadIdx.x / 32;
 	if (column >= s.n) return;
-	Column c(s, h, k, column);
-	float f[each], ahead[each];
-	c.read(ahead, 0);
-#pragma unroll 1
-	for (int e = 0; 32 * e < s.rows; e++) {
-		Row now = c.pick(e);
-#pragma unroll 1
-		for (int owner = 0; owner < 32; owner++) {
-#pragma unroll
-			for (int a = 0; a < each; a++) f[a] = ahead[a];
-			c.read(ahead, min(32 * e + owner + 1, s.rows - 1));
-			c.visit(f, e, owner, now);
-		}
-	}
+	Column<Whole> c(s, Whole(h + (int64)s.row * k + s.row, k), column);
+	c.begin();
+	c.go();
 	c.store(s, column);
 }

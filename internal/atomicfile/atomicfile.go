@@ -12,11 +12,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // BeforeRename, if not nil, is called by Commit with the final path when the
@@ -34,12 +33,15 @@ type File struct {
 	temp *os.File
 	err  error // the first failed write, or errDone
 
-	complete func(content io.Reader) error
+	complete func(content *os.File, durable func() error) error
 }
 
-// OnComplete has Commit call f with the file's bytes when they are durable and
-// the file does not have its name yet. An error of f stops it there.
-func (f *File) OnComplete(call func(content io.Reader) error) { f.complete = call }
+// OnComplete has Commit call f with the file, which does not have its name yet; durable
+// waits until its bytes are on the disk, on their way to which they may be read. An error
+// of f stops it there.
+func (f *File) OnComplete(call func(content *os.File, durable func() error) error) {
+	f.complete = call
+}
 
 // Create starts a file that Commit will put at path, replacing what is there.
 // The folder must exist.
@@ -138,13 +140,15 @@ func (f *File) Commit() error {
 
 // publish is Commit up to and including the rename.
 func (f *File) publish() error {
-	if err := f.temp.Sync(); err != nil {
-		return err
-	}
+	synced := make(chan error, 1)
+	go func() { synced <- f.temp.Sync() }()
+	durable := sync.OnceValue(func() error { return <-synced })
+	var err error
 	if f.complete != nil {
-		if err := f.complete(io.NewSectionReader(f.temp, 0, math.MaxInt64)); err != nil {
-			return err
-		}
+		err = f.complete(f.temp, durable)
+	}
+	if err := errors.Join(err, durable()); err != nil {
+		return err
 	}
 	if err := f.temp.Close(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -19,7 +20,7 @@ func (j *Job) Create(name string) (*atomicfile.File, error) {
 	name = j.listed(name)
 	f, err := atomicfile.Create(j.Path(name))
 	if err == nil {
-		f.OnComplete(func(r io.Reader) error { return j.record(name, r) })
+		f.OnComplete(func(content *os.File, durable func() error) error { return j.record(name, content, durable) })
 	}
 	return f, err
 }
@@ -29,7 +30,7 @@ func (j *Job) CreateTensors(name string, tensors []safetensors.Info) (*safetenso
 	name = j.listed(name)
 	w, err := safetensors.Create(j.Path(name), tensors)
 	if err == nil {
-		w.OnComplete(func(r io.Reader) error { return j.record(name, r) })
+		w.OnComplete(func(content *os.File, durable func() error) error { return j.record(name, content, durable) })
 	}
 	return w, err
 }
@@ -58,16 +59,27 @@ func (j *Job) WriteJSON(name string, v any) error {
 
 // record puts a file that is complete on the list, and what is in its place out
 // of its way.
-func (j *Job) record(name string, content io.Reader) error {
-	if err := j.makeWay(name); err != nil {
+func (j *Job) record(name string, content *os.File, durable func() error) error {
+	e, err := sum(io.NewSectionReader(content, 0, math.MaxInt64))
+	if err != nil {
 		return err
 	}
-	e, err := sum(content)
+	info, err := content.Stat()
+	if err == nil {
+		err = durable()
+	}
+	if err == nil {
+		err = j.makeWay(name)
+	}
 	if err != nil {
 		return err
 	}
 	e.Name = name
-	return j.list.add(e)
+	if err := j.list.add(e); err != nil {
+		return err
+	}
+	j.list.know(j.Path(name), info, e)
+	return nil
 }
 
 // makeWay moves a file of the job's folder aside that the job did not write, and

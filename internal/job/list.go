@@ -26,10 +26,31 @@ type entry struct {
 
 // sum returns the entry of what can be read, without a name.
 func sum(r io.Reader) (entry, error) {
-	h := xxh3.New()
-	n, err := io.CopyBuffer(h, struct{ io.Reader }{r}, make([]byte, 1<<20))
+	const chunk = 1 << 20
+	h, n := xxh3.New(), int64(0)
+	free, full := make(chan []byte, 2), make(chan []byte, 2)
+	free <- make([]byte, chunk)
+	free <- make([]byte, chunk)
+	var failed error
+	go func() { // reads ahead
+		defer close(full)
+		for failed == nil {
+			b := (<-free)[:chunk]
+			got, err := io.ReadFull(r, b)
+			failed = err
+			full <- b[:got]
+		}
+	}()
+	for b := range full {
+		h.Write(b)
+		n += int64(len(b))
+		free <- b
+	}
+	if errors.Is(failed, io.EOF) || errors.Is(failed, io.ErrUnexpectedEOF) {
+		failed = nil
+	}
 	digest := h.Sum128().Bytes()
-	return entry{Bytes: n, Sum: hex.EncodeToString(digest[:])}, err
+	return entry{Bytes: n, Sum: hex.EncodeToString(digest[:])}, failed
 }
 
 // A list has the entries of all files that a job ever wrote, in the order in
@@ -41,6 +62,38 @@ type list struct {
 	file    *os.File // nil until something is added
 	entries []entry
 	damage  error // the first line that cannot be read
+	known   map[string]known
+}
+
+// What is known of the file at a path: its sum, as long as nobody has touched it.
+type known struct {
+	info fs.FileInfo
+	sum  entry
+}
+
+// know notes what is at a path.
+func (l *list) know(path string, info fs.FileInfo, sum entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[string]known{}
+	}
+	l.known[path] = known{info, sum}
+}
+
+// sumAt returns the sum of the file at a path, which info is of.
+func (l *list) sumAt(path string, info fs.FileInfo) (entry, error) {
+	l.mu.Lock()
+	k, ok := l.known[path]
+	l.mu.Unlock()
+	if ok && os.SameFile(k.info, info) && k.info.Size() == info.Size() && k.info.ModTime().Equal(info.ModTime()) {
+		return k.sum, nil
+	}
+	e, err := sumFile(path)
+	if err == nil {
+		l.know(path, info, e)
+	}
+	return e, err
 }
 
 // open reads the list at path, if it is there. A last line without an end is
@@ -154,9 +207,11 @@ func (l *list) wrote(name, path string) (bool, error) {
 			continue
 		}
 		if now == nil {
-			if now, err = sumFile(path); err != nil {
+			e, err := l.sumAt(path, info)
+			if err != nil {
 				return false, err
 			}
+			now = &e
 		}
 		if e.Bytes == now.Bytes && e.Sum == now.Sum {
 			return true, nil
@@ -165,12 +220,11 @@ func (l *list) wrote(name, path string) (bool, error) {
 	return false, nil
 }
 
-func sumFile(path string) (*entry, error) {
+func sumFile(path string) (entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return entry{}, err
 	}
 	defer f.Close()
-	e, err := sum(f)
-	return &e, err
+	return sum(f)
 }

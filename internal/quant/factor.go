@@ -1,8 +1,9 @@
 package quant
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -72,7 +73,7 @@ func activationOrder(diag []float32) []int32 {
 	for i := range perm {
 		perm[i] = int32(i)
 	}
-	sort.SliceStable(perm, func(a, b int) bool { return diag[perm[a]] > diag[perm[b]] })
+	slices.SortFunc(perm, func(a, b int32) int { return cmp.Or(cmp.Compare(diag[b], diag[a]), cmp.Compare(a, b)) })
 	return perm
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/half"
+	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
 
@@ -33,8 +34,10 @@ func spansOf(list []place, damp float32) []*span {
 	d, ok := f.dev, f.dev.Alloc(tensor.I32, len(list), 1)
 	defer d.Free(ok)
 	spans, inverses, feeds := make([]*span, len(list)), make([]device.Inverse, len(list)), make([]device.Feed, len(list))
+	orders := make([][]int32, len(list))
+	parallel.For(len(list), func(i int) { orders[i] = list[i].columns.order(list[i].lo, list[i].cols()) })
 	for i, p := range list {
-		s, sorted := p.span()
+		s, sorted := p.span(orders[i])
 		n := len(s.order)
 		s.feed = d.Alloc(tensor.F32, n, n)
 		inverses[i] = device.Inverse{H: sorted, U: d.Alloc(tensor.F32, n, n), OK: ok.Slice(i, i+1)}
@@ -54,11 +57,14 @@ func spansOf(list []place, damp float32) []*span {
 	return spans
 }
 
-// span takes the columns from the place on, and returns their moments in that order.
-func (p place) span() (s *span, sorted tensor.Tensor) {
+// cols is the columns of the span.
+func (p place) cols() int { return min(p.columns.Span, p.r.c.Codes.Cols-p.lo) }
+
+// span takes the columns from the place on, in an order, and returns their moments in that.
+func (p place) span(order []int32) (s *span, sorted tensor.Tensor) {
 	r, c := p.r, p.columns
-	d, n := r.f.dev, min(c.Span, r.c.Codes.Cols-p.lo)
-	s = &span{r: r, order: c.order(p.lo, n), cols: d.Alloc(tensor.I32, 1, n), target: d.Alloc(tensor.F32, r.f.k, n)}
+	d, n := r.f.dev, p.cols()
+	s = &span{r: r, order: order, cols: d.Alloc(tensor.I32, 1, n), target: d.Alloc(tensor.F32, r.f.k, n)}
 	s.part = s.parts()
 	within := make([]int32, n)
 	for i, c := range s.order {
@@ -91,7 +97,9 @@ func (c *Columns) order(lo, n int) []int32 {
 	for i := range list {
 		list[i], cost[i] = int32(lo+i), rows[i*(c.Span+1)].Float32()
 	}
-	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(cost[int(b)-lo], cost[int(a)-lo]) })
+	slices.SortFunc(list, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(cost[int(b)-lo], cost[int(a)-lo]), cmp.Compare(a, b))
+	})
 	return list
 }
 

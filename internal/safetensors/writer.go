@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -184,7 +184,9 @@ func (w *Writer) Commit() error {
 
 // OnComplete has Commit call f before the file appears; see
 // [atomicfile.File.OnComplete].
-func (w *Writer) OnComplete(call func(content io.Reader) error) { w.file.OnComplete(call) }
+func (w *Writer) OnComplete(call func(content *os.File, durable func() error) error) {
+	w.file.OnComplete(call)
+}
 
 // Abort drops the file; after Commit it does nothing, so it can be deferred.
 func (w *Writer) Abort() { w.file.Abort() }

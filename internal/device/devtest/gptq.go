@@ -26,23 +26,26 @@ type gptqCase struct {
 	recipes []string
 	codes   limit
 	loss    limit
+
+	one bool // the codings are of one matrix
 }
 
 // gptqCases: of one group, where operations are ordered, and of several with
 // sums that need no rounding, every bit is the same.
 func gptqCases() (cases []testCase) {
 	list := []gptqCase{
-		{"several groups", 96, 64, coarse(1), integers, []string{"1:4b_32g"}, exact, sameLoss},
-		{"several blocks", 704, 96, coarse(2), integers, []string{"1:4b_128g"}, exact, sameLoss},
-		{"several widths", 544, 64, coarse(3), integers, []string{"0.1:6b_96g/0.4:5b_64g/0.5:3b_32g"}, exact, sameLoss},
-		{"a list", 352, 160, coarse(4), integers, []string{"1:4b_32g", "0.2:6b_128g/0.8:4b_96g", "1:5b_128g", "0.05:8b_32g/0.95:3b_64g"}, exact, sameLoss},
-		{"realistic", 256, 128, noise(5), realistic, []string{"1:4b_128g"}, mostCodes, nearLoss},
-		{"realistic", 544, 96, noise(6), realistic, []string{"0.1:4b_32g/0.9:3b_32g"}, mostCodes, nearLoss},
-		{"a realistic list", 352, 224, noise(7), realistic, []string{"0.05:6b_32g/0.2:3b_64g/0.75:2b_64g", "1:8b_128g", "0.1:5b_64g/0.9:4b_64g"}, mostCodes, nearLoss},
+		{"several groups", 96, 64, coarse(1), integers, []string{"1:4b_32g"}, exact, sameLoss, false},
+		{"several blocks", 704, 96, coarse(2), integers, []string{"1:4b_128g"}, exact, sameLoss, false},
+		{"several widths", 544, 64, coarse(3), integers, []string{"0.1:6b_96g/0.4:5b_64g/0.5:3b_32g"}, exact, sameLoss, false},
+		{"a list", 352, 160, coarse(4), integers, []string{"1:4b_32g", "0.2:6b_128g/0.8:4b_96g", "1:5b_128g", "0.05:8b_32g/0.95:3b_64g"}, exact, sameLoss, false},
+		{"one matrix", 1056, 96, coarse(9), integers, []string{"1:3b_64g", "0.5:4b_64g/0.5:3b_64g", "1:4b_64g", "0.75:4b_64g/0.25:3b_64g", "0.9:4b_64g/0.1:2b_32g", "1:4b_64g"}, exact, sameLoss, true},
+		{"realistic", 256, 128, noise(5), realistic, []string{"1:4b_128g"}, mostCodes, nearLoss, false},
+		{"realistic", 544, 96, noise(6), realistic, []string{"0.1:4b_32g/0.9:3b_32g"}, mostCodes, nearLoss, false},
+		{"a realistic list", 352, 224, noise(7), realistic, []string{"0.05:6b_32g/0.2:3b_64g/0.75:2b_64g", "1:8b_128g", "0.1:5b_64g/0.9:4b_64g"}, mostCodes, nearLoss, false},
 	}
 	for _, bits := range exl2.Widths {
 		for _, rows := range []int{32, 128} {
-			list = append(list, gptqCase{"one group", rows, 96, noise(8), realistic, []string{fmt.Sprintf("1:%db_%dg", bits, rows)}, exact, sameLoss})
+			list = append(list, gptqCase{"one group", rows, 96, noise(8), realistic, []string{fmt.Sprintf("1:%db_%dg", bits, rows)}, exact, sameLoss, false})
 		}
 	}
 	for _, c := range list {
@@ -55,6 +58,9 @@ func (c gptqCase) build(f *fixture) func(device.Device) {
 	var list []device.Coding
 	for i, r := range c.recipes {
 		list = append(list, f.coding(fmt.Sprint(i), c.w, c.k, c.n, r))
+		if c.one {
+			list[i].W = list[0].W
+		}
 	}
 	u, h := c.factor(c.k)
 	x := f.factor(c.k, u, h)
