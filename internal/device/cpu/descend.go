@@ -87,10 +87,12 @@ func (s *descent) phase(task func(i int), then func() *phase) *phase {
 			task(i)
 			return
 		}
-		c := packing.calls[i-n]
-		packing.list[c.left].Pack(c.part)
+		packing.pack(i - n)
 	}}
 }
+
+// pack makes a call.
+func (l *lefts) pack(i int) { l.list[l.calls[i].left].Pack(l.calls[i].part) }
 
 // turn makes what is packed what the next phase uses, and returns it.
 func (s *descent) turn() *lefts {
