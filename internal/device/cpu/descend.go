@@ -4,7 +4,6 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
-	"exl2/internal/tensor"
 )
 
 // Descend improves the codes by passes of coordinate descent. Stripes of columns
@@ -25,9 +24,6 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 		return s.begin()
 	})
 }
-
-// ReadyToDescend is nothing: what Descend packs of H stays in the caches.
-func (d *Device) ReadyToDescend(device.Factor) tensor.Tensor { return tensor.Tensor{} }
 
 // descent is the work on one matrix.
 type descent struct {

@@ -5,6 +5,7 @@ import (
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/exl2"
 	"exl2/internal/parallel"
+	"exl2/internal/tensor"
 )
 
 // Pairs changes codes of two rows at a time. What is left of a window comes of a product
@@ -14,12 +15,16 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 		return
 	}
 	x, columns := factorOf("Pairs", f, list), columnsOf(list)
-	cols, reach, diagonal := stripeCols(columns), x.reach(), x.diagonal()
+	cols, limits := stripeCols(columns), f.Ready
+	if limits.Nil() {
+		limits = d.ReadyToDescend(f)
+	}
+	ready := floats("Pairs", limits)
 	runChains(len(list), atOnce(columns, len(list)), pairWidth(x.k, columns), func(i int) *phase {
 		c := codingOf("Pairs", list[i])
 		rows := min(c.k, device.PairRows)
 		data, release := d.borrowed((c.k + rows) * c.n)
-		s := &pairing{reach: reach, diagonal: diagonal, tables: c.tables(), descent: descent{
+		s := &pairing{reach: ready[:x.k], diagonal: ready[x.k:], tables: c.tables(), descent: descent{
 			coding: c, factor: x, release: release,
 			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: rows, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}}
@@ -55,29 +60,24 @@ func (c *coding) tables() [][16]float32 {
 	return list
 }
 
-// reach returns, for every row, the largest magnitude of its moments with the others of
-// its window.
-func (f *factor) reach() []float32 {
-	list := make([]float32, f.k)
-	parallel.Runs(f.k, device.PairRows, func(lo, hi int) {
+// ReadyToDescend returns, [2, k], of every row the largest magnitude of its moments with
+// the others of its window, and the diagonal. What Descend packs of H stays in the caches.
+func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
+	k, h := f.H.Rows, floats("ReadyToDescend", f.H)
+	ready := d.Alloc(tensor.F32, 2, k)
+	reach, diagonal := floats("ReadyToDescend", ready)[:k], floats("ReadyToDescend", ready)[k:]
+	parallel.Runs(k, rowsAtOnce(device.PairRows), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
+			diagonal[i] = h[i*(k+1)]
 			first := i / device.PairRows * device.PairRows
-			for j, v := range f.h[i*f.k+first : i*f.k+min(f.k, first+device.PairRows)] {
+			for j, v := range h[i*k+first : i*k+min(k, first+device.PairRows)] {
 				if first+j != i {
-					list[i] = max(list[i], v, -v)
+					reach[i] = max(reach[i], v, -v)
 				}
 			}
 		}
 	})
-	return list
-}
-
-func (f *factor) diagonal() []float32 {
-	list := make([]float32, f.k)
-	for i := range list {
-		list[i] = f.h[i*(f.k+1)]
-	}
-	return list
+	return ready
 }
 
 // pack packs for the window's products.
