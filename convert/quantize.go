@@ -240,10 +240,9 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	}
 	k := float64(linears[0].In)
 	end := p.On("quantize: target", profile.Work{Flops: 2 * k * weights})
-	targets := make([]*quant.Target, len(linears))
-	for i := range linears {
-		targets[i] = f.Corrected(corrections, i)
-		defer targets[i].Free()
+	targets := f.Corrected(corrections)
+	for _, t := range targets {
+		defer t.Free()
 	}
 	corrections.Free()
 	end()
@@ -266,8 +265,8 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	}
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
 	packed := make([]device.Matrix, len(linears))
+	device.SideBySide(d, len(list), func(i int) { packed[i] = list[i].Matrix() })
 	for i, l := range linears {
-		packed[i] = list[i].Matrix()
 		l.Replace(d, model.Quantized{Matrix: packed[i]})
 	}
 	matrices, err := quant.Download(list, packed)

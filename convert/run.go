@@ -163,7 +163,10 @@ func (r *run) conclude(report *Report, start time.Time) *Report {
 		report.Memory = &r.memory.Memory
 	}
 	if r.profile != nil {
-		for _, s := range r.profile.Stages(r.rates()) {
+		end := r.profile.Off("this table's bounds")
+		rates := r.rates()
+		end()
+		for _, s := range r.profile.Stages(rates) {
 			report.Profile = append(report.Profile, Stage(s))
 		}
 	}

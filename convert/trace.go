@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"exl2/internal/model"
+	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/safetensors"
 	"exl2/internal/sensitivity"
@@ -89,12 +90,14 @@ func (t *tracing) pass() error {
 	if err := t.measurer.EmbedProbes(r.ctx, e, r.tokens.quantize); err != nil {
 		return err
 	}
+	end := r.profile.On("trace: forward", profile.Work{})
 	for _, spec := range decoder {
 		if err := t.measurer.Advance(r.ctx, spec); err != nil {
 			return err
 		}
 		r.progress.Step(spec.Name, "")
 	}
+	end()
 	for _, spec := range slices.Backward(layout[1:]) {
 		if err := t.back(spec); err != nil {
 			return err

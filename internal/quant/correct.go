@@ -33,12 +33,31 @@ func (h *Hessian) Corrections(weights []tensor.Tensor) *Corrections {
 		outs += exl2.Pad(w.Rows)
 	}
 	if !c.drift.Nil() && Early(h.k, outs) {
-		for i, w := range weights {
-			c.made = append(c.made, c.columns(i, 0, w.Rows))
-		}
+		made := make([]tensor.Tensor, len(weights))
+		c.each(func(i int) { made[i] = c.columns(i, 0, weights[i].Rows) })
+		c.made = made
 		c.freeMoments()
 	}
 	return c
+}
+
+// sideBytes is the most memory that work on weights side by side takes: only those of
+// small models leave cores idle one by one.
+const sideBytes = 256 << 20
+
+// each calls f for all weights, at once where that takes little memory.
+func (c *Corrections) each(f func(i int)) {
+	bytes := 0
+	for _, w := range c.weights {
+		bytes += 3 * 4 * w.Cols * exl2.Pad(w.Rows)
+	}
+	if bytes <= sideBytes {
+		device.SideBySide(c.dev, len(c.weights), f)
+		return
+	}
+	for i := range c.weights {
+		f(i)
+	}
 }
 
 // columns returns the correction of some columns of a weight.
@@ -75,8 +94,15 @@ func (c *Corrections) Free() {
 	}
 }
 
-// Corrected returns weight i of c as the one to be stored: W + (H+λ)⁻¹·c.
-func (f *Factor) Corrected(c *Corrections, i int) *Target {
+// Corrected returns the weights of c as those to be stored.
+func (f *Factor) Corrected(c *Corrections) []*Target {
+	list := make([]*Target, len(c.weights))
+	c.each(func(i int) { list[i] = f.corrected(c, i) })
+	return list
+}
+
+// corrected returns weight i of c as the one to be stored: W + (H+λ)⁻¹·c.
+func (f *Factor) corrected(c *Corrections, i int) *Target {
 	w := c.weights[i]
 	t := f.Target(w)
 	if f.Nearest || c.drift.Nil() && c.made == nil {

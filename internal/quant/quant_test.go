@@ -246,7 +246,7 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := f.Corrected(corrections, 0)
+	target := f.Corrected(corrections)[0]
 	stored := make([]float32, p.in*p.out)
 	d.Download(tensor.BytesOf(stored), target.w)
 	before, after := 0.0, 0.0

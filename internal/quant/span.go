@@ -36,13 +36,13 @@ func spansOf(list []place, damp float32) []*span {
 	spans, inverses, feeds := make([]*span, len(list)), make([]device.Inverse, len(list)), make([]device.Feed, len(list))
 	orders := make([][]int32, len(list))
 	parallel.For(len(list), func(i int) { orders[i] = list[i].columns.order(list[i].lo, list[i].cols()) })
-	for i, p := range list {
-		s, sorted := p.span(orders[i])
+	device.SideBySide(d, len(list), func(i int) {
+		s, sorted := list[i].span(orders[i])
 		n := len(s.order)
 		s.feed = d.Alloc(tensor.F32, n, n)
 		inverses[i] = device.Inverse{H: sorted, U: d.Alloc(tensor.F32, n, n), OK: ok.Slice(i, i+1)}
 		spans[i], feeds[i] = s, device.Feed{Feed: s.feed, U: inverses[i].U}
-	}
+	})
 	d.InverseFactors(inverses, damp)
 	d.Feeds(feeds, blockCols)
 	done := make([]int32, len(list))

@@ -148,19 +148,7 @@ func emitMax(a *assembly, l level) {
 		}
 		tops = tops[:half]
 	}
-	y, top, high := tops[0].AsY(), tops[0].AsX(), a.XMM()
-	if l == avx512 {
-		upper := a.YMM()
-		a.VEXTRACTF64X4(operand.Imm(1), tops[0], upper)
-		a.VMAXPS(upper, y, y)
-	}
-	a.VEXTRACTF128(operand.Imm(1), y, high)
-	a.VMAXPS(high, top, top)
-	for _, order := range []uint64{0b1110, 0b01} { // the upper half, the second element
-		a.VPERMILPS(operand.Imm(order), top, high)
-		a.VMAXPS(high, top, top)
-	}
-	a.VMOVSS(top, at(to, 0))
+	a.VMOVSS(a.across(tops[0], a.VMAXPS), at(to, 0))
 	a.end()
 }
 

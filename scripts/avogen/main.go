@@ -29,6 +29,7 @@ var sources = []struct {
 	{"packed", emitPacked},
 	{"collect", emitCollect},
 	{"grid", emitGrid},
+	{"pairs", emitPairs},
 	{"exp", emitExp},
 }
 

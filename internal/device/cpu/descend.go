@@ -4,7 +4,6 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
-	"exl2/internal/tensor"
 )
 
 // Descend improves the codes by passes of coordinate descent. Stripes of columns
@@ -25,9 +24,6 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 		return s.begin()
 	})
 }
-
-// ReadyToDescend is nothing: what Descend packs of H stays in the caches.
-func (d *Device) ReadyToDescend(device.Factor) tensor.Tensor { return tensor.Tensor{} }
 
 // descent is the work on one matrix.
 type descent struct {
@@ -87,10 +83,12 @@ func (s *descent) phase(task func(i int), then func() *phase) *phase {
 			task(i)
 			return
 		}
-		c := packing.calls[i-n]
-		packing.list[c.left].Pack(c.part)
+		packing.pack(i - n)
 	}}
 }
+
+// pack makes a call.
+func (l *lefts) pack(i int) { l.list[l.calls[i].left].Pack(l.calls[i].part) }
 
 // turn makes what is packed what the next phase uses, and returns it.
 func (s *descent) turn() *lefts {

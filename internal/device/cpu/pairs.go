@@ -3,7 +3,9 @@ package cpu
 import (
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
+	"exl2/internal/exl2"
 	"exl2/internal/parallel"
+	"exl2/internal/tensor"
 )
 
 // Pairs changes codes of two rows at a time. What is left of a window comes of a product
@@ -13,43 +15,69 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 		return
 	}
 	x, columns := factorOf("Pairs", f, list), columnsOf(list)
-	cols, reach := stripeCols(columns), x.reach()
-	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
+	cols, limits := stripeCols(columns), f.Ready
+	if limits.Nil() {
+		limits = d.ReadyToDescend(f)
+	}
+	ready := floats("Pairs", limits)
+	runChains(len(list), atOnce(columns, len(list)), pairWidth(x.k, columns), func(i int) *phase {
 		c := codingOf("Pairs", list[i])
 		rows := min(c.k, device.PairRows)
 		data, release := d.borrowed((c.k + rows) * c.n)
-		s := &pairing{reach: reach, descent: descent{
+		s := &pairing{reach: ready[:x.k], diagonal: ready[x.k:], tables: c.tables(), descent: descent{
 			coding: c, factor: x, release: release,
 			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: rows, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}}
 		s.now[0].reset()
 		s.pack()
-		return s.phase(s.errors, s.window)
+		return s.phase(s.errors, s.product)
 	})
 }
+
+// pairCols is how many columns one goroutine works on at a time.
+const pairCols = 8
+
+// pairWidth is width for columns that need not be worked on in stripes.
+func pairWidth(k, columns int) int { return max(width(k, columns), columns/pairCols) }
 
 // pairing is the work on one matrix: rest has the rows of a window.
 type pairing struct {
 	descent
-	reach []float32 // of every row, the largest of its moments with others of its window
-	row   int       // of the window
+	reach    []float32 // of every row, the largest of its moments with others of its window
+	diagonal []float32
+	tables   [][16]float32 // scales by group
+	row      int           // of the window
 }
 
-// reach returns, for every row, the largest magnitude of its moments with the others of
-// its window.
-func (f *factor) reach() []float32 {
-	list := make([]float32, f.k)
-	parallel.Runs(f.k, device.PairRows, func(lo, hi int) {
+// tables returns the scales that each group can use.
+func (c *coding) tables() [][16]float32 {
+	list := make([][16]float32, len(c.groups))
+	for g := range list {
+		for i, s := range exl2.ScaleTable(c.largest[g]) {
+			list[g][i] = s.Float32()
+		}
+	}
+	return list
+}
+
+// ReadyToDescend returns, [2, k], of every row the largest magnitude of its moments with
+// the others of its window, and the diagonal. What Descend packs of H stays in the caches.
+func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
+	k, h := f.H.Rows, floats("ReadyToDescend", f.H)
+	ready := d.Alloc(tensor.F32, 2, k)
+	reach, diagonal := floats("ReadyToDescend", ready)[:k], floats("ReadyToDescend", ready)[k:]
+	parallel.Runs(k, rowsAtOnce(device.PairRows), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
+			diagonal[i] = h[i*(k+1)]
 			first := i / device.PairRows * device.PairRows
-			for j, v := range f.h[i*f.k+first : i*f.k+min(f.k, first+device.PairRows)] {
+			for j, v := range h[i*k+first : i*k+min(k, first+device.PairRows)] {
 				if first+j != i {
-					list[i] = max(list[i], v, -v)
+					reach[i] = max(reach[i], v, -v)
 				}
 			}
 		}
 	})
-	return list
+	return ready
 }
 
 // pack packs for the window's products.
@@ -62,36 +90,50 @@ func (s *pairing) pack() {
 	}
 }
 
-// window works on a window.
+// product computes what is left of a window, stripe by stripe.
+func (s *pairing) product() *phase {
+	packed, rows := s.turn(), min(s.factor.k-s.row, device.PairRows)
+	return s.phase(func(i int) {
+		rest, cols := s.rest.rows(i, 0, rows)
+		clear(rest)
+		for at, part := 0, 0; at < s.factor.k; part++ {
+			to := min(s.factor.k, at+blas.KUnit(s.factor.k))
+			e, _ := s.e.rows(i, at, to)
+			packed.list[part].Multiply(rest, cols, e, cols, cols)
+			at = to
+		}
+	}, s.window)
+}
+
+// window works on the columns of a window.
 func (s *pairing) window() *phase {
-	packed, row := s.turn(), s.row
-	then := s.window
-	if s.row += device.PairRows; s.row < s.factor.k {
+	row := s.row
+	rows, then := min(s.factor.k-row, device.PairRows), s.product
+	if s.row += rows; s.row < s.factor.k {
 		s.pack()
 	} else {
 		then = s.end
 	}
-	return s.phase(func(i int) { s.stripe(i, row, packed.list) }, then)
+	tasks, packing := (s.n+pairCols-1)/pairCols, &s.now[0]
+	return &phase{tasks: tasks + len(packing.calls), then: then, task: func(i int) {
+		if i < tasks {
+			s.columns(i*pairCols, min(s.n, (i+1)*pairCols), row, rows)
+			return
+		}
+		packing.pack(i - tasks)
+	}}
 }
 
-// stripe works on a stripe of a window.
-func (s *pairing) stripe(i, row int, packed []blas.Left) {
-	end := min(s.factor.k, row+device.PairRows)
-	rest, cols := s.rest.rows(i, 0, end-row)
-	clear(rest)
-	for at, part := 0, 0; at < s.factor.k; part++ {
-		to := min(s.factor.k, at+blas.KUnit(s.factor.k))
-		e, _ := s.e.rows(i, at, to)
-		packed[part].Multiply(rest, cols, e, cols, cols)
-		at = to
-	}
-	lo, _ := s.e.columns(i)
-	e, _ := s.e.rows(i, row, end)
-	var p pairColumn
-	for c := range cols {
-		p.take(s, rest[c:], cols, lo+c, row, end)
-		if p.run(s.factor.h[row*s.factor.k+row:], s.reach[row:end], s.factor.k) {
-			p.put(s, e[c:], cols, lo+c, row)
-		}
+// columns works on columns lo to hi of a window, which are of one stripe.
+func (s *pairing) columns(lo, hi, row, rows int) {
+	stripe := lo / s.e.cols
+	first, _ := s.e.columns(stripe)
+	rest, stride := s.rest.rows(stripe, 0, rows)
+	e, _ := s.e.rows(stripe, row, row+rows)
+	p := pairColumn{pairing: s, row: row, rows: rows, stride: stride}
+	for c := lo; c < hi; c++ {
+		p.col, p.e = c, e[c-first:]
+		p.take(rest[c-first:])
+		p.run()
 	}
 }

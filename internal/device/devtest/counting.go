@@ -89,6 +89,15 @@ func (c *Counter) Free(t tensor.Tensor) {
 	c.Quantize.Free(t)
 }
 
+// ReadyToDescend makes what descents share, and counts it.
+func (c *Counter) ReadyToDescend(f device.Factor) tensor.Tensor {
+	x := c.Quantize.ReadyToDescend(f)
+	if !x.Nil() {
+		c.add(x.Mem, x.String(), x.Bytes())
+	}
+	return x
+}
+
 // LoadEXL2 loads a matrix, and counts it.
 func (c *Counter) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	return c.matrix(c.Quantize.LoadEXL2(m, out))

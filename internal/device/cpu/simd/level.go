@@ -42,6 +42,9 @@ type kernels struct {
 	gridDescend   func(codes *uint8, rest, scale, inv *float32, step, zero float32, cols int)
 	subtractOuter func(w *float32, stride int, u *float32, rows int, e *float32, cols int)
 
+	beside  func(up, down, code, scale, zero, largest *float32, n int)
+	partner func(up, down, diagonal, left, h *float32, d float32, best *float32, skip, n int) (at int)
+
 	expSum           func(sum, dst, src *float32, max float32, n int)
 	maximum          func(max, x *float32, n int)
 	siluMul, geluMul func(dst, gate, up *float32, n int)

@@ -48,6 +48,8 @@ var avx512Kernels = kernels{
 
 	gridErrors: gridErrorsAVX512, gridQuantize: gridQuantizeAVX512, gridDescend: gridDescendAVX512, subtractOuter: subtractOuterAVX512,
 
+	beside: besideAVX512, partner: partnerAVX512,
+
 	expSum: expSumAVX512, maximum: maximumAVX512, siluMul: siluMulAVX512, geluMul: geluMulAVX512,
 }
 
@@ -68,6 +70,8 @@ var avx2Kernels = kernels{
 	collectCodes: collectCodesAVX2,
 
 	gridErrors: gridErrorsAVX2, gridQuantize: gridQuantizeAVX2, gridDescend: gridDescendAVX2, subtractOuter: subtractOuterAVX2,
+
+	beside: besideAVX2, partner: partnerAVX2,
 
 	expSum: expSumAVX2, maximum: maximumAVX2, siluMul: siluMulAVX2, geluMul: geluMulAVX2,
 }
