@@ -760,7 +760,6 @@ const (
 	pairs_columns                  = 8
 	pairs_columns_held             = 16
 	pairs_each                     = pairs_window_rows / 32
-	pairs_together                 = 4
 	pairs_held_bytes               = 131584
 	permute_threads                = 512
 	product_threads                = 256

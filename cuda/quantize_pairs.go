@@ -76,15 +76,18 @@ func (w *workshop) pairs(h, roots tensor.Tensor) {
 	}
 }
 
-// pairWindows works on a window of some matrices of n columns at most. Multiprocessors share
-// the columns evenly where they hold moments.
+// pairWindows works on a window of some matrices of n columns at most, on as many
+// multiprocessors as there are columns for.
 func (d *Device) pairWindows(list pointer, count, n int, h tensor.Tensor) {
+	l := launch{blocks: dim{x: pieces(n, pairs_columns), y: count}, threads: dim{x: 32 * pairs_columns}}
 	if d.shared < pairs_held_bytes {
-		d.pairs(launch{blocks: dim{x: pieces(n, pairs_columns), y: count}, threads: dim{x: 32 * pairs_columns}}, list, h, int32(h.Cols))
+		d.pairs(l, list, h, int32(h.Cols))
 		return
 	}
-	columns := min(pieces(n*count, d.sms), pairs_columns_held)
-	l := launch{blocks: dim{x: pieces(n, columns), y: count}, threads: dim{x: 32 * columns}, shared: pairs_held_bytes}
+	if l.blocks.x*count > d.sms {
+		l.blocks.x, l.threads.x = pieces(n, pairs_columns_held), 32*pairs_columns_held
+	}
+	l.shared = pairs_held_bytes
 	d.pairs_held(l, list, h, int32(h.Cols))
 }
 

@@ -14,7 +14,6 @@
 
 constexpr int window_rows = 256, columns = 8, columns_held = 16;
 constexpr int each = window_rows / 32;
-constexpr int together = 4;         // rows that are tried at a time
 constexpr int held_bytes = 131584;  // of half a window
 constexpr float least_share = 1.0f / 1024;
 
@@ -59,25 +58,18 @@ __device__ inline float gain(float d, float twice, float diagonal) { return __fm
 
 // Whole is a window of h where it is.
 struct Whole {
-	const float* h;  // [rows, ...], of rows of k, at the lane's first row
+	const float* h;  // [rows, ...], of rows of k
 	int k;
 
-	__device__ Whole(const float* h, int k) : h(h + threadIdx.x % 32), k(k) {}
-	// at returns h of a row with the lane's row e.
-	__device__ float at(int row, int e) const { return h[(int64)row * k + 32 * e]; }
+	__device__ float at(int i, int j) const { return h[(int64)i * k + j]; }
 };
 
 // Half is a window of h in shared memory, row after row, up to the diagonal. What 32 rows
 // of a column, or 32 columns of a row, are in are 32 banks.
 struct Half {
 	const float* h;
-	int lane, before;  // elements before the row of that number
 
-	__device__ Half(const float* h) : h(h), lane(threadIdx.x % 32), before(lane * (lane + 1) / 2) {}
-	__device__ float at(int row, int e) const {
-		int i = 32 * e + lane;
-		return h[i > row ? before + 32 * e * lane + 16 * e * (32 * e + 1) + row : row * (row + 1) / 2 + i];
-	}
+	__device__ float at(int i, int j) const { return h[i >= j ? i * (i + 1) / 2 + j : j * (j + 1) / 2 + i]; }
 };
 static_assert(held_bytes == 4 * window_rows * (window_rows + 1) / 2, "held_bytes");
 
@@ -115,13 +107,13 @@ struct Column {
 	__device__ void begin() {
 #pragma unroll
 		for (int e = 0; e < each; e++)
-			if (32 * e < all) rows[e].diagonal = h.at(32 * e + lane, e);
+			if (32 * e < all) rows[e].diagonal = h.at(32 * e + lane, 32 * e + lane);
 	}
 
 	// read reads row i of h.
 	__device__ void read(float (&f)[each], int i) const {
 #pragma unroll
-		for (int e = 0; e < each; e++) f[e] = 32 * e < all ? h.at(i, e) : 0;
+		for (int e = 0; e < each; e++) f[e] = 32 * e < all ? h.at(i, 32 * e + lane) : 0;
 	}
 
 	// change changes a lane's row of which f is the row of h, and what is left with it.
@@ -137,35 +129,24 @@ struct Column {
 		}
 	}
 
-	// A Try is a row whose code may change, and what its best partner gains.
-	struct Try {
-		int row;
-		float d, need, least;  // change of its value, what a partner has to gain, and gains
-		int partner;           // of the lane's rows, or -1
-	};
-
-	// search finds the best partner of each of some rows among a lane's rows: that which gains
-	// most, and more than is needed.
-	__device__ void search(Try (&t)[together]) const {
+	// partner returns the row that gains most by a change of row i by d, and more than
+	// least, all lanes the same; -1 if there is none.
+	__device__ int partner(const float (&f)[each], int i, float d, float least) const {
+		int at = -1;
 #pragma unroll
-		for (int e = 0; e < each; e++)
-#pragma unroll
-			for (int c = 0; c < together; c++) {
-				float f = 32 * e < all ? h.at(t[c].row, e) : 0, x = __fsub_rn(rows[e].left, __fmul_rn(f, t[c].d)), twice = __fadd_rn(x, x);
-				float g = gain(twice > 0 ? rows[e].up : rows[e].down, twice, rows[e].diagonal);  // the other one gains nothing
-				if (g > t[c].least && 32 * e + lane != t[c].row) t[c].least = g, t[c].partner = 32 * e + lane;
-			}
-	}
-
-	// best returns the best of the partners that lanes have found; at least one has.
-	__device__ static int best(const Try& t) {
-		unsigned mine = t.partner >= 0 ? __float_as_uint(t.least) : 0, most = mine;  // positive floats are in order
+		for (int e = 0; e < each; e++) {
+			float x = __fsub_rn(rows[e].left, __fmul_rn(f[e], d)), twice = __fadd_rn(x, x);
+			float a = gain(rows[e].up, twice, rows[e].diagonal), b = gain(rows[e].down, twice, rows[e].diagonal);
+			if ((a > least || b > least) && 32 * e + lane != i) least = fmaxf(a, b), at = 32 * e + lane;
+		}
+		if (!__any_sync(~0u, at >= 0)) return -1;
+		unsigned mine = at >= 0 ? __float_as_uint(least) : 0, most = mine;  // positive floats are in order
 #if __CUDA_ARCH__ >= 800
 		most = __reduce_max_sync(~0u, mine);
-		return __reduce_min_sync(~0u, t.partner >= 0 && mine == most ? t.partner : window_rows);
+		return __reduce_min_sync(~0u, at >= 0 && mine == most ? at : window_rows);
 #else
 		for (int step = 16; step > 0; step /= 2) most = max(most, __shfl_xor_sync(~0u, most, step));
-		int first = t.partner >= 0 && mine == most ? t.partner : window_rows;
+		int first = at >= 0 && mine == most ? at : window_rows;
 		for (int step = 16; step > 0; step /= 2) first = min(first, __shfl_xor_sync(~0u, first, step));
 		return first;
 #endif
@@ -207,33 +188,14 @@ struct Column {
 		return {far ? 0 : b.x, need};
 	}
 
-	// visit tries the next rows of slab e that are left, and changes the first one where that
-	// pays. It reports whether any has changed: then all rows behind it are left.
-	__device__ bool visit(int e, unsigned& left, Chance c) {
-		Try tries[together];
-		unsigned rest = left;
-#pragma unroll
-		for (int i = 0; i < together; i++) {
-			int owner = rest ? __ffs(rest) - 1 : 31;
-			float need = __shfl_sync(~0u, c.need, owner), d = __shfl_sync(~0u, c.d, owner);
-			tries[i] = {32 * e + owner, rest ? d : 0, need, rest && need <= 0 ? 0 : need, -1};
-			rest &= rest - 1;
-		}
-		search(tries);
-		Try t = {};
-		bool found = false, paired = false;
-#pragma unroll
-		for (int i = 0; i < together; i++) {
-			bool any = __any_sync(~0u, tries[i].partner >= 0);
-			if (!found && tries[i].d != 0 && (any || tries[i].need < 0)) t = tries[i], found = true, paired = any;
-		}
-		left = rest;
-		if (!found) return false;
+	// visit changes row 32·e + owner by d if that pays, and reports whether it has.
+	__device__ bool visit(int e, int owner, float d, float need) {
 		float f[each];
-		read(f, t.row);
-		change(f, e, t.row % 32, t.d);
-		if (paired) settle(best(t));
-		left = ~1u << t.row % 32;  // 0 behind the last
+		read(f, 32 * e + owner);
+		int j = partner(f, 32 * e + owner, d, need <= 0 ? 0 : need);
+		if (j < 0 && !(need < 0)) return false;
+		change(f, e, owner, d);
+		if (j >= 0) settle(j);
 		return true;
 	}
 
@@ -242,12 +204,15 @@ struct Column {
 #pragma unroll 1
 		for (int e = 0; 32 * e < all; e++) {
 			Chance c = chance(pick(e));
-			unsigned left = __ballot_sync(~0u, c.d != 0);
+			unsigned rows = __ballot_sync(~0u, c.d != 0);
 #pragma unroll 1
-			while (left) {
-				if (!visit(e, left, c)) continue;
-				c = chance(pick(e));
-				left &= __ballot_sync(~0u, c.d != 0);
+			while (rows) {
+				int owner = __ffs(rows) - 1;
+				if (visit(e, owner, __shfl_sync(~0u, c.d, owner), __shfl_sync(~0u, c.need, owner))) {
+					c = chance(pick(e));
+					rows = __ballot_sync(~0u, c.d != 0);
+				}
+				rows &= ~1u << owner;  // 0 behind the last
 			}
 		}
 	}
@@ -301,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(32 * columns_held) pairs_held(const
 	if (blockIdx.x * (blockDim.x / 32) >= s.n) return;
 	hold(memory, h, k, s);
 	bool mine = column < s.n;
-	Column<Half> c(s, Half(memory), mine ? column : 0);
+	Column<Half> c(s, Half{memory}, mine ? column : 0);
 	arrived<0>();
 	__syncthreads();
 	if (!mine) return;
@@ -315,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(32 * columns) pairs(const void* lis
 	const Window s = ((const Window*)list)[blockIdx.y];
 	int column = blockIdx.x * columns + threadIdx.x / 32;
 	if (column >= s.n) return;
-	Column<Whole> c(s, Whole(h + (int64)s.row * k + s.row, k), column);
+	Column<Whole> c(s, Whole{h + (int64)s.row * k + s.row, k}, column);
 	c.begin();
 	c.go();
 	c.store(s, column);
