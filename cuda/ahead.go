@@ -147,3 +147,6 @@ func (d *Device) foreseeShare() bool {
 
 // forgetWeights forgets what is decoded: others write to the ring.
 func (d *Device) forgetWeights() { d.ahead.queue, d.ahead.last = nil, share{} }
+
+// forget forgets what follows what: a matrix is freed.
+func (d *Device) forget() { d.ahead = lookahead{} }

@@ -41,6 +41,8 @@ func (d *Device) attendRows(t rowsAttend) {
 	switch {
 	case d.hopper() && fewHeads(t.Attend, t.q.Rows):
 		d.attendCluster(rowsVariantFor(clusterVariants, t), t)
+	case d.hopper() && t.spreadTakes():
+		d.attendSpread(spreadVariants[t.HeadDim], t)
 	case t.own.k.Nil() && partsTake(t.Attend, t.q.Rows):
 		d.attendParts(t.y, t.q, t.cache, t.layer, t.Attend, t.batch)
 	default:
@@ -133,11 +135,12 @@ var clusterVariants = []clusterVariant{
 	{rowsShape{256, 8, true}, (*Device).attend_cluster_256_any, attend_cluster_few},
 }
 
-// sharedBytes is what a block takes, as Shared in attend_cluster.cu has it.
-func (v clusterVariant) sharedBytes(group int) int {
-	const half, single = 2, 4
-	fixed := v.heads*(v.dim+8)*half + 2*v.dim*half + v.dim/2*2*single + 2*v.heads*v.warps*single + 2*v.heads*single
-	return fixed + v.warps*min(group, v.heads)*(v.dim+attend_cluster_padding)*single
+// rowShared is what a block of some warps takes, as Shared in attend_row.cuh has it, with
+// so many bytes at least for what is found.
+func rowShared(s rowsShape, warps, group, found int) int {
+	const half, single, aligned = 2, 4, 16
+	fixed := s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single + 2*s.heads*single
+	return pieces(fixed, aligned)*aligned + aligned + max(warps*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
 }
 
 // attendCluster has a cluster for every row and set of heads, as large as there are
@@ -147,7 +150,7 @@ func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
 	for blocks > 1 && blocks*sets*t.q.Rows > d.sms {
 		blocks /= 2
 	}
-	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: v.sharedBytes(t.group()), cluster: blocks, beside: true}
+	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), cluster: blocks, beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,

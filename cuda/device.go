@@ -30,7 +30,6 @@ type Device struct {
 	major   int       // of the compute capability
 	sms     int       // streaming multiprocessors
 	shared  int       // bytes of shared memory that a block may have
-	l2      int       // bytes of the L2 cache
 	events  []uintptr // for timing, that nobody uses
 	closing []func()
 
@@ -52,8 +51,6 @@ type Device struct {
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last
 	rows      rowsProduct   // the same, of several rows
-	follows   map[*matrix]following
-	before    *matrix // the first one of the products before
 	ahead     lookahead
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free
@@ -96,7 +93,7 @@ func Open(i int) (*Device, error) {
 
 // open makes a Device of GPU i, which exists.
 func (drv *driver) open(i int) (*Device, error) {
-	d := &Device{drv: drv, live: map[*memory]bool{}, modules: map[string]uintptr{}, follows: map[*matrix]following{}}
+	d := &Device{drv: drv, live: map[*memory]bool{}, modules: map[string]uintptr{}}
 	if err := d.identify(i); err != nil {
 		return nil, err
 	}
@@ -111,7 +108,6 @@ func (drv *driver) open(i int) (*Device, error) {
 // Attributes of a GPU, by their numbers in cuda.h.
 const (
 	attributeSMs   = 16
-	attributeL2    = 38
 	attributeMajor = 75
 	attributeMinor = 76
 
@@ -129,7 +125,7 @@ func (d *Device) identify(i int) error {
 	d.drv.call(cuDeviceGetName, uintptr(unsafe.Pointer(name)), uintptr(len(name)), d.handle)
 	d.name, _, _ = strings.Cut(string(name[:]), "\x00")
 	d.major, d.sms = d.attribute(attributeMajor), d.attribute(attributeSMs)
-	d.shared, d.l2 = d.attribute(attributeSharedOptIn), d.attribute(attributeL2)
+	d.shared = d.attribute(attributeSharedOptIn)
 	minor := d.attribute(attributeMinor)
 	var ok bool
 	if d.target, ok = targetFor(kernelfile.Targets, d.major, minor); !ok {

@@ -84,6 +84,8 @@ const (
 	kernel_attend_prefill_96
 	kernel_attend_prefill_128
 	kernel_attend_prefill_256
+	kernel_attend_spread_64
+	kernel_attend_spread_128
 	kernel_cap_f32
 	kernel_cap_back
 	kernel_choose_logits_f16
@@ -373,6 +375,8 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_96:         {"attend_prefill", "attend_prefill_96", true},
 	kernel_attend_prefill_128:        {"attend_prefill", "attend_prefill_128", true},
 	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
+	kernel_attend_spread_64:          {"attend_spread", "attend_spread_64", true},
+	kernel_attend_spread_128:         {"attend_spread", "attend_spread_128", true},
 	kernel_cap_f32:                   {"cap", "cap_f32", true},
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
 	kernel_choose_logits_f16:         {"choose", "choose_logits_f16", true},
@@ -583,6 +587,7 @@ const (
 	affine_tile_columns            = 32
 	affine_pairs                   = affine_block_rows / 2
 	affine_quads                   = affine_tile_columns / 4
+	attend_row_padding             = 4
 	draw_threads                   = 512
 	exl2_block_rows                = 32
 	exl2_tile_columns              = 32
@@ -626,7 +631,6 @@ const (
 	attend_back_mma_tile           = 32
 	attend_cluster_most_blocks     = 8
 	attend_cluster_alone           = 2
-	attend_cluster_padding         = 4
 	attend_cluster_many            = 12
 	attend_cluster_few             = 8
 	attend_decode_extra            = 4
@@ -660,6 +664,10 @@ const (
 	attend_prefill_padding         = 8
 	attend_prefill_keys            = 64
 	attend_prefill_keys_256        = 32
+	attend_spread_warps            = 4
+	attend_spread_blocks           = 3
+	attend_spread_alone            = 3
+	attend_spread_found            = 32
 	choose_warps                   = 8
 	choose_ahead                   = 8
 	coding_error_rows              = 16
@@ -789,7 +797,7 @@ const (
 	qmatmul_most                   = 8
 	qmatmul_most_matrices          = 3
 	qmatmul_no_norm                = 2
-	qmatmul_product_bytes          = 80*qmatmul_most_matrices + 112 + 2*64
+	qmatmul_product_bytes          = 80*qmatmul_most_matrices + 112
 	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
@@ -2833,6 +2841,94 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	a.float32(temperature)
 	a.int32(temperatureSpan)
 	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_spread_64(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+	a := d.begin(kernel_attend_spread_64)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_spread_128(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+	a := d.begin(kernel_attend_spread_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 

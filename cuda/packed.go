@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"slices"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -136,59 +135,6 @@ type packedProduct struct {
 	wide, rows                  int32
 	eps, offset                 float32
 	slot, round, units, groups  int32
-	next                        [2]packedNext
-}
-
-// A packedNext is Next there.
-type packedNext struct {
-	words                      [mostMatrices]uint64
-	base, bytes                [mostMatrices]int32
-	count, share, rest, amount int32
-}
-
-// A following is the products that came after others when these were made last, and the
-// first of their matrices.
-type following struct {
-	next  packedNext
-	first *matrix
-}
-
-// foresee tells c, whose first matrix is m, of the two products that came after it the
-// last time, and remembers that it has come.
-func (d *Device) foresee(c *packedProduct, m *matrix) {
-	if d.before != nil {
-		d.follows[d.before] = following{d.nextOf(c), m}
-	}
-	d.before = m
-	for i := range c.next {
-		f, ok := d.follows[m]
-		if !ok {
-			return
-		}
-		c.next[i], m = f.next, f.first
-	}
-}
-
-// nextOf describes products to those before them. What is brought to the L2 cache is to
-// leave most of it alone.
-func (d *Device) nextOf(c *packedProduct) packedNext {
-	const share = 8 // of the cache
-	n := packedNext{count: c.count, share: c.share, rest: c.rest}
-	if c.then == int32(device.Gate) {
-		n.count = 1
-	}
-	for i, m := range c.matrices[:n.count] {
-		n.words[i], n.base[i], n.bytes[i] = m.words, m.base, m.chunks*4*exl2_chunk_words
-	}
-	n.amount = min(slices.Min(n.bytes[:n.count]), int32(d.l2/share/d.sms))
-	return n
-}
-
-// forget forgets what follows what: a matrix is freed.
-func (d *Device) forget() {
-	clear(d.follows)
-	d.before = nil
-	d.ahead = lookahead{}
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -201,7 +147,6 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(n.groups)
-	d.foresee(c, p.list[0])
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

@@ -5,7 +5,7 @@
 //
 // split.cuh says who does what. Parts of an item are joined by the block that comes
 // last.
-#include "decode.cuh"
+#include "join_parts.cuh"
 #include "split.cuh"
 
 constexpr int extra = 4;  // numbers of a part beside its sums: largest score, sum of weights, and two that keep 16 bytes
@@ -35,7 +35,7 @@ struct Shared {
 
 // prepare brings an item's queries to shared memory, and, to the block with the item's
 // last unit, the new key and value, which it stores if its heads lead.
-template <int warps, int D, int N>
+template <int warps, int D, int N, bool full>
 __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Item& item, const Heads& h, bool newest) {
 	int pos = a.pos[item.row], warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	if (a.pairs) {
@@ -48,13 +48,13 @@ __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Ca
 	const half* q = a.q + item.row * a.ldq + h.first * a.dim;
 	for (int head = warp; head < 8 * N; head += warps) {
 		if (head < h.count)
-			bring<D>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
+			bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
 		else
 			for (int i = lane; i < D; i += 32) m.q[head][i] = __float2half(0);
 	}
 	if (newest) {
 		const half* v = a.v + item.row * a.ldv + h.kv * a.dim;  // the last warp has the fewest queries
-		if (warp == warps - 1) bring<D>(m.k, a.k + item.row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
+		if (warp == warps - 1) bring<D, full>(m.k, a.k + item.row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
 		for (int i = threadIdx.x; i < D; i += 32 * warps) m.v[i] = i < a.dim ? v[i] : __float2half(0);
 	}
 	__syncthreads();
@@ -75,7 +75,7 @@ __device__ inline void attend_units(State<D, N>& state, Shared<warps, D, N>& m, 
 	int64 at = chunk < end ? c.row(of, chunk * at_once) : 0, next = 0;
 	if (ahead && chunk < end) walk.read_keys(at, pos - chunk * at_once);
 	bool newest = a.k && to == item.units;
-	prepare(m, a, c, item, h, newest);
+	prepare<warps, D, N, full>(m, a, c, item, h, newest);
 	float cap = a.how.cap, factor = a.how.factor(pos) * (cap == 0 ? log2e : 1);
 #pragma unroll 1
 	for (; chunk < end; chunk += warps, at = next) {
@@ -106,54 +106,12 @@ struct Sharing {
 	int first, last;
 };
 
-// join_blocks is join of the item's parts, by the block that comes last.
-template <int warps, int D, int N>
-__device__ inline void join_blocks(Shared<warps, D, N>& m, const Attend& a, const Parts& parts, const Item& item, const Heads& h, const Sharing& share) {
-	constexpr int ahead = 8;  // parts that are asked for at a time
-	int vectors = (a.dim + 3) / 4, all = h.count * vectors;
-	int ways = max(1, 32 * warps / all);  // threads of a vector, each of which has every so manyeth part
-	Part* found = (Part*)m.sums;
-	for (int i = threadIdx.x; i < all * ways; i += 32 * warps) {
-		int vector = i % all, head = vector / vectors, at = vector % vectors * 4;
-		Part sum = {no_score, 0, make_float4(0, 0, 0, 0)};
-		for (int block = share.first + i / all; block <= share.last; block += ahead * ways) {
-			Part p[ahead + 1];
-#pragma unroll
-			for (int j = 0; j < ahead; j++) {
-				int b = min(block + j * ways, share.last);
-				const float* from = parts.of(b, b == share.first, head, 8 * N);
-				p[j].out = __ldcg((const float4*)(from + at));
-				float2 s = __ldcg((const float2*)(from + parts.stride - extra));
-				bool counts = block + j * ways <= share.last;
-				p[j].top = counts ? s.x : no_score, p[j].sum = counts ? s.y : 0;
-				if (!counts) p[j].out = make_float4(0, 0, 0, 0);
-			}
-			p[ahead] = sum;
-			sum = join(p);
-		}
-		if (ways == 1)
-			put_result(a.y + item.row * a.ldy + (h.first + head) * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
-		else
-			found[i] = sum;
-	}
-	if (ways == 1) return;
-	__syncthreads();
-	for (int i = threadIdx.x; i < all; i += 32 * warps) {
-		int head = i / vectors, at = i % vectors * 4;
-		Part sum = found[i];
-		for (int w = 1; w < ways; w++) {
-			Part both[2] = {sum, found[i + w * all]};
-			sum = join(both);
-		}
-		put_result(a.y + item.row * a.ldy + (h.first + head) * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
-	}
-}
-
 // finish joins what the warps have found: the result, if the block has the whole item,
 // or a part.
-template <int warps, int D, int N>
+template <int warps, int D, int N, bool full>
 __device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Parts& parts, const Item& item, const Heads& h, const Sharing& share, int sets) {
 	int vectors = (a.dim + 3) / 4, block = blockIdx.x;
+	half* y = a.y + item.row * a.ldy + h.first * a.dim;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
 		Part p[warps];
@@ -161,7 +119,7 @@ __device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Par
 		for (int w = 0; w < warps; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)&m.sums[w][head][at]};
 		Part sum = join(p);
 		if (share.first == share.last) {
-			put_result(a.y + item.row * a.ldy + (h.first + head) * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
+			put_result<full>(y + head * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
 			continue;
 		}
 		float* to = parts.of(block, block == share.first, head, 8 * N);
@@ -177,7 +135,9 @@ __device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Par
 		if (m.last) *counter = 0, __threadfence();
 	}
 	__syncthreads();
-	if (m.last) join_blocks(m, a, parts, item, h, share);
+	if (!m.last) return;
+	join_parts<32 * warps, full>((Part*)m.sums, a, h, y, share.last - share.first + 1, parts.stride - extra,
+	                             [&](int i, int head) { return parts.of(share.first + i, i == 0, head, 8 * N); });
 }
 
 template <int warps, int D, int N, bool full>
@@ -201,7 +161,7 @@ __device__ void attend(const Attend& a, const Cache& c, const Parts& parts) {
 		state.put(m, heads.count);
 		Sharing share = {split.block(item.first), split.block(item.first + item.units - 1)};
 		__syncthreads();
-		finish(m, a, parts, item, heads, share, sets);
+		finish<warps, D, N, full>(m, a, parts, item, heads, share, sets);
 		if (unit < end) __syncthreads();
 	}
 }

@@ -52,35 +52,52 @@ struct Heads {
 	}
 };
 
+// dim_of is the dimensions of a head: as many as the kernel is made for where heads are
+// full.
+template <int D, bool full>
+__device__ inline int dim_of(const Attend& a) {
+	return full ? D : a.dim;
+}
+
+// fresh reads what the kernel in front has written. The compiler may neither do so before
+// the wait for it, nor where nobody asks, as it may with __ldcg.
+__device__ inline half fresh(const half* p) {
+	unsigned short v;
+	asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+	return __ushort_as_half(v);
+}
+
 // Pairs are a lane's of a head: those of the numbers that rotate together, 32 lanes apart.
-template <int D>
+template <int D, bool full>
 struct Pairs {
 	static constexpr int n = D / 64;
 	int x[n], y[n];  // where they are
 	float u[n], v[n];
 
 	__device__ Pairs(const half* from, const Attend& a) {
+		int dim = dim_of<D, full>(a);
 #pragma unroll
 		for (int j = 0; j < n; j++) {
 			int i = threadIdx.x % 32 + 32 * j;
 			bool apart = i < a.pairs && !a.interleaved;
 			x[j] = apart ? i : 2 * i, y[j] = apart ? i + a.pairs : 2 * i + 1;
-			u[j] = x[j] < a.dim ? widen(from[x[j]]) : 0, v[j] = y[j] < a.dim ? widen(from[y[j]]) : 0;
+			u[j] = x[j] < dim ? widen(fresh(from + x[j])) : 0, v[j] = y[j] < dim ? widen(fresh(from + y[j])) : 0;
 		}
 	}
 
 	// normalize is head_norm.cu's.
 	__device__ void normalize(const float* w, const Attend& a) {
+		int dim = dim_of<D, full>(a);
 		float su[n], sv[n], mean = 0, squares = 0;
 #pragma unroll
-		for (int j = 0; j < n; j++) su[j] = x[j] < a.dim ? w[x[j]] : 0, sv[j] = y[j] < a.dim ? w[y[j]] : 0, mean += u[j] + v[j];
-		mean = a.norms.kind == layer ? warp_sum(mean) / a.dim : 0;
+		for (int j = 0; j < n; j++) su[j] = x[j] < dim ? w[x[j]] : 0, sv[j] = y[j] < dim ? w[y[j]] : 0, mean += u[j] + v[j];
+		mean = a.norms.kind == layer ? warp_sum(mean) / dim : 0;
 #pragma unroll
 		for (int j = 0; j < n; j++) {
-			if (x[j] < a.dim) u[j] -= mean, squares += u[j] * u[j];
-			if (y[j] < a.dim) v[j] -= mean, squares += v[j] * v[j];
+			if (x[j] < dim) u[j] -= mean, squares += u[j] * u[j];
+			if (y[j] < dim) v[j] -= mean, squares += v[j] * v[j];
 		}
-		float inverse = 1 / sqrtf(warp_sum(squares) / a.dim + a.norms.eps);
+		float inverse = 1 / sqrtf(warp_sum(squares) / dim + a.norms.eps);
 #pragma unroll
 		for (int j = 0; j < n; j++) {
 			u[j] = widen(__float2half_rn(u[j] * inverse * (su[j] + a.norms.offset)));
@@ -102,9 +119,9 @@ struct Pairs {
 
 // bring has a warp copy a head to shared memory, normalized, if there are weights, and
 // rotated.
-template <int D>
+template <int D, bool full>
 __device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns) {
-	Pairs<D> p(from, a);
+	Pairs<D, full> p(from, a);
 	if (weights) p.normalize(weights, a);
 	p.rotate(a, turns);
 #pragma unroll
@@ -133,12 +150,13 @@ __device__ inline Part join(const Part (&p)[n]) {
 }
 
 // put_result stores the quotient of a head's four sums from `at` on, and of its
-// weights, one of which may be its sink's.
+// weights, one of which may be its sink's. All four are there where heads are full.
+template <bool full>
 __device__ inline void put_result(half* y, const Part& p, int at, int dim, const float* sink) {
 	float top = sink ? fmaxf(p.top, *sink * log2e) : p.top, shrink = exp2f(p.top - top);
 	float sum = sink ? p.sum * shrink + exp2f(*sink * log2e - top) : p.sum, inverse = shrink / sum;
 	float v[4] = {p.out.x * inverse, p.out.y * inverse, p.out.z * inverse, p.out.w * inverse};
 #pragma unroll
 	for (int i = 0; i < 4; i++)
-		if (at + i < dim) y[at + i] = __float2half_rn(v[i]);
+		if (full || at + i < dim) y[at + i] = __float2half_rn(v[i]);
 }

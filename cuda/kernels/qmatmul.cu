@@ -37,14 +37,6 @@ enum Then { store, add, gate };
 // How x comes: normalized as norm.cuh counts, or as it is.
 constexpr int no_norm = 2;
 
-// Next is a product that will come: what its blocks read first is brought to the L2
-// cache while memory has nothing else to do.
-struct Next {
-	const unsigned char* words[most_matrices];
-	int base[most_matrices], bytes[most_matrices];  // of the matrices: tiles before, and bytes of a tile
-	int count, share, rest, amount;                 // amount: bytes for each block, at most a tile's
-};
-
 struct Product {
 	Matrix m[most_matrices];
 	const void* x;        // [rows, in], rows ldx elements apart, each at 16 bytes; float to be normalized
@@ -62,10 +54,9 @@ struct Product {
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most
-	Next next[2];
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 2 * 64;
+constexpr int product_bytes = 80 * most_matrices + 112;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -372,15 +363,6 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 	}
 }
 
-// bring asks for the first bytes of this block's run of a product that will come.
-__device__ inline void bring(const Next& n) {
-	int b = blockIdx.x, tile = b * n.share + min(b, n.rest), k = 0;
-	if (n.amount == 0 || n.share == 0 && b >= n.rest) return;
-	while (k < n.count - 1 && tile >= n.base[k + 1]) k++;
-	const unsigned char* from = n.words[k] + (int64)(tile - n.base[k]) * n.bytes[k];
-	for (int i = threadIdx.x * 128; i < n.amount; i += blockDim.x * 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
-}
-
 template <int warps, int slots, int most_rows>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ uint4 memory[];
@@ -427,8 +409,6 @@ __device__ inline void qmatmul(const Product& p) {
 			}
 			of += padded_groups(m.groups);
 		}
-		if (round.to == run.to)
-			for (int k = 0; k < 2; k++) bring(p.next[k]);
 		__syncthreads();
 		finish<warps, most_rows>(p, parts, round, p.rows, late);
 		if (round.to < run.to) __syncthreads();

@@ -166,6 +166,7 @@ struct Walk {
 	template <int N, int stride>
 	__device__ void multiply(float (&s)[N][4], const half (&queries)[8 * N][stride]) {
 		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+		float more[N][4] = {};  // half of the products, so that half as many wait for each other
 #pragma unroll
 		for (int j = 0; j < D / 32; j++) {
 			u32 low[4] = {keys[j][0].x, keys[j][1].x, keys[j][0].y, keys[j][1].y}, high[4] = {keys[j][0].z, keys[j][1].z, keys[j][0].w, keys[j][1].w};
@@ -174,8 +175,12 @@ struct Walk {
 				uint4 x = *(const uint4*)&queries[8 * n + g][32 * j + 8 * q];
 				u32 first[2] = {x.x, x.y}, second[2] = {x.z, x.w};
 				mma(s[n], low, first);
-				mma(s[n], high, second);
+				mma(more[n], high, second);
 			}
 		}
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) s[n][e] += more[n][e];
 	}
 };

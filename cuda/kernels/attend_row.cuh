@@ -1,0 +1,197 @@
+// What a block does of attention of a single row: it has some heads that share keys, and
+// some of the positions; how blocks join what they have found is their kernels' business.
+//
+// Rows that bring keys and values of their own see nothing else that kernels of their step
+// have written. So a block asks for keys by the position that it finds before it waits for
+// the kernel in front, and looks again afterwards: if the position is the same, whatever
+// advances it, behind the step before, had finished.
+#pragma once
+
+#include "arrive.cuh"
+#include "decode.cuh"
+
+constexpr int padding = 4;  // of a row of sums
+
+static_assert(padding % 4 == 0, "sums are read by four");
+
+// Shared is the shared memory of a block: queries, the new key and value, and, for
+// every head, what its warps have found, and then the block.
+template <int warps, int D, int N>
+struct Shared {
+	half q[8 * N][D + 8], k[D], v[D];
+	float2 turns[D / 2];
+	float top[8 * N][warps], sum[8 * N][warps];
+	float2 stats[8 * N];
+	alignas(16) int last;
+	alignas(16) float sums[4];  // [warps, heads, D + padding]: as many heads as there are
+
+	__device__ float* of(int warp, int head, int heads) { return sums + (warp * heads + head) * (D + padding); }
+};
+
+// Place is a block's among those of a row: its set of heads, and which part of the
+// positions it may have. Up to `alone` rounds of a block's warps are for the first one
+// alone; else those of a cluster have parts all together, and others as many as find a
+// round.
+struct Place {
+	int row, set, part, parts, alone;
+	bool together;
+};
+
+// Share is what a block has to do: the chunks of positions from..to-1 of a row, if it is
+// one of `parts` blocks.
+struct Share {
+	int pos, seq, parts, from, to;
+	bool newest;  // the row's own position is among them
+	__device__ Share(const Attend& a, const Place& b, int pos, int seq, int warps) : pos(pos), seq(seq) {
+		Span span(pos, a.window);
+		int first = span.chunk(), all = span.chunks_end() - first;
+		parts = all <= b.alone * warps ? 1 : b.together ? b.parts : min(b.parts, (all + warps - 1) / warps);
+		from = first + (unsigned)(all * b.part) / (unsigned)parts, to = first + (unsigned)(all * (b.part + 1)) / (unsigned)parts;
+		newest = a.k && b.part == parts - 1;
+	}
+};
+
+// Begun is what a thread knows when its block has begun: where its warp's first keys are,
+// and the new one.
+struct Begun {
+	int64 first, newest;
+};
+
+// asks_ahead tells whether there are registers for the next keys and values.
+template <int D>
+constexpr bool asks_ahead = D <= 128;
+
+// begin has a warp ask for its first keys and values, and turns be computed; freq is the
+// frequency of the thread's pair.
+template <int warps, int D, int N, bool full>
+__device__ inline Begun begin(Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Share& share, float freq) {
+	int chunk = share.from + threadIdx.x / 32;
+	Begun b = {c.row(share.seq, min(chunk * at_once, share.pos)), c.row(share.seq, share.pos)};
+	if (threadIdx.x < a.pairs) {
+		float2 t = turn((double)share.pos * (double)freq);
+		m.turns[threadIdx.x] = make_float2(t.x * a.turn_scale, t.y * a.turn_scale);
+	}
+	if (asks_ahead<D> && chunk < share.to) walk.read_keys(b.first, share.pos - chunk * at_once), walk.read_values(b.first, share.pos - chunk * at_once);
+	__syncthreads();
+	return b;
+}
+
+// prepare brings queries, and the new key and value, to shared memory.
+template <int warps, int D, int N, bool full>
+__device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Share& share, int row, const Heads& h) {
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	const half *q = a.q + row * a.ldq + h.first * a.dim, *v = a.v + row * a.ldv + h.kv * a.dim;
+	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
+	if (share.newest && warp == warps - 1) bring<D, full>(m.k, a.k + row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
+	if (share.newest && warp == warps - 2) {
+		half value[D / 32];
+#pragma unroll
+		for (int i = 0; i < D / 32; i++) value[i] = lane + 32 * i < dim_of<D, full>(a) ? fresh(v + lane + 32 * i) : __float2half(0);
+#pragma unroll
+		for (int i = 0; i < D / 32; i++) m.v[lane + 32 * i] = value[i];
+	}
+	__syncthreads();
+}
+
+// keep_newest has the last warp store the new key and value.
+template <int warps, int D, int N, bool full>
+__device__ inline void keep_newest(const Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Share& share, const Heads& h, int64 at) {
+	int lane = threadIdx.x % 32;
+	if (!share.newest || !h.leads || threadIdx.x / 32 < warps - 1) return;
+	half *k = (half*)c.k + at + h.kv * a.dim, *v = (half*)c.v + at + h.kv * a.dim;
+	for (int i = lane; full && i < D / 4; i += 32) *(uint4*)((i < D / 8 ? k : v) + i % (D / 8) * 8) = *(const uint4*)((i < D / 8 ? m.k : m.v) + i % (D / 8) * 8);
+	for (int i = lane; !full && i < a.dim; i += 32) k[i] = m.k[i], v[i] = m.v[i];
+}
+
+// attend_share has the warp's chunks of a share, which has begun.
+template <int warps, int D, int N, bool full>
+__device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Share& share, int64 at) {
+	constexpr bool ahead = asks_ahead<D>;
+	Span span(share.pos, a.window);
+	int chunk = share.from + threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+	int64 next = 0;
+	float cap = a.how.cap, factor = a.how.factor(share.pos) * (cap == 0 ? log2e : 1);
+#pragma unroll 1
+	for (; chunk < share.to; chunk += warps, at = next) {
+		int first = chunk * at_once, last = share.pos - first, behind = last - at_once * warps;
+		bool own = share.newest && last < at_once, more = chunk + warps < share.to;
+		if (more) next = c.row(share.seq, first + at_once * warps);
+		if (!ahead) walk.read_keys(at, last), walk.read_values(at, last);
+		if (own) walk.put_key(m.k, last), walk.put_value(m.v, last);
+		float s[N][4] = {};
+		walk.multiply(s, m.q);
+		if (ahead && more) walk.read_keys(next, behind);
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) {
+				int p = first + g + e / 2 * 8;
+				float score = cap == 0 ? s[n][e] * factor : capped(s[n][e] * factor, cap) * log2e;
+				s[n][e] = p >= span.start && p < span.end ? score : no_score;
+			}
+		state.add(s, walk.values);
+		if (ahead && more) walk.read_values(next, behind);
+	}
+}
+
+// join_warps joins what the warps have found: the result of a single block, or what
+// is joined with others, in the place of the first warp's.
+template <int warps, int D, int N, bool full>
+__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, bool single) {
+	int dim = dim_of<D, full>(a), vectors = (dim + 3) / 4;
+	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
+		int head = i / vectors, at = i % vectors * 4;
+		Part p[warps];
+#pragma unroll
+		for (int w = 0; w < warps; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)(m.of(w, head, h.count) + at)};
+		Part all = join(p);
+		if (single) {
+			put_result<full>(y + head * dim, all, at, dim, a.sinks ? a.sinks + h.first + head : nullptr);
+			continue;
+		}
+		*(float4*)(m.of(0, head, h.count) + at) = all.out;
+		if (at == 0) m.stats[head] = make_float2(all.top, all.sum);
+	}
+}
+
+// current reads what a kernel before may be writing.
+__device__ inline int current(const int* p) {
+	int v;
+	asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
+// attend_row has a block attend to its share of a row, and stores the result in y, if no
+// other block has any. It returns how many blocks have parts, if this is one, which are to
+// be joined if they are more than one; else 0. wait is wait_for_previous: launches are
+// dependent whose kernels' own files call it.
+template <int warps, int D, int N, bool full, class Wait>
+__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Place& b, const Heads& h, half* y, const Wait& wait) {
+	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
+	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
+	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
+	bool guesses = a.k;
+	if (!guesses) wait();
+#pragma unroll 1
+	for (;; guesses = false) {
+		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
+		bool there = a.there(c, pos, seq);
+		Share share(a, b, pos, seq, warps);
+		bool works = there && b.part < share.parts;
+		Begun begun = {0, 0};
+		if (works) begun = begin<warps, D, N, full>(m, walk, a, c, share, freq);
+		if (guesses) wait();
+		bool right = !guesses || current(a.pos + b.row) == pos && current(a.seq + b.row) == seq;
+		if (works) prepare<warps, D, N, full>(m, a, share, b.row, h);
+		if (!right) continue;
+		if (!there && b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
+		if (!works) return 0;
+		State<D, N> state;
+		attend_share<warps, D, N, full>(state, m, walk, a, c, share, begun.first);
+		state.put(m, h.count);
+		__syncthreads();
+		keep_newest<warps, D, N, full>(m, a, c, share, h, begun.newest);
+		join_warps<warps, D, N, full>(m, a, h, y, share.parts == 1);
+		return share.parts;
+	}
+}
