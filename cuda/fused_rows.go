@@ -92,6 +92,7 @@ var normOrders = []struct {
 	rows    int
 }{
 	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_4, device.Layer: (*Device).norm_order_layer_4}, 4},
+	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_2, device.Layer: (*Device).norm_order_layer_2}, 2},
 	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_1, device.Layer: (*Device).norm_order_layer_1}, 1},
 }
 
@@ -100,7 +101,7 @@ var normOrders = []struct {
 func (d *Device) normOrder(y tensor.Tensor, p *packed, m *matrix) {
 	for _, v := range normOrders {
 		blocks, shared := pieces(p.x.Rows, v.rows), v.rows*m.in*tensor.F16.Size()
-		if v.rows == 1 || blocks >= d.sms*3/4 && shared <= d.shared/2 {
+		if v.rows == 1 || blocks >= d.sms && shared <= d.shared/2 {
 			l := launch{blocks: dim{x: blocks}, threads: dim{x: norm_order_threads}, shared: shared}
 			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.perm, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
 			return

@@ -211,8 +211,10 @@ const (
 	kernel_norm_back_layer_f32
 	kernel_norm_back_layer_f16
 	kernel_norm_order_rms_4
+	kernel_norm_order_rms_2
 	kernel_norm_order_rms_1
 	kernel_norm_order_layer_4
+	kernel_norm_order_layer_2
 	kernel_norm_order_layer_1
 	kernel_operand_largest
 	kernel_operand_largest_each
@@ -502,8 +504,10 @@ var kernels = [kernelCount]struct {
 	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
 	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
 	kernel_norm_order_rms_4:          {"norm_order", "norm_order_rms_4", true},
+	kernel_norm_order_rms_2:          {"norm_order", "norm_order_rms_2", true},
 	kernel_norm_order_rms_1:          {"norm_order", "norm_order_rms_1", true},
 	kernel_norm_order_layer_4:        {"norm_order", "norm_order_layer_4", true},
+	kernel_norm_order_layer_2:        {"norm_order", "norm_order_layer_2", true},
 	kernel_norm_order_layer_1:        {"norm_order", "norm_order_layer_1", true},
 	kernel_operand_largest:           {"operand", "operand_largest", true},
 	kernel_operand_largest_each:      {"operand", "operand_largest_each", true},
@@ -4701,6 +4705,21 @@ func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w 
 	d.launch(a, l)
 }
 
+func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_rms_2)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
 func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_1)
 	a.tensor(y, tensor.F16, "y")
@@ -4718,6 +4737,21 @@ func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w 
 
 func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_layer_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(rows)
+	a.int32(cols)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) norm_order_layer_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_norm_order_layer_2)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")

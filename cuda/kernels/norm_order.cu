@@ -2,43 +2,80 @@
 // of the norm.
 //
 // A block takes so many rows, which pass through shared memory as those of permute.cu do.
-// Names end in those rows.
+// Names end in those rows. Products that read it are Hopper's (gemm_tiles.cu), so it is.
 #include "norm.cuh"
 #include "order.cuh"
 
 constexpr int threads = 512;
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <int R>
 struct alignas(2 * R) Column {
 	half v[R];
 };
 
-// Rows are those of a block; the last ones may be there again.
+// Rows are those of a block; the last ones may be there again. The first columns of a
+// thread stay in registers.
 template <int R>
 struct Rows {
+	static constexpr int kept = 8 / R;
 	const float* x[R];
+	float4 first[kept][R];
 	int cols;
 
-	// sums adds up what of returns for every row and element.
-	template <class Of>
-	__device__ void sums(float (&sum)[R], Of of) const {
-		float own[R] = {};
-		for (int c = threadIdx.x * 2; c < cols; c += threads * 2) {
-			float2 v[R];
+	__device__ void load() {
 #pragma unroll
-			for (int r = 0; r < R; r++) v[r] = *(const float2*)(x[r] + c);
+		for (int i = 0; i < kept; i++)
 #pragma unroll
-			for (int r = 0; r < R; r++) own[r] += of(r, v[r].x) + of(r, v[r].y);
+			for (int r = 0; r < R; r++) {
+				int c = (i * threads + threadIdx.x) * 4;
+				first[i][r] = c < cols ? *(const float4*)(x[r] + c) : make_float4(0, 0, 0, 0);
+			}
+	}
+
+	// each calls f with every four columns that a thread has.
+	template <class F>
+	__device__ void each(F f) const {
+#pragma unroll
+		for (int i = 0; i < kept; i++) {
+			int c = (i * threads + threadIdx.x) * 4;
+			if (c < cols) f(c, first[i]);
 		}
+		for (int c = (kept * threads + threadIdx.x) * 4; c < cols; c += threads * 4) {
+			float4 v[R];
 #pragma unroll
-		for (int r = 0; r < R; r++) sum[r] = block_sum(own[r]) / cols;
+			for (int r = 0; r < R; r++) v[r] = *(const float4*)(x[r] + c);
+			f(c, v);
+		}
+	}
+
+	// means returns the mean of what of returns for every row and element.
+	template <class Of>
+	__device__ void means(float (&mean)[R], Of of) const {
+		__shared__ float parts[R][32];
+		float own[R] = {};
+		each([&](int, const float4 (&v)[R]) {
+#pragma unroll
+			for (int r = 0; r < R; r++) own[r] += (of(r, v[r].x) + of(r, v[r].y)) + (of(r, v[r].z) + of(r, v[r].w));
+		});
+		int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+		for (int r = 0; r < R; r++) own[r] = warp_sum(own[r]);
+		__syncthreads();  // the call before may still be reading parts
+		if (lane == 0)
+#pragma unroll
+			for (int r = 0; r < R; r++) parts[r][warp] = own[r];
+		__syncthreads();
+#pragma unroll
+		for (int r = 0; r < R; r++) mean[r] = warp_sum(lane < threads / 32 ? parts[r][lane] : 0) / cols;
 	}
 };
 
 template <Kind kind, int R>
 __device__ inline void norm_order(
 	half* y,            // [rows, cols]
-	const float* src,   // [rows, cols], rows ldx elements apart
+	const float* src,   // [rows, cols], rows ldx elements apart, each at 16 bytes
 	const float* w,     // [cols]
 	const float* bias,  // [cols] or null
 	const int* perm,    // [cols]
@@ -54,30 +91,32 @@ __device__ inline void norm_order(
 	Centre mean[R];
 	float inverse[R];
 #pragma unroll
-	for (int r = 0; r < R; r++) {
-		all.x[r] = src + (first + min(r, last)) * ldx;
-		mean[r] = {kind == layer ? all.x[r][0] : 0, 0};
-	}
+	for (int r = 0; r < R; r++) all.x[r] = src + (first + min(r, last)) * ldx;
+	all.load();
+#pragma unroll
+	for (int r = 0; r < R; r++) mean[r] = {kind == layer ? all.x[r][0] : 0, 0};
 	if (kind == layer) {
 		float rest[R];
-		all.sums(rest, [&](int r, float v) { return mean[r](v); });
+		all.means(rest, [&](int r, float v) { return mean[r](v); });
 #pragma unroll
 		for (int r = 0; r < R; r++) mean[r].rest = rest[r];
 	}
-	all.sums(inverse, [&](int r, float v) { return mean[r](v) * mean[r](v); });
+	all.means(inverse, [&](int r, float v) { return mean[r](v) * mean[r](v); });
 #pragma unroll
 	for (int r = 0; r < R; r++) inverse[r] = 1 / sqrtf(inverse[r] + eps);
-	for (int c = threadIdx.x * 2; c < cols; c += threads * 2) {
-		float2 weight = *(const float2*)(w + c), shift = bias ? *(const float2*)(bias + c) : make_float2(0, 0);
-		Column<R> a, b;
+	all.each([&](int c, const float4 (&v)[R]) {
+		float4 weight = *(const float4*)(w + c), shift = bias ? *(const float4*)(bias + c) : make_float4(0, 0, 0, 0);
+		Column<R> out[4];
 #pragma unroll
 		for (int r = 0; r < R; r++) {
-			float2 v = *(const float2*)(all.x[r] + c);
-			narrow(a.v[r], mean[r](v.x) * inverse[r] * (weight.x + offset) + shift.x);
-			narrow(b.v[r], mean[r](v.y) * inverse[r] * (weight.y + offset) + shift.y);
+			narrow(out[0].v[r], mean[r](v[r].x) * inverse[r] * (weight.x + offset) + shift.x);
+			narrow(out[1].v[r], mean[r](v[r].y) * inverse[r] * (weight.y + offset) + shift.y);
+			narrow(out[2].v[r], mean[r](v[r].z) * inverse[r] * (weight.z + offset) + shift.z);
+			narrow(out[3].v[r], mean[r](v[r].w) * inverse[r] * (weight.w + offset) + shift.w);
 		}
-		m[c] = a, m[c + 1] = b;
-	}
+#pragma unroll
+		for (int j = 0; j < 4; j++) m[c + j] = out[j];
+	});
 	__syncthreads();
 	for (int i = threadIdx.x * 8; i < cols; i += threads * 8) {
 		Eight<half> out[R];
@@ -94,14 +133,23 @@ __device__ inline void norm_order(
 	}
 }
 
+#else
+
+template <Kind kind, int R>
+__device__ inline void norm_order(half*, const float*, const float*, const float*, const int*, int, int, int64, float, float) {}
+
+#endif
+
 #define NORM_ORDER(name, kind, R)                                                                   \
-	extern "C" __global__ void __launch_bounds__(512)                                               \
+	extern "C" __global__ void __launch_bounds__(threads)                                               \
 	name(half* y, const float* x, const float* w, const float* bias, const int* perm, int rows,     \
 	     int cols, int64 ldx, float eps, float offset) {                                            \
 		norm_order<kind, R>(y, x, w, bias, perm, rows, cols, ldx, eps, offset);                     \
 	}
 
 NORM_ORDER(norm_order_rms_4, rms, 4)
+NORM_ORDER(norm_order_rms_2, rms, 2)
 NORM_ORDER(norm_order_rms_1, rms, 1)
 NORM_ORDER(norm_order_layer_4, layer, 4)
+NORM_ORDER(norm_order_layer_2, layer, 2)
 NORM_ORDER(norm_order_layer_1, layer, 1)
