@@ -11,7 +11,7 @@ const manyBytes = ringBytes / 4
 
 // takesMany reports whether manyProducts makes p, of many rows.
 func (d *Device) takesMany(p *packed) bool {
-	return d.hopper() && p.x.Rows >= tiledRows && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
+	return d.hopper() && p.x.Rows >= tiledRows && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
 }
 
 // all returns all columns of all matrices.

@@ -76,8 +76,8 @@ template <Kind kind, int R>
 __device__ inline void norm_order(
 	half* y,            // [rows, cols]
 	const float* src,   // [rows, cols], rows ldx elements apart, each at 16 bytes
-	const float* w,     // [cols]
-	const float* bias,  // [cols] or null
+	const float* w,     // [cols], at 16 bytes
+	const float* bias,  // likewise, or null
 	const int* perm,    // [cols]
 	int rows,
 	int cols,  // a multiple of 8
