@@ -62,8 +62,11 @@ const cublasWorkspace = 32 << 20
 
 // prepareBLAS makes a handle for the device's stream, if there is cuBLAS.
 func (d *Device) prepareBLAS() {
-	lib := libcublas()
-	if lib == nil || d.err != nil {
+	if d.drv.blas == nil || d.err != nil {
+		return
+	}
+	lib := d.drv.blas()
+	if lib == nil {
 		return
 	}
 	handle := new(uintptr)

@@ -119,6 +119,7 @@ func (r result) asynchronous() bool { return r >= 700 && r < 720 && r != peerAcc
 // driver is libcuda.
 type driver struct {
 	invoke func(s symbol, args []uintptr) result
+	blas   func() *cublasLibrary // finds cuBLAS; nil where there is none for this driver
 }
 
 // call calls a function of libcuda. Pointers among the arguments must be
@@ -184,7 +185,7 @@ func loadDriver(path string) (*driver, error) {
 		}
 		r, _, _ := purego.SyscallN(table[s], args...)
 		return result(r)
-	}}, nil
+	}, blas: libcublas}, nil
 }
 
 func firstLine(err error) string {

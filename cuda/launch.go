@@ -111,9 +111,13 @@ func (d *Device) launch(a *arguments, l launch) {
 	var r result
 	// A kernel that waits by itself for the one before it (kernels/order.cuh) may
 	// start while that one finishes, where the GPU can do so.
-	if kernels[a.kernel].dependent && d.major >= 9 {
+	switch dependent := kernels[a.kernel].dependent && d.major >= 9; {
+	case dependent:
 		r = d.launchDependent(f, l)
-	} else {
+	case l.cluster > 0: // which only such a launch can ask for
+		d.failWith("launch of %s: in clusters of %d, but it does not wait by itself for the kernel before it", name, l.cluster)
+		return
+	default:
 		r = d.launchPlain(f, l)
 	}
 	d.trail.add(name)
