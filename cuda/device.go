@@ -46,7 +46,7 @@ type Device struct {
 	args      arguments
 	argv      [11]uintptr
 	config    launchConfig
-	atOnce    [9]int // clusters, by their blocks; 0: not known
+	atOnce    [9]int // clusters of qmatmul_rows, by their blocks; 0: not known
 	scratches [scratchUses]tensor.Tensor
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last

@@ -175,24 +175,6 @@ func (d *Device) configure(l launch) *launchConfig {
 	return c
 }
 
-// clusters returns how many clusters of so many blocks run at a time, one of a kernel's
-// blocks filling a multiprocessor: parts of a GPU may leave some over.
-func (d *Device) clusters(k kernel, size, threads int) int {
-	if size == 1 {
-		return d.sms
-	}
-	if d.atOnce[size] == 0 {
-		const most = 128 << 10 // of shared memory, of which no two blocks find as much
-		f, n := d.function(k), int32(0)
-		l := launch{blocks: dim{x: d.sms / size * size}, threads: dim{x: threads}, shared: most, cluster: size}
-		if d.err == nil && d.allow(f, kernels[k].name, most) {
-			d.do("clusters", cuOccupancyMaxActiveClusters, uintptr(unsafe.Pointer(&n)), f.handle, uintptr(unsafe.Pointer(d.configure(l))))
-		}
-		d.atOnce[size] = max(1, int(n))
-	}
-	return min(d.atOnce[size], d.sms/size)
-}
-
 // pieces returns in how many pieces of the given size n is cut.
 func pieces(n, size int) int { return (n + size - 1) / size }
 

@@ -58,8 +58,8 @@ func (p *packed) needs(blocks int) need {
 	return n
 }
 
-// A packing is a variant of the packed product: its kernel, the warps of a block, the
-// units that a warp has asked for at a time, and the rows of x that it may have.
+// A packing is a variant of a packed product, this one or that of rows.go: its kernel, the
+// warps of a block, the units that a warp has asked for at a time, and the most rows of x.
 type packing struct {
 	kernel             func(d *Device, l launch, product []byte)
 	name               kernel
@@ -82,16 +82,16 @@ type packedPlan struct {
 // plan returns how products with some rows of x are made.
 func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range packings {
-		if plan, ok = v.plan(d.sharedFor(v.name), n, rows); ok {
+		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
 			return plan, true
 		}
 	}
 	return plan, false
 }
 
-// plan returns how a variant makes them: with sums of as many tiles as a share of the
+// packedPlanOf returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
-func (v packing) plan(shared int, n need, rows int) (plan packedPlan, ok bool) {
+func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
 	const sumsShare = 8
 	if rows > v.rows {
 		return plan, false

@@ -8,16 +8,8 @@ import (
 	"exl2/internal/tensor"
 )
 
-// A rowsKernel is a variant of the packed product of two to sixteen rows: its kernel, the
-// warps of a block, the units that a warp has asked for at a time, and the most rows.
-type rowsKernel struct {
-	kernel             func(d *Device, l launch, product []byte)
-	name               kernel
-	warps, slots, rows int
-}
-
-// rowsKernels lists the variants, better ones first.
-var rowsKernels = []rowsKernel{
+// rowsKernels lists the variants of the packed product of two to sixteen rows, better ones first.
+var rowsKernels = []packing{
 	{(*Device).qmatmul_rows_many_8, kernel_qmatmul_rows_many_8, qmatmul_rows_many_warps, 2, 8},
 	{(*Device).qmatmul_rows_many_16, kernel_qmatmul_rows_many_16, qmatmul_rows_many_warps, 2, qmatmul_rows_most},
 	{(*Device).qmatmul_rows_few_8, kernel_qmatmul_rows_few_8, qmatmul_rows_few_warps, 1, 8},
@@ -26,7 +18,7 @@ var rowsKernels = []rowsKernel{
 
 // A rowsPlan is how products of several rows are launched.
 type rowsPlan struct {
-	rowsKernel
+	packing
 	need
 	slot, round, shared int
 	cluster, clusters   int // blocks of a cluster, and how many
@@ -66,13 +58,32 @@ func (d *Device) rowsClusters() []int {
 	return sizes
 }
 
+// clusters returns how many clusters of so many blocks of these kernels run at a time, one block
+// filling a multiprocessor: parts of a GPU may leave some over.
+func (d *Device) clusters(size int) int {
+	if size == 1 {
+		return d.sms
+	}
+	if d.atOnce[size] == 0 {
+		const k, threads = kernel_qmatmul_rows_many_16, 32 * qmatmul_rows_many_warps
+		const most = 128 << 10 // of shared memory, of which no two blocks find as much
+		f, n := d.function(k), int32(0)
+		l := launch{blocks: dim{x: d.sms / size * size}, threads: dim{x: threads}, shared: most, cluster: size}
+		if d.err == nil && d.allow(f, kernels[k].name, most) {
+			d.do("clusters", cuOccupancyMaxActiveClusters, uintptr(unsafe.Pointer(&n)), f.handle, uintptr(unsafe.Pointer(d.configure(l))))
+		}
+		d.atOnce[size] = max(1, int(n))
+	}
+	return min(d.atOnce[size], d.sms/size)
+}
+
 // rowsPlanOf returns how a kernel makes p with clusters of a size.
-func (d *Device) rowsPlanOf(p *packed, v rowsKernel, cluster int) (plan rowsPlan, ok bool) {
+func (d *Device) rowsPlanOf(p *packed, v packing, cluster int) (plan rowsPlan, ok bool) {
 	if p.x.Rows > v.rows {
 		return plan, false
 	}
-	plan.rowsKernel, plan.cluster = v, cluster
-	plan.clusters = min(d.clusters(kernel_qmatmul_rows_many_16, cluster, 32*qmatmul_rows_many_warps), p.tiles())
+	plan.packing, plan.cluster = v, cluster
+	plan.clusters = min(d.clusters(cluster), p.tiles())
 	plan.need = p.needs(plan.clusters)
 	most := 0
 	for i := range cluster {
