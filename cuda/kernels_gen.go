@@ -606,6 +606,7 @@ const (
 	planes_lifted                  = 8
 	product_block_m                = 128
 	product_block_n                = 128
+	products_most_matrices         = 3
 	route_few_chosen               = 512
 	route_most_groups              = 32
 	rows_at_once                   = 16
@@ -799,9 +800,8 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_most_matrices          = 3
 	qmatmul_no_norm                = 2
-	qmatmul_product_bytes          = 80*qmatmul_most_matrices + 112
+	qmatmul_product_bytes          = 80*products_most_matrices + 112
 	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
@@ -811,9 +811,8 @@ const (
 	qmatmul_group_some_warps       = 4
 	qmatmul_group_many_warps       = 8
 	qmatmul_rows_most              = 16
-	qmatmul_rows_most_matrices     = 3
 	qmatmul_rows_most_blocks       = 8
-	qmatmul_rows_product_bytes     = 80*qmatmul_rows_most_matrices + 80 + 4*qmatmul_rows_most_blocks
+	qmatmul_rows_product_bytes     = 80*products_most_matrices + 80 + 4*qmatmul_rows_most_blocks
 	qmatmul_rows_many_warps        = 16
 	qmatmul_rows_few_warps         = 8
 	rope_threads                   = 256

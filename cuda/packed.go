@@ -7,7 +7,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-const mostMatrices = qmatmul_most_matrices
+const mostMatrices = products_most_matrices
 
 // packed is products of few rows of one x by packed weights.
 type packed struct {

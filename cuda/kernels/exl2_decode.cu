@@ -4,8 +4,8 @@
 //
 // A warp decodes a unit of 128 rows and 32 columns (exl2.cuh), and writes it by way of
 // shared memory, so that writes are whole lines, too. first_column is a multiple of 32.
-#include "exl2.cuh"
 #include "order.cuh"
+#include "unpack.cuh"
 
 constexpr int warps = 4;
 constexpr int unit_rows = unit_blocks * block_rows;
@@ -16,24 +16,6 @@ __device__ inline void scatter(half* to, const uint4& v, const int* perm) {
 	const half* rows = (const half*)&v;
 #pragma unroll
 	for (int i = 0; i < 8; i++) to[perm[i]] = rows[i];
-}
-
-// decode_block gives a lane's columns of a block, eight rows each.
-template <int bits>
-__device__ inline void decode_block(uint4 (&columns)[4], const uint4* from, int j, u32 codes, u32 unit, Exponent e) {
-	u32 words[bits];
-	half2 v[16], scales[2];
-#pragma unroll
-	for (int i = 0; i < bits; i++) words[i] = ((const u32*)(from + (j * bits + i) / 4 * 32))[(j * bits + i) % 4];
-	numbers<bits>(v, words, e);
-	scales_of(scales, codes, unit, e);
-#pragma unroll
-	for (int c = 0; c < 4; c++) {
-		half2 scale = c % 2 ? __high2half2(scales[c / 2]) : __low2half2(scales[c / 2]);
-		u32* to = (u32*)&columns[c];
-#pragma unroll
-		for (int i = 0; i < 4; i++) to[i] = bits_of(__hmul2(v[4 * c + i], scale));
-	}
 }
 
 template <int bits>
@@ -57,7 +39,7 @@ __device__ void decode(
 		if (j >= blocks) break;
 		int group = r.group_of(unit * unit_blocks + j), row = j * block_rows + lane % 4 * 8;
 		uint4 v[4];
-		decode_block<bits>(v, from, j, ((const unsigned short*)(scales + (at * groups + group) * 4))[g], units[group], e);
+		decode_block<bits>(v, [&](int i) { return ((const u32*)(from + i / 4 * 32))[i % 4]; }, j, ((const unsigned short*)(scales + (at * groups + group) * 4))[g], units[group], e);
 #pragma unroll
 		for (int c = 0; c < 4; c++) {
 			int column = g + 8 * c, to = blockIdx.x * tile_columns + column;

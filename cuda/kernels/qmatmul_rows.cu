@@ -10,27 +10,11 @@
 #include "act.cuh"
 #include "cluster.cuh"
 #include "order.cuh"
+#include "products.cuh"
 #include "unit.cuh"
 
 constexpr int most = 16;  // rows of x
-constexpr int most_matrices = 3;
 constexpr int most_blocks = 8;  // of a cluster
-
-// Matrix is one of several of one x; cuda/packed.go has the same.
-struct Matrix {
-	const uint4* words;   // [tiles, chunks, 32]
-	const uint4* scales;  // [tiles, groups]
-	const u32* units;     // [groups]
-	const uint2* places;  // [count], as Place
-	void* y;              // [rows, out], rows ldy elements apart
-	const float* bias;    // [out] or null
-	int64 ldy;
-	int chunks, groups, tiles, count, out;  // count: units of a tile
-	int base;                               // tiles of the matrices before
-};
-
-// What is done with the products: device.Then.
-enum Then { store, add, gate };
 
 // Product is what a launch does; cuda/rows.go has the same.
 struct Product {
