@@ -57,17 +57,9 @@ func (d *Device) PutColumns(list []device.ColumnBlock) {
 // errors stores W less the weights of its codes.
 func (d *Device) errors(to []float32, c device.Coding) {
 	s, w := codingOf("PutColumns", c), floats("PutColumns", c.W)
-	parallel.For(len(s.groups), func(g int) {
-		buf, release := d.borrowed(2 * s.n)
-		defer release()
-		grid := s.grid(g, 0, s.n, buf)
-		lo, hi := s.rows(g)
-		for r := lo; r < hi; r++ {
-			row := to[r*s.n : (r+1)*s.n]
-			values(row, s.codes[r*s.n:(r+1)*s.n], grid)
-			for c, v := range w[r*s.n : (r+1)*s.n] {
-				row[c] = v - row[c]
-			}
+	d.eachValues(s, to, func(r int, row []float32) {
+		for c, v := range w[r*s.n : (r+1)*s.n] {
+			row[c] = v - row[c]
 		}
 	})
 }

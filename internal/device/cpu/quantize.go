@@ -62,14 +62,20 @@ func (c *coding) grid(g, lo, hi int, buf []float32) simd.Grid {
 func (d *Device) Values(w tensor.Tensor, c device.Coding) {
 	s := codingOf("Values", c)
 	want(w.Rows == s.k && w.Cols == s.n, "Values", w, c.Codes)
-	out := floats("Values", w)
+	d.eachValues(s, floats("Values", w), func(int, []float32) {})
+}
+
+// eachValues stores the weights of the codes, and does something with every row of them.
+func (d *Device) eachValues(s coding, to []float32, then func(r int, row []float32)) {
 	parallel.For(len(s.groups), func(g int) {
 		buf, release := d.borrowed(2 * s.n)
 		defer release()
 		grid := s.grid(g, 0, s.n, buf)
 		lo, hi := s.rows(g)
 		for r := lo; r < hi; r++ {
-			values(out[r*s.n:(r+1)*s.n], s.codes[r*s.n:(r+1)*s.n], grid)
+			row := to[r*s.n : (r+1)*s.n]
+			values(row, s.codes[r*s.n:(r+1)*s.n], grid)
+			then(r, row)
 		}
 	})
 }
