@@ -23,7 +23,7 @@ type Files interface {
 type Loader struct {
 	Spec   arch.Spec
 	Layout []ModuleSpec // of Spec
-	Files  Files        // with a tensor for every matrix, however the source keeps them
+	Files  Files        // with a tensor for every matrix, however the source keeps them, folded (Fold)
 
 	// Scheme says how others have quantized the model, if they have. Its matrices
 	// stay packed where devices can multiply by them, unless Decode is set, which
@@ -33,6 +33,9 @@ type Loader struct {
 
 	// Strict refuses weights that are NaN or infinite. It reads them all.
 	Strict bool
+
+	unfused *unfused // what Files shows, or folds
+	folding *folded  // or nil
 }
 
 // NewLoader returns a Loader of the model that spec describes, in files that are
@@ -40,7 +43,7 @@ type Loader struct {
 func NewLoader(spec arch.Spec, f Files) *Loader {
 	spec.Resolve(f.Has)
 	l := &Loader{Spec: spec, Layout: Layout(spec)}
-	l.Files = newUnfused(l.Spec, l.Layout, f)
+	l.show(newUnfused(l.Spec, l.Layout, f))
 	return l
 }
 
@@ -56,14 +59,23 @@ func (l *Loader) Use(f Files) error {
 		}
 		f = shown
 	}
-	l.Files = newUnfused(l.Spec, l.Layout, f)
+	l.show(newUnfused(l.Spec, l.Layout, f))
 	return nil
+}
+
+// show has the loader find tensors in u, folded if it folds.
+func (l *Loader) show(u *unfused) {
+	l.unfused, l.Files = u, u
+	if l.folding != nil {
+		f := *l.folding
+		f.Files, l.Files = u, &f
+	}
 }
 
 // Fused reports whether a tensor is part of one of the source, whose memory it
 // shares.
 func (l *Loader) Fused(name string) bool {
-	_, ok := l.Files.(*unfused).parts[name]
+	_, ok := l.unfused.parts[name]
 	return ok
 }
 
@@ -99,7 +111,7 @@ func (l *Loader) CheckLength(positions int) error {
 // Load makes a module of the layout on d.
 func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
 	b := builder{Loader: l, dev: d}
-	defer l.Files.(*unfused).forget()
+	defer l.unfused.forget()
 	m := &Module{ModuleSpec: spec, dev: d}
 	builders[spec.Kind](&b, m)
 	if b.err == nil {

@@ -14,7 +14,7 @@ import (
 // Packed reads a linear's matrix as another program has quantized it, or returns
 // nil if it is not quantized, or not so that devices can multiply by it.
 func (l *Loader) Packed(s LinearSpec) (*affine.Matrix, error) {
-	m, err := l.Files.(*unfused).matrix(s.Name + ".weight")
+	m, err := l.unfused.matrix(s.Name + ".weight")
 	if m == nil || err != nil || !m.Fusible() {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (l *Loader) Stored(s LinearSpec) (bits float64, form string) {
 // quantized returns the files that show a linear's weight decoded, and the name of
 // what it is part of there; nil if it is not quantized.
 func (l *Loader) quantized(s LinearSpec) (*prequant.Files, string) {
-	u := l.Files.(*unfused)
+	u := l.unfused
 	f, ok := u.files.(*prequant.Files)
 	name := s.Name + ".weight"
 	if p, ok := u.parts[name]; ok {

@@ -1,0 +1,78 @@
+package model
+
+import (
+	"slices"
+
+	"exl2/internal/arch"
+)
+
+// A Fold is a place where channels can be scaled (arch.Folds): a norm, or a matrix, and
+// the matrices that read what it makes.
+type Fold struct {
+	Name     string // of the norm or the matrix, without ".weight"
+	Channels int
+	Norm     bool
+	Reads    []LinearSpec
+
+	headDim, group int // of values: heads of queries that read a head of keys
+}
+
+// Channel returns which channel an input of the matrices is.
+func (f Fold) Channel(input int) int {
+	if f.group <= 1 {
+		return input
+	}
+	return input/f.headDim/f.group*f.headDim + input%f.headDim
+}
+
+// Folds lists the places of a module, norms first.
+func (m ModuleSpec) Folds(s arch.Spec) (list []Fold) {
+	can := s.Folds()
+	for _, n := range m.Norms {
+		reads := m.readers(s.Names, n.Place)
+		if len(reads) > 0 && (can.Norms && m.Kind != Head || can.Head && m.Kind == Head) {
+			list = append(list, Fold{Name: n.Name, Channels: n.Cols, Norm: true, Reads: reads})
+		}
+	}
+	n, a := s.Names, s.Attn
+	pairs := [][2]string{}
+	if can.Values {
+		pairs = append(pairs, [2]string{n.V, n.O})
+	}
+	if can.Units {
+		pairs = append(pairs, [2]string{n.Up, n.Down}, [2]string{n.ExpertUp, n.ExpertDown}, [2]string{n.SharedUp, n.SharedDown})
+	}
+	for _, p := range pairs {
+		for _, l := range m.Linears {
+			if reads, ok := m.Linear(p[1], l.Expert); ok && l.Part == p[0] {
+				f := Fold{Name: l.Name, Channels: l.Out, Reads: []LinearSpec{reads}}
+				if p[0] == n.V {
+					f.headDim, f.group = a.HeadDim, a.Heads/a.KVHeads
+				}
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// readers lists the matrices that read the norm of the stream at a place.
+func (m ModuleSpec) readers(n arch.Names, p Place) (list []LinearSpec) {
+	_, own := m.Norm(NormMLPIn)
+	var parts []string
+	switch {
+	case m.Kind == Head && p == NormIn:
+		parts = []string{n.Head}
+	case p == NormIn:
+		parts = []string{n.Q, n.K, n.V, n.Q1, n.KV1}
+	}
+	if p == NormMLPIn || p == NormIn && m.Kind == Parallel && !own {
+		parts = append(parts, n.Gate, n.Up, n.Router, n.ExpertGate, n.ExpertUp, n.SharedGate, n.SharedUp, n.SharedRouter)
+	}
+	for _, l := range slices.Concat(m.Fixed, m.Linears) {
+		if slices.Contains(parts, l.Part) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
