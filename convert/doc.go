@@ -16,6 +16,7 @@
 //	asked.json              the options of the last run, for -o WORK alone
 //	source.json             size, time and sum of the source's files, sums of its tensors
 //	calib.safetensors       token rows for quantizing
+//	folding.json            which channels of the source are scaled before all else
 //	synthetic.safetensors   token rows for quantizing that the source has written
 //	training.safetensors                     for training, and for judging that
 //	measure/calib.safetensors                for measuring

@@ -101,6 +101,9 @@ func (r *run) check() error {
 		if r.given, err = r.readMeasured(r.opts.Measurement); err != nil {
 			return err
 		}
+		if err := r.checkFolds(); err != nil {
+			return err
+		}
 	}
 	if err := r.checkOutputs(); err != nil {
 		return err
@@ -189,7 +192,7 @@ func (r *run) readMeasured(path string) (*offers, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &offers{}
+	m := &offers{folds: f.Folds}
 	if m.decoder, err = r.src.classes(f); err != nil {
 		return nil, err
 	}
@@ -263,7 +266,7 @@ func (r *run) checkSource() error {
 		r.src.witness.sums = then.Tensors
 	}
 	if r.src.read {
-		if err := r.src.inspect(r.ctx, r.shelf.load, r.progress); err != nil {
+		if err := r.src.inspect(r.ctx, r.looking(), r.progress); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ type Options struct {
 
 	HeadBits HeadBits
 	Quality  Quality
+	Fold     Fold // what of the source is scaled first
 	Data     Data
 	Device   string // "cpu" or the number of a GPU; "" is the first GPU, or the CPU where there is none
 
@@ -94,6 +95,9 @@ func (o *Options) Check() error {
 		return err
 	}
 	if err := o.Quality.check(); err != nil {
+		return err
+	}
+	if err := o.Fold.check(); err != nil {
 		return err
 	}
 	for _, v := range []struct {

@@ -43,6 +43,7 @@ type offers struct {
 	decoder   []class
 	head      class
 	headKnown bool // head has choices
+	folds     []measure.Fold
 }
 
 // optionPower is the power of an option's relative error that is minimized: a

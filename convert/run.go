@@ -8,7 +8,9 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/job"
+	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/measure"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -35,6 +37,7 @@ type Report struct {
 	Seconds   Seconds  `json:"seconds"`
 	Devices   []string `json:"devices"` // that computed
 
+	Folded  *Folded    `json:"folded,omitempty"` // nil where nothing is
 	Memory  *Memory    `json:"gpu_memory,omitempty"`
 	Experts []Coverage `json:"experts,omitempty"` // of mixtures, by layer, for the last target
 
@@ -94,7 +97,9 @@ type run struct {
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure
 	done     map[Target]*finished
-	given    *offers // Options.Measurement
+	given    *offers                  // Options.Measurement
+	uneven   map[string]model.Folding // channels that may be worth scaling, by module; nil until the source is read
+	folds    []measure.Fold           // what is scaled
 }
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.
@@ -135,6 +140,9 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 	}
 	defer r.close()
 	report := &Report{Rows: r.calibrationRows(), Length: o.Data.Length, Devices: r.names()}
+	if err := r.fold(report); err != nil {
+		return nil, err
+	}
 	if err := r.sample(); err != nil {
 		return nil, err
 	}
@@ -188,6 +196,9 @@ func measureOn(ctx context.Context, list []device.Quantize, o *Options, p Progre
 	}
 	defer r.close()
 	report := &Report{Rows: len(r.tokens.measure), Length: o.Data.MeasureLength, Devices: r.names()}
+	if err := r.fold(report); err != nil {
+		return nil, err
+	}
 	r.hire()
 	if err := r.firstPhase(report); err != nil {
 		return nil, err

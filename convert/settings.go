@@ -10,7 +10,7 @@ import (
 
 // algorithm is the version of what makes bytes of settings: it rises with every
 // change after which a job that was begun before would end with other bytes.
-const algorithm = 6
+const algorithm = 7
 
 // settings are what the job's results depend on; paths are absolute, as the same
 // words mean another file in another folder. What is converted, which is nothing
@@ -24,6 +24,7 @@ func settings(o *Options, device string) job.Settings {
 		{Flag: "--rope-scale", Value: fmt.Sprint(o.RopeScale)},
 		{Flag: "--rope-alpha", Value: fmt.Sprint(o.RopeAlpha)},
 		{Flag: "--calibrate-all-experts", Value: fmt.Sprint(o.AllExperts)},
+		{Flag: "--fold", Value: o.Fold.String()},
 		{Flag: "the processor and its BLAS", Value: device},
 	}}
 	if len(o.Targets) == 0 {

@@ -112,4 +112,16 @@ type Sublayer struct {
 type File struct {
 	Sublayers  []Sublayer
 	LastModule int // index of the head among embedding, sublayers, norm, head
+
+	// Folds say what was scaled in the model that was measured, and is to be scaled in
+	// the one that is quantized; nil if nothing was.
+	Folds []Fold
+}
+
+// A Fold divides channels of what a norm, or a matrix, makes by powers of two; the inputs of the
+// matrices that read them are multiplied, so that the model computes what it did.
+type Fold struct {
+	Key       string `json:"key"`       // of the norm or matrix, without ".weight"
+	Channels  []int  `json:"channels"`  // that are scaled, rising
+	Exponents []int  `json:"exponents"` // of two, by which they are divided: from -64 to 64, not 0
 }

@@ -92,7 +92,7 @@ func TestTables(t *testing.T) {
 			Coverage: []int{0, 3, 5, 100},
 		},
 		{Key: "model.norm.norm"},
-	}}
+	}, Folds: []Fold{{Key: "model.layers.0.input_layernorm", Channels: []int{0, 32}, Exponents: []int{4, -1}}}}
 	var out bytes.Buffer
 	if err := f.Write(&out); err != nil {
 		t.Fatal(err)
@@ -133,6 +133,10 @@ func TestDamagedFiles(t *testing.T) {
 		"table's size":     {ours(`{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_32g","bits":1,"error":0}]}`), "1 bits, want"},
 		"table of others":  {ours(`{"key":"b.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "belongs to no sublayer"},
 		"table's share":    {ours(`{"key":"a.q_proj","in":64,"out":64,"share":2,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`), "share 2"},
+		"fold of nothing":  {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[],"exponents":[]}]}}`, "a: fold of 0 channels"},
+		"half a fold":      {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[1,2],"exponents":[1]}]}}`, "2 channels with 1 exponents"},
+		"fold by one":      {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[1],"exponents":[0]}]}}`, "channel 1 divided by two to the power of 0"},
+		"fold, repeated":   {`{"measurement":{},"exl2":{"version":1,"folds":[{"key":"a","channels":[1,1],"exponents":[1,1]}]}}`, "channel 1 divided"},
 		"half a block":     {`{"measurement":{"a":{"attn":[` + option + `]}}}`, "a: "},
 		"no MLP":           {`{"measurement":{"a":{"attn":[` + option + `],"mlp":[]}}}`, "a parallel block needs options in attn and in mlp"},
 		"version":          {`{"measurement":{},"exl2":{"version":9}}`, "version 9"},
@@ -152,6 +156,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"tables":[{"key":"a.q","in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}]}}`))
 	f.Add([]byte(`{"measurement":{"a":{"attn":[{"accuracy":0.5,"total_bits":10,"q":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}],"mlp":[{"accuracy":0.5,"total_bits":10,"up":{"group_size":{"4":128},"bits":[4],"bits_prop":[1.0],"scale_bits":4}}]}}}`))
 	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"coverage":{"a":[1,2]},"tables":[{"key":"b.q","module":"a","group":"b.*","share":0.5,"in":64,"out":64,"sensitivity":1,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}]}}`))
+	f.Add([]byte(`{"measurement":{"a":null},"exl2":{"version":1,"folds":[{"key":"a","channels":[0,7],"exponents":[4,-64]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first, err := Parse(data)
 		if err != nil {

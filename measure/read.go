@@ -173,6 +173,32 @@ func (f *File) addTables(o *oursFmt) error {
 	for i := range f.Sublayers {
 		f.Sublayers[i].Coverage = o.Coverage[f.Sublayers[i].Key]
 	}
+	for _, fold := range o.Folds {
+		if err := fold.check(); err != nil {
+			return fmt.Errorf("exl2: %s: %w", fold.Key, err)
+		}
+	}
+	if len(o.Folds) > 0 {
+		f.Folds = o.Folds
+	}
+	return nil
+}
+
+// maxExponent is the most of a fold: more is no measurement, and would overflow.
+const maxExponent = 64
+
+// check refuses what cannot be a fold.
+func (f Fold) check() error {
+	if f.Key == "" || len(f.Channels) == 0 || len(f.Channels) != len(f.Exponents) {
+		return fmt.Errorf("fold of %d channels with %d exponents", len(f.Channels), len(f.Exponents))
+	}
+	last := -1
+	for i, c := range f.Channels {
+		if e := f.Exponents[i]; c <= last || c >= 1<<24 || e == 0 || e < -maxExponent || e > maxExponent {
+			return fmt.Errorf("channel %d divided by two to the power of %d", c, e)
+		}
+		last = c
+	}
 	return nil
 }
 

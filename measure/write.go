@@ -22,6 +22,7 @@ type oursFmt struct {
 	Version  int              `json:"version"`
 	Tables   []tableJSON      `json:"tables"`
 	Coverage map[string][]int `json:"coverage,omitempty"` // by sublayer
+	Folds    []Fold           `json:"folds,omitempty"`
 }
 
 // parallelJSON is the options of a parallel block.
@@ -62,7 +63,7 @@ const tableVersion = 1
 // Write writes f as JSON.
 func (f *File) Write(w io.Writer) error {
 	out := fileJSON{LastModule: f.LastModule}
-	ours := &oursFmt{Version: tableVersion}
+	ours := &oursFmt{Version: tableVersion, Folds: f.Folds}
 	for _, h := range f.Sublayers {
 		options, err := h.options()
 		if err != nil {
@@ -79,7 +80,7 @@ func (f *File) Write(w io.Writer) error {
 			ours.Coverage[h.Key] = h.Coverage
 		}
 	}
-	if len(ours.Tables) > 0 || ours.Coverage != nil {
+	if len(ours.Tables) > 0 || ours.Coverage != nil || ours.Folds != nil {
 		out.Ours = ours
 	}
 	e := json.NewEncoder(w)

@@ -56,7 +56,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("EXL2_DEVICES", "cpu")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "field": field, "prequantize": prequantize},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "field": field, "prequantize": prequantize, "plant": plant},
 	})
 }
 

@@ -82,6 +82,7 @@ type measuredModel struct {
 	Measurement string          `json:"measurement"`
 	Seconds     float64         `json:"seconds"`
 	Devices     []string        `json:"devices"`
+	Folded      *convert.Folded `json:"folded,omitempty"`
 	Memory      *convert.Memory `json:"gpu_memory,omitempty"`
 	Profile     []convert.Stage `json:"profile,omitempty"`
 }
@@ -102,12 +103,13 @@ func (o *convertOptions) measure(c *cobra.Command, a *app, p term.Progress) erro
 	if !a.json && r.Profile != nil {
 		printProfile(a.err, r.Profile)
 	}
-	result := measuredModel{Measurement: o.SaveMeasurement, Seconds: r.Seconds.Measure, Devices: r.Devices, Memory: r.Memory, Profile: r.Profile}
+	result := measuredModel{Measurement: o.SaveMeasurement, Seconds: r.Seconds.Measure, Devices: r.Devices, Folded: r.Folded, Memory: r.Memory, Profile: r.Profile}
 	if result.Measurement == "" {
 		result.Measurement = filepath.Join(o.Work, "job", "measurement.json")
 	}
 	return a.print(result, func(w io.Writer) {
 		fmt.Fprintln(w, result.Measurement)
+		printFolded(a.err, r.Folded)
 		printGPUMemory(a.err, r.Memory)
 	})
 }

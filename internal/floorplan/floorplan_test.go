@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"internal/stream", "internal/sampled", "internal/tokenweight", "internal/synth", "internal/job", "internal/profile", "internal/devices"},
 	{"internal/quant"},
 	{"measure", "quant", "calib", "calib/internal/...", "infer"},
-	{"internal/sensitivity", "internal/distill"},
+	{"internal/sensitivity", "internal/distill", "internal/fold", "internal/fold/foldtest"},
 	{"convert"},
 	{"cmd/exl2"},
 }

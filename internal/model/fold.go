@@ -40,7 +40,7 @@ func (m ModuleSpec) Folds(s arch.Spec) (list []Fold) {
 		pairs = append(pairs, [2]string{n.V, n.O})
 	}
 	if can.Units {
-		pairs = append(pairs, [2]string{n.Up, n.Down}, [2]string{n.ExpertUp, n.ExpertDown}, [2]string{n.SharedUp, n.SharedDown})
+		pairs = append(pairs, [2]string{n.Up, n.Down}, [2]string{n.SharedUp, n.SharedDown})
 	}
 	for _, p := range pairs {
 		for _, l := range m.Linears {

@@ -67,3 +67,19 @@ func (r *Result) Free() {
 		r.f.dev.Free(t)
 	}
 }
+
+// Judge leaves tr(ΔᵀHΔ) and tr(WᵀHW), Δ the errors of the codes, with the moments of
+// other rows than those of the factor, undamped, in sums, F64 [1, 2].
+func (r *Result) Judge(h *Hessian, sums tensor.Tensor) {
+	f, d := r.f, r.f.dev
+	moments, y, v := d.Alloc(tensor.F32, f.k, f.k), d.Alloc(tensor.F32, f.k, r.c.W.Cols), d.Alloc(tensor.F32, f.k, r.c.W.Cols)
+	defer func() { d.Free(moments); d.Free(y); d.Free(v) }()
+	d.Take(moments, h.h, f.perm, f.perm)
+	d.Values(v, r.c)
+	d.AddScaled(v, r.c.W, -1)
+	for i, x := range []tensor.Tensor{v, r.c.W} {
+		d.Clear(y)
+		d.SubtractProduct(y, moments, x)
+		d.Dot(sums.Columns(i, i+1), y, x)
+	}
+}

@@ -1,0 +1,116 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	"exl2/internal/model"
+	"exl2/measure"
+)
+
+// holdable returns what is folded, without what would make numbers that fp16 does not
+// hold.
+func (s *source) holdable(f model.Folding) ([]measure.Fold, error) {
+	trial := *s.loader
+	if err := trial.Fold(f); err != nil {
+		return nil, err
+	}
+	var list []measure.Fold
+	for _, m := range trial.Layout {
+		for _, place := range m.Folds(trial.Spec) {
+			e, ok := f[place.Name]
+			if !ok {
+				continue
+			}
+			fits, err := fitsFolded(&trial, place)
+			if err != nil {
+				return nil, err
+			}
+			if x := compact(place.Name, e); fits && len(x.Channels) > 0 {
+				list = append(list, x)
+			}
+		}
+	}
+	return list, nil
+}
+
+// fitsFolded reports whether all numbers of a place can be held by fp16.
+func fitsFolded(l *model.Loader, place model.Fold) (bool, error) {
+	names := []string{place.Name + ".weight", place.Name + ".bias"}
+	for _, x := range place.Reads {
+		names = append(names, x.Name+".weight")
+	}
+	for _, name := range names {
+		if !l.Files.Has(name) {
+			continue
+		}
+		t, err := l.Files.Get(name)
+		if err != nil {
+			return false, err
+		}
+		if err := holdable(t); errors.Is(err, ErrRefused) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// compact lists the channels that are scaled.
+func compact(key string, e []int8) measure.Fold {
+	f := measure.Fold{Key: key}
+	for i, v := range e {
+		if v != 0 {
+			f.Channels, f.Exponents = append(f.Channels, i), append(f.Exponents, int(v))
+		}
+	}
+	return f
+}
+
+// expand turns what a file says into exponents of all channels.
+func expand(l *model.Loader, list []measure.Fold) (model.Folding, error) {
+	channels := map[string]int{}
+	for _, m := range l.Layout {
+		for _, place := range m.Folds(l.Spec) {
+			channels[place.Name] = place.Channels
+		}
+	}
+	f := model.Folding{}
+	for _, x := range list {
+		n, ok := channels[x.Key]
+		if !ok {
+			return nil, fmt.Errorf("%s cannot be folded", x.Key)
+		}
+		e := make([]int8, n)
+		for i, c := range x.Channels {
+			if c < 0 || c >= n {
+				return nil, fmt.Errorf("%s has %d channels, and %d is folded", x.Key, n, c)
+			}
+			e[c] = int8(x.Exponents[i])
+		}
+		f[x.Key] = e
+	}
+	return f, nil
+}
+
+// folded counts.
+func (r *run) folded() *Folded {
+	c, scaled := &Folded{}, map[string]bool{}
+	for _, f := range r.folds {
+		scaled[f.Key] = true
+	}
+	for _, m := range r.src.loader.Layout {
+		for _, place := range m.Folds(r.src.loader.Spec) {
+			some, of := &c.Matrices, &c.OfMatrices
+			if place.Norm {
+				some, of = &c.Norms, &c.OfNorms
+			}
+			*of++
+			if scaled[place.Name] {
+				*some++
+			}
+		}
+	}
+	return c
+}

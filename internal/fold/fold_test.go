@@ -1,0 +1,167 @@
+package fold_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/fold"
+	"exl2/internal/fold/foldtest"
+	"exl2/internal/model"
+	"exl2/internal/quant"
+	"exl2/internal/stream"
+)
+
+var tiny = filepath.Join("..", "..", "testdata", "models", "tiny")
+
+// open opens the tiny model, with outliers if there are exponents.
+func open(t *testing.T, exponents func(model.Fold) []int8) *model.Loader {
+	t.Helper()
+	dir := tiny
+	if exponents != nil {
+		dir = t.TempDir()
+		if err := foldtest.Plant(tiny, dir, exponents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { files.Close() })
+	l.Spec.SetContext(length)
+	return l
+}
+
+const rows, length = 4, 96
+
+// choose probes with random tokens.
+func choose(t *testing.T, d device.Quantize, l *model.Loader, candidates map[string]model.Folding) model.Folding {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	tokens := make([][]int32, rows)
+	for i := range tokens {
+		for range length {
+			tokens[i] = append(tokens[i], r.Int32N(int32(l.Spec.Vocab)))
+		}
+	}
+	p := &fold.Prober{
+		Dev: d, Loader: l, Pass: stream.NewPass(d, l.Spec, length, 1), Damping: quant.Damping{Own: 0.2, Mean: 0.05},
+		Load: func(s model.ModuleSpec) (*model.Module, error) { return l.Load(d, s) },
+	}
+	defer p.Pass.Free()
+	chosen, err := p.Choose(context.Background(), tokens, candidates, func(string, int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chosen
+}
+
+// uneven finds the candidates of a model.
+func uneven(t *testing.T, d device.Quantize, l *model.Loader) (byModule map[string]model.Folding, all model.Folding) {
+	t.Helper()
+	byModule, all = map[string]model.Folding{}, model.Folding{}
+	for _, spec := range l.Layout {
+		m, err := l.Load(d, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := fold.Uneven(d, l, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Free()
+		if byModule[spec.Name] = f; len(f) == 0 {
+			delete(byModule, spec.Name)
+		}
+		for name, e := range f {
+			all[name] = e
+		}
+	}
+	return byModule, all
+}
+
+// A model without outliers is left as it is, without probing.
+func TestEvenModel(t *testing.T) {
+	if list, _ := uneven(t, devtest.CPU(t), open(t, nil)); len(list) > 0 {
+		t.Errorf("uneven: %v", list)
+	}
+}
+
+// Outliers that were planted are found, by what undoes them, and pay.
+func TestPlanted(t *testing.T) {
+	d, l := devtest.CPU(t), open(t, foldtest.Everywhere)
+	list, all := uneven(t, d, l)
+	for _, m := range l.Layout {
+		for _, place := range m.Folds(l.Spec) {
+			e := all[place.Name]
+			if e == nil {
+				t.Errorf("%s is not uneven", place.Name)
+				continue
+			}
+			for i, v := range e {
+				want := int8(0)
+				if i%32 == 0 {
+					want = 4
+				}
+				if v < want-1 || v > want+1 { // what the model has of its own is rounded
+					t.Errorf("%s: exponent %d of channel %d, want %d", place.Name, v, i, want)
+				}
+			}
+		}
+	}
+	if chosen := choose(t, d, l, list); len(chosen) != len(all) {
+		t.Errorf("%d of %d places chosen", len(chosen), len(all))
+	}
+}
+
+// What does harm is not chosen.
+func TestHarm(t *testing.T) {
+	d, l := devtest.CPU(t), open(t, nil)
+	list := map[string]model.Folding{}
+	for _, m := range l.Layout[1:] {
+		f := model.Folding{}
+		for _, place := range m.Folds(l.Spec) {
+			f[place.Name] = foldtest.Everywhere(place)
+		}
+		list[m.Name] = f
+	}
+	if chosen := choose(t, d, l, list); len(chosen) > 0 {
+		t.Errorf("chosen: %v", chosen)
+	}
+}
+
+// A norm's weights stay numbers that fp16 holds to its full precision.
+func TestNormsStayNormal(t *testing.T) {
+	d, l := devtest.CPU(t), open(t, func(f model.Fold) []int8 {
+		if !f.Norm {
+			return nil
+		}
+		return slices.Repeat([]int8{11, 0, -11, 0}, f.Channels/4)
+	})
+	_, all := uneven(t, d, l)
+	if err := l.Fold(all); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range l.Layout {
+		for _, place := range m.Folds(l.Spec) {
+			if !place.Norm {
+				continue
+			}
+			x, err := l.Files.Get(place.Name + ".weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range place.Channels {
+				bits := uint16(x.Data[2*i]) | uint16(x.Data[2*i+1])<<8
+				if exponent := bits >> 10 & 31; bits&0x7fff != 0 && (exponent == 0 || exponent == 31) {
+					t.Fatalf("%s: weight %d is %#x", place.Name, i, bits)
+				}
+			}
+		}
+	}
+}
