@@ -21,10 +21,13 @@ func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 	m.way = m.trip.done
 	passed := slices.Clone(layout[done:])
 	slices.Reverse(passed)
-	m.trip.back.begin(r.progress, passed, m.mine)
 	for i := done - 1; i > 0; i-- {
 		r.ahead(i - 1)
 		note, err := m.stepBack(layout[i])
+		if err == nil && i == done-1 { // other workers may have been on their way to the head meanwhile
+			err = m.measured(layout[1:i])
+			m.trip.back.begin(r.progress, passed, m.mine)
+		}
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,9 @@ func (q *quantizing) head() error {
 	}
 	q.run.progress.Step(q.build.stage.what(source.ModuleSpec), fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
 	report, err := q.perplexities(source, work)
+	if err == nil {
+		err = q.settle() // head.json says that all modules are there
+	}
 	if err != nil {
 		return err
 	}

@@ -173,8 +173,12 @@ func (m *measuring) mine(spec model.ModuleSpec) bool { return m.way.owns(spec.Na
 // settle waits until the modules that the hidden states have passed are measured, by
 // whomever: what a step finds is written at once.
 func (m *measuring) settle() error {
-	passed := m.run.src.loader.Layout[1:len(m.measurer.Inputs)]
-	return m.trip.measured.wait(m.run.ctx, passed)
+	return m.measured(m.run.src.loader.Layout[1:len(m.measurer.Inputs)])
+}
+
+// measured waits until some modules are measured on the way to the head.
+func (m *measuring) measured(list []model.ModuleSpec) error {
+	return m.trip.measured.wait(m.run.ctx, list)
 }
 
 func (m *measuring) stores() []job.Store {

@@ -19,7 +19,8 @@ type walker interface {
 	step(spec model.ModuleSpec) (note string, err error)
 	// mine reports whether progress of a module is this walker's to tell.
 	mine(spec model.ModuleSpec) bool
-	// settle waits until what the steps so far have found is in files.
+	// settle waits until what the steps so far have found is in files. After the walk it
+	// is for whoever needs them.
 	settle() error
 	// stores lists the hidden states.
 	stores() []job.Store
@@ -78,7 +79,7 @@ func (r *run) walk(w walker, c *job.Checkpoint, s *stage) error {
 			r.progress.Step(s.what(spec), note)
 		}
 	}
-	return w.settle()
+	return nil
 }
 
 // enter puts the hidden states where the checkpoint has them, or behind the
