@@ -308,7 +308,7 @@ func (q *quantizing) distance() (float64, error) {
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := q.pairs(func(wave []pair) error {
+	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Load, func(wave []pair) error { // the difference is made in place
 		return eachPair(wave, func(p pair) error {
 			a, b, last := p.x.State.At(model.Stream), p.r.State.At(model.Stream), p.row+p.n
 			d.Dot(squares.Columns(p.row, last), b, b)

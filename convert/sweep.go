@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"slices"
+
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -50,13 +52,17 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	last := n+1 == len(s.work.Steps) // which moves the streams behind the module
 	hold, holdR := s.hold(n), s.hold(n)
 	end := s.run.profile.On("quantize: forward and moments", s.cost(n))
-	err := s.pairs(func(wave []pair) error {
+	bring := (*stream.Lane).Load
+	if s.chained() { // and so no step but the last changes the streams
+		bring = (*stream.Lane).Borrow
+	}
+	err := s.pairs(bring, bring, func(wave []pair) error {
 		err := eachPair(wave, func(p pair) error {
-			s.advance(s.work, s.held, n, p.x.State, p.row)
+			s.advance(s.work, s.held, hold, n, p.x.State, p.row)
 			if len(sites) > 0 { // both streams send the same rows to the same experts
 				p.r.State.Follow(p.x.State)
 			}
-			s.advance(s.source, s.heldR, n, p.r.State, p.row)
+			s.advance(s.source, s.heldR, holdR, n, p.r.State, p.row)
 			p.r.State.Follow(nil)
 			return nil
 		})
@@ -68,12 +74,10 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 		if err != nil {
 			return err
 		}
+		if !last {
+			return nil
+		}
 		return eachPair(wave, func(p pair) error {
-			s.keep(hold, p.x.State, p.row)
-			s.keep(holdR, p.r.State, p.row)
-			if !last {
-				return nil
-			}
 			if err := p.x.Keep(s.x, p.row); err != nil {
 				return err
 			}
@@ -161,8 +165,11 @@ type pair struct {
 	row, n int
 }
 
-// pairs loads rows of both streams, as many as there are lanes at a time, and calls f.
-func (q *quantizing) pairs(f func(wave []pair) error) error {
+// bring brings rows of a stream to a lane.
+type bring func(l *stream.Lane, src *stream.Store, row, n int) (*model.State, error)
+
+// pairs brings rows of both streams, as many as there are lanes at a time, and calls f.
+func (q *quantizing) pairs(x, r bring, f func(wave []pair) error) error {
 	most := q.pass.Most
 	return q.pass.Beside(q.run.ctx, q.passR, (q.x.Rows+most-1)/most, func(lanes, beside []*stream.Lane, first int) error {
 		wave := make([]pair, len(lanes))
@@ -170,10 +177,10 @@ func (q *quantizing) pairs(f func(wave []pair) error) error {
 			row := (first + i) * most
 			p := pair{lanes[i], beside[i], row, min(most, q.x.Rows-row)}
 			wave[i] = p
-			if _, err := p.x.Load(q.x, row, p.n); err != nil {
+			if _, err := x(p.x, q.x, row, p.n); err != nil {
 				return err
 			}
-			_, err := p.r.Load(q.r, row, p.n)
+			_, err := r(p.r, q.r, row, p.n)
 			return err
 		})
 		if err != nil {
@@ -194,19 +201,19 @@ func (s *sweep) rowsOf(held, t tensor.Tensor, row int) tensor.Tensor {
 	return held.Slice(row*s.pass.Length, row*s.pass.Length+t.Rows)
 }
 
-// advance runs a module to where the linears of step n read: from the step before,
-// if what its linears read is held.
-func (s *sweep) advance(m *model.Module, held map[model.Slot]tensor.Tensor, n int, st *model.State, row int) {
+// advance runs a module to where the linears of step n read, which is in hold then, if
+// that is there: from the step before, if what its linears read is held.
+func (s *sweep) advance(m *model.Module, held, hold map[model.Slot]tensor.Tensor, n int, st *model.State, row int) {
 	first := 0
 	if held != nil {
 		first = n
-		for slot, rows := range held {
-			t := st.At(slot)
-			s.run.dev.Copy(t, s.rowsOf(rows, t, row))
-		}
+		s.lend(held, st, row)
 		m.Steps[n-1].Multiply(st)
 	}
 	for i := first; i <= n; i++ {
+		if i == n {
+			s.lend(hold, st, row)
+		}
 		m.Steps[i].Run(st)
 		if i < n {
 			m.Steps[i].Multiply(st)
@@ -219,7 +226,8 @@ func (s *sweep) advance(m *model.Module, held map[model.Slot]tensor.Tensor, n in
 func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	d := s.run.dev
 	step := s.work.Steps[n]
-	if len(step.Sites) == 0 || n+1 == len(s.work.Steps) || !s.holds || !s.work.Chained {
+	odd := func(site model.Site) bool { return !site.Packable() } // whose rows need not begin where operations like it
+	if len(step.Sites) == 0 || n+1 == len(s.work.Steps) || !s.chained() || slices.ContainsFunc(step.Sites, odd) {
 		return nil
 	}
 	held := map[model.Slot]tensor.Tensor{}
@@ -231,10 +239,13 @@ func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	return held
 }
 
-func (s *sweep) keep(held map[model.Slot]tensor.Tensor, st *model.State, row int) {
+// chained reports whether every step begins with what is held of the one before it.
+func (s *sweep) chained() bool { return s.holds && s.work.Chained }
+
+// lend has a state compute what it does on some rows where they are held.
+func (s *sweep) lend(held map[model.Slot]tensor.Tensor, st *model.State, row int) {
 	for slot, rows := range held {
-		t := st.At(slot)
-		s.run.dev.Copy(s.rowsOf(rows, t, row), t)
+		st.Lend(slot, s.rowsOf(rows, st.At(slot), row))
 	}
 }
 

@@ -222,6 +222,14 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	}
 }
 
+// Lend has a slot be other memory, of as many rows, until the next Use.
+func (s *State) Lend(slot Slot, t tensor.Tensor) {
+	if own := s.act[slot]; t.Type != own.Type || t.Rows != own.Rows || t.Cols != own.Cols {
+		panic(fmt.Sprintf("model: %v lent for %v", t, own))
+	}
+	s.act[slot] = t
+}
+
 // Follow has mixtures of experts choose as another state's last one has, or s's own
 // last, or, if it is nil, by themselves.
 func (s *State) Follow(other *State) { s.follow = other }

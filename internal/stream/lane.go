@@ -15,8 +15,9 @@ type Lane struct {
 	Number int
 	State  *model.State
 
-	pass  *Pass
-	cache *model.Cache
+	pass   *Pass
+	cache  *model.Cache
+	lender *Store // whose rows the state has now, or nil
 }
 
 // laneBytes is about what the lanes of a pass may take beside the first: small models,
@@ -58,6 +59,7 @@ func (l *Lane) use(n int, ids []int32) {
 		runs[i].Sequence = i
 	}
 	l.State.Use(runs, l.pass.Length, ids)
+	l.lender = nil
 }
 
 // Load loads the n rows of src from row on into the state, and returns it.
@@ -66,8 +68,25 @@ func (l *Lane) Load(src *Store, row, n int) (*model.State, error) {
 	return l.State, src.Load(l.pass.Dev, l.State.At(model.Stream), row)
 }
 
-// Keep stores the state's hidden states in a row of dst.
+// Borrow is Load, but where the device has src, the state's hidden states are its rows
+// themselves: what changes them changes src.
+func (l *Lane) Borrow(src *Store, row, n int) (*model.State, error) {
+	t, ok := src.lent(l.pass.Dev, row, n, l.State.At(model.Stream).Cols)
+	if !ok {
+		return l.Load(src, row, n)
+	}
+	l.use(n, nil)
+	l.State.Lend(model.Stream, t)
+	l.lender = src
+	return l.State, nil
+}
+
+// Keep stores the state's hidden states in a row of dst, which is that of Borrow if dst
+// is what was borrowed.
 func (l *Lane) Keep(dst *Store, row int) error {
+	if dst == l.lender {
+		return nil
+	}
 	return dst.Save(l.pass.Dev, l.State.At(model.Stream), row)
 }
 

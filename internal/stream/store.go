@@ -24,6 +24,7 @@ type Store struct {
 	Rows, Floats int // rows, and floats in each
 
 	dev    device.Device // that has the rows, or reaches them, or nil
+	near   bool          // dev has them
 	rows   tensor.Tensor // F32 [rows, floats], of dev
 	memory []float32
 	file   *os.File
@@ -35,7 +36,7 @@ func (p Place) Store(rows, floats int) (*Store, error) {
 	s := &Store{Rows: rows, Floats: floats}
 	switch {
 	case p.Device != nil && !p.Host:
-		s.dev, s.rows = p.Device, p.Device.Alloc(tensor.F32, rows, floats)
+		s.dev, s.near, s.rows = p.Device, true, p.Device.Alloc(tensor.F32, rows, floats)
 		return s, p.Device.Sync()
 	case p.Folder == "":
 		if d, ok := p.Device.(device.Pinner); ok {
@@ -70,6 +71,18 @@ func (s *Store) create(folder string) error {
 // on returns the place of n floats from a row on, in the device's memory.
 func (s *Store) on(row, n int) tensor.Tensor {
 	return s.rows.Slice(row, row+(n+s.Floats-1)/s.Floats).Reshape(1, n)
+}
+
+// lendable is what rows of hidden states are a multiple of that operations may use in
+// the place of their own: those of a state begin at addresses that are.
+const lendable = 8
+
+// lent returns n rows from a row on, as a tensor of so many columns, if the device has them.
+func (s *Store) lent(d device.Device, row, n, cols int) (t tensor.Tensor, ok bool) {
+	if !s.near || s.dev != d || cols%lendable != 0 {
+		return t, false
+	}
+	return s.rows.Slice(row, row+n).Reshape(n*s.Floats/cols, cols), true
 }
 
 // Read fills dst with rows from row on.
