@@ -59,3 +59,49 @@ func TestLanes(t *testing.T) {
 		runtime.GOMAXPROCS(before)
 	}
 }
+
+// Where the device has the rows, a state that borrows them changes them; elsewhere it has
+// copies until they are kept.
+func TestBorrow(t *testing.T) {
+	l, files, err := model.Open(filepath.Join("..", "..", "testdata", "golden", "arch", "llama"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	const rows, length = 4, 3
+	d := pinner{devtest.Counting(devtest.CPU(t)), false}
+	p := stream.NewPass(d, l.Spec, length, 2)
+	defer p.Free()
+	for name, place := range places(t, d) {
+		near := name == "on the device"
+		x := newStore(t, rows, length*l.Spec.Hidden, place)
+		first := make([]float32, x.Floats)
+		at := func(row int) float32 {
+			if err := x.Read(first, row); err != nil {
+				t.Fatal(err)
+			}
+			return first[len(first)-1]
+		}
+		twos := make([]float32, rows*x.Floats)
+		for i := range twos {
+			twos[i] = 2
+		}
+		if err := x.Write(twos, 0); err != nil {
+			t.Fatal(err)
+		}
+		err := p.Side(context.Background(), 1, func(lane *stream.Lane, _ int) error {
+			s, err := lane.Borrow(x, 1, 2)
+			if err != nil {
+				return err
+			}
+			d.AddScaled(s.At(model.Stream), s.At(model.Stream), 1)
+			if changed := at(2) == 4; changed != near {
+				t.Errorf("%s: changed at once is %v", name, changed)
+			}
+			return lane.Keep(x, 1)
+		})
+		if got := []float32{at(0), at(1), at(2), at(3)}; err != nil || !slices.Equal(got, []float32{2, 4, 4, 2}) {
+			t.Errorf("%s: rows are %v, %v", name, got, err)
+		}
+	}
+}
