@@ -104,6 +104,7 @@ func (w *work) measure(l *ledger, m model.ModuleSpec, recipes func(arch.Role) (a
 		}
 		lo = hi
 	}
+	l.atOnce(4*w.most*w.length*w.spec.Hidden, 0) // what variants' outputs are compared with
 	l.give(packed)
 }
 
@@ -145,7 +146,7 @@ func packedSize(r exl2.Recipe, x model.LinearSpec) int { return r.Size(x.In, x.O
 // back counts the backward pass through a module: the gradients of its activations,
 // what steps keep, and operands of products.
 func (w *work) back(l *ledger, m model.ModuleSpec) {
-	z, _ := stream.Size(w.length, w.most)
+	z, _ := stream.Size(w.length, 1)
 	operands := 0
 	for _, x := range m.Linears {
 		operands = max(operands, 2*x.In*x.Out+4*w.length*x.Out)

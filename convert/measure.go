@@ -100,7 +100,7 @@ type measuring struct {
 func (r *run) newMeasuring(t *trip) (*measuring, error) {
 	length, spec, rows := r.opts.Data.MeasureLength, r.src.loader.Spec, len(r.tokens.measure)
 	m := &measuring{run: r, trip: t, way: t.measured, measurer: &sensitivity.Measurer{
-		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, 1), Warn: r.progress.Warn, Profile: r.profile,
+		Dev: r.dev, Loader: r.src.loader, Pass: stream.NewPass(r.dev, spec, length, r.variedTogether()), Warn: r.progress.Warn, Profile: r.profile,
 		AllExperts: r.opts.AllExperts, Load: r.shelf.load, Place: r.place(r.measureStreams()), Work: r.memory.batch, Moments: r.memory.moments, Probes: spread(rows, probeRows),
 	}}
 	var err error

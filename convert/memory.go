@@ -214,7 +214,7 @@ func (r *run) weigh(l *ledger, p *memoryPlan, m model.ModuleSpec, f func()) {
 
 // measureMemory is the most that measuring takes.
 func (r *run) measureMemory(p *memoryPlan) int {
-	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: r.opts.Data.MeasureLength, most: 1, batch: p.batch, moments: p.moments}
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: r.opts.Data.MeasureLength, most: r.variedTogether(), batch: p.batch, moments: p.moments}
 	l := &ledger{}
 	r.common(l, p, w, 1, r.measureStreams())
 	all := func(role arch.Role) (all, kept []exl2.Recipe) {

@@ -248,6 +248,15 @@ func (r *run) hostHolds(bytes int) bool {
 	return bytes <= most
 }
 
+// variedTogether returns how many measurement rows go through variants of a module at a
+// time: each decodes the matrices once.
+func (r *run) variedTogether() int {
+	if r.opts.LowMemory {
+		return 1
+	}
+	return r.together(r.opts.Data.MeasureLength)
+}
+
 // together returns how many rows of the given length are brought through a module
 // at a time.
 func (r *run) together(length int) int {

@@ -87,7 +87,7 @@ func TestBackward(t *testing.T) {
 				runs = append(runs, model.Run{Sequence: q})
 			}
 			s.Use(runs, length, ids)
-			g := model.NewGradients(s, l.Spec)
+			g := model.NewGradients(s, l.Spec, len(ids))
 			for _, spec := range l.Layout {
 				m, err := l.Load(d, spec)
 				if err != nil {

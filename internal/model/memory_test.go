@@ -35,7 +35,7 @@ func TestBytes(t *testing.T) {
 				if want := model.Bytes(l.Spec, c.size, d.Activation()); d.Bytes()-before != want {
 					t.Errorf("state %+v: %d bytes, want %d", c.size, d.Bytes()-before, want)
 				}
-				model.NewGradients(s, l.Spec).Free()
+				model.NewGradients(s, l.Spec, c.size.Rows).Free()
 				s.Free()
 				cache.Free()
 				mustBeFree(t, d)

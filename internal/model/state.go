@@ -159,10 +159,10 @@ func NewState(d device.Device, spec arch.Spec, z Size, c *Cache) *State {
 	return s
 }
 
-// NewGradients allocates a State for the gradients of s.
-func NewGradients(s *State, spec arch.Spec) *State {
-	g := &State{Dev: s.Dev, size: s.size}
-	g.allocate(activations(spec, s.size, tensor.F32))
+// NewGradients allocates a State for the gradients of some rows of s.
+func NewGradients(s *State, spec arch.Spec, rows int) *State {
+	g := &State{Dev: s.Dev, size: Size{Rows: rows, Logits: s.size.Logits}}
+	g.allocate(activations(spec, g.size, tensor.F32))
 	return g
 }
 

@@ -105,26 +105,28 @@ const scored = 2
 func (h *half) losses(variants []*model.Module) ([]float64, error) {
 	rows, n := (len(h.Probes)+scored-1)/scored, len(variants)
 	defer h.stage("options", h.forwardCost(n*rows))()
-	wanted := h.Pass.Scratch(n*rows, tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
+	runs, run := h.Pass.Rows(rows)
+	wanted := h.Pass.Scratch(n*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Hidden)
 	defer wanted.Free()
 	s := quant.NewScalars(h.Dev, 2*n*rows)
 	defer s.Free()
 	diffs, squares := s.Take(n*rows), s.Take(n*rows)
-	err := h.Pass.Side(h.ctx, n*rows, func(l *stream.Lane, i int) error {
-		probe := i % rows * scored
-		st, err := l.Load(h.before, probe, 1)
+	err := h.Pass.Side(h.ctx, n*runs, func(l *stream.Lane, i int) error {
+		lo, hi := run(i % runs)
+		st, err := l.LoadEvery(h.before, lo*scored, scored, hi-lo)
 		if err != nil {
 			return err
 		}
-		variants[i/rows].Forward(st)
-		want := wanted.Of(l)
-		if err := h.after.Load(h.Dev, want, probe); err != nil {
+		variants[i/runs].Forward(st)
+		x := st.At(model.Stream)
+		want := wanted.Of(l).Slice(0, x.Rows)
+		if err := h.after.LoadEvery(h.Dev, want, lo*scored, scored, hi-lo); err != nil {
 			return err
 		}
-		x := st.At(model.Stream)
 		h.Dev.AddScaled(x, want, -1)
-		h.Dev.Dot(diffs.Columns(i, i+1), x, x)
-		h.Dev.Dot(squares.Columns(i, i+1), want, want)
+		first := i / runs * rows
+		h.Dev.Dot(diffs.Columns(first+lo, first+hi), x, x)
+		h.Dev.Dot(squares.Columns(first+lo, first+hi), want, want)
 		return nil
 	})
 	if err == nil {

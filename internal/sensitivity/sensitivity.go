@@ -72,7 +72,7 @@ type gradients []*model.State
 
 func (m *Measurer) gradients() gradients {
 	list := make(gradients, m.Pass.Lanes(len(m.Probes)))
-	device.SideBySide(m.Dev, len(list), func(i int) { list[i] = model.NewGradients(m.Pass.State(), m.Loader.Spec) })
+	device.SideBySide(m.Dev, len(list), func(i int) { list[i] = model.NewGradients(m.Pass.State(), m.Loader.Spec, m.Pass.Length) })
 	return list
 }
 
@@ -189,24 +189,29 @@ func (h *half) changes(groups [][]*matrixWork, sums []tensor.Tensor) error {
 	}
 	d, n, rows := h.Dev, h.windows(), len(h.Probes)
 	defer h.stage("variants", h.forwardCost(len(groups)*rows))()
-	scratch := h.Pass.Scratch(len(groups)*rows, tensor.F32, h.Pass.Length, h.Loader.Spec.Hidden)
+	runs, run := h.Pass.Rows(rows)
+	scratch := h.Pass.Scratch(len(groups)*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Hidden)
 	defer scratch.Free()
-	return h.Pass.Side(h.ctx, len(groups)*rows, func(l *stream.Lane, i int) error {
-		row, y := i%rows, scratch.Of(l)
-		s, err := l.Load(h.before, row, 1)
+	return h.Pass.Side(h.ctx, len(groups)*runs, func(l *stream.Lane, i int) error {
+		lo, hi := run(i % runs)
+		s, err := l.Load(h.before, lo, hi-lo)
 		if err != nil {
 			return err
 		}
-		variants[i/rows].Forward(s)
+		variants[i/runs].Forward(s)
 		x := s.At(model.Stream)
-		if err := h.after.Load(d, y, row); err != nil {
+		y := scratch.Of(l).Slice(0, x.Rows)
+		if err := h.after.Load(d, y, lo); err != nil {
 			return err
 		}
 		d.AddScaled(x, y, -1)
-		if err := h.Gradient.Load(d, y, row); err != nil {
+		if err := h.Gradient.Load(d, y, lo); err != nil {
 			return err
 		}
-		d.Dot(sums[i/rows].Columns(row*n, (row+1)*n), x, y)
+		for row := lo; row < hi; row++ {
+			at, end := (row-lo)*h.Pass.Length, (row-lo+1)*h.Pass.Length
+			d.Dot(sums[i/runs].Columns(row*n, (row+1)*n), x.Slice(at, end), y.Slice(at, end))
+		}
 		return nil
 	})
 }

@@ -62,10 +62,23 @@ func (l *Lane) use(n int, ids []int32) {
 	l.lender = nil
 }
 
+// Rows cuts n things into runs that a lane takes at once: it returns how many there are,
+// and of each the first and the end.
+func (p *Pass) Rows(n int) (runs int, of func(i int) (lo, hi int)) {
+	return (n + p.Most - 1) / p.Most, func(i int) (lo, hi int) { return i * p.Most, min((i+1)*p.Most, n) }
+}
+
 // Load loads the n rows of src from row on into the state, and returns it.
 func (l *Lane) Load(src *Store, row, n int) (*model.State, error) {
 	l.use(n, nil)
 	return l.State, src.Load(l.pass.Dev, l.State.At(model.Stream), row)
+}
+
+// LoadEvery loads n rows of src into the state, row and every step-th one behind it, and
+// returns it.
+func (l *Lane) LoadEvery(src *Store, row, step, n int) (*model.State, error) {
+	l.use(n, nil)
+	return l.State, src.LoadEvery(l.pass.Dev, l.State.At(model.Stream), row, step, n)
 }
 
 // Borrow is Load, but where the device has src, the state's hidden states are its rows

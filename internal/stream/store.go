@@ -135,6 +135,17 @@ func (s *Store) Load(d device.Device, t tensor.Tensor, row int) error {
 	return err
 }
 
+// LoadEvery brings n rows to t, row and every step-th one behind it.
+func (s *Store) LoadEvery(d device.Device, t tensor.Tensor, row, step, n int) error {
+	length := t.Rows / n
+	for i := range n {
+		if err := s.Load(d, t.Slice(i*length, (i+1)*length), row+i*step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Save brings t, which holds whole rows, to the rows from row on.
 func (s *Store) Save(d device.Device, t tensor.Tensor, row int) error {
 	if s.dev == d {

@@ -69,7 +69,7 @@ func New(d device.Quantize, l *model.Loader, batch, length int) (*Weigher, error
 	z := model.Size{Rows: n, Logits: min(logitRows, n)}
 	w.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: batch, Positions: length})
 	w.state = model.NewState(d, l.Spec, z, w.cache)
-	w.gradients = model.NewGradients(w.state, l.Spec)
+	w.gradients = model.NewGradients(w.state, l.Spec, n)
 	w.gradients.Half = true
 	for range w.layers {
 		w.states = append(w.states, model.NewState(d, l.Spec, model.Size{Rows: n}, w.cache))
