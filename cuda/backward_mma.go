@@ -34,8 +34,8 @@ func (d *Device) attendBackMMA(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.A
 		f(d, l, dq, dk, dv, stats, dy, q, k, v, int32(b.Span), int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(a.Window),
 			int64(dq.Stride), int64(dk.Stride), int64(dv.Stride), int64(dy.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), a.Scale, a.Softcap)
 	}
-	const side, tile = attend_back_mma_side, attend_back_mma_tile
-	run(w.rows, a.Heads, side*(halves+floats)+2*tile*halves)
-	run(w.keys, a.KVHeads, 2*side*halves+tile*(halves+floats)+8*tile)
+	const side, tile, stages = attend_back_mma_side, attend_back_mma_tile, 2
+	run(w.rows, a.Heads, side*(halves+floats)+stages*2*tile*halves)
+	run(w.keys, a.KVHeads, 2*side*halves+stages*tile*(halves+floats+8))
 	return true
 }

@@ -5,8 +5,9 @@
 // A block of attend_back_mma_rows has 64 rows of one head, a warp 16 of them. It goes
 // over the positions twice, for the softmax's scale and D, which it stores, and for dQ.
 // A block of attend_back_mma_keys has 64 positions of one head of keys and goes over
-// the rows that see them, of all heads that share it. Names end in the largest
-// dimension. Nothing is added by two blocks, so sums have one order.
+// the rows that see them, of all heads that share it. Tiles of what is gone over are
+// copied one ahead. Names end in the largest dimension. Nothing is added by two blocks, so
+// sums have one order.
 //
 // The order of sums over dimensions, rows or positions is free, as long as both
 // operands have the same: lane l takes, with q = l%4, neighbours 2q and 2q+1 of eight
@@ -38,6 +39,11 @@ struct Task {
 		k += row * ldk + kv_head * dim, dk += row * lddk + kv_head * dim;
 		v += row * ldv + kv_head * dim, dv += row * lddv + kv_head * dim;
 		stats += (row * heads + head) * 2;
+	}
+	// aligned reports whether rows can be copied 16 bytes at a time.
+	__device__ bool aligned() const {
+		int64 places = (int64)q | (int64)k | (int64)v | (int64)dy | 2 * (ldq | ldk | ldv | 2 * lddy | dim);
+		return places % 16 == 0;
 	}
 	// score returns what a product of q and k becomes.
 	__device__ float score(float s, int row, int key) const {
@@ -101,43 +107,75 @@ __device__ inline void multiply(float (&d)[4], const Split<4>& a, const Split<2>
 
 // Halves and Floats are tiles in shared memory, of n rows and up to most dimensions,
 // zeros past the end.
-template <int n, int most>
-struct Halves {
-	static constexpr int width = most + 8;
-	half x[n][width];
-	__device__ void fill(const half* from, int64 ld, int first, int end, int dim) {
-		for (int i = threadIdx.x; i < n * most; i += threads) {
+template <typename T, int n, int most>
+struct Tile {
+	static constexpr int width = most + 8, vector = 16 / sizeof(T);
+	T x[n][width];
+	// fill begins to copy; aligned rows arrive later.
+	__device__ void fill(const T* from, int64 ld, int first, int end, int dim, bool aligned) {
+		int step = aligned ? vector : 1;
+		for (int i = threadIdx.x * step; i < n * most; i += threads * step) {
 			int r = i / most, c = i % most;
-			x[r][c] = first + r < end && c < dim ? from[(first + r) * ld + c] : __float2half(0);
-		}
-	}
-	__device__ u32 pair(int r, int c) const { return *(const u32*)&x[r][c]; }
-	__device__ float2 floats(int r, int c) const { return __half22float2(*(const half2*)&x[r][c]); }
-	__device__ float at(int r, int c) const { return __half2float(x[r][c]); }
-};
-template <int n, int most>
-struct Floats {
-	static constexpr int width = most + 8;
-	float x[n][width];
-	__device__ void fill(const float* from, int64 ld, int first, int end, int dim) {
-		for (int i = threadIdx.x; i < n * most; i += threads) {
-			int r = i / most, c = i % most;
-			x[r][c] = first + r < end && c < dim ? from[(first + r) * ld + c] : 0;
+			bool there = first + r < end && c < dim;
+			if (aligned) copy16(&x[r][c], there ? from + (first + r) * ld + c : from, there);
+			else x[r][c] = there ? from[(first + r) * ld + c] : T(0);
 		}
 	}
 };
+template <int n, int most>
+using Floats = Tile<float, n, most>;
+
+template <int n, int most>
+struct Halves : Tile<half, n, most> {
+	// left reads rows first to first+15 of columns c to c+15 as the left operand of mma.
+	__device__ void left(u32 (&a)[4], int first, int c) const {
+		int lane = threadIdx.x % 32;
+		ldmatrix(a, &this->x[first + lane % 16][c + lane / 16 * 8]);
+	}
+	// right reads rows first to first+15 of columns c to c+15: two right operands of eight
+	// columns.
+	__device__ void right(u32 (&b)[4], int first, int c) const {
+		int lane = threadIdx.x % 32;
+		ldmatrix(b, &this->x[first + lane / 16 * 8 + lane % 8][c + lane / 8 % 2 * 8]);
+	}
+	// across reads rows first to first+7 of columns c to c+31: of four times eight columns the
+	// pairs (2q, g), (2q+1, g).
+	__device__ void across(u32 (&b)[4], int first, int c) const {
+		int lane = threadIdx.x % 32;
+		ldmatrix_trans(b, &this->x[first + lane % 8][c + lane / 8 * 8]);
+	}
+};
+
+__device__ inline float2 both(u32 pair) { return __half22float2(*(const half2*)&pair); }
+
+// multiply_across is d += a·b for rows first to first+7 of b.
+template <int n, int most>
+__device__ inline void multiply_across(float (&d)[most / 8][4], const Split<4>& a, const Halves<n, most>& b, int first) {
+#pragma unroll
+	for (int c = 0; c < most / 8; c += 4) {
+		u32 pairs[4];
+		b.across(pairs, first, c * 8);
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float2 x = both(pairs[i]);
+			multiply(d[c + i], a, x.x, x.y);
+		}
+	}
+}
 
 template <int most>
 struct RowTiles {
 	Halves<side, most> q;
 	Floats<side, most> dy;
-	Halves<tile, most> k, v;
+	struct {
+		Halves<tile, most> k, v;
+	} stages[2];
 };
 
 // scores_of sets s to the scores of a warp's rows and a tile's positions, and dp to
 // dY·Vᵀ.
 template <int most>
-__device__ inline void scores_of(float (&s)[tile / 8][4], float (&dp)[tile / 8][4], const Task& t, const RowTiles<most>& m, int first, int key) {
+__device__ inline void scores_of(float (&s)[tile / 8][4], float (&dp)[tile / 8][4], const Task& t, const RowTiles<most>& m, int stage, int first, int key) {
 	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, row = warp * 16 + g;
 #pragma unroll
 	for (int n = 0; n < tile / 8; n++)
@@ -145,27 +183,58 @@ __device__ inline void scores_of(float (&s)[tile / 8][4], float (&dp)[tile / 8][
 		for (int i = 0; i < 4; i++) s[n][i] = dp[n][i] = 0;
 #pragma unroll
 	for (int c = 0; c < most; c += 16) {
-		u32 a[4] = {m.q.pair(row, c + 2 * q), m.q.pair(row + 8, c + 2 * q), m.q.pair(row, c + 8 + 2 * q), m.q.pair(row + 8, c + 8 + 2 * q)};
+		u32 a[4], b[tile / 16][4];
+		m.q.left(a, warp * 16, c);
 #pragma unroll
 		for (int n = 0; n < tile / 8; n++) {
-			u32 b[2] = {m.k.pair(n * 8 + g, c + 2 * q), m.k.pair(n * 8 + g, c + 8 + 2 * q)};
-			mma(s[n], a, b);
+			if (n % 2 == 0) m.stages[stage].k.right(b[n / 2], n * 8, c);
+			u32 part[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
+			mma(s[n], a, part);
 		}
 	}
 #pragma unroll
-	for (int c = 0; c < most; c += 8) {
-		float2 top = *(const float2*)&m.dy.x[row][c + 2 * q], bottom = *(const float2*)&m.dy.x[row + 8][c + 2 * q];
-		Split<4> a({top.x, bottom.x, top.y, bottom.y});
+	for (int c = 0; c < most; c += 16) {
+		u32 b[tile / 16][4];
 #pragma unroll
-		for (int n = 0; n < tile / 8; n++) {
-			float2 b = m.v.floats(n * 8 + g, c + 2 * q);
-			multiply(dp[n], a, b.x, b.y);
+		for (int n = 0; n < tile / 16; n++) m.stages[stage].v.right(b[n], n * 16, c);
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float2 top = *(const float2*)&m.dy.x[row][c + 8 * h + 2 * q], bottom = *(const float2*)&m.dy.x[row + 8][c + 8 * h + 2 * q];
+			Split<4> a({top.x, bottom.x, top.y, bottom.y});
+#pragma unroll
+			for (int n = 0; n < tile / 8; n++) {
+				float2 v = both(b[n / 2][n % 2 * 2 + h]);
+				multiply(dp[n], a, v.x, v.y);
+			}
 		}
 	}
 #pragma unroll
 	for (int n = 0; n < tile / 8; n++)
 #pragma unroll
 		for (int i = 0; i < 4; i++) s[n][i] = t.score(s[n][i], first + row + i / 2 * 8, key + n * 8 + 2 * q + i % 2);
+}
+
+// over_positions calls f with every tile of positions from one up to last, and its stage.
+template <int most, typename F>
+__device__ inline void over_positions(const Task& t, RowTiles<most>& m, int from, int last, bool aligned, F f) {
+	auto fill = [&](int stage, int key) {
+		m.stages[stage].k.fill(t.k, t.ldk, key, t.span, t.dim, aligned);
+		m.stages[stage].v.fill(t.v, t.ldv, key, t.span, t.dim, aligned);
+		commit();
+	};
+	fill(0, from);
+	int stage = 0;
+	for (int key = from; key <= last; key += tile, stage ^= 1) {
+		if (key + tile <= last) {
+			fill(stage ^ 1, key + tile);
+			arrived<1>();
+		} else {
+			arrived<0>();
+		}
+		__syncthreads();
+		f(key, stage);
+		__syncthreads();
+	}
 }
 
 template <int most>
@@ -177,16 +246,13 @@ __device__ void rows_back(Task t) {
 	int first = (tiles - 1 - blockIdx.x % tiles) * side, last = min(first + side, t.span) - 1;  // those with most work first
 	int from = t.window > 0 ? max(0, first - t.window + 1) / tile * tile : 0;
 	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-	m.q.fill(t.q, t.ldq, first, t.span, t.dim);
-	m.dy.fill(t.dy, t.lddy, first, t.span, t.dim);
+	bool aligned = t.aligned();
+	m.q.fill(t.q, t.ldq, first, t.span, t.dim, aligned);
+	m.dy.fill(t.dy, t.lddy, first, t.span, t.dim, aligned);
 	float s[tile / 8][4], dp[tile / 8][4];
 	float top[2] = {no_score, no_score}, sum[2] = {}, along[2] = {};
-	for (int key = from; key <= last; key += tile) {
-		__syncthreads();
-		m.k.fill(t.k, t.ldk, key, t.span, t.dim);
-		m.v.fill(t.v, t.ldv, key, t.span, t.dim);
-		__syncthreads();
-		scores_of<most>(s, dp, t, m, first, key);
+	over_positions<most>(t, m, from, last, aligned, [&](int key, int stage) {
+		scores_of<most>(s, dp, t, m, stage, first, key);
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			float most_here = top[h], part = 0, part_along = 0;
@@ -206,7 +272,7 @@ __device__ void rows_back(Task t) {
 			along[h] = along[h] * shrink + quad_sum(part_along);
 			top[h] = most_here;
 		}
-	}
+	});
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
 		int row = first + warp * 16 + g + h * 8;
@@ -215,32 +281,81 @@ __device__ void rows_back(Task t) {
 		if (q == 0 && row < t.span) *(float2*)(t.stats + (int64)row * t.heads * 2) = make_float2(top[h], along[h]);
 	}
 	float dq[most / 8][4] = {};
-	for (int key = from; key <= last; key += tile) {
-		__syncthreads();
-		m.k.fill(t.k, t.ldk, key, t.span, t.dim);
-		m.v.fill(t.v, t.ldv, key, t.span, t.dim);
-		__syncthreads();
-		scores_of<most>(s, dp, t, m, first, key);
+	over_positions<most>(t, m, from, last, aligned, [&](int key, int stage) {
+		scores_of<most>(s, dp, t, m, stage, first, key);
 #pragma unroll
 		for (int n = 0; n < tile / 8; n++) {
 			float ds[4];
 #pragma unroll
 			for (int i = 0; i < 4; i++) ds[i] = t.gradient(weight_of(s[n][i], top[i / 2]), s[n][i], dp[n][i], along[i / 2]);
 			Split<4> a({ds[0], ds[2], ds[1], ds[3]});
-#pragma unroll
-			for (int c = 0; c < most / 8; c++) multiply(dq[c], a, m.k.at(n * 8 + 2 * q, c * 8 + g), m.k.at(n * 8 + 2 * q + 1, c * 8 + g));
+			multiply_across<tile, most>(dq, a, m.stages[stage].k, n * 8);
 		}
-	}
+	});
 	add_to<most>(t.dq, t.lddq, first + warp * 16, t.span, t.dim, dq, t.scale);
 }
 
 template <int most>
 struct KeyTiles {
 	Halves<side, most> k, v;
-	Halves<tile, most> q;
-	Floats<tile, most> dy;
-	float2 stats[tile];
+	struct {
+		Halves<tile, most> q;
+		Floats<tile, most> dy;
+		float2 stats[tile];
+	} stages[2];
+
+	// fill begins to copy what rows bring.
+	__device__ void fill(int stage, const Task& t, int row, bool aligned) {
+		auto& to = stages[stage];
+		to.q.fill(t.q, t.ldq, row, t.span, t.dim, aligned);
+		to.dy.fill(t.dy, t.lddy, row, t.span, t.dim, aligned);
+		if (threadIdx.x < tile) {
+			int r = row + threadIdx.x;
+			to.stats[threadIdx.x] = r < t.span ? *(const float2*)(t.stats + (int64)r * t.heads * 2) : make_float2(0, 0);
+		}
+		commit();
+	}
 };
+
+// turned_scores_of sets s to the products of a warp's positions and a tile's rows, and dp
+// to V·dYᵀ.
+template <int most>
+__device__ inline void turned_scores_of(float (&s)[tile / 8][4], float (&dp)[tile / 8][4], const KeyTiles<most>& m, int stage) {
+	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+	const auto& from = m.stages[stage];
+#pragma unroll
+	for (int n = 0; n < tile / 8; n++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) s[n][i] = dp[n][i] = 0;
+#pragma unroll
+	for (int c = 0; c < most; c += 16) {
+		u32 a[4], b[4];
+		m.k.left(a, warp * 16, c);
+#pragma unroll
+		for (int n = 0; n < tile / 8; n++) {
+			if (n % 2 == 0) from.q.right(b, n * 8, c);
+			u32 part[2] = {b[n % 2 * 2], b[n % 2 * 2 + 1]};
+			mma(s[n], a, part);
+		}
+	}
+#pragma unroll
+	for (int c = 0; c < most; c += 16) {
+		u32 v[4];
+		m.v.left(v, warp * 16, c);
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float2 upper = both(v[2 * h]), lower = both(v[2 * h + 1]);
+			float a[4] = {upper.x, lower.x, upper.y, lower.y};
+#pragma unroll
+			for (int n = 0; n < tile / 8; n++) {
+				float2 dy = *(const float2*)&from.dy.x[n * 8 + g][c + 8 * h + 2 * q];
+				Split<2> b({dy.x, dy.y});
+				mma8(dp[n], a, b.low[0], b.low[1]);
+				mma8(dp[n], a, b.high_part[0], b.high_part[1]);
+			}
+		}
+	}
+}
 
 template <int most>
 __device__ void keys_back(Task all) {
@@ -250,59 +365,48 @@ __device__ void keys_back(Task all) {
 	int first = blockIdx.x % tiles * side;
 	int end = all.window > 0 ? min(all.span, first + side - 1 + all.window) : all.span;
 	int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4, key = warp * 16 + g;
-	float dk[most / 8][4] = {}, dv[most / 8][4] = {};
+	bool aligned = all.aligned();
+	float dk[most / 8][4] = {}, dv[most / 8][4] = {}, s[tile / 8][4], dp[tile / 8][4];
 	Task t = all;
 	for (int head = blockIdx.y * group; head < (blockIdx.y + 1) * group; head++) {
 		t = all;
 		t.move(blockIdx.x / tiles, head, blockIdx.y);
 		if (head == blockIdx.y * group) {
-			m.k.fill(t.k, t.ldk, first, t.span, t.dim);
-			m.v.fill(t.v, t.ldv, first, t.span, t.dim);
+			m.k.fill(t.k, t.ldk, first, t.span, t.dim, aligned);
+			m.v.fill(t.v, t.ldv, first, t.span, t.dim, aligned);
 		}
-		for (int row = first; row < end; row += tile) {
-			__syncthreads();
-			m.q.fill(t.q, t.ldq, row, t.span, t.dim);
-			m.dy.fill(t.dy, t.lddy, row, t.span, t.dim);
-			if (threadIdx.x < tile) {
-				int r = row + threadIdx.x;
-				m.stats[threadIdx.x] = r < t.span ? *(const float2*)(t.stats + (int64)r * t.heads * 2) : make_float2(0, 0);
+		m.fill(0, t, first, aligned);
+		int stage = 0;
+		for (int row = first; row < end; row += tile, stage ^= 1) {
+			if (row + tile < end) {
+				m.fill(stage ^ 1, t, row + tile, aligned);
+				arrived<1>();
+			} else {
+				arrived<0>();
 			}
 			__syncthreads();
+			const auto& from = m.stages[stage];
+			turned_scores_of<most>(s, dp, m, stage);
 #pragma unroll
 			for (int n = 0; n < tile / 8; n++) {  // eight rows
-				float s[4] = {}, dp[4] = {};
-#pragma unroll
-				for (int c = 0; c < most; c += 16) {
-					u32 a[4] = {m.k.pair(key, c + 2 * q), m.k.pair(key + 8, c + 2 * q), m.k.pair(key, c + 8 + 2 * q), m.k.pair(key + 8, c + 8 + 2 * q)};
-					u32 b[2] = {m.q.pair(n * 8 + g, c + 2 * q), m.q.pair(n * 8 + g, c + 8 + 2 * q)};
-					mma(s, a, b);
-				}
-#pragma unroll
-				for (int c = 0; c < most; c += 8) {
-					float2 upper = m.v.floats(key, c + 2 * q), lower = m.v.floats(key + 8, c + 2 * q);
-					float a[4] = {upper.x, lower.x, upper.y, lower.y};
-					float2 dy = *(const float2*)&m.dy.x[n * 8 + g][c + 2 * q];
-					Split<2> b({dy.x, dy.y});
-					mma8(dp, a, b.low[0], b.low[1]);
-					mma8(dp, a, b.high_part[0], b.high_part[1]);
-				}
 				float w[4], ds[4];
 #pragma unroll
 				for (int i = 0; i < 4; i++) {
 					int r = n * 8 + 2 * q + i % 2;
-					float2 stats = m.stats[r];
-					float score = t.score(s[i], row + r, first + key + i / 2 * 8);
+					float2 stats = from.stats[r];
+					float score = t.score(s[n][i], row + r, first + key + i / 2 * 8);
 					w[i] = weight_of(score, stats.x);
-					ds[i] = t.gradient(w[i], score, dp[i], stats.y);
+					ds[i] = t.gradient(w[i], score, dp[n][i], stats.y);
 				}
 				Split<4> weights({w[0], w[2], w[1], w[3]}), grads({ds[0], ds[2], ds[1], ds[3]});
 #pragma unroll
 				for (int c = 0; c < most / 8; c++) {
 					int r = n * 8 + 2 * q, column = c * 8 + g;
-					multiply(dv[c], weights, Split<2>({m.dy.x[r][column], m.dy.x[r + 1][column]}));
-					multiply(dk[c], grads, m.q.at(r, column), m.q.at(r + 1, column));
+					multiply(dv[c], weights, Split<2>({from.dy.x[r][column], from.dy.x[r + 1][column]}));
 				}
+				multiply_across<tile, most>(dk, grads, from.q, n * 8);
 			}
+			__syncthreads();
 		}
 	}
 	add_to<most>(t.dk, t.lddk, first + warp * 16, t.span, t.dim, dk, t.scale);
