@@ -59,42 +59,6 @@ func (d *Device) Difference(y, a, b tensor.Tensor) {
 	difference(p.launch(), y, a, b, int32(p.rows), int64(p.cols), int64(y.Stride), int64(a.Stride), int64(b.Stride))
 }
 
-// Bytes of rows of activations that are multiplied at a time.
-const gramRows = 8192
-
-// Gram is h += xᵀ·y. With y the same tensor as x only one triangle is computed,
-// and mirrored.
-func (d *Device) Gram(h, x, y tensor.Tensor) {
-	want(x.Rows == y.Rows && h.Rows == x.Cols && h.Cols == y.Cols && h.Type == tensor.F32, "Gram", h, x, y)
-	same := x.Type == y.Type && x.Mem == y.Mem && x.Off == y.Off && x.Stride == y.Stride && x.Cols == y.Cols
-	if !same && d.blas.gram(d, h, x, y) {
-		return
-	}
-	for lo := 0; lo < x.Rows; lo += gramRows {
-		hi := min(x.Rows, lo+gramRows)
-		d.addGram(h, x.Slice(lo, hi), y.Slice(lo, hi), same)
-	}
-	if same && x.Rows > 0 {
-		side := pieces(h.Rows, 32)
-		d.diagonal_mirror(launch{blocks: dim{x: side, y: side}, threads: dim{x: 256}}, h, int32(h.Rows))
-	}
-}
-
-func (d *Device) addGram(h, x, y tensor.Tensor, same bool) {
-	_, xs := planesOf(x)
-	_, ys := planesOf(y)
-	r := d.newRoom(xs + ys)
-	defer r.free()
-	a := d.operand(r, x)
-	b, mode := a, int32(upperResult)
-	if !same {
-		b, mode = d.operand(r, y), 0
-	}
-	at := d.address("Gram", h)
-	p := productItem{from: at, to: at, m1: int32(x.Cols), n1: int32(y.Cols), k1: int32(pieces(x.Rows, planes_tile_rows) * planes_tile_rows), ld: int32(h.Cols), alpha: 1, mode: mode}
-	d.product(p.of(d, a, b), a.count, b.count)
-}
-
 // SubtractProduct is y -= aᵀ·x.
 func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 	want(a.Rows == x.Rows && y.Rows == a.Cols && y.Cols == x.Cols && y.Type == tensor.F32 && a.Type == tensor.F32 && x.Type == tensor.F32, "SubtractProduct", y, a, x)

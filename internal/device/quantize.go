@@ -153,9 +153,11 @@ type Quantize interface {
 type Moment struct{ H, X, Y tensor.Tensor }
 
 // A Summer adds many moments at once, those of one H in the order of the list, to the
-// same bits as Gram.
+// same bits as Gram. Of an X with itself only what is on and above the diagonal of H is
+// there until Mirror, which copies it below.
 type Summer interface {
 	Grams(list []Moment)
+	Mirror(hs []tensor.Tensor)
 }
 
 // PairRows is the rows of a window of Pairs.

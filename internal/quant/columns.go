@@ -56,6 +56,9 @@ func (m *ColumnMoments) Moments(half int, g tensor.Tensor) (list []device.Moment
 // host.
 func (m *ColumnMoments) Fetch() (*Columns, error) {
 	wide := min(Span, exl2.Pad(m.n))
+	for _, h := range m.halves {
+		complete(m.dev, h...)
+	}
 	joined := m.dev.Alloc(tensor.F16, m.n, wide)
 	defer m.dev.Free(joined)
 	m.dev.JoinMoments(joined, m.halves[0], m.halves[1])

@@ -45,6 +45,7 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f.perm = d.Alloc(tensor.I32, 1, h.k)
 	d.Upload(f.perm, tensor.BytesOf(f.Perm))
 	f.H = d.Alloc(tensor.F32, h.k, h.k)
+	complete(d, h.h)
 	d.Take(f.H, h.h, f.perm, f.perm)
 	h.free(&h.h)
 	if h.damping.Own > 0 {

@@ -48,7 +48,8 @@ func (h *Hessian) Moments(xs []tensor.Tensor) (list []device.Moment) {
 	return list
 }
 
-// AddMoments adds moments, those of one H in the order of the list.
+// AddMoments adds moments, those of one H in the order of the list. Those of x with itself
+// may be on one side of the diagonal only, until complete.
 func AddMoments(d device.Quantize, list []device.Moment) {
 	if s, ok := d.(device.Summer); ok {
 		s.Grams(list)
@@ -87,6 +88,13 @@ func (h *Hessian) ResidualMoments(xs, drs []tensor.Tensor) (list []device.Moment
 		list = append(list, device.Moment{H: h.residual, X: x, Y: drs[i]})
 	}
 	return list
+}
+
+// complete puts moments of x with itself on both sides of the diagonal.
+func complete(d device.Quantize, hs ...tensor.Tensor) {
+	if s, ok := d.(device.Summer); ok {
+		s.Mirror(hs)
+	}
 }
 
 // A Damping is what the factor adds to the diagonal of a Hessian: a share of every

@@ -11,9 +11,16 @@ import (
 
 // Gram is h += xᵀ·y. With y the same tensor as x only one triangle is
 // computed, and mirrored.
-func (d *Device) Gram(h, x, y tensor.Tensor) { d.Grams([]device.Moment{{H: h, X: x, Y: y}}) }
+func (d *Device) Gram(h, x, y tensor.Tensor) {
+	m := device.Moment{H: h, X: x, Y: y}
+	d.Grams([]device.Moment{m})
+	if _, same := moment(m); same {
+		d.Mirror([]tensor.Tensor{h})
+	}
+}
 
-// Grams is Gram for a list.
+// Grams is Gram for a list, without what is below the diagonal of moments of an x with
+// itself.
 func (d *Device) Grams(list []device.Moment) {
 	var sums []blas.Sum
 	at := map[*float32]int{} // which sum is of an h
@@ -33,10 +40,13 @@ func (d *Device) Grams(list []device.Moment) {
 		sums[i].Products = append(sums[i].Products, p)
 	}
 	blas.AddAll(sums)
-	for _, s := range sums {
-		if s.Upper {
-			mirror(s.Products[0].C, s.Products[0].N)
-		}
+}
+
+// Mirror copies what is above the diagonals to below them.
+func (d *Device) Mirror(hs []tensor.Tensor) {
+	for _, h := range hs {
+		want(h.Rows == h.Cols, "Mirror", h)
+		mirror(floats("Mirror", h), h.Rows)
 	}
 }
 

@@ -52,6 +52,7 @@ func TestGrams(t *testing.T) {
 		want = append(want, one, alone)
 	}
 	d.Grams(list)
+	d.Mirror([]tensor.Tensor{list[1].H, list[7].H})
 	for i, m := range []int{0, 1, 6, 7} {
 		near(t, download(d, list[m].H), download(d, want[i]), 0)
 	}

@@ -44,6 +44,32 @@ func gramCases() (cases []testCase) {
 	return cases
 }
 
+// gramsCases are those of device.Summer: sums of one list, some of one h.
+func gramsCases() (cases []testCase) {
+	limit := limit{rms: 2e-5, rel: 1e-5, nmse: 1e-10, why: "sums in float32, in another order"}
+	for _, rows := range []int{0, 1, 70, 2048} {
+		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d", rows), limit: limit, direct: true,
+			build: func(f *fixture) func(device.Device) {
+				x, y := f.in("x", residual, rows, 224, noise(2)), f.in("y", activation, rows, 96, noise(3))
+				a, b, mixed := f.inOut("a", tensor.F32, 128, 128, constant(0)), f.inOut("b", tensor.F32, 96, 96, constant(0)), f.inOut("mixed", tensor.F32, 96, 128, noise(1))
+				square := f.inOut("square", tensor.F32, 96, 96, constant(0))
+				return quantizing(func(d device.Quantize) {
+					left, right := x.Columns(0, 128), x.Columns(128, 224)
+					list := []device.Moment{{H: a, X: left, Y: left}, {H: b, X: right, Y: right}, {H: mixed, X: y, Y: left}, {H: square, X: y, Y: y}, {H: a, X: left, Y: left}}
+					if s, ok := d.(device.Summer); ok {
+						s.Grams(list)
+						s.Mirror([]tensor.Tensor{a, b, square})
+						return
+					}
+					for _, m := range list {
+						d.Gram(m.H, m.X, m.Y)
+					}
+				})
+			}})
+	}
+	return cases
+}
+
 func differenceCases() (cases []testCase) {
 	half := limit{rel: ulp, abs: 1e-6, why: "rounded to fp16"}
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 func quantizeGroups() []group {
 	return []group{
 		{"Gram", withGaps(gramCases())},
+		{"Grams", gramsCases()},
 		{"Difference", withGaps(differenceCases())},
 		{"Take", takeCases()},
 		{"TakeT", takeTCases()},
