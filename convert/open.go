@@ -266,7 +266,8 @@ func (r *run) checkSource() error {
 		r.src.witness.sums = then.Tensors
 	}
 	if r.src.read {
-		if err := r.src.inspect(r.ctx, r.looking(), r.progress); err != nil {
+		_, copies := r.dev.(device.MemoryInfo)
+		if err := r.src.inspect(r.ctx, copies, r.looking(), r.progress); err != nil {
 			return err
 		}
 	}

@@ -124,12 +124,13 @@ const readingStage = "read the source"
 
 // inspect loads every module and reads what no module has, so that what is
 // missing, cannot be converted, or is not what it was stops the job before any
-// work.
-func (s *source) inspect(ctx context.Context, load func(model.ModuleSpec) (*model.Module, error), p Progress) error {
+// work. copies says that modules have copies of what they are loaded from.
+func (s *source) inspect(ctx context.Context, copies bool, load func(model.ModuleSpec) (*model.Module, error), p Progress) error {
 	for _, l := range s.odd {
 		p.Warn(fmt.Sprintf("%s has %d inputs, and EXL2 needs a multiple of %d up to %d: it stays as it is", l.Name, l.In, exl2.Align, 1<<16))
 	}
 	p.Start(readingStage, len(s.loader.Layout)+1)
+	defer s.witness.release()
 	for i, spec := range s.loader.Layout {
 		s.farAhead(i + 1)
 		m, err := load(spec)
@@ -137,6 +138,9 @@ func (s *source) inspect(ctx context.Context, load func(model.ModuleSpec) (*mode
 			return err
 		}
 		m.Free()
+		if copies {
+			s.witness.reuse()
+		}
 		p.Step(spec.Name, "")
 		if err := ctx.Err(); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -22,6 +23,9 @@ type witness struct {
 	files *safetensors.Set
 	*noted
 	ahead map[string]*reading // by tensor
+
+	again bool     // memory is used again
+	given [][]byte // since the last time
 }
 
 // noted is what all witnesses of a source have noted.
@@ -29,6 +33,7 @@ type noted struct {
 	mu      sync.Mutex
 	sums    map[string]string // by tensor: XXH3, 128 bits
 	pending sync.WaitGroup    // readings
+	spare   [][]byte          // memory to read to
 }
 
 // A reading is a tensor that is being read before it is asked for.
@@ -75,13 +80,46 @@ func (w *witness) Ahead(names []string) {
 }
 
 // Get returns a tensor.
-func (w *witness) Get(name string) (safetensors.Tensor, error) {
+func (w *witness) Get(name string) (t safetensors.Tensor, err error) {
 	if r := w.ahead[name]; r != nil {
 		<-r.done
 		delete(w.ahead, name)
-		return r.tensor, r.err
+		t, err = r.tensor, r.err
+	} else {
+		t, err = w.read(name)
 	}
-	return w.read(name)
+	if w.again && err == nil {
+		w.given = append(w.given, t.Data)
+	}
+	return t, err
+}
+
+// reuse has the memory of tensors that have been got, and which nobody needs, be read to
+// again, from now on: a page that is new takes as long as what is read to it.
+func (w *witness) reuse() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spare, w.given, w.again = append(w.spare, w.given...), nil, true
+}
+
+// release ends that.
+func (w *witness) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spare, w.given, w.again = nil, nil, false
+}
+
+// room returns n bytes, of memory that is there if some fits.
+func (w *witness) room(n int) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, b := range w.spare {
+		if n <= cap(b) && cap(b)/2 <= n {
+			w.spare = slices.Delete(w.spare, i, i+1)
+			return b[:n]
+		}
+	}
+	return make([]byte, n)
 }
 
 // read reads a tensor and notes it, or compares it.
@@ -94,7 +132,7 @@ func (w *witness) read(name string) (safetensors.Tensor, error) {
 	if err != nil {
 		return safetensors.Tensor{}, err
 	}
-	t := safetensors.Tensor{Info: info, Data: make([]byte, n)}
+	t := safetensors.Tensor{Info: info, Data: w.room(int(n))}
 	if err := w.files.ReadInto(t.Data, name); err != nil {
 		return t, err
 	}
@@ -164,35 +202,49 @@ const (
 // first16 returns the index of the first element of two bytes whose magnitude
 // has bits of at least limit, or -1.
 func first16(data []byte, limit uint16) int {
-	return first(data, 2, func(v uint64) bool { // four elements: a sum reaches a sign if its magnitude does the limit
-		return (v&0x7fff7fff7fff7fff+uint64(0x8000-limit)*0x0001000100010001)&0x8000800080008000 != 0
-	}, func(e []byte) bool { return binary.LittleEndian.Uint16(e)&0x7fff >= limit })
+	const ones = 0x0001000100010001
+	return first(data, 2, beyond{0x7fff * ones, uint64(0x8000-limit) * ones, 0x8000 * ones},
+		func(e []byte) bool { return binary.LittleEndian.Uint16(e)&0x7fff >= limit })
 }
 
 // first32 is first16 for elements of four bytes.
 func first32(data []byte, limit uint32) int {
-	return first(data, 4, func(v uint64) bool {
-		return (v&0x7fffffff7fffffff+uint64(0x80000000-limit)*0x0000000100000001)&0x8000000080000000 != 0
-	}, func(e []byte) bool { return binary.LittleEndian.Uint32(e)&0x7fffffff >= limit })
+	const ones = 0x0000000100000001
+	return first(data, 4, beyond{0x7fffffff * ones, uint64(0x80000000-limit) * ones, 0x80000000 * ones},
+		func(e []byte) bool { return binary.LittleEndian.Uint32(e)&0x7fffffff >= limit })
 }
 
-// first returns the index of the first element of some bytes that is found, or -1;
-// among says whether one of eight bytes is.
-func first(data []byte, size int, among func(eight uint64) bool, found func(element []byte) bool) int {
+// beyond tells of elements side by side whether one's magnitude has bits of at least a
+// limit: the sum of magnitude and more then reaches the sign.
+type beyond struct{ magnitude, more, sign uint64 }
+
+// within returns how many bytes of data, 32 at a time, have no such element.
+func (b beyond) within(data []byte) int {
+	n := 0
+	for ; n+32 <= len(data); n += 32 {
+		p := data[n : n+32 : n+32]
+		v := binary.LittleEndian.Uint64(p)&b.magnitude + b.more
+		v |= binary.LittleEndian.Uint64(p[8:])&b.magnitude + b.more
+		v |= binary.LittleEndian.Uint64(p[16:])&b.magnitude + b.more
+		v |= binary.LittleEndian.Uint64(p[24:])&b.magnitude + b.more
+		if v&b.sign != 0 {
+			break
+		}
+	}
+	return n
+}
+
+// first returns the index of the first element of some bytes that is found, or -1.
+func first(data []byte, size int, b beyond, found func(element []byte) bool) int {
 	const chunk = 1 << 20
 	at := make([]int, (len(data)+chunk-1)/chunk)
 	parallel.Runs(len(data), chunk, func(lo, hi int) {
 		at[lo/chunk] = -1
-		for i := lo; i+size <= hi; {
-			if i+8 <= hi && !among(binary.LittleEndian.Uint64(data[i:])) {
-				i += 8
-				continue
-			}
+		for i := lo + b.within(data[lo:hi]); i+size <= hi; i += size {
 			if found(data[i : i+size]) {
 				at[lo/chunk] = i / size
 				return
 			}
-			i += size
 		}
 	})
 	for _, i := range at {
