@@ -146,7 +146,9 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 	if err := r.sample(); err != nil {
 		return nil, err
 	}
-	r.hire()
+	if err := r.hire(); err != nil {
+		return nil, err
+	}
 	m, err := r.measurement(report)
 	if err != nil {
 		return nil, err
@@ -199,7 +201,9 @@ func measureOn(ctx context.Context, list []device.Quantize, o *Options, p Progre
 	if err := r.fold(report); err != nil {
 		return nil, err
 	}
-	r.hire()
+	if err := r.hire(); err != nil {
+		return nil, err
+	}
 	if err := r.firstPhase(report); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,22 @@ func (s *shelf) load(spec model.ModuleSpec) (*model.Module, error) {
 	return m.Twin(), nil
 }
 
+// copy puts on the shelf what is on that of another device.
+func (s *shelf) copy(from *shelf) error {
+	for _, spec := range s.loader.Layout {
+		other := from.modules[spec.Name]
+		if other == nil {
+			continue
+		}
+		m, err := s.loader.LoadBeside(s.dev, other)
+		if err != nil {
+			return err
+		}
+		s.modules[spec.Name] = m
+	}
+	return nil
+}
+
 // has reports whether a module is there.
 func (s *shelf) has(spec model.ModuleSpec) bool { return s.modules[spec.Name] != nil }
 

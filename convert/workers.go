@@ -5,12 +5,13 @@ import (
 	"errors"
 	"sync"
 
+	"exl2/internal/device"
 	"exl2/internal/model"
 )
 
 // hire makes a run for each device, all of one job: a device, what is kept on it, and a
 // reader of the source are each its own.
-func (r *run) hire() {
+func (r *run) hire() error {
 	for i, d := range r.devices {
 		w := *r
 		w.dev, w.number = d, i
@@ -20,6 +21,15 @@ func (r *run) hire() {
 		}
 		r.workers = append(r.workers, &w)
 	}
+	if _, ok := r.dev.(device.Peer); !ok {
+		return nil
+	}
+	for _, w := range r.workers[1:] {
+		if err := w.shelf.copy(r.shelf); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) newShelf() *shelf {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync/atomic"
 	"testing"
 
 	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/tensor"
 )
 
 func someCPUs(t *testing.T, n int) (list []device.Quantize) {
@@ -49,6 +52,65 @@ func TestSeveralDevices(t *testing.T) {
 					t.Errorf("%d devices, stopped at step %d: other files of %s than on one", devices, stop, target.Text)
 				}
 			}
+		}
+	}
+}
+
+// A peer has memory of its own, and copies to others.
+type peer struct {
+	ownMemory
+	copies *atomic.Int32
+}
+
+func (p peer) CopyTo(to device.Device, dst, src tensor.Tensor) bool {
+	data := make([]byte, src.Bytes())
+	p.Download(data, src)
+	to.Upload(dst, data)
+	p.copies.Add(1)
+	return true
+}
+
+// What one device has of the source is copied to the others, and not read again.
+func TestDevicesCopy(t *testing.T) {
+	source, copies := sourceModel(t, "llama"), &atomic.Int32{}
+	var counters []*devtest.Counter
+	devices := func(n int) (list []device.Quantize) {
+		for range n {
+			counters = append(counters, devtest.Counting(openCPU(t)))
+			list = append(list, peer{ownMemory{counters[len(counters)-1], 1 << 40}, copies})
+		}
+		return list
+	}
+	var want map[string]string
+	for _, n := range []int{1, 3} {
+		o := options(t, source, "4.0")
+		o.conditions.together, o.conditions.product = 128, 32
+		if _, err := runOn(context.Background(), devices(n), o, &watcher{}); err != nil {
+			t.Fatal(err)
+		}
+		got := contents(t, o.folder(o.Targets[0]))
+		if want == nil {
+			want = got
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%d devices: other files than on one", n)
+		}
+	}
+	s, err := openSource(options(t, source, "4.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	matrices := 1 // the embedding
+	for _, m := range s.loader.Layout {
+		matrices += len(m.Linears)
+	}
+	if n := int(copies.Load()); n != 2*matrices {
+		t.Errorf("%d matrices copied, want %d to each of two", n, matrices)
+	}
+	for _, c := range counters {
+		if live := c.Live(); len(live) > 0 || c.Faults() != nil {
+			t.Errorf("not freed: %q; %v", live, c.Faults())
 		}
 	}
 }

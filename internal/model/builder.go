@@ -14,8 +14,10 @@ import (
 // A builder makes one module and keeps the first error.
 type builder struct {
 	*Loader
-	dev device.Device
-	err error
+	dev    device.Device
+	beside *Module                  // whose matrices are copied, those that it has
+	dense  map[string]tensor.Tensor // matrices that are made
+	err    error
 }
 
 // linear loads a linear that is not an expert's, by its name in arch.Names.
@@ -33,7 +35,7 @@ func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
 	case spec.Role == arch.Head && b.Spec.HeadUnit:
 		l.W = Dense{b.unitRows(m, l)}
 	default:
-		l.W = Dense{b.dense(m.table(l), l.Out, l.In)}
+		l.W = Dense{b.matrix(m.table(l), l.Out, l.In)}
 	}
 	if l.Biased {
 		l.Bias = b.vector(l.Name+".bias", l.Out)
@@ -79,9 +81,33 @@ func (b *builder) own(m *Module, t tensor.Tensor) tensor.Tensor {
 	return t
 }
 
-// dense loads the tensor name.weight, [rows, cols], in the file's own type, or,
+// matrix is read, or copied from the module beside.
+func (b *builder) matrix(name string, rows, cols int) tensor.Tensor {
+	t, ok := b.copied(name)
+	if !ok {
+		t = b.read(name, rows, cols)
+	}
+	b.dense[name] = t
+	return t
+}
+
+func (b *builder) copied(name string) (t tensor.Tensor, ok bool) {
+	src, there := b.beside.dense[name]
+	from, can := b.beside.dev.(device.Peer)
+	if b.err != nil || !there || src.Nil() || !can {
+		return t, false
+	}
+	t = b.dev.Alloc(src.Type, src.Rows, src.Cols)
+	if !from.CopyTo(b.dev, t, src) {
+		b.dev.Free(t)
+		return tensor.Tensor{}, false
+	}
+	return t, true
+}
+
+// read loads the tensor name.weight, [rows, cols], in the file's own type, or,
 // where activations are fp16, in that, which products then need not convert.
-func (b *builder) dense(name string, rows, cols int) tensor.Tensor {
+func (b *builder) read(name string, rows, cols int) tensor.Tensor {
 	t, kind, ok := b.get(name+".weight", []int{rows, cols})
 	if !ok {
 		return tensor.Tensor{}

@@ -7,12 +7,12 @@ import (
 // embedding makes the first module: ids, and positions where the model has learned
 // them, to residual stream.
 func (b *builder) embedding(m *Module) {
-	table, scale := b.own(m, b.dense(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
+	table, scale := b.own(m, b.matrix(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
 	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Stream), table, s.IDs, scale) }}}
 	if b.Spec.Learned == 0 {
 		return
 	}
-	positions := b.own(m, b.dense(m.Positions, b.Spec.Learned, b.Spec.Hidden))
+	positions := b.own(m, b.matrix(m.Positions, b.Spec.Learned, b.Spec.Hidden))
 	m.Steps = append(m.Steps, Step{Run: func(s *State) {
 		s.Dev.Embed(s.At(Positions), positions, s.Batch.Pos, 1)
 		s.Dev.AddScaled(s.At(Stream), s.At(Positions), 1)

@@ -9,6 +9,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/prequant"
 	"exl2/internal/safetensors"
+	"exl2/internal/tensor"
 )
 
 // Files is where a Loader finds tensors; a *safetensors.Set is one.
@@ -110,9 +111,16 @@ func (l *Loader) CheckLength(positions int) error {
 
 // Load makes a module of the layout on d.
 func (l *Loader) Load(d device.Device, spec ModuleSpec) (*Module, error) {
-	b := builder{Loader: l, dev: d}
+	return l.LoadBeside(d, &Module{ModuleSpec: spec})
+}
+
+// LoadBeside makes the same module as another one on d, and copies matrices from its
+// device, where that can be.
+func (l *Loader) LoadBeside(d device.Device, other *Module) (*Module, error) {
+	b := builder{Loader: l, dev: d, beside: other, dense: map[string]tensor.Tensor{}}
 	defer l.unfused.forget()
-	m := &Module{ModuleSpec: spec, dev: d}
+	spec := other.ModuleSpec
+	m := &Module{ModuleSpec: spec, dev: d, dense: b.dense}
 	builders[spec.Kind](&b, m)
 	if b.err == nil {
 		b.err = d.Sync()

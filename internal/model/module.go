@@ -18,8 +18,9 @@ type Module struct {
 	Chained bool
 
 	dev    device.Device
-	owned  []tensor.Tensor // freed with the module; linears free their own
-	fixed  []*Linear       // that no site has
+	dense  map[string]tensor.Tensor // what has been loaded of matrices, by name
+	owned  []tensor.Tensor          // freed with the module; linears free their own
+	fixed  []*Linear                // that no site has
 	onFree []func()
 
 	// assemble makes the steps of m, or of its twin, out of what get makes of each
@@ -171,7 +172,7 @@ func (m *Module) Free() {
 	for _, t := range m.owned {
 		m.dev.Free(t)
 	}
-	m.owned = nil
+	m.owned, m.dense = nil, nil
 	for _, l := range append(m.AllLinears(), m.fixed...) {
 		l.free(m.dev)
 	}
