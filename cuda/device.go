@@ -38,6 +38,7 @@ type Device struct {
 	live      map[*memory]bool
 	pool      pool
 	ring      ring
+	tables    tables
 	carrier   carrier
 	fault     tensor.Tensor
 	trail     trail

@@ -69,6 +69,9 @@ func (d *Device) Free(t tensor.Tensor) {
 		return
 	}
 	m := d.own("Free", t)
+	if d.tables.has(m) {
+		return
+	}
 	d.drop(m)
 	delete(d.live, m)
 	m.at, m.host = 0, nil

@@ -207,12 +207,3 @@ func (r *room) takeZeros(t tensor.Type, rows, cols int) tensor.Tensor {
 }
 
 func (r *room) free() { r.d.Free(r.mem) }
-
-// table uploads a list of structs.
-func table[E any](d *Device, list []E) tensor.Tensor {
-	var e E
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(e)))
-	t := d.reserve(len(data))
-	d.Upload(t, data)
-	return t
-}
