@@ -14,7 +14,8 @@ func (d *Device) Products(list ...device.Products) bool {
 			return false
 		}
 		for i := range parts {
-			if few := p.X.Rows <= qmatmul_rows_most; few && !d.takesPacked(&parts[i]) || !few && !d.takesMany(&parts[i]) {
+			few, turns := p.X.Rows <= qmatmul_rows_most, p.Then == device.Turn
+			if few && (turns || !d.takesPacked(&parts[i])) || !few && !d.takesMany(&parts[i]) || turns && !d.turnsHeads(&parts[i]) {
 				return false
 			}
 		}
@@ -49,7 +50,7 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if len(parts) > 0 && p.Then == device.Gate { // a gate and what it opens are one product
 			return nil, false
 		}
-		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act}
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn}
 		q.add(m, l)
 		parts, sorted = append(parts, q), m.sorted
 	}

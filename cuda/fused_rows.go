@@ -52,9 +52,14 @@ const aheadRows, aheadShare = 384, 6
 // multiplyShare multiplies by a share of p, the first of whose matrices is number first.
 func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 	t := tiledProduct{x: x, w: d.weights(s), then: p.then, act: p.act, order: p.from}
+	y := p.y
+	if p.then == device.Turn {
+		c := p.turn.Cache.(*cache)
+		t.turns, y[1], y[2] = d.turns(&p.turn), c.k[p.turn.Layer], c.v[p.turn.Layer]
+	}
 	for i := range s.n {
 		lo, hi := s.columns(i)
-		m := tiledMatrix{y: p.y[first+i], bias: p.bias[first+i], columns: hi - lo}
+		m := tiledMatrix{y: y[first+i], bias: p.bias[first+i], columns: hi - lo}
 		if !m.y.Nil() {
 			m.y = m.y.Columns(lo, hi)
 		}
@@ -64,7 +69,8 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 		t.list = append(t.list, m)
 	}
 	if x.Rows >= aheadRows {
-		t.ahead = d.lookAhead(d.ahead.queue[0].units * aheadShare / 10)
+		t.beside = d.ahead.queue[0].units * aheadShare / 10
+		t.ahead = d.lookAhead(t.beside + d.idleUnits(&t))
 	}
 	d.multiplyTiles(&t)
 }

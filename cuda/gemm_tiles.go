@@ -19,8 +19,8 @@ type tilesProduct struct {
 	matrices                                   [gemm_tiles_most_matrices]tilesMatrix
 	m, k, count, tiles, then, act, wide, ahead int32
 	unpackings                                 [gemm_tiles_most_unpackings]unpacking
-	order                                      uint64
-	gap                                        [32]byte
+	order, turns, places                       uint64
+	dim, units, beside, idle                   int32
 }
 
 // A tiledProduct is products of many rows of x by matrices that lie below each other in
@@ -31,8 +31,10 @@ type tiledProduct struct {
 	then device.Then
 	act  device.Act
 
-	order tensor.Tensor // of the columns of a gate: those that biases have there, or absent
-	ahead []unpacking   // what is decoded meanwhile
+	order  tensor.Tensor // of the columns of a gate: those that biases have there, or absent
+	ahead  []unpacking   // what is decoded meanwhile
+	beside int           // units of that, beside products; the others' where there are none
+	turns  turns         // of Turn
 }
 
 // A tiledMatrix is where a product goes; of the second of a gate, y is absent.
@@ -79,6 +81,27 @@ func (d *Device) tilingFor(p *tiledProduct) tiling {
 	return tilings[1]
 }
 
+// clusters returns how many clusters make p, and how many of them have a tile less than
+// others.
+func (t tiling) clusters(d *Device, p *tiledProduct) (all, idle int) {
+	const cluster = gemm_tiles_cluster_blocks
+	work := t.count(p) * pieces(p.x.Rows, cluster*gemm_tiles_bm)
+	all = min(d.sms/cluster, work)
+	if rest := work % all; rest > 0 {
+		idle = all - rest
+	}
+	return all, idle
+}
+
+// idleUnits returns how many units the warps that have no tile in the last round decode
+// while others multiply theirs: one each in the time of so many weights of a tile.
+func (d *Device) idleUnits(p *tiledProduct) int {
+	const weights = 75000
+	t := d.tilingFor(p)
+	_, idle := t.clusters(d, p)
+	return idle * gemm_tiles_cluster_blocks * gemm_tiles_warps * (p.x.Cols * t.columns / weights)
+}
+
 // multiplyTiles makes products for which tiles holds.
 func (d *Device) multiplyTiles(p *tiledProduct) {
 	if d.err != nil {
@@ -89,15 +112,18 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 		then: int32(p.then), act: int32(p.act), wide: flag(p.list[0].y.Type == tensor.F32)}
 	copy(c.x[:], d.tileMap(p.x, gemm_tiles_bm))
 	copy(c.w[:], d.tileMap(p.w, t.columns/2))
-	c.order = uint64(d.at(p.order))
-	c.ahead = int32(copy(c.unpackings[:], p.ahead))
+	c.order, c.turns, c.places, c.dim = uint64(d.at(p.order)), uint64(d.at(p.turns.turns)), uint64(d.at(p.turns.places)), int32(p.turns.dim)
+	clusters, idle := t.clusters(d, p)
+	c.ahead, c.beside, c.idle = int32(copy(c.unpackings[:], p.ahead)), int32(p.beside), int32(gemm_tiles_cluster_blocks*(clusters-idle))
+	for _, u := range p.ahead {
+		c.units += u.end - u.first
+	}
 	row, tiles := 0, 0
 	for i, m := range p.list {
 		c.matrices[i] = tilesMatrix{y: uint64(d.at(m.y)), bias: uint64(d.at(m.bias)), ldy: int64(m.y.Stride), row: int32(row), columns: int32(m.columns), tiles: int32(tiles)}
 		row, tiles = row+m.columns, tiles+pieces(m.columns, t.columns)
 	}
 	const cluster = gemm_tiles_cluster_blocks
-	blocks := min(d.sms/cluster, t.count(p)*pieces(p.x.Rows, cluster*gemm_tiles_bm)) * cluster
-	l := launch{blocks: dim{x: blocks}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
+	l := launch{blocks: dim{x: cluster * clusters}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
 	t.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

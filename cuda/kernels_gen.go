@@ -289,6 +289,7 @@ const (
 	kernel_take_turned_f32
 	kernel_take_turned_f16
 	kernel_take_turned_bf16
+	kernel_turns_f32
 	kernel_unpack_f16
 	kernelCount
 )
@@ -582,6 +583,7 @@ var kernels = [kernelCount]struct {
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
+	kernel_turns_f32:                 {"turns", "turns_f32", true},
 	kernel_unpack_f16:                {"unpack", "unpack_f16", true},
 }
 
@@ -832,6 +834,7 @@ const (
 	sample_ring_entries            = 64
 	sample_state_bytes             = 24704
 	take_side                      = 32
+	turns_threads                  = 128
 	unpack_warps                   = 4
 	unpack_blocks_a_multiprocessor = 8
 )
@@ -5865,6 +5868,25 @@ func (d *Device) take_turned_bf16(l launch, dst tensor.Tensor, src tensor.Tensor
 	a.int32(n)
 	a.int32(out)
 	a.int32(srcCols)
+	d.launch(a, l)
+}
+
+func (d *Device) turns_f32(l launch, turns tensor.Tensor, places tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, pairs int32, sequences int32, tableCols int32, pages int32, pageRows int32, scale float32) {
+	a := d.begin(kernel_turns_f32)
+	a.tensor(turns, tensor.F32, "turns")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(pairs)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.float32(scale)
 	d.launch(a, l)
 }
 

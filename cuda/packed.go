@@ -23,6 +23,7 @@ type packed struct {
 	act     device.Act
 	to      tensor.Tensor // where columns of y go, or absent
 	from    tensor.Tensor // what comes there, as to
+	turn    device.Turning
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.

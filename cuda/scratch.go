@@ -19,14 +19,19 @@ const (
 	scratchCounters // zeros, and left so by those who use them
 	scratchState    // the same
 	scratchList
+	scratchTurns
+	scratchPlaces
 	scratchUses
 )
+
+// turnBytes is what turning heads takes of a row.
+const turnBytes = 4*128 + 4
 
 // Workspace is the scratch memory of products, and of attention: at most a row's
 // sums for every block that keeps the GPU busy.
 func (d *Device) Workspace(rows, width int) int {
 	const attention = 64 << 20
-	n := rows*width*tensor.F16.Size() + decodedBytes + attention
+	n := rows*(width*tensor.F16.Size()+turnBytes) + decodedBytes + attention
 	if d.hopper() && rows >= tiledRows {
 		n += ringBytes
 	}

@@ -1,5 +1,7 @@
 // Dense products on Hopper: y = x·wᵀ + bias for x [m, k] and w [n, k], fp16, fp32
-// sums; or those are added to y; or of two matrices w, w', y = act(x·wᵀ)·(x·w'ᵀ).
+// sums; or those are added to y; or of two matrices w, w', y = act(x·wᵀ)·(x·w'ᵀ); or
+// of three, the queries and keys of heads turn (turns.cu), and keys and values go to
+// their pages.
 //
 // Two blocks of a cluster compute tiles of y that stand one above the other, each 128
 // rows, with the same columns; then other tiles. Two warp groups of a block multiply 64
@@ -9,7 +11,8 @@
 // both blocks have read it.
 //
 // The third group's other warps decode weights that products to come will multiply
-// (unpack.cuh): that takes none of the tensor cores' time.
+// (unpack.cuh): that takes none of the tensor cores' time. So do the warps of blocks that have
+// a tile less than others.
 #include "act.cuh"
 #include "cluster.cuh"
 #include "half.cuh"
@@ -34,7 +37,7 @@ static_assert(few_registers + 2 * many_registers <= 3 * all_registers, "or group
 static_assert(wide % slim == 0 && depth * sizeof(half) == 128 && threads == 32 * (warps + 4) && warps * 16 == bm && cluster_blocks == 2 && shared_bytes < 227 * 1024, "as wgmma and copies want it");
 
 // What is done with products: device.Then.
-enum Then { store, add, gate };
+enum Then { store, add, gate, turn };
 
 // Matrix is some rows of w, whose products go to a y of their own.
 struct Matrix {
@@ -53,6 +56,11 @@ struct alignas(64) Product {
 	int then, act, wide_y, ahead;
 	Unpacking unpackings[most_unpackings];  // as many as ahead says
 	const half* order;  // [columns] of a gate: the column that stands there, a 16-bit number; or null
+	const float2* turns;  // [m, dim/2]: cosines and sines
+	const int* places;  // [m]: rows of pages, or -1
+	int dim;            // of heads: 64 or 128
+	int units, beside;  // of all unpackings, and of that beside products
+	int idle;           // the first block that has a tile less than others
 };
 
 constexpr int product_bytes = 768;
@@ -174,12 +182,19 @@ __device__ inline void put_row(half* to, const half* from, int count) {
 }
 
 // write puts columns of a warp's sums, sixteen rows, by way of shared memory, so that
-// rows are whole lines.
+// rows are whole lines: where places say, if they are there.
 template <int columns, int all>
-__device__ inline void write(const Matrix& w, const Tile& t, const float (&sums)[all], int row, int rows, half (&staged)[16][staged_stride]) {
+__device__ inline void write(const Matrix& w, const Tile& t, const float (&sums)[all], int row, int rows, half (&staged)[16][staged_stride], const int* places) {
 	int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4, r = lane / 8, c = lane % 8 * 8;
-	half* to = (half*)w.y + (row + r) * w.ldy + t.column + c;
-	bool fast = row + 16 <= rows && t.column + columns <= w.columns && ((size_t)w.y | w.ldy * sizeof(half)) % 16 == 0;
+	half* to[4];
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		int at = row + r + 4 * i;
+		bool there = at < rows;
+		if (places && there) at = places[at], there = at >= 0;
+		to[i] = there ? (half*)w.y + at * w.ldy + t.column + c : nullptr;
+	}
+	bool fast = t.column + columns <= w.columns && ((size_t)w.y | w.ldy * sizeof(half)) % 16 == 0;
 #pragma unroll
 	for (int part = 0; part < columns / staged_columns; part++) {
 #pragma unroll
@@ -191,13 +206,35 @@ __device__ inline void write(const Matrix& w, const Tile& t, const float (&sums)
 		__syncwarp();
 		if (fast) {
 #pragma unroll
-			for (int i = 0; i < 4; i++) *(uint4*)(to + 4 * i * w.ldy + part * staged_columns) = *(const uint4*)&staged[r + 4 * i][c];
+			for (int i = 0; i < 4; i++)
+				if (to[i]) *(uint4*)(to[i] + part * staged_columns) = *(const uint4*)&staged[r + 4 * i][c];
 		} else {
 #pragma unroll 1
 			for (int i = 0; i < 4; i++)
-				if (row + r + 4 * i < rows) put_row(to + 4 * i * w.ldy + part * staged_columns, &staged[r + 4 * i][c], w.columns - t.column - part * staged_columns - c);
+				if (half* at = i < 2 ? i ? to[1] : to[0] : i < 3 ? to[2] : to[3]) put_row(at + part * staged_columns, &staged[r + 4 * i][c], w.columns - t.column - part * staged_columns - c);
 		}
 		__syncwarp();
+	}
+}
+
+// turn_heads turns the heads of a tile, whose pairs (i, i + dim/2) are a thread's own.
+template <int dim, int n>
+__device__ inline void turn_heads(float (&sums)[n], const Product& p, int row) {
+	constexpr int eights = dim / 16;  // of half a head
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		int r = min(row + (int)threadIdx.x % 32 / 4 + 8 * h, p.m - 1);
+		const float2* turns = p.turns + (int64)r * (dim / 2) + threadIdx.x % 4 * 2;
+#pragma unroll
+		for (int j = 0; j < eights; j++) {
+			float4 two = *(const float4*)(turns + 8 * j);
+#pragma unroll
+			for (int i = 4 * j + 2 * h; i < n; i += 8 * eights) {
+				float a = sums[i], b = sums[i + 4 * eights], c = sums[i + 1], d = sums[i + 1 + 4 * eights];
+				sums[i] = a * two.x - b * two.y, sums[i + 4 * eights] = b * two.x + a * two.y;
+				sums[i + 1] = c * two.z - d * two.w, sums[i + 1 + 4 * eights] = d * two.z + c * two.w;
+			}
+		}
 	}
 }
 
@@ -247,13 +284,27 @@ __device__ inline void consume(Memory<bn>& m, const Product& p, u64* full, u64* 
 		int row = t.row + mine * 64 + warp % 4 * 16;
 		if (p.then == gate) {
 			apply_gate(sums, p.act);
-			write<bn / 2>(w, t, sums, row, p.m, m.staged[warp]);
+			write<bn / 2>(w, t, sums, row, p.m, m.staged[warp], nullptr);
 		} else if (p.then == add)
 			write_wide<bn, true>(w, t, sums, row, p.m);
 		else if (p.wide_y)
 			write_wide<bn, false>(w, t, sums, row, p.m);
-		else
-			write<bn>(w, t, sums, row, p.m, m.staged[warp]);
+		else {
+			if (p.then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
+			write<bn>(w, t, sums, row, p.m, m.staged[warp], t.matrix > 0 ? p.places : nullptr);
+		}
+	}
+}
+
+// decode_ahead decodes what is warp w's, of so many, of units lo to hi of all unpackings.
+__device__ inline void decode_ahead(const Product& p, int lo, int hi, int w, int warps) {
+	int before = 0;
+	for (int i = 0; i < p.ahead; i++) {
+		const Unpacking& u = p.unpackings[i];
+		int end = min(before + u.end - u.first, hi), next = lo + w;
+		if (next < before) next += (before - next + warps - 1) / warps * warps;
+		for (; next < end; next += warps) unpack(u, u.first + next - before);
+		before += u.end - u.first;
 	}
 }
 
@@ -276,13 +327,17 @@ __device__ inline void gemm(const Product& p) {
 		registers_down<few_registers>();
 		if (threadIdx.x == 0) bring<bn>(m, p, full, empty, pairs, steps, rank);
 		__syncwarp();
-		constexpr int decoders = group / 32 - 1;
-		int warp = threadIdx.x / 32;
-		if (warp > 0)
-			for (int i = 0; i < p.ahead; i++) unpack(p.unpackings[i], blockIdx.x * decoders + warp - 1, gridDim.x * decoders);
 	} else {
 		registers_up<many_registers>();
 		consume<bn>(m, p, full, empty, pairs, steps, rank);
+		registers_down<few_registers>();
+	}
+	constexpr int decoders = group / 32 - 1;
+	int warp = (int)threadIdx.x / 32 - 1, idle = blockIdx.x - p.idle;
+	if (warp >= 0 && (warp < decoders || idle >= 0)) {  // one text for both: it is long
+		bool beside = warp < decoders;
+		int w = beside ? blockIdx.x * decoders + warp : idle * warps + warp - decoders;
+		decode_ahead(p, beside ? 0 : p.beside, beside ? p.beside : p.units, w, beside ? gridDim.x * decoders : (gridDim.x - p.idle) * warps);
 	}
 	cluster_arrive();
 	cluster_wait();

@@ -8,5 +8,5 @@ static_assert(warps * blocks_a_multiprocessor <= 64, "as there is room for");
 
 extern "C" __global__ void __launch_bounds__(128) unpack_f16(const __grid_constant__ Unpacking p) {
 	after_previous();
-	unpack(p, blockIdx.x * warps + threadIdx.x / 32, gridDim.x * warps);
+	for (int i = p.first + blockIdx.x * warps + threadIdx.x / 32; i < p.end; i += gridDim.x * warps) unpack(p, i);
 }

@@ -66,20 +66,17 @@ __device__ inline void unpack_unit(const Unpacking& p, int tile, uint2 place, in
 	}
 }
 
-// unpack decodes what is warp w's of so many.
-__device__ inline void unpack(const Unpacking& p, int w, int warps) {
-	int lane = threadIdx.x % 32;
-	for (int i = p.first + w; i < p.end; i += warps) {
-		int tile = i / p.count, unit = i - tile * p.count;
-		uint2 place = __ldg(p.places + unit);
-		int end = unit + 1 < p.count ? __ldg(&p.places[unit + 1].y) >> 7 & 0x1fff : p.in / block_rows;  // where its region may end
-		switch (place.y >> 1 & 15) {
-			case 2: unpack_unit<2>(p, tile, place, end, lane); break;
-			case 3: unpack_unit<3>(p, tile, place, end, lane); break;
-			case 4: unpack_unit<4>(p, tile, place, end, lane); break;
-			case 5: unpack_unit<5>(p, tile, place, end, lane); break;
-			case 6: unpack_unit<6>(p, tile, place, end, lane); break;
-			case 8: unpack_unit<8>(p, tile, place, end, lane); break;
-		}
+// unpack decodes a unit, with a warp.
+__device__ inline void unpack(const Unpacking& p, int i) {
+	int lane = threadIdx.x % 32, tile = i / p.count, unit = i - tile * p.count;
+	uint2 place = __ldg(p.places + unit);
+	int end = unit + 1 < p.count ? __ldg(&p.places[unit + 1].y) >> 7 & 0x1fff : p.in / block_rows;  // where its region may end
+	switch (place.y >> 1 & 15) {
+		case 2: return unpack_unit<2>(p, tile, place, end, lane);
+		case 3: return unpack_unit<3>(p, tile, place, end, lane);
+		case 4: return unpack_unit<4>(p, tile, place, end, lane);
+		case 5: return unpack_unit<5>(p, tile, place, end, lane);
+		case 6: return unpack_unit<6>(p, tile, place, end, lane);
+		case 8: return unpack_unit<8>(p, tile, place, end, lane);
 	}
 }

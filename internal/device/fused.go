@@ -25,6 +25,7 @@ type Products struct {
 	List []Product
 	Then Then
 	Act  Act // of Gate
+	Turn Turning
 
 	// Next is the matrix whose products alone read the result, given for Gate only:
 	// columns of the result are in whatever order the device likes for it.
@@ -46,4 +47,15 @@ const (
 	Put  Then = iota // y = x·W + bias, of the activation type or F32
 	Add              // y += x·W + bias, F32
 	Gate             // of two: y = act(x·W + bias)·(x·W' + bias'), of the activation type, in the first's Y
+	Turn             // of three, q, k and v: Put, then Rope of q and k, and Store of k and v, which hold anything afterwards
 )
+
+// Turning says how queries and keys turn, and where keys and values go.
+type Turning struct {
+	Freqs   tensor.Tensor
+	HeadDim int
+	Rope    Rope
+	Cache   Cache
+	Layer   int
+	Batch   Batch
+}

@@ -26,6 +26,9 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	mix.Back, mix.Keep = a.mixBack, a.keeps()
+	if a.clip == 0 && a.query.none() && a.key.none() && a.rope.Dims > 0 {
+		mix.mixes = a
+	}
 	return read, mix, out.step()
 }
 
@@ -107,6 +110,11 @@ func (a *attention) mix(s *State) {
 	}
 	d.Store(s.Cache, layer, s.At(Key), s.At(Value), s.Batch)
 	d.Attend(s.At(Mixed), s.At(Query), s.Cache, layer, a.attend, s.Batch)
+}
+
+// turning says where queries and keys turn, and keys and values go, in a pass.
+func (a *attention) turning(s *State) device.Turning {
+	return device.Turning{Freqs: a.freqs, HeadDim: a.attend.HeadDim, Rope: a.rope, Cache: s.Cache, Layer: s.layer(a.layer), Batch: s.Batch}
 }
 
 func (a *attention) norms(s *State) {

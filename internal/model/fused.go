@@ -26,10 +26,37 @@ func fuse(f device.Fuser, s *State, steps []Step) int {
 	if n := fuseMLP(f, s, steps); n > 0 {
 		return n
 	}
-	if p, ok := t.normed(s); ok && f.Products(p) {
-		return 1
+	if p, ok := t.normed(s); ok {
+		if len(steps) > 1 && turned(f, s, p, &steps[1]) {
+			return 1 + finish(f, s, steps[1:])
+		}
+		if f.Products(p) {
+			return 1
+		}
 	}
 	t.Run(s)
+	return finish(f, s, steps)
+}
+
+// turned computes products that attention reads, and attention, if it is nothing but
+// rotation, storing and attention proper, as the step's Run would.
+func turned(f device.Fuser, s *State, p device.Products, t *Step) bool {
+	a := t.mixes
+	if a == nil || s.Batch.Span == 1 {
+		return false
+	}
+	p.Then, p.Turn = device.Turn, a.turning(s)
+	if !f.Products(p) {
+		return false
+	}
+	s.Dev.Attend(s.At(Mixed), s.At(Query), s.Cache, p.Turn.Layer, a.attend, s.Batch)
+	return true
+}
+
+// finish multiplies what a step has computed, with the sum behind it, if that is one with
+// the products, and returns how many steps that were.
+func finish(f device.Fuser, s *State, steps []Step) int {
+	t := &steps[0]
 	if len(steps) > 1 && steps[1].sums {
 		if p, ok := t.added(s); ok && f.Products(p) {
 			return 2

@@ -55,11 +55,12 @@ type Step struct {
 	Keep []Slot
 
 	// What Run is, where a device can do it with the products around it: the norm of
-	// the stream, for the only site, or none; an MLP's unit, or nil; the sum of Out and
-	// the stream.
-	norm Norm
-	unit *unit
-	sums bool
+	// the stream, for the only site, or none; an MLP's unit, or nil; attention that only
+	// rotates and stores before, or nil; the sum of Out and the stream.
+	norm  Norm
+	unit  *unit
+	mixes *attention
+	sums  bool
 }
 
 // A Site is an activation that linears read: they share one Hessian.

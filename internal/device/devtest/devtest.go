@@ -67,6 +67,7 @@ func groups() []group {
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
 		{"Products", withGaps(fusedCases())},
+		{"Products that turn", withGaps(turnedCases())},
 		{"Decode affine", affineDecodeCases()},
 		{"QMatMul affine", withGaps(affineCases())},
 		{"Attend", withGaps(attendCases())},
