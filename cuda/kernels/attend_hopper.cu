@@ -98,27 +98,25 @@ __device__ inline int box_of(int page_rows) {
 	return n;
 }
 
-// bring_tiles copies keys and values; one thread does.
+// bring_tiles copies keys, or values: a thread for each, as keys are free half a tile earlier.
 template <int D, int keys>
-__device__ inline void bring_tiles(Memory<D, keys>& m, const Task& t, int box) {
+__device__ inline void bring_tiles(Memory<D, keys>& m, const Task& t, int box, bool values) {
 	Ring ring;
-	map_ready(t.maps), map_ready(t.maps + map_bytes);
+	auto& tiles = values ? m.v : m.k;
+	u64 *got = values ? m.got_v : m.got_k, *free = values ? m.free_v : m.free_k;
+	const unsigned char* map = t.maps + values * map_bytes;
+	map_ready(map);
 	int parts = (t.dim + 63) / 64;
 	for (Order o(t); o.more(); o.round++) {
 		Item b(t, o.item(), keys, box);
+		const int* table = t.table + b.seq * t.table_cols;
+		auto row = [&](int p) { return table[p / t.page_rows] * t.page_rows + p % t.page_rows; };
 		for (int i = 0; i < b.tiles; i++, ring.next()) {
-			int from = b.start + i * keys, boxes = min(keys / box, (b.end - from + box - 1) / box);
-			auto copy = [&](half(&to)[D / 64][keys][64], const unsigned char* map, u64* got) {
-				barrier_expect(got, boxes * box * parts * 128);
-				for (int r = 0; r < boxes * box; r += box) {
-					int p = from + r, row = t.table[b.seq * t.table_cols + p / t.page_rows] * t.page_rows + p % t.page_rows;
-					for (int part = 0; part < parts; part++) copy_tile(to[part][r], map, b.kv * t.dim + part * 64, row, got);
-				}
-			};
-			barrier_wait(&m.free_k[ring.stage], ring.parity ^ 1);
-			copy(m.k[ring.stage], t.maps, &m.got_k[ring.stage]);
-			barrier_wait(&m.free_v[ring.stage], ring.parity ^ 1);
-			copy(m.v[ring.stage], t.maps + map_bytes, &m.got_v[ring.stage]);
+			int from = b.start + i * keys, boxes = min(keys / box, (b.end - from + box - 1) / box), at = row(from);
+			barrier_wait(&free[ring.stage], ring.parity ^ 1);
+			barrier_expect(&got[ring.stage], boxes * box * parts * 128);
+			for (int r = 0; r < boxes * box; r += box, at = row(from + min(r, (boxes - 1) * box)))
+				for (int part = 0; part < parts; part++) copy_tile(tiles[ring.stage][part][r], map, b.kv * t.dim + part * 64, at, &got[ring.stage]);
 		}
 	}
 }
@@ -307,7 +305,7 @@ __device__ void attend(const Task& t) {
 	int box = box_of(t.page_rows);
 	if (threadIdx.x < group) {
 		asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-		if (threadIdx.x == 0) bring_tiles(m, t, box);
+		if (threadIdx.x == 0 || threadIdx.x == 32) bring_tiles(m, t, box, threadIdx.x > 0);
 		if (threadIdx.x >= 64) bring_queries(m, t, box);
 	} else {
 		asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
