@@ -34,10 +34,11 @@ type Options struct {
 
 // How many positions of a prompt are processed together: as many as keep a CPU's
 // cores busy, and as many as make the decoding of weights that a GPU does for a
-// chunk a small part of its work.
+// chunk a small part of its work: more where that leaves half of the memory free.
 const (
-	chunkCPU = 512
-	chunkGPU = 2048
+	chunkCPU   = 512
+	chunkGPU   = 2048
+	chunkRoomy = 4096
 )
 
 // logitRows is how many positions get logits at a time.
@@ -129,6 +130,7 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 // fit loads a model if there is room for it. Mapped says that its tensors are in
 // files, which the CPU uses as they are.
 func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, error) {
+	o = o.roomy(l, list)
 	if err := checkRoom(plan(l, list, o), mapped); err != nil {
 		return nil, err
 	}
@@ -160,6 +162,22 @@ func (o Options) Check() error {
 		return fmt.Errorf("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, MaxPositions)
 	}
 	return nil
+}
+
+// roomy returns o with a larger chunk, if that is the device's to choose and they all
+// have room.
+func (o Options) roomy(l *model.Loader, list devices.List) Options {
+	if o.Chunk != 0 || list[0].Activation() != tensor.F16 {
+		return o
+	}
+	wide := o
+	wide.Chunk = chunkRoomy
+	for _, p := range parts(l, list, wide) {
+		if p.host || 2*p.Total() > p.Free {
+			return o
+		}
+	}
+	return wide
 }
 
 func (o Options) defaults(d device.Device) Options {

@@ -77,6 +77,11 @@ func Plan(dir string, o Options) ([]Part, error) {
 
 // plan is Plan of a model that is open.
 func plan(l *model.Loader, list devices.List, o Options) []Part {
+	return parts(l, list, o.roomy(l, list))
+}
+
+// parts is plan with the chunk that o says.
+func parts(l *model.Loader, list devices.List, o Options) []Part {
 	o = o.defaults(list[0])
 	spec := l.Spec
 	var parts []Part
