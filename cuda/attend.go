@@ -9,18 +9,18 @@ type prefillFunc func(d *Device, l launch, y, q, k, v, table, pos, seq, sinks te
 	tableCols, pageRows, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window int32)
 
 // A prefillVariant is a kernel, the dimensions of a head that it is made for,
-// and the positions that it takes at a time.
+// the positions that it takes at a time, and how many times a block has room for queries.
 type prefillVariant[F any] struct {
-	kernel    F
-	dim, keys int
+	kernel             F
+	dim, keys, queries int
 }
 
 var prefillVariants = []prefillVariant[prefillFunc]{
-	{(*Device).attend_prefill_32, 32, attend_prefill_keys},
-	{(*Device).attend_prefill_64, 64, attend_prefill_keys},
-	{(*Device).attend_prefill_96, 96, attend_prefill_keys},
-	{(*Device).attend_prefill_128, 128, attend_prefill_keys},
-	{(*Device).attend_prefill_256, 256, attend_prefill_keys_256},
+	{(*Device).attend_prefill_32, 32, attend_prefill_keys, 1},
+	{(*Device).attend_prefill_64, 64, attend_prefill_keys, 1},
+	{(*Device).attend_prefill_96, 96, attend_prefill_keys, 1},
+	{(*Device).attend_prefill_128, 128, attend_prefill_keys, 1},
+	{(*Device).attend_prefill_256, 256, attend_prefill_keys_256, 1},
 }
 
 // MaxHeadDim is the largest dimension of a head that attention takes; it must

@@ -9,9 +9,9 @@ type hopperFunc func(d *Device, l launch, y, q, maps, table, pos, seq, sinks ten
 	tableCols, pageRows, runs, span, heads, kvHeads, dim int32, ldy, ldq int64, scale, softcap, temperature float32, temperatureSpan, window int32)
 
 var hopperVariants = []prefillVariant[hopperFunc]{
-	{(*Device).attend_hopper_64, 64, attend_hopper_keys_64},
-	{(*Device).attend_hopper_128, 128, attend_hopper_keys_128},
-	{(*Device).attend_hopper_256, 256, attend_hopper_keys_256},
+	{(*Device).attend_hopper_64, 64, attend_hopper_keys_64, attend_hopper_queries_64},
+	{(*Device).attend_hopper_128, 128, attend_hopper_keys_128, attend_hopper_queries_128},
+	{(*Device).attend_hopper_256, 256, attend_hopper_keys_256, attend_hopper_queries_256},
 }
 
 // attendHopper is attention of runs on Hopper, by a block a multiprocessor.
@@ -20,8 +20,8 @@ func (d *Device) attendHopper(y, q tensor.Tensor, c *cache, layer int, a device.
 	v, runs := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span
 	l := launch{
 		blocks: dim{x: min(d.sms, runs*pieces(b.Span, rows)*a.Heads)}, threads: dim{x: attend_hopper_threads},
-		shared: 2*attend_hopper_alignment + (rows+2*attend_hopper_stages*v.keys)*v.dim*tensor.F16.Size(),
+		shared: 2*attend_hopper_alignment + (rows*v.queries+2*attend_hopper_stages*v.keys)*v.dim*tensor.F16.Size(),
 	}
-	v.kernel(d, l, y, q, c.maps.Slice(2*layer, 2*layer+2), b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(runs), int32(b.Span),
+	v.kernel(d, l, y, q, c.tilesOf(layer, v.keys), b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(runs), int32(b.Span),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
 }

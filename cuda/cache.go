@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -9,7 +11,7 @@ import (
 type cache struct {
 	shape device.CacheShape
 	k, v  []tensor.Tensor // F16 [pages·page rows, columns], by layer
-	maps  tensor.Tensor   // U8 [2·layers, bytes]: the tiles of keys and of values, for attend_hopper.cu
+	maps  tensor.Tensor   // U8 [layers·map heights·2, bytes]: tiles of keys and of values, for attend_hopper.cu
 }
 
 func (c *cache) Shape() device.CacheShape { return c.shape }
@@ -29,7 +31,7 @@ func (d *Device) CacheBytes(s device.CacheShape) int {
 // mapRows returns how many descriptions of tiles a cache has.
 func (d *Device) mapRows(s device.CacheShape) int {
 	if d.hopper() && s.K == s.V && s.K > 0 && s.K%8 == 0 && s.PageRows%pageUnit == 0 {
-		return 2 * s.Layers
+		return 2 * len(mapHeights) * s.Layers
 	}
 	return 0
 }
@@ -48,17 +50,28 @@ func (d *Device) NewCache(s device.CacheShape) device.Cache {
 	return c
 }
 
-// tileMaps describes the keys and the values of every layer.
+// mapHeights are the most positions that attend_hopper.cu copies at a time, by the
+// dimensions of heads.
+var mapHeights = [...]int{attend_hopper_keys_128, attend_hopper_keys_256}
+
+// tileMaps describes the keys and the values of every layer, in tiles of every height.
 func (d *Device) tileMaps(c *cache) (all []byte) {
-	rows := attend_hopper_box_rows
-	for c.shape.PageRows%rows != 0 {
-		rows /= 2
-	}
 	for i := range c.k {
-		all = append(all, d.tileMap(c.k[i], rows)...)
-		all = append(all, d.tileMap(c.v[i], rows)...)
+		for _, rows := range mapHeights {
+			for c.shape.PageRows%rows != 0 {
+				rows /= 2
+			}
+			all = append(all, d.tileMap(c.k[i], rows)...)
+			all = append(all, d.tileMap(c.v[i], rows)...)
+		}
 	}
 	return all
+}
+
+// tilesOf returns those of a layer's keys and values.
+func (c *cache) tilesOf(layer, rows int) tensor.Tensor {
+	at := 2 * (layer*len(mapHeights) + slices.Index(mapHeights[:], rows))
+	return c.maps.Slice(at, at+2)
 }
 
 // FreeCache frees a cache.

@@ -649,8 +649,10 @@ const (
 	attend_hopper_keys_64          = 128
 	attend_hopper_keys_128         = 128
 	attend_hopper_keys_256         = 64
+	attend_hopper_queries_64       = 2
+	attend_hopper_queries_128      = 2
+	attend_hopper_queries_256      = 1
 	attend_hopper_stages           = 2
-	attend_hopper_box_rows         = 64
 	attend_hopper_map_bytes        = 128
 	attend_hopper_alignment        = 1024
 	attend_latent_most_dim         = 576

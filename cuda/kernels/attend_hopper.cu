@@ -22,13 +22,13 @@
 constexpr int groups = 2, group_rows = 64;  // warp groups that compute, and their rows
 constexpr int rows_a_block = groups * group_rows;
 constexpr int group = 128, threads = (groups + 1) * group;
-constexpr int keys_64 = 128, keys_128 = 128, keys_256 = 64;  // positions at a time
+constexpr int keys_64 = 128, keys_128 = 128, keys_256 = 64;     // positions at a time, and of a copy at most
+constexpr int queries_64 = 2, queries_128 = 2, queries_256 = 1;  // items whose queries there is room for
 constexpr int stages = 2;
-constexpr int box_rows = 64;  // of a copy at most
 constexpr int map_bytes = 128;
 constexpr int alignment = 1024;
 
-static_assert(alignment % 1024 == 0 && box_rows % 8 == 0 && map_bytes % 64 == 0 && threads > rows_a_block && stages > 1, "as wgmma and copies want it");
+static_assert(alignment % 1024 == 0 && keys_256 % 8 == 0 && map_bytes % 64 == 0 && threads > rows_a_block && stages > 1, "as wgmma and copies want it");
 
 // Task is what the kernels are given.
 struct Task {
@@ -85,22 +85,22 @@ struct Ring {
 
 // Memory is the shared memory of a block: parts of 64 columns follow each other, in
 // rows of 128 bytes as operand has them.
-template <int D, int keys>
+template <int D, int keys, int queries>
 struct Memory {
-	half q[D / 64][rows_a_block][64], k[stages][D / 64][keys][64], v[stages][D / 64][keys][64];
-	u64 got_q, free_q, got_k[stages], got_v[stages], free_k[stages], free_v[stages];
+	half q[queries][D / 64][rows_a_block][64], k[stages][D / 64][keys][64], v[stages][D / 64][keys][64];
+	u64 got_q[queries], free_q[queries], got_k[stages], got_v[stages], free_k[stages], free_v[stages];
 };
 
 // box is the rows of a copy: those of a page, or a part of them.
-__device__ inline int box_of(int page_rows) {
-	int n = box_rows;
+__device__ inline int box_of(int page_rows, int keys) {
+	int n = keys;
 	while (page_rows % n) n /= 2;
 	return n;
 }
 
 // bring_tiles copies keys, or values: a thread for each, as keys are free half a tile earlier.
-template <int D, int keys>
-__device__ inline void bring_tiles(Memory<D, keys>& m, const Task& t, int box, bool values) {
+template <int D, int keys, int queries>
+__device__ inline void bring_tiles(Memory<D, keys, queries>& m, const Task& t, int box, bool values) {
 	Ring ring;
 	auto& tiles = values ? m.v : m.k;
 	u64 *got = values ? m.got_v : m.got_k, *free = values ? m.free_v : m.free_k;
@@ -122,12 +122,12 @@ __device__ inline void bring_tiles(Memory<D, keys>& m, const Task& t, int box, b
 }
 
 // bring_queries copies queries; two warps do.
-template <int D, int keys>
-__device__ inline void bring_queries(Memory<D, keys>& m, const Task& t, int box) {
+template <int D, int keys, int queries>
+__device__ inline void bring_queries(Memory<D, keys, queries>& m, const Task& t, int box) {
 	int chunk = threadIdx.x % 8, row = threadIdx.x % 64 / 8;
 	for (Order o(t); o.more(); o.round++) {
 		Item b(t, o.item(), keys, box);
-		barrier_wait(&m.free_q, o.round % 2 ^ 1);
+		barrier_wait(&m.free_q[o.round % queries], o.round / queries % 2 ^ 1);
 #pragma unroll 4
 		for (int r = row; r < rows_a_block; r += 8) {
 			const half* from = t.q + (b.first + r) * t.ldq + b.head * t.dim;
@@ -135,13 +135,13 @@ __device__ inline void bring_queries(Memory<D, keys>& m, const Task& t, int box)
 			for (int part = 0; part < D / 64; part++) {
 				int at = part * 64 + chunk * 8;
 				bool there = r < b.rows && at < t.dim;
-				copy16(&m.q[part][r][(chunk ^ row) * 8], there ? from + at : t.q, there);
+				copy16(&m.q[o.round % queries][part][r][(chunk ^ row) * 8], there ? from + at : t.q, there);
 			}
 		}
 		commit();
 		arrived<0>();
 		show();
-		barrier_arrive(&m.got_q);
+		barrier_arrive(&m.got_q[o.round % queries]);
 	}
 }
 
@@ -171,8 +171,8 @@ __device__ inline void forget(half (&v)[D / 64][keys][64], int row) {
 }
 
 // consume computes the rows of a warp group.
-template <int D, int keys>
-__device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
+template <int D, int keys, int queries>
+__device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int box) {
 	int mine = threadIdx.x / group - 1, thread = threadIdx.x % group, lane = thread % 32;
 	int row = mine * group_rows + thread / 32 * 16 + lane / 4;
 	Ring at;      // the tile of keys
@@ -193,7 +193,7 @@ __device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
 		}
 		float out[D / 2] = {}, s[keys / 2];
 		unsigned w[keys / 16][4];
-		uint64 q = operand(m.q[0][mine * group_rows]);
+		uint64 q = operand(m.q[o.round % queries][0][mine * group_rows]);
 		auto multiply_keys = [&] {
 			wgmma_begin();
 #pragma unroll
@@ -227,7 +227,7 @@ __device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
 		auto pass = [&](int tile) {  // for every turn
 			if (mine < groups - 1 || !last_item || tile + 1 < b.tiles) turns.pass();
 		};
-		barrier_wait(&m.got_q, o.round % 2);
+		barrier_wait(&m.got_q[o.round % queries], o.round / queries % 2);
 		barrier_wait(&m.got_k[at.stage], at.parity);
 		turns.take();
 		multiply_keys();
@@ -257,7 +257,7 @@ __device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
 			round();
 		}
 		at.next();
-		done(&m.free_q);
+		done(&m.free_q[o.round % queries]);
 		barrier_wait(&m.got_v[before.stage], before.parity);
 		int left = b.end - b.start - (b.tiles - 1) * keys;
 		if (left < keys) {
@@ -287,13 +287,13 @@ __device__ inline void consume(Memory<D, keys>& m, const Task& t, int box) {
 	}
 }
 
-template <int D, int keys>
+template <int D, int keys, int queries>
 __device__ void attend(const Task& t) {
 	extern __shared__ uint4 memory[];
-	Memory<D, keys>& m = *(Memory<D, keys>*)(((size_t)memory + alignment - 1) & ~(size_t)(alignment - 1));
+	Memory<D, keys, queries>& m = *(Memory<D, keys, queries>*)(((size_t)memory + alignment - 1) & ~(size_t)(alignment - 1));
 	if (threadIdx.x == 0) {
 		constexpr int consumers = groups * group / 32;
-		barrier_init(&m.got_q, 64), barrier_init(&m.free_q, consumers);
+		for (int i = 0; i < queries; i++) barrier_init(&m.got_q[i], 64), barrier_init(&m.free_q[i], consumers);
 		for (int s = 0; s < stages; s++) {
 			barrier_init(&m.got_k[s], 1), barrier_init(&m.got_v[s], 1);
 			barrier_init(&m.free_k[s], consumers), barrier_init(&m.free_v[s], consumers);
@@ -302,7 +302,7 @@ __device__ void attend(const Task& t) {
 	}
 	__syncthreads();
 	after_previous();
-	int box = box_of(t.page_rows);
+	int box = box_of(t.page_rows, keys);
 	if (threadIdx.x < group) {
 		asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 		if (threadIdx.x == 0 || threadIdx.x == 32) bring_tiles(m, t, box, threadIdx.x > 0);
@@ -315,23 +315,23 @@ __device__ void attend(const Task& t) {
 
 #else  // the kernels of attend_prefill.cu are for other GPUs
 
-template <int D, int keys>
+template <int D, int keys, int queries>
 __device__ void attend(const Task&) {}
 
 #endif
 
 // Names are of the largest dimension.
-#define ATTEND(name, D, keys)                                                                       \
+#define ATTEND(name, D, keys, queries)                                                                       \
 	extern "C" __global__ void __launch_bounds__(threads, 1)                                        \
 	name(half* y, const half* q, const unsigned char* maps, const int* table, const int* pos,             \
 	     const int* seq, const float* sinks, int table_cols, int page_rows, int runs, int span,     \
 	     int heads, int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap,            \
 	     float temperature, int temperature_span, int window) {                                     \
-		attend<D, keys>({y, q, maps, table, pos, seq, sinks, table_cols, page_rows, runs, span,     \
+		attend<D, keys, queries>({y, q, maps, table, pos, seq, sinks, table_cols, page_rows, runs, span,     \
 		                 heads, kv_heads, dim, ldy, ldq,                                            \
 		                 {scale, cap, temperature, temperature_span}, window});                     \
 	}
 
-ATTEND(attend_hopper_64, 64, keys_64)
-ATTEND(attend_hopper_128, 128, keys_128)
-ATTEND(attend_hopper_256, 256, keys_256)
+ATTEND(attend_hopper_64, 64, keys_64, queries_64)
+ATTEND(attend_hopper_128, 128, keys_128, queries_128)
+ATTEND(attend_hopper_256, 256, keys_256, queries_256)
