@@ -96,7 +96,7 @@ func (t tiling) clusters(d *Device, p *tiledProduct) (all, idle int) {
 // idleUnits returns how many units the warps that have no tile in the last round decode
 // while others multiply theirs: one each in the time of so many weights of a tile.
 func (d *Device) idleUnits(p *tiledProduct) int {
-	const weights = 75000
+	const weights = 50000
 	t := d.tilingFor(p)
 	_, idle := t.clusters(d, p)
 	return idle * gemm_tiles_cluster_blocks * gemm_tiles_warps * (p.x.Cols * t.columns / weights)

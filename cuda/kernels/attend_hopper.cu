@@ -10,8 +10,8 @@
 //
 // Sums are relative to the largest score so far (attend_prefill.cu).
 //
-// H200, 2026-11-22, heads of 128: 2048 rows of 32 heads from the start 88 µs, 391 TFLOP/s;
-// behind 8192 others 611 µs, 507 TFLOP/s; 4096 rows, 8 heads of keys 279 µs, 493.
+// H200, 2026-11-22, heads of 128: 2048 rows of 32 heads from the start 73 µs, 468 TFLOP/s;
+// behind 8192 others 524 µs, 590 TFLOP/s; behind 2048, with 8 heads of keys, 177 µs, 581.
 #include "attend.cuh"
 #include "attend_softmax.cuh"
 #include "attend_wgmma.cuh"

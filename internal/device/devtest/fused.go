@@ -43,7 +43,7 @@ func fusedCases() (cases []testCase) {
 		{16, 2048, 512, 5632, "0.1:4b_128g/0.9:3b_128g", rms, device.SiLU, false, false},
 		{129, 64, 32, 96, "1:4b_32g", rms, device.SiLU, false, false},
 		{300, 512, 128, 1376, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.GELU, false, false},
-		{513, 256, 64, 672, "0.5:8b_128g/0.5:2b_64g", layer, device.GELUTanh, true, true},
+		{513, 256, 64, 3232, "0.5:8b_128g/0.5:2b_64g", layer, device.GELUTanh, true, true},
 		{700, 512, 512, 1376, "0.3:5b_128g/0.7:3b_64g", rms, device.ReLU, true, false},
 	} {
 		cases = append(cases, testCase{name: fmt.Sprintf("%+v", c), limit: fusedLimit, build: c.build})
