@@ -757,8 +757,9 @@ const (
 	head_norm_held                 = 8
 	inverse_strip                  = 128
 	inverse_panel                  = 16
-	inverse_threads                = 256
 	inverse_pitch                  = inverse_strip + 1
+	inverse_diagonal_threads       = 1024
+	inverse_panel_threads          = 2 * inverse_strip
 	latent_threads                 = 256
 	likelihood_threads             = 512
 	mixture_warps                  = 12

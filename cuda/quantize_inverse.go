@@ -125,7 +125,7 @@ func (v *inverses) strip(row int, issued func(name string)) {
 		d.runProducts(products(0), count, columns, 2, 2)
 	}
 	issued("product of strips before")
-	d.inverse_diagonal(launch{blocks: dim{x: count}, threads: dim{x: 256}, shared: v.shared}, list, int32(row))
+	d.inverse_diagonal(launch{blocks: dim{x: count}, threads: dim{x: inverse_diagonal_threads}, shared: v.shared}, list, int32(row))
 	issued("diagonal")
 	v.operands.split(d, count)
 	d.runProducts(products(1), count, columns, 2, 2)

@@ -47,7 +47,8 @@ extern "C" __global__ void inverse_strip(const void* list, float damp, int row) 
 	item.s[(int64)r * item.width + c] = v;
 }
 
-constexpr int panel = 16, threads = 256, pitch = strip + 1;
+constexpr int panel = 16, pitch = strip + 1;
+constexpr int diagonal_threads = 1024, panel_threads = 2 * strip;  // of the block, and those that make a panel
 
 // A pivot, which begins between 1 and 4, is lost in rounding under this.
 constexpr float least_pivot = 4e-7f;
@@ -60,6 +61,9 @@ struct Exchange {
 	float y[panel][panel];  // of the panel at hand, its diagonal and zeros included
 	float reciprocal[strip];
 };
+
+// panel_arrives waits for all that make a panel.
+__device__ inline void panel_arrives() { asm volatile("bar.sync 1, %0;" ::"n"(panel_threads) : "memory"); }
 
 // factor_panel makes rows p to p+15 of R and Y: a thread for each column, those of R
 // first.
@@ -77,10 +81,10 @@ __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
 			float v = good ? c[q] : 1, r = rsqrtf(v);
 			x.reciprocal[j] = x.pivot[q] = r * (1.5f - 0.5f * v * r * r);
 		}
-		__syncthreads();
+		panel_arrives();
 		c[q] *= x.pivot[q];
 		if (right && in > q && in < panel) x.row[q][in] = c[q];
-		__syncthreads();
+		panel_arrives();
 #pragma unroll
 		for (int i = 0; i < panel; i++)
 			if (i > q) c[i] -= x.row[q][i] * c[q];
@@ -90,14 +94,13 @@ __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
 		if (right ? in >= q : in < q) a[(p + q) * pitch + j] = c[q];
 		if (!right && in >= 0 && in < panel) x.y[q][in] = c[q];
 	}
-	__syncthreads();
 }
 
 // update subtracts what rows p to p+15 of R and Y contribute to the rows after them,
 // in squares of 4 x 4.
 __device__ void update(float* a, const Exchange& x, int p) {
 	int first = p + panel, side = (strip - first) / 4;
-	for (int t = threadIdx.x; t < side * (strip / 4); t += threads) {
+	for (int t = threadIdx.x; t < side * (strip / 4); t += diagonal_threads) {
 		int i0 = first + t / (strip / 4) * 4, j0 = t % (strip / 4) * 4;
 		if (j0 >= first && j0 < i0) continue;
 		float sum[4][4] = {};
@@ -123,7 +126,7 @@ __device__ void update(float* a, const Exchange& x, int p) {
 
 // inverse_diagonal makes X, zeros below the diagonal, and planes of it, of the square on
 // the diagonal, which begins at the given column of S. A block each.
-extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(const void* list, int row) {
+extern "C" __global__ void __launch_bounds__(diagonal_threads) inverse_diagonal(const void* list, int row) {
 	extern __shared__ float memory[];
 	__shared__ Exchange exchange;
 	after_previous();
@@ -132,18 +135,19 @@ extern "C" __global__ void __launch_bounds__(threads) inverse_diagonal(const voi
 	const float* s = item.s + row;
 	half* planes = item.xs;
 	int width = item.width;
-#pragma unroll 16
-	for (int t = threadIdx.x; t < strip * strip; t += threads) {
+#pragma unroll
+	for (int t = threadIdx.x; t < strip * strip; t += diagonal_threads) {
 		int i = t / strip, j = t % strip;
 		a[i * pitch + j] = i <= j ? s[(int64)i * width + j] : 0;
 	}
 	__syncthreads();
 	for (int p = 0; p < strip; p += panel) {
-		factor_panel(a, exchange, p, item.ok);
+		if (threadIdx.x < panel_threads) factor_panel(a, exchange, p, item.ok);
+		__syncthreads();
 		update(a, exchange, p);
 	}
 	constexpr int tiles = strip / tile_cols, plane = strip / tile_rows * tiles * tile_halves;
-	for (int t = threadIdx.x; t < strip * strip; t += threads) {
+	for (int t = threadIdx.x; t < strip * strip; t += diagonal_threads) {
 		int i = t / strip, j = t % strip;
 		float v = i < j ? a[j * pitch + i] : i == j ? exchange.reciprocal[i] : 0;
 		x[t] = v;
