@@ -119,10 +119,32 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 			for _, c := range list[first:end] {
 				w.list = append(w.list, w.room.takeCoded(c))
 			}
+			w.measureAll()
 		}
 		f(w)
 		w.close()
 		first = end
+	}
+}
+
+// measureAll finds the largest magnitude of every matrix, once of weights that several
+// codings share.
+func (w *workshop) measureAll() {
+	type weights struct {
+		at      uintptr
+		columns int
+	}
+	known := map[weights]tensor.Tensor{}
+	for i := range w.list {
+		x := &w.list[i]
+		key := weights{w.d.at(x.W), x.n}
+		if most, ok := known[key]; ok {
+			x.most = most
+		} else {
+			w.d.measure(x.most, x.W)
+			known[key] = x.most
+		}
+		x.errors.most = x.most
 	}
 }
 

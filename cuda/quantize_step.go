@@ -93,13 +93,11 @@ func (r *room) takeSearch(c device.Coding) coded {
 	return x
 }
 
-// takeCoded returns a matrix with all the memory that quantizing it takes, its largest
-// magnitude measured.
+// takeCoded returns a matrix with all the memory that quantizing it takes.
 func (r *room) takeCoded(c device.Coding) coded {
 	x := r.takeSearch(c)
 	want(c.W.Rows == x.k && c.W.Cols == x.n && c.W.Type == tensor.F32, "quantizing", c.W, c.Codes)
 	x.blocks = blocksOf(c.Groups)
-	r.d.measure(x.most, c.W)
 	x.errors = r.takePlanes(2, x.k, x.n)
 	x.errors.most = x.most
 	x.panel = r.take(tensor.F32, panelRows(c.Groups), x.n)
