@@ -1,5 +1,7 @@
 package arch
 
+import "exl2/internal/device"
+
 // Folds says where channels can be scaled without changing what a model computes: what
 // makes them is divided, and what reads them multiplied.
 type Folds struct {
@@ -7,6 +9,16 @@ type Folds struct {
 	Head   bool // the last norm, with the head
 	Values bool // v with o
 	Units  bool // up with down
+}
+
+// Rotates reports whether the residual stream can be multiplied by an orthogonal matrix,
+// with everything that writes and reads it, without changing what the model computes: all
+// of its norms are RMS norms in front of what reads it, whose weights then join the
+// matrices, and nobody else knows the stream, as pictures do that are put there.
+func (s Spec) Rotates() bool {
+	n := s.Names
+	return s.Norm.Kind == device.RMS && !s.NormBias && !s.NormPlain && !s.HeadUnit && s.Learned == 0 &&
+		n.NormAttnOut == "" && n.NormMLPOut == "" && table[s.Arch].scope == Whole
 }
 
 // Folds returns where the architecture allows that:

@@ -22,16 +22,13 @@ type folded struct {
 	Files
 	rows, cols map[string][]int8 // by tensor: exponents of its outputs, or of a vector, and of its inputs
 	same       map[string]string // tensors that are another one's, folded by themselves
+	rotation   *rotation         // of the stream, or nil
 }
 
 // Fold has the loader show everything as it is with channels scaled. It is called once;
 // Use keeps the folding. A head that is the embedding's table gets one of its own.
 func (l *Loader) Fold(f Folding) error {
-	if len(f) == 0 {
-		return nil
-	}
-	s := &folded{rows: map[string][]int8{}, cols: map[string][]int8{}, same: map[string]string{}}
-	left := len(f)
+	s, left := l.refolded(), len(f)
 	for _, m := range l.Layout {
 		for _, place := range m.Folds(l.Spec) {
 			e, ok := f[place.Name]
@@ -47,14 +44,33 @@ func (l *Loader) Fold(f Folding) error {
 	if left > 0 {
 		return fmt.Errorf("folding of %d norms or matrices that the model does not have, or that cannot be folded", left)
 	}
-	if _, ok := s.cols[l.Spec.Names.Head+".weight"]; ok && l.Spec.Tied {
-		l.Spec.Tied = false
-		s.same[l.Spec.Names.Head+".weight"] = l.Spec.Names.Embed + ".weight"
-		l.Layout = Layout(l.Spec)
+	if _, ok := s.cols[l.Spec.Names.Head+".weight"]; ok {
+		l.untie(s)
 	}
 	l.folding = s
 	l.show(l.unfused)
 	return nil
+}
+
+// refolded returns a copy of the loader's folding, to be added to.
+func (l *Loader) refolded() *folded {
+	s := &folded{rows: map[string][]int8{}, cols: map[string][]int8{}, same: map[string]string{}}
+	if old := l.folding; old != nil {
+		maps.Copy(s.rows, old.rows)
+		maps.Copy(s.cols, old.cols)
+		maps.Copy(s.same, old.same)
+		s.rotation = old.rotation
+	}
+	return s
+}
+
+// untie gives a head that is the embedding's table one of its own.
+func (l *Loader) untie(s *folded) {
+	if l.Spec.Tied {
+		l.Spec.Tied = false
+		s.same[l.Spec.Names.Head+".weight"] = l.Spec.Names.Embed + ".weight"
+		l.Layout = Layout(l.Spec)
+	}
 }
 
 // add scales what a place makes, and what reads it.
@@ -75,12 +91,15 @@ func (s *folded) add(f Fold, e []int8) {
 
 // Info returns what a tensor's header says, or would.
 func (s *folded) Info(name string) (safetensors.Info, bool) {
-	other, ok := s.same[name]
-	if !ok {
-		return s.Files.Info(name)
+	from := name
+	if other, ok := s.same[name]; ok {
+		from = other
 	}
-	info, ok := s.Files.Info(other)
+	info, ok := s.Files.Info(from)
 	info.Name = name
+	if s.rotation.rotates(name) && info.DType == safetensors.BF16 {
+		info.DType = safetensors.F16
+	}
 	return info, ok
 }
 
@@ -96,16 +115,25 @@ func (s *folded) Has(name string) bool { return s.same[name] != "" || s.Files.Ha
 
 // Get returns a tensor.
 func (s *folded) Get(name string) (safetensors.Tensor, error) {
+	t, err := s.scaled(name)
+	if err != nil || s.rotation == nil {
+		return t, err
+	}
+	return s.rotation.apply(s, t)
+}
+
+// scaled returns a tensor before it is rotated.
+func (s *folded) scaled(name string) (safetensors.Tensor, error) {
 	from := name
 	if other, ok := s.same[name]; ok {
 		from = other
 	}
 	t, err := s.Files.Get(from)
+	t.Name = name
 	rows, cols := s.rows[name], s.cols[name]
 	if err != nil || rows == nil && cols == nil {
 		return t, err
 	}
-	t.Name = name
 	kind, ok := floatTypes[t.DType]
 	n := 1
 	if len(t.Shape) > 0 {
