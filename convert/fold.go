@@ -13,19 +13,20 @@ import (
 	"exl2/measure"
 )
 
-// Fold says which channels of the source are scaled before it is measured. "" is
-// FoldAuto.
+// Fold says what is done to the source, without changing what it computes, before it is
+// measured. "" is FoldAuto.
 type Fold string
 
 // What can be folded.
 const (
-	FoldAuto  Fold = "auto"  // what differs much from the others and pays, by measured errors
-	FoldNone  Fold = "none"  // nothing
-	FoldNorms Fold = "norms" // all that differs much
+	FoldAuto     Fold = "auto"     // what pays, by measured errors
+	FoldNone     Fold = "none"     // nothing
+	FoldNorms    Fold = "norms"    // all channels of norms, and of matrices, that differ much are scaled
+	FoldRotation Fold = "rotation" // the residual stream is rotated, and matrices' channels scaled where it pays
 )
 
 // Foldings lists the values that Options.Fold can have.
-var Foldings = []Fold{FoldAuto, FoldNone, FoldNorms}
+var Foldings = []Fold{FoldAuto, FoldNone, FoldNorms, FoldRotation}
 
 func (f Fold) check() error {
 	if f == "" || slices.Contains(Foldings, f) {
@@ -46,29 +47,24 @@ func (f Fold) String() string {
 	return string(f)
 }
 
-// Folded counts what of the source is scaled, and what could be.
-type Folded struct {
-	Norms      int `json:"norms"`
-	OfNorms    int `json:"of_norms"`
-	Matrices   int `json:"matrices"`
-	OfMatrices int `json:"of_matrices"`
+// folding is what is done to the source, as the job's file has it.
+type folding struct {
+	Rotated bool           `json:"rotated"`
+	Folds   []measure.Fold `json:"folds"`
 }
 
-// String says it in a line.
-func (f Folded) String() string {
-	return fmt.Sprintf("folded: channels of %d of %d norms and %d of %d matrices", f.Norms, f.OfNorms, f.Matrices, f.OfMatrices)
-}
+func (f folding) none() bool { return !f.Rotated && len(f.Folds) == 0 }
 
-// foldingName is the job's file with what is scaled.
+// foldingName is the job's file with that.
 const foldingName = "folding.json"
 
 // looking returns what loads modules while the source is read: it looks for channels
 // that differ from the others.
 func (r *run) looking() func(model.ModuleSpec) (*model.Module, error) {
-	if !r.finds() {
+	if r.measured || r.opts.Measurement != "" || r.opts.Fold == FoldNone {
 		return r.shelf.load
 	}
-	r.uneven = map[string]model.Folding{}
+	r.uneven, r.stream = map[string]model.Folding{}, 0
 	return func(spec model.ModuleSpec) (*model.Module, error) {
 		m, err := r.shelf.load(spec)
 		if err != nil {
@@ -82,75 +78,72 @@ func (r *run) looking() func(model.ModuleSpec) (*model.Module, error) {
 	}
 }
 
-// finds reports whether it is this run that finds what to scale.
-func (r *run) finds() bool {
-	return !r.measured && r.opts.Measurement == "" && r.opts.Fold != FoldNone
-}
-
+// look notes channels of a module, and of the stream behind it, that differ.
 func (r *run) look(m *model.Module) error {
 	f, err := fold.Uneven(r.dev, r.src.loader, m)
-	if err == nil && len(f) > 0 {
+	if err != nil {
+		return err
+	}
+	if len(f) > 0 {
 		r.uneven[m.Name] = f
 	}
+	octaves, err := fold.Stream(r.dev, m)
+	r.stream = max(r.stream, octaves)
 	return err
 }
 
-// checkFolds refuses a measurement of a model that was scaled otherwise.
+// checkFolds refuses a measurement of a model to which something else was done.
 func (r *run) checkFolds() error {
-	if len(r.given.folds) == 0 {
+	f := r.given.folding
+	if r.opts.Fold == FoldRotation && !f.Rotated {
+		return fmt.Errorf("%w: --fold rotation: %s was measured without rotation; leave --fold out, or measure again", ErrRefused, r.opts.Measurement)
+	}
+	if f.none() {
 		return nil
 	}
 	if r.opts.Fold == FoldNone {
-		return fmt.Errorf("%w: --fold none: %s was measured with %d norms and matrices folded; leave --fold out, or measure again", ErrRefused, r.opts.Measurement, len(r.given.folds))
+		return fmt.Errorf("%w: --fold none: %s was measured with %d norms and matrices folded, rotated: %v; leave --fold out, or measure again", ErrRefused, r.opts.Measurement, len(f.Folds), f.Rotated)
 	}
 	trial := *r.src.loader
-	f, err := expand(&trial, r.given.folds)
-	if err == nil {
-		err = trial.Fold(f)
-	}
-	if err != nil {
+	if err := f.apply(&trial); err != nil {
 		return fmt.Errorf("measurement %s: %w: it is another model's", r.opts.Measurement, err)
 	}
 	return nil
 }
 
-// fold scales the source, as an earlier run has found, or the measurement says, or this
+// fold does to the source what an earlier run has found, or the measurement says, or this
 // run finds.
 func (r *run) fold(report *Report) error {
-	found, err := r.job.ReadJSON(foldingName, &r.folds)
+	found, err := r.job.ReadJSON(foldingName, &r.folding)
 	if err == nil && !found {
-		if r.folds, err = r.findFolds(); err == nil {
-			err = r.job.WriteJSON(foldingName, r.folds)
+		if r.folding, err = r.findFolding(); err == nil {
+			err = r.job.WriteJSON(foldingName, r.folding)
 		}
 	}
-	if err != nil || len(r.folds) == 0 {
+	if err != nil || r.folding.none() {
 		return err
 	}
-	f, err := expand(r.src.loader, r.folds)
-	if err == nil {
-		err = r.src.loader.Fold(f)
-	}
-	if err != nil {
+	if err := r.folding.apply(r.src.loader); err != nil {
 		return r.job.Damaged(foldingName, err)
 	}
-	r.shelf.free() // modules that are not folded
+	r.shelf.free() // modules that are as they were
 	report.Folded = r.folded()
 	r.progress.Note(report.Folded.String())
 	return nil
 }
 
-// findFolds finds what to scale.
-func (r *run) findFolds() ([]measure.Fold, error) {
+// findFolding finds what to do to the source.
+func (r *run) findFolding() (f folding, err error) {
 	switch {
 	case r.given != nil:
-		return r.given.folds, nil
+		return r.given.folding, nil
 	case r.measured:
-		return nil, r.job.Damaged(foldingName, fs.ErrNotExist)
+		return f, r.job.Damaged(foldingName, fs.ErrNotExist)
 	case r.opts.Fold == FoldNone:
-		return nil, nil
+		return f, nil
 	case r.uneven == nil:
 		if err := r.lookAtAll(); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
 	chosen := model.Folding{}
@@ -159,12 +152,17 @@ func (r *run) findFolds() ([]measure.Fold, error) {
 			maps.Copy(chosen, f)
 		}
 	} else if len(r.uneven) > 0 {
-		var err error
 		if chosen, err = r.probe(); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
-	return r.src.holdable(chosen)
+	if f.Folds, err = r.src.holdable(chosen); err != nil {
+		return f, err
+	}
+	if f.Rotated, err = r.rotates(f); f.Rotated {
+		f.Folds = r.src.withoutNorms(f.Folds)
+	}
+	return f, err
 }
 
 // lookAtAll looks at a source that an earlier run has read.
@@ -189,16 +187,23 @@ func (r *run) lookAtAll() error {
 // foldRows is how many of the measurement rows are looked at, half of them to judge by.
 const foldRows = 8
 
-// probe chooses what pays.
-func (r *run) probe() (model.Folding, error) {
-	defer r.profile.Off("fold")()
-	length := r.opts.Data.MeasureLength
-	p := &fold.Prober{Dev: r.dev, Loader: r.src.loader, Load: r.shelf.load, Damping: damping, Pass: stream.NewPass(r.dev, r.src.loader.Spec, length, 1)}
-	defer p.Pass.Free()
+// prober returns what judges, and its rows of tokens. Its pass is to be freed.
+func (r *run) prober() (*fold.Prober, [][]int32) {
 	var tokens [][]int32
 	for _, row := range spread(len(r.tokens.measure), foldRows) {
 		tokens = append(tokens, r.tokens.measure[row])
 	}
+	return &fold.Prober{
+		Dev: r.dev, Loader: r.src.loader, Load: r.shelf.load, Damping: damping,
+		Pass: stream.NewPass(r.dev, r.src.loader.Spec, r.opts.Data.MeasureLength, 1),
+	}, tokens
+}
+
+// probe chooses what pays of channels that differ.
+func (r *run) probe() (model.Folding, error) {
+	defer r.profile.Off("fold")()
+	p, tokens := r.prober()
+	defer p.Pass.Free()
 	last := 0
 	for i, m := range r.src.loader.Layout {
 		if len(r.uneven[m.Name]) > 0 {
@@ -213,4 +218,23 @@ func (r *run) probe() (model.Folding, error) {
 		}
 		r.progress.Step(module, note)
 	})
+}
+
+// rotates decides whether the stream is rotated beside what is folded.
+func (r *run) rotates(f folding) (bool, error) {
+	if r.opts.Fold == FoldRotation {
+		return true, nil
+	}
+	if r.opts.Fold == FoldNorms || r.stream < fold.StreamOutlier || !r.src.loader.Spec.Rotates() {
+		return false, nil
+	}
+	defer r.profile.Off("fold")()
+	p, tokens := r.prober()
+	defer p.Pass.Free()
+	folds, err := expand(r.src.loader, f.Folds)
+	if err != nil {
+		return false, err
+	}
+	r.progress.Start("rotate", len(r.src.loader.Layout)-1)
+	return p.Rotates(r.ctx, tokens, folds, func(module string) { r.progress.Step(module, "") })
 }

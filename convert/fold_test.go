@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -36,11 +37,11 @@ func TestPlantedOutliers(t *testing.T) {
 		want      Folded
 		same      bool // bytes; elsewhere channels are scaled, too, that differ by chance
 	}{
-		{"llama", foldtest.Norms, Folded{5, 5, 0, 4}, true},
-		{"llama", foldtest.Everywhere, Folded{5, 5, 4, 4}, false},
-		{"llama_tied_bias", foldtest.Norms, Folded{4, 5, 0, 4}, true},
-		{"qwen2", foldtest.Everywhere, Folded{5, 5, 4, 4}, false},
-		{"cohere", foldtest.Norms, Folded{2, 3, 0, 4}, true},
+		{"llama", foldtest.Norms, Folded{5, 5, 0, 4, false}, true},
+		{"llama", foldtest.Everywhere, Folded{5, 5, 4, 4, false}, false},
+		{"llama_tied_bias", foldtest.Norms, Folded{4, 5, 0, 4, false}, true},
+		{"qwen2", foldtest.Everywhere, Folded{5, 5, 4, 4, false}, false},
+		{"cohere", foldtest.Norms, Folded{2, 3, 0, 4, false}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plain, planted := plainAndPlanted(t, c.name, c.exponents)
@@ -75,7 +76,7 @@ func TestTiedHeadFolds(t *testing.T) {
 	o := options(t, source, "7.5")
 	o.HeadBits = 8
 	report, _ := mustRun(t, o)
-	if report.Folded == nil || *report.Folded != (Folded{1, 5, 0, 4}) {
+	if report.Folded == nil || *report.Folded != (Folded{1, 5, 0, 4, false}) {
 		t.Errorf("%v, want the last norm alone", report.Folded)
 	}
 	out := report.Outputs[0]
@@ -143,10 +144,11 @@ func TestFoldRefusals(t *testing.T) {
 		change func(o *Options)
 		want   string
 	}{
-		"none, and a measurement that folds": {func(o *Options) { o.Fold = FoldNone }, "was measured with 5 norms and matrices folded"},
-		"of a norm that is not there":        {func(o *Options) { f.Folds[0].Key = "model.layers.7.input_layernorm" }, "model.layers.7.input_layernorm cannot be folded"},
-		"of channels that are not there":     {func(o *Options) { f.Folds[0].Channels[1] = 1000 }, "has 64 channels, and 1000 is folded"},
-		"unknown":                            {func(o *Options) { o.Fold = "all" }, "want one of auto, none, norms"},
+		"none, and a measurement that folds":  {func(o *Options) { o.Fold = FoldNone }, "was measured with 5 norms and matrices folded, rotated: false; leave"},
+		"of a norm that is not there":         {func(o *Options) { f.Folds[0].Key = "model.layers.7.input_layernorm" }, "model.layers.7.input_layernorm cannot be folded"},
+		"of channels that are not there":      {func(o *Options) { f.Folds[0].Channels[1] = 1000 }, "has 64 channels, and 1000 is folded"},
+		"rotation, and a measurement without": {func(o *Options) { o.Fold = FoldRotation }, "was measured without rotation"},
+		"unknown":                             {func(o *Options) { o.Fold = "all" }, "want one of auto, none, norms, rotation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key, channel := f.Folds[0].Key, f.Folds[0].Channels[1]
@@ -170,5 +172,57 @@ func TestFoldRefusals(t *testing.T) {
 	other.Fold = FoldNorms
 	if _, err := measureOn(context.Background(), on(openCPU(t)), &other, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--fold") {
 		t.Errorf("another --fold: error %v", err)
+	}
+}
+
+// A rotated model computes what its source does, in a plain file, wherever its job was
+// interrupted, and from its measurement.
+func TestRotation(t *testing.T) {
+	for _, name := range []string{"llama", "llama_tied_bias", "qwen3", "qwen2_moe"} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, name), "7.5")
+			o.Fold, o.HeadBits, o.SaveMeasurement = FoldRotation, 8, filepath.Join(t.TempDir(), "measurement.json")
+			report, all := mustRun(t, o)
+			out := report.Outputs[0]
+			if report.Folded == nil || !report.Folded.Rotated {
+				t.Fatalf("%v, want a rotation", report.Folded)
+			}
+			checkModel(t, o, out)
+			if change := math.Log(out.Perplexity / report.Reference); !(math.Abs(change) < 0.02) {
+				t.Errorf("perplexity %v, of the source %v", out.Perplexity, report.Reference)
+			}
+			want := contents(t, o.Work)
+			again := *o
+			again.Work, again.SaveMeasurement = filepath.Join(t.TempDir(), "again"), ""
+			ctx, cancel := context.WithCancel(context.Background())
+			w := &watcher{}
+			w.step = func() {
+				if len(w.steps) > len(all.steps)/2 {
+					cancel()
+				}
+			}
+			if _, err := runOn(ctx, on(openCPU(t)), &again, w); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			mustRun(t, &again)
+			mustEqual(t, contents(t, again.Work), want)
+			again.Work, again.Measurement, again.Fold = filepath.Join(t.TempDir(), "measured"), o.SaveMeasurement, FoldAuto
+			mustRun(t, &again)
+			mustEqual(t, contents(t, again.Work), want)
+		})
+	}
+}
+
+// Architectures whose stream cannot be rotated are refused to --fold rotation before there is
+// a job.
+func TestRotationRefused(t *testing.T) {
+	o := options(t, sourceModel(t, "cohere"), "4.0")
+	o.Fold = FoldRotation
+	_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the residual stream of CohereForCausalLM cannot be rotated") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(o.Work); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("something was written")
 	}
 }

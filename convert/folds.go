@@ -3,6 +3,7 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exl2/internal/model"
 	"exl2/measure"
@@ -94,10 +95,51 @@ func expand(l *model.Loader, list []measure.Fold) (model.Folding, error) {
 	return f, nil
 }
 
+// apply does it to a source.
+func (f folding) apply(l *model.Loader) error {
+	folds, err := expand(l, f.Folds)
+	if err == nil {
+		err = l.Fold(folds)
+	}
+	if err == nil && f.Rotated && !l.Rotate() {
+		err = fmt.Errorf("the residual stream of %s cannot be rotated", l.Spec.Arch)
+	}
+	return err
+}
+
+// withoutNorms leaves out what a rotation does by itself.
+func (s *source) withoutNorms(list []measure.Fold) []measure.Fold {
+	norms := map[string]bool{}
+	for _, m := range s.loader.Layout {
+		for _, n := range m.Norms {
+			norms[n.Name] = true
+		}
+	}
+	return slices.DeleteFunc(list, func(f measure.Fold) bool { return norms[f.Key] })
+}
+
+// Folded counts what of the source is scaled, and what could be.
+type Folded struct {
+	Norms      int  `json:"norms"`
+	OfNorms    int  `json:"of_norms"`
+	Matrices   int  `json:"matrices"`
+	OfMatrices int  `json:"of_matrices"`
+	Rotated    bool `json:"rotated"` // the residual stream, which takes the place of scaling norms
+}
+
+// String says it in a line.
+func (f Folded) String() string {
+	text := fmt.Sprintf("folded: channels of %d of %d norms and %d of %d matrices", f.Norms, f.OfNorms, f.Matrices, f.OfMatrices)
+	if f.Rotated {
+		text = fmt.Sprintf("folded: the residual stream is rotated, %d norms are 1; channels of %d of %d matrices", f.OfNorms, f.Matrices, f.OfMatrices)
+	}
+	return text
+}
+
 // folded counts.
 func (r *run) folded() *Folded {
-	c, scaled := &Folded{}, map[string]bool{}
-	for _, f := range r.folds {
+	c, scaled := &Folded{Rotated: r.folding.Rotated}, map[string]bool{}
+	for _, f := range r.folding.Folds {
 		scaled[f.Key] = true
 	}
 	for _, m := range r.src.loader.Layout {

@@ -227,7 +227,7 @@ func (r *run) measuredAs(key string) (*measure.Sublayer, error) {
 // finishMeasurement joins the sublayers' files to measurement.json.
 func (r *run) finishMeasurement() error {
 	l := r.src.loader
-	f := &measure.File{LastModule: len(l.Layout), Folds: r.folds}
+	f := &measure.File{LastModule: len(l.Layout), Folds: r.folding.Folds, Rotated: r.folding.Rotated}
 	for _, spec := range l.Decoder() {
 		h, err := r.measuredOf(spec)
 		if err != nil {

@@ -192,7 +192,7 @@ func (r *run) readMeasured(path string) (*offers, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &offers{folds: f.Folds}
+	m := &offers{folding: folding{f.Rotated, f.Folds}}
 	if m.decoder, err = r.src.classes(f); err != nil {
 		return nil, err
 	}

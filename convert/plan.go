@@ -43,7 +43,7 @@ type offers struct {
 	decoder   []class
 	head      class
 	headKnown bool // head has choices
-	folds     []measure.Fold
+	folding   folding
 }
 
 // optionPower is the power of an option's relative error that is minimized: a

@@ -10,7 +10,6 @@ import (
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/profile"
-	"exl2/measure"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -99,7 +98,8 @@ type run struct {
 	done     map[Target]*finished
 	given    *offers                  // Options.Measurement
 	uneven   map[string]model.Folding // channels that may be worth scaling, by module; nil until the source is read
-	folds    []measure.Fold           // what is scaled
+	stream   float64                  // by how many octaves channels of the stream differ
+	folding  folding                  // what is scaled and rotated
 }
 
 // Run converts a model as o asks, or goes on where an earlier run stopped.

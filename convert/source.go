@@ -49,6 +49,9 @@ func openSource(o *Options) (*source, error) {
 	if err = l.CheckLength(longest); err == nil {
 		err = s.check()
 	}
+	if err == nil && o.Fold == FoldRotation && !l.Spec.Rotates() {
+		err = fmt.Errorf("%w: --fold rotation: the residual stream of %s cannot be rotated; leave --fold out", ErrRefused, l.Spec.Arch)
+	}
 	if err != nil {
 		files.Close()
 		return nil, fmt.Errorf("%s: %w", o.Source, err)

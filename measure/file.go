@@ -116,6 +116,9 @@ type File struct {
 	// Folds say what was scaled in the model that was measured, and is to be scaled in
 	// the one that is quantized; nil if nothing was.
 	Folds []Fold
+
+	// Rotated says that its residual stream was rotated, too (docs/algorithm.md).
+	Rotated bool
 }
 
 // A Fold divides channels of what a norm, or a matrix, makes by powers of two; the inputs of the

@@ -92,7 +92,7 @@ func TestTables(t *testing.T) {
 			Coverage: []int{0, 3, 5, 100},
 		},
 		{Key: "model.norm.norm"},
-	}, Folds: []Fold{{Key: "model.layers.0.input_layernorm", Channels: []int{0, 32}, Exponents: []int{4, -1}}}}
+	}, Folds: []Fold{{Key: "model.layers.0.input_layernorm", Channels: []int{0, 32}, Exponents: []int{4, -1}}}, Rotated: true}
 	var out bytes.Buffer
 	if err := f.Write(&out); err != nil {
 		t.Fatal(err)

@@ -178,6 +178,7 @@ func (f *File) addTables(o *oursFmt) error {
 			return fmt.Errorf("exl2: %s: %w", fold.Key, err)
 		}
 	}
+	f.Rotated = o.Rotated
 	if len(o.Folds) > 0 {
 		f.Folds = o.Folds
 	}

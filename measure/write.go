@@ -23,6 +23,7 @@ type oursFmt struct {
 	Tables   []tableJSON      `json:"tables"`
 	Coverage map[string][]int `json:"coverage,omitempty"` // by sublayer
 	Folds    []Fold           `json:"folds,omitempty"`
+	Rotated  bool             `json:"rotated,omitempty"`
 }
 
 // parallelJSON is the options of a parallel block.
@@ -63,7 +64,7 @@ const tableVersion = 1
 // Write writes f as JSON.
 func (f *File) Write(w io.Writer) error {
 	out := fileJSON{LastModule: f.LastModule}
-	ours := &oursFmt{Version: tableVersion, Folds: f.Folds}
+	ours := &oursFmt{Version: tableVersion, Folds: f.Folds, Rotated: f.Rotated}
 	for _, h := range f.Sublayers {
 		options, err := h.options()
 		if err != nil {
@@ -80,7 +81,7 @@ func (f *File) Write(w io.Writer) error {
 			ours.Coverage[h.Key] = h.Coverage
 		}
 	}
-	if len(ours.Tables) > 0 || ours.Coverage != nil || ours.Folds != nil {
+	if len(ours.Tables) > 0 || ours.Coverage != nil || ours.Folds != nil || ours.Rotated {
 		out.Ours = ours
 	}
 	e := json.NewEncoder(w)

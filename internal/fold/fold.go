@@ -116,7 +116,7 @@ func exponents(octaves []float64) []int8 {
 		return nil
 	}
 	slices.Sort(known)
-	middle := known[len(known)/2]
+	middle := median(known)
 	if max(known[len(known)-1]-middle, middle-known[0]) < least {
 		return nil
 	}
@@ -152,4 +152,10 @@ func keepNormal(l *model.Loader, place model.Fold, e []int8) error {
 		}
 	}
 	return nil
+}
+
+// median returns the middle of a list, the higher one of two.
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
 }

@@ -38,17 +38,11 @@ type Prober struct {
 // Choose returns what pays of candidates, by module, given rows of tokens. After each
 // module step is called with what of its places is chosen, and of how many.
 func (p *Prober) Choose(ctx context.Context, tokens [][]int32, candidates map[string]model.Folding, step func(module string, chosen, of int)) (model.Folding, error) {
-	x, err := stream.Place{}.Store(len(tokens), p.Pass.Length*p.Loader.Spec.Hidden)
+	x, err := p.embed(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Close()
-	e, err := p.Load(p.Loader.Embedding())
-	if err != nil {
-		return nil, err
-	}
-	err = p.Pass.Embed(ctx, e, tokens, x)
-	e.Free()
 	chosen, left := model.Folding{}, len(candidates)
 	for _, spec := range p.Loader.Layout[1:] {
 		if err != nil || left == 0 {
@@ -68,6 +62,30 @@ func (p *Prober) Choose(ctx context.Context, tokens [][]int32, candidates map[st
 		step(spec.Name, len(some), len(of))
 	}
 	return chosen, err
+}
+
+// embed returns rows of the stream behind the embedding.
+func (p *Prober) embed(ctx context.Context, tokens [][]int32) (*stream.Store, error) {
+	x, err := stream.Place{}.Store(len(tokens), p.Pass.Length*p.Loader.Spec.Hidden)
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.Load(p.Loader.Embedding())
+	if err != nil {
+		return nil, err
+	}
+	defer e.Free()
+	return x, p.Pass.Embed(ctx, e, tokens, x)
+}
+
+// forward moves rows behind a module.
+func (p *Prober) forward(ctx context.Context, spec model.ModuleSpec, x *stream.Store) error {
+	m, err := p.Load(spec)
+	if err != nil {
+		return err
+	}
+	defer m.Free()
+	return p.Pass.Forward(ctx, m, x, x)
 }
 
 // module chooses of a module's candidates, and moves x behind it.

@@ -40,6 +40,12 @@ func (l *Loader) Rotate() bool {
 	return true
 }
 
+// RotateRows multiplies rows of the stream as it is by what the loader rotates it by.
+func (l *Loader) RotateRows(rows []float32) {
+	q, n := l.folding.rotation, l.Spec.Hidden
+	parallel.Runs(len(rows)/n, 16, func(lo, hi int) { q.inputs(rows[lo*n : hi*n]) })
+}
+
 func newRotation(spec arch.Spec, layout []ModuleSpec) *rotation {
 	q := &rotation{signs: make([]float32, spec.Hidden), block: spec.Hidden & -spec.Hidden, offset: spec.Norm.Offset,
 		norms: map[string]bool{}, reads: map[string]string{spec.Names.Embed + ".weight": ""}, writes: map[string]bool{}}
