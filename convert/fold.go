@@ -185,7 +185,7 @@ func (r *run) lookAtAll() error {
 }
 
 // foldRows is how many of the measurement rows are looked at, half of them to judge by.
-const foldRows = 8
+const foldRows = 16
 
 // prober returns what judges, and its rows of tokens. Its pass is to be freed.
 func (r *run) prober() (*fold.Prober, [][]int32) {

@@ -81,6 +81,9 @@ func TestTiedHeadFolds(t *testing.T) {
 	}
 	out := report.Outputs[0]
 	checkModel(t, o, out)
+	if text := contents(t, out.Path)[configName]; !strings.Contains(text, `"tie_word_embeddings": false`) {
+		t.Error("config.json says that the head is the embedding")
+	}
 	if change := math.Log(out.Perplexity / report.Reference); !(math.Abs(change) < 0.02) {
 		t.Errorf("perplexity %v, of the source %v", out.Perplexity, report.Reference)
 	}

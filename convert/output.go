@@ -305,6 +305,9 @@ func (w *writer) config() error {
 	if w.build.run.opts.Data.File != "" {
 		dataset = filepath.Base(w.build.run.opts.Data.File)
 	}
+	if src := w.build.run.src; src.tied && !src.loader.Spec.Tied {
+		c.Set("tie_word_embeddings", false)
+	}
 	c.Set("quantization_config", ordered.Object{
 		{Name: "quant_method", Value: "exl2"}, {Name: "version", Value: formatVersion},
 		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.plan.HeadBits},

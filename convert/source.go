@@ -23,6 +23,7 @@ type source struct {
 	witness *witness           // through which all tensors are read
 	shapes  []model.LinearSpec // of the decoder, that are quantized
 	odd     []model.LinearSpec // that EXL2 cannot hold, and that stay as they are
+	tied    bool               // the head is the embedding's table, unless folding has changed that
 
 	quantized map[string]bool // linears by name
 	exact     map[string]bool // tensors that keep their type: a correction's last bits decide who is chosen
@@ -37,7 +38,7 @@ func openSource(o *Options) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{dir: o.Source, files: files, loader: l, witness: newWitness(files)}
+	s := &source{dir: o.Source, files: files, loader: l, witness: newWitness(files), tied: l.Spec.Tied}
 	l.Decode = true // to be quantized anew
 	if err := l.Use(s.witness); err != nil {
 		files.Close()

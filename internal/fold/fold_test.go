@@ -37,11 +37,10 @@ func open(t *testing.T, exponents func(model.Fold) []int8) *model.Loader {
 	return l
 }
 
-const rows, length = 4, 96
+const rows, length = 12, 128
 
-// choose probes with random tokens.
-func choose(t *testing.T, d device.Quantize, l *model.Loader, candidates map[string]model.Folding) model.Folding {
-	t.Helper()
+// prober returns what judges, by random tokens.
+func prober(d device.Quantize, l *model.Loader) (*fold.Prober, [][]int32) {
 	r := rand.New(rand.NewPCG(1, 2))
 	tokens := make([][]int32, rows)
 	for i := range tokens {
@@ -49,10 +48,16 @@ func choose(t *testing.T, d device.Quantize, l *model.Loader, candidates map[str
 			tokens[i] = append(tokens[i], r.Int32N(int32(l.Spec.Vocab)))
 		}
 	}
-	p := &fold.Prober{
+	return &fold.Prober{
 		Dev: d, Loader: l, Pass: stream.NewPass(d, l.Spec, length, 1), Damping: quant.Damping{Own: 0.2, Mean: 0.05},
 		Load: func(s model.ModuleSpec) (*model.Module, error) { return l.Load(d, s) },
-	}
+	}, tokens
+}
+
+// choose probes.
+func choose(t *testing.T, d device.Quantize, l *model.Loader, candidates map[string]model.Folding) model.Folding {
+	t.Helper()
+	p, tokens := prober(d, l)
 	defer p.Pass.Free()
 	chosen, err := p.Choose(context.Background(), tokens, candidates, func(string, int, int) {})
 	if err != nil {
@@ -163,5 +168,60 @@ func TestNormsStayNormal(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A rotation does what scaling channels does, and nothing for a model without outliers.
+func TestRotates(t *testing.T) {
+	d := devtest.CPU(t)
+	planted := open(t, foldtest.Norms)
+	_, folds := uneven(t, d, planted)
+	for name, c := range map[string]struct {
+		l     *model.Loader
+		folds model.Folding
+		want  bool
+	}{"plain": {open(t, nil), nil, false}, "planted": {planted, nil, true}, "planted, folded": {planted, folds, false}} {
+		t.Run(name, func(t *testing.T) {
+			p, tokens := prober(d, c.l)
+			defer p.Pass.Free()
+			got, err := p.Rotates(context.Background(), tokens, c.folds, func(string) {})
+			if err != nil || got != c.want {
+				t.Errorf("%v, %v, want %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+// The channels of the stream differ by what is written to it.
+func TestStream(t *testing.T) {
+	d, dir := devtest.CPU(t), t.TempDir()
+	if err := foldtest.PlantStream(tiny, dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	turned, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	most := func(l *model.Loader) float64 {
+		all := 0.0
+		for _, spec := range l.Layout {
+			m, err := l.Load(d, spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			octaves, err := fold.Stream(d, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = max(all, octaves)
+			m.Free()
+		}
+		return all
+	}
+	before, after := most(open(t, nil)), most(turned)
+	t.Logf("%.2f octaves, turned %.2f", before, after)
+	if !(before < fold.StreamOutlier && after > before) {
+		t.Errorf("%.2f octaves, turned %.2f", before, after)
 	}
 }

@@ -156,7 +156,8 @@ func gain(place model.Fold, plain, scaled map[string]float64) float64 {
 }
 
 // errors returns, for the linears of a module, the squared error of their outputs on odd
-// rows of x relative to their square.
+// rows of x relative to their square. Those that have more inputs than even rows have tokens, which
+// would be quantized by chance, are left out.
 func (p *Prober) errors(ctx context.Context, m *model.Module, x *stream.Store) (map[string]float64, error) {
 	sites := m.Sites()
 	list := make([]*moments, len(sites))
@@ -165,8 +166,9 @@ func (p *Prober) errors(ctx context.Context, m *model.Module, x *stream.Store) (
 			h.free()
 		}
 	}()
+	tokens := (x.Rows + 1) / 2 * p.Pass.Length
 	for i, s := range sites {
-		if s.Packable() && !(s.Routed && s.Expert >= experts) {
+		if s.Packable() && !(s.Routed && s.Expert >= experts) && tokens >= s.Linears[0].In && x.Rows > 1 {
 			list[i] = p.moments(s)
 		}
 	}

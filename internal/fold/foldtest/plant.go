@@ -32,6 +32,11 @@ func Plant(from, to string, exponents func(f model.Fold) []int8) error {
 	if err := write(l, filepath.Join(to, "model.safetensors")); err != nil {
 		return err
 	}
+	return copyRest(from, to)
+}
+
+// copyRest copies what is not weights.
+func copyRest(from, to string) error {
 	for _, name := range []string{"config.json", "tokenizer.json", "tokenizer_config.json"} {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if os.IsNotExist(err) {
