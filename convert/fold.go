@@ -225,7 +225,8 @@ func (r *run) rotates(f folding) (bool, error) {
 	if r.opts.Fold == FoldRotation {
 		return true, nil
 	}
-	if r.opts.Fold == FoldNorms || r.stream < fold.StreamOutlier || !r.src.loader.Spec.Rotates() {
+	outliers := len(r.uneven) > 0 || r.stream >= fold.StreamOutlier
+	if r.opts.Fold == FoldNorms || !outliers || !r.src.loader.Spec.Rotates() {
 		return false, nil
 	}
 	defer r.profile.Off("fold")()

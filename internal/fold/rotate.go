@@ -17,6 +17,9 @@ const (
 	// StreamOutlier is by how many octaves a channel of what writes the stream has to
 	// differ from the others for a rotation to be tried.
 	StreamOutlier = 3.0
+	// marginAll is what the mean error of all matrices has to fall to: it is less by
+	// chance than that of one place.
+	marginAll = 0.98
 	// layers is how many layers stand for all when a rotation is judged.
 	layers = 4
 )
@@ -112,7 +115,7 @@ func (p *Prober) Rotates(ctx context.Context, tokens [][]int32, folds model.Fold
 		}
 		step(spec.Name)
 	}
-	return n > 0 && math.Exp(sum/float64(n)) < margin, nil
+	return n > 0 && math.Exp(sum/float64(n)) < marginAll, nil
 }
 
 // sampled reports whether a layer is one of those that stand for all, evenly spread.
