@@ -13,6 +13,7 @@ import (
 	"exl2/internal/fold/foldtest"
 	"exl2/internal/model"
 	"exl2/internal/quant"
+	"exl2/internal/sampled"
 	"exl2/internal/stream"
 )
 
@@ -39,14 +40,19 @@ func open(t *testing.T, exponents func(model.Fold) []int8) *model.Loader {
 
 const rows, length = 12, 128
 
-// prober returns what judges, by random tokens.
-func prober(d device.Quantize, l *model.Loader) (*fold.Prober, [][]int32) {
-	r := rand.New(rand.NewPCG(1, 2))
-	tokens := make([][]int32, rows)
-	for i := range tokens {
-		for range length {
-			tokens[i] = append(tokens[i], r.Int32N(int32(l.Spec.Vocab)))
-		}
+// prober returns what judges, by text as the tiny model writes it.
+func prober(t *testing.T, d device.Quantize, l *model.Loader) (*fold.Prober, [][]int32) {
+	t.Helper()
+	s, err := sampled.New(d, l, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tokens, err := s.Rows(context.Background(), sampled.Options{
+		Rows: rows, Length: length, Seed: 1, Start: func(*rand.Rand) int32 { return 0 }, Special: func(id int32) bool { return id < 2 },
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return &fold.Prober{
 		Dev: d, Loader: l, Pass: stream.NewPass(d, l.Spec, length, 1), Damping: quant.Damping{Own: 0.2, Mean: 0.05},
@@ -57,7 +63,7 @@ func prober(d device.Quantize, l *model.Loader) (*fold.Prober, [][]int32) {
 // choose probes.
 func choose(t *testing.T, d device.Quantize, l *model.Loader, candidates map[string]model.Folding) model.Folding {
 	t.Helper()
-	p, tokens := prober(d, l)
+	p, tokens := prober(t, d, l)
 	defer p.Pass.Free()
 	chosen, err := p.Choose(context.Background(), tokens, candidates, func(string, int, int) {})
 	if err != nil {
@@ -182,7 +188,7 @@ func TestRotates(t *testing.T) {
 		want  bool
 	}{"plain": {open(t, nil), nil, false}, "planted": {planted, nil, true}, "planted, folded": {planted, folds, false}} {
 		t.Run(name, func(t *testing.T) {
-			p, tokens := prober(d, c.l)
+			p, tokens := prober(t, d, c.l)
 			defer p.Pass.Free()
 			got, err := p.Rotates(context.Background(), tokens, c.folds, func(string) {})
 			if err != nil || got != c.want {
