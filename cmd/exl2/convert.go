@@ -62,6 +62,11 @@ larger they are. It takes 12 bytes a weight; what a GPU has no room for, or --gp
 leaves none for, is in the machine's memory meanwhile. --quality fast leaves out what
 improves codes one matrix at a time.
 
+Before measuring, outliers of norms, and of some matrices, are scaled away against what
+reads them, where quantized matrices then lose less, and the residual stream may be
+rotated; the report says so. What the model computes stays, and its file is a plain one.
+--fold none leaves the source as it is, --fold rotation rotates in any case.
+
 Calibration data is text like that which the model will read. Without -c the
 built-in set is used: code, prose, dialogue and web text in many languages.
 Perplexities that are printed are on calibration data; exl2 ppl on other text
