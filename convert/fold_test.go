@@ -65,6 +65,17 @@ func TestPlantedOutliers(t *testing.T) {
 	}
 }
 
+// Rows that the source writes, and training with it as the teacher, see the folded source.
+func TestFoldedTraining(t *testing.T) {
+	plain, planted := plainAndPlanted(t, "llama", foldtest.Norms)
+	a, b := trained(t, plain, "3.0"), trained(t, planted, "3.0")
+	for _, o := range []*Options{a, b} {
+		o.Data.File, o.SyntheticRows = a.Data.File, 2
+		mustRun(t, o)
+	}
+	mustEqual(t, contents(t, b.Work), contents(t, a.Work))
+}
+
 // A head that is the embedding, whose channels differ, becomes a matrix of its own.
 func TestTiedHeadFolds(t *testing.T) {
 	source := sourceModel(t, "llama_tied_bias")
