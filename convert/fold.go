@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -146,6 +147,9 @@ func (r *run) findFolding() (f folding, err error) {
 			return f, err
 		}
 	}
+	if err := r.src.fitting(r.uneven); err != nil {
+		return f, err
+	}
 	chosen := model.Folding{}
 	if r.opts.Fold == FoldNorms {
 		for _, f := range r.uneven {
@@ -156,11 +160,16 @@ func (r *run) findFolding() (f folding, err error) {
 			return f, err
 		}
 	}
-	if f.Folds, err = r.src.holdable(chosen); err != nil {
+	f.Folds = r.src.listed(chosen)
+	if f.Rotated, err = r.rotates(f); err != nil || !f.Rotated {
 		return f, err
 	}
-	if f.Rotated, err = r.rotates(f); f.Rotated {
-		f.Folds = r.src.withoutNorms(f.Folds)
+	turned := folding{true, r.src.withoutNorms(slices.Clone(f.Folds))}
+	if err = r.src.rotatable(turned); err == nil {
+		return turned, nil
+	}
+	if f.Rotated = false; errors.Is(err, model.ErrTooLarge) && r.opts.Fold != FoldRotation {
+		return f, nil
 	}
 	return f, err
 }
@@ -237,5 +246,9 @@ func (r *run) rotates(f folding) (bool, error) {
 		return false, err
 	}
 	r.progress.Start("rotate", len(r.src.loader.Layout)-1)
-	return p.Rotates(r.ctx, tokens, folds, func(module string) { r.progress.Step(module, "") })
+	rotates, err := p.Rotates(r.ctx, tokens, folds, func(module string) { r.progress.Step(module, "") })
+	if errors.Is(err, model.ErrTooLarge) {
+		return false, nil
+	}
+	return rotates, err
 }

@@ -230,6 +230,23 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A rotation that fp16 cannot hold is refused by name.
+func TestRotationTooLarge(t *testing.T) {
+	source := sourceModel(t, "llama")
+	rewrite(t, source, func(name string, rows [][]float32) string {
+		if strings.Contains(name, "embed") {
+			fill(rows, 60000, everywhere)
+		}
+		return "F16"
+	})
+	o := options(t, source, "4.0")
+	o.Fold = FoldRotation
+	_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "model.embed_tokens.weight: rotated, it is too large for fp16") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Architectures whose stream cannot be rotated are refused to --fold rotation before there is
 // a job.
 func TestRotationRefused(t *testing.T) {

@@ -3,36 +3,72 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"exl2/internal/model"
 	"exl2/measure"
 )
 
-// holdable returns what is folded, without what would make numbers that fp16 does not
-// hold.
-func (s *source) holdable(f model.Folding) ([]measure.Fold, error) {
+// fitting leaves out, of what is to be looked at, places where fp16 could not hold what
+// becomes of them.
+func (s *source) fitting(candidates map[string]model.Folding) error {
 	trial := *s.loader
-	if err := trial.Fold(f); err != nil {
-		return nil, err
+	all := model.Folding{}
+	for _, f := range candidates {
+		maps.Copy(all, f)
 	}
-	var list []measure.Fold
+	if err := trial.Fold(all); err != nil {
+		return err
+	}
 	for _, m := range trial.Layout {
 		for _, place := range m.Folds(trial.Spec) {
-			e, ok := f[place.Name]
-			if !ok {
+			if all[place.Name] == nil {
 				continue
 			}
 			fits, err := fitsFolded(&trial, place)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if x := compact(place.Name, e); fits && len(x.Channels) > 0 {
+			if !fits {
+				delete(candidates[m.Name], place.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// listed lists what is folded, in the order of the layout.
+func (s *source) listed(f model.Folding) (list []measure.Fold) {
+	for _, m := range s.loader.Layout {
+		for _, place := range m.Folds(s.loader.Spec) {
+			if x := compact(place.Name, f[place.Name]); len(x.Channels) > 0 {
 				list = append(list, x)
 			}
 		}
 	}
-	return list, nil
+	return list
+}
+
+// rotatable refuses a rotation that fp16 cannot hold.
+func (s *source) rotatable(f folding) error {
+	trial := *s.loader
+	if err := f.apply(&trial); err != nil {
+		return err
+	}
+	for _, name := range trial.Rotated() {
+		t, err := trial.Files.Get(name)
+		if err == nil && holdable(t) != nil {
+			err = fmt.Errorf("%s: %w", name, model.ErrTooLarge)
+		}
+		if errors.Is(err, model.ErrTooLarge) {
+			err = fmt.Errorf("%w: --fold rotation: %w; leave --fold out", ErrRefused, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fitsFolded reports whether all numbers of a place can be held by fp16.
@@ -49,10 +85,8 @@ func fitsFolded(l *model.Loader, place model.Fold) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if err := holdable(t); errors.Is(err, ErrRefused) {
+		if holdable(t) != nil {
 			return false, nil
-		} else if err != nil {
-			return false, err
 		}
 	}
 	return true, nil

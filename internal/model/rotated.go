@@ -1,8 +1,11 @@
 package model
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"exl2/internal/arch"
 	"exl2/internal/parallel"
@@ -38,6 +41,15 @@ func (l *Loader) Rotate() bool {
 	l.folding = s
 	l.show(l.unfused)
 	return true
+}
+
+// ErrTooLarge is in the chain of errors about tensors of a rotated model that fp16 cannot
+// hold.
+var ErrTooLarge = errors.New("rotated, it is too large for fp16")
+
+// Rotated lists the tensors that a rotation changes.
+func (l *Loader) Rotated() []string {
+	return slices.DeleteFunc(l.Files.Names(), func(name string) bool { return !l.folding.rotation.rotates(name) })
 }
 
 // RotateRows multiplies rows of the stream as it is by what the loader rotates it by.
@@ -112,7 +124,9 @@ func (q *rotation) apply(s *folded, t safetensors.Tensor) (safetensors.Tensor, e
 		return t, nil
 	}
 	t.DType, t.Data = safetensors.F16, make([]byte, 2*len(v))
-	tensor.Narrow(t.Data, tensor.BytesOf(v), tensor.F32)
+	if i, _ := tensor.Narrow(t.Data, tensor.BytesOf(v), tensor.F32); i >= 0 {
+		return t, fmt.Errorf("%s: %w: element %d is %v then", t.Name, ErrTooLarge, i, v[i])
+	}
 	return t, nil
 }
 
