@@ -104,7 +104,7 @@ func TestTiedHeadFolds(t *testing.T) {
 }
 
 // A job that folds ends with the same bytes wherever it was interrupted, from another
-// job's measurement, and after measuring alone.
+// job's measurement, after measuring alone, and on several devices.
 func TestFoldingGoesOn(t *testing.T) {
 	_, planted := plainAndPlanted(t, "llama", foldtest.Norms)
 	straight := options(t, planted, "4.0")
@@ -141,6 +141,11 @@ func TestFoldingGoesOn(t *testing.T) {
 	o.Measurement = straight.SaveMeasurement
 	if report, _ := mustRun(t, o); report.Folded == nil {
 		t.Error("the measurement's folding was not made")
+	}
+	mustEqual(t, contents(t, o.Work), want)
+	o = again()
+	if _, err := runOn(context.Background(), someCPUs(t, 2), o, &watcher{}); err != nil {
+		t.Fatal(err)
 	}
 	mustEqual(t, contents(t, o.Work), want)
 }
