@@ -52,6 +52,7 @@ type Device struct {
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last
 	rows      rowsProduct   // the same, of several rows
+	left      leftGiven     // that attention was given last
 	ahead     lookahead
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free

@@ -75,6 +75,8 @@ const (
 	kernel_attend_latent_2
 	kernel_attend_latent_1
 	kernel_attend_latent_join
+	kernel_attend_left_64
+	kernel_attend_left_128
 	kernel_attend_parts_1
 	kernel_attend_parts_4
 	kernel_attend_parts_8
@@ -369,6 +371,8 @@ var kernels = [kernelCount]struct {
 	kernel_attend_latent_2:           {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:           {"attend_latent", "attend_latent_1", true},
 	kernel_attend_latent_join:        {"attend_latent", "attend_latent_join", true},
+	kernel_attend_left_64:            {"attend_left", "attend_left_64", true},
+	kernel_attend_left_128:           {"attend_left", "attend_left_128", true},
 	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
 	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
 	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
@@ -601,6 +605,8 @@ const (
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
 	half_elements                  = 8
+	meet_attending_warps           = 4
+	meet_attending_alone           = 3
 	packed_row_padding             = 160
 	planes_tile_rows               = 32
 	planes_tile_cols               = 64
@@ -662,6 +668,10 @@ const (
 	attend_latent_keys             = 32
 	attend_latent_weights_stride   = attend_latent_keys + attend_latent_padding
 	attend_latent_queries          = 16
+	attend_left_warps              = meet_attending_warps
+	attend_left_blocks             = 4
+	attend_left_found              = 32
+	attend_left_most_parts         = 16
 	attend_parts_threads           = 128
 	attend_parts_most_dim          = 256
 	attend_parts_positions         = 64
@@ -806,7 +816,7 @@ const (
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
 	qmatmul_no_norm                = 2
-	qmatmul_product_bytes          = 80*products_most_matrices + 112
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32
 	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
@@ -2639,6 +2649,18 @@ func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor
 	a.int32(latent)
 	a.int32(splits)
 	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_left_64(l launch, given []byte) {
+	a := d.begin(kernel_attend_left_64)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_left_128(l launch, given []byte) {
+	a := d.begin(kernel_attend_left_128)
+	a.bytes(given)
 	d.launch(a, l)
 }
 

@@ -24,6 +24,7 @@ type packed struct {
 	to      tensor.Tensor // where columns of y go, or absent
 	from    tensor.Tensor // what comes there, as to
 	turn    device.Turning
+	leaving leaving       // for whom results are left, or nothing
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.
@@ -136,6 +137,7 @@ type packedProduct struct {
 	wide, rows                  int32
 	eps, offset                 float32
 	slot, round, units, groups  int32
+	leaving                     leaving
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -159,7 +161,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	blocks := min(d.sms, tiles)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
-		then: int32(p.then), act: int32(p.act), norm: qmatmul_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows)}
+		then: int32(p.then), act: int32(p.act), norm: qmatmul_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
 	if !p.ordered {
 		c.places = at(p.list[0].places)
 	}

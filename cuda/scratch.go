@@ -18,6 +18,7 @@ const (
 	scratchStats
 	scratchCounters // zeros, and left so by those who use them
 	scratchState    // the same
+	scratchLeft     // the same
 	scratchList
 	scratchTurns
 	scratchPlaces

@@ -74,15 +74,25 @@ struct Pairs {
 	int x[n], y[n];  // where they are
 	float u[n], v[n];
 
-	__device__ Pairs(const half* from, const Attend& a) {
-		int dim = dim_of<D, full>(a);
+	__device__ Pairs(const Attend& a) {
 #pragma unroll
 		for (int j = 0; j < n; j++) {
 			int i = threadIdx.x % 32 + 32 * j;
 			bool apart = i < a.pairs && !a.interleaved;
 			x[j] = apart ? i : 2 * i, y[j] = apart ? i + a.pairs : 2 * i + 1;
+		}
+	}
+	__device__ Pairs(const half* from, const Attend& a) : Pairs(a) {
+		int dim = dim_of<D, full>(a);
+#pragma unroll
+		for (int j = 0; j < n; j++) {
 			u[j] = x[j] < dim ? widen(fresh(from + x[j])) : 0, v[j] = y[j] < dim ? widen(fresh(from + y[j])) : 0;
 		}
+	}
+
+	__device__ void put(half* to) const {
+#pragma unroll
+		for (int j = 0; j < n; j++) to[x[j]] = __float2half_rn(u[j]), to[y[j]] = __float2half_rn(v[j]);
 	}
 
 	// normalize is head_norm.cu's.
@@ -105,12 +115,14 @@ struct Pairs {
 		}
 	}
 
-	__device__ void rotate(const Attend& a, const float2* turns) {
+	// rotate is by turns(j, i) of the lane's pair j, the head's pair i.
+	template <class Turns>
+	__device__ void rotate(const Attend& a, const Turns& turns) {
 #pragma unroll
 		for (int j = 0; j < n; j++) {
 			int i = threadIdx.x % 32 + 32 * j;
 			if (i >= a.pairs) continue;
-			float2 t = turns[i];
+			float2 t = turns(j, i);
 			float c = u[j], s = v[j];
 			u[j] = c * t.x - s * t.y, v[j] = s * t.x + c * t.y;
 		}
@@ -123,9 +135,8 @@ template <int D, bool full>
 __device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns) {
 	Pairs<D, full> p(from, a);
 	if (weights) p.normalize(weights, a);
-	p.rotate(a, turns);
-#pragma unroll
-	for (int j = 0; j < p.n; j++) to[p.x[j]] = __float2half_rn(p.u[j]), to[p.y[j]] = __float2half_rn(p.v[j]);
+	p.rotate(a, [&](int, int i) { return turns[i]; });
+	p.put(to);
 }
 
 // Part is four sums of a head that are relative to a score.

@@ -6,10 +6,9 @@
 
 // join_parts joins n parts of every head: of(i, head) is where a part's sums are, and
 // `stats` numbers behind there is what they are relative to, and the sum of weights.
-// found is shared memory, for a Part a thread.
-template <int threads, bool full, class Of>
+// found is shared memory, for a Part a thread; `ahead` parts are asked for at a time.
+template <int threads, bool full, int ahead = 8, class Of>
 __device__ inline void join_parts(Part* found, const Attend& a, const Heads& h, half* y, int n, int stats, const Of& of) {
-	constexpr int ahead = 8;  // parts that are asked for at a time
 	int vectors = (a.dim + 3) / 4, all = h.count * vectors;
 	int ways = max(1, threads / all);  // threads of a vector, each of which has every so manyeth part
 	for (int i = threadIdx.x; i < all * ways; i += threads) {

@@ -11,6 +11,8 @@
 // only the lane waits for it. The first ones are asked for before the kernel in front of
 // this one is done: weights depend on nothing.
 #include "act.cuh"
+#include "arrive.cuh"
+#include "meet.cuh"
 #include "norm.cuh"
 #include "order.cuh"
 #include "products.cuh"
@@ -38,9 +40,10 @@ struct Product {
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most
+	Leaving leaving;      // q, k and v are left for attend_left.cu
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112;
+constexpr int product_bytes = 80 * most_matrices + 112 + 32;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -314,9 +317,17 @@ struct Late {
 	}
 };
 
+// leave_column leaves a column's product for those who attend.
+__device__ inline void leave_column(const Leaving& l, int matrix, int column, half v, int readers) {
+	unsigned* to = l.column(matrix, column);
+	leave(to, v);
+	for (int r = 1; matrix == 0 && r < readers; r++) leave(to + r * l.queries, v);
+}
+
 // finish does with a round of tiles what is to be done; of a single row, late is there.
+// Where there are readers, it is left for those.
 template <int warps, int most_rows>
-__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, const Late& late) {
+__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, const Late& late, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
 		int column = i % tile_columns, t = i / tile_columns, row = 0;
@@ -334,6 +345,10 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 			if (p.m[1].bias) other += p.m[1].bias[column];
 			sum = activate(p.act, sum) * other;
 		}
+		if (readers > 0) {
+			leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
+			continue;
+		}
 		bool known = rows == 1 && i < blockDim.x;
 		int64 at = row * m.ldy + (!p.to ? column : known ? late.to : __half_as_ushort(p.to[column]));
 		if (p.then == add) {
@@ -350,7 +365,8 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 template <int warps, int slots, int most_rows>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ uint4 memory[];
-	let_next();
+	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
+	if (!leaves) let_next();
 	constexpr int sums_of = tile_columns * most_rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -365,11 +381,13 @@ __device__ inline void qmatmul(const Product& p) {
 	Range run = run_of(p);
 	Ahead ahead(p);
 	stage_units(units, p);
-	after_previous();
+	wait_for_previous();
+	let_next();
+	int pos = leaves ? look_at(p.leaving.pos) : 0;
 	stage(staged, p, ahead, p.rows);
 	__syncthreads();
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
-	int span = span_of(p);
+	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
 		Late late(p, round);
@@ -394,7 +412,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows>(p, parts, round, p.rows, late);
+		finish<warps, most_rows>(p, parts, round, p.rows, late, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -402,12 +420,14 @@ __device__ inline void qmatmul(const Product& p) {
 
 constexpr int many_warps = 16, few_warps = 8;
 
-#define QMATMUL(name, warps, slots, most_rows)                                   \
-	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                  \
+// Beside a block there is room for as many registers as so many warps more would have: of
+// qmatmul_one, for a block of attend_left.cu.
+#define QMATMUL(name, warps, slots, most_rows, beside)                           \
+	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * beside, 1)     \
 	name(const __grid_constant__ Product product) {                              \
 		qmatmul<warps, slots, most_rows>(product);                               \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 2, 1)
-QMATMUL(qmatmul_more, many_warps, 2, most)
-QMATMUL(qmatmul_few, few_warps, 1, most)
+QMATMUL(qmatmul_one, many_warps, 2, 1, 4)
+QMATMUL(qmatmul_more, many_warps, 2, most, 0)
+QMATMUL(qmatmul_few, few_warps, 1, most, 0)

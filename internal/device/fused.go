@@ -11,6 +11,22 @@ type Fuser interface {
 	// Mixture is Choose of x, and MixExperts into y of what it norms, by its choice; or it
 	// does nothing and reports false. What is in c afterwards is the device's affair.
 	Mixture(y, x tensor.Tensor, c Choice, r Router, e Experts) bool
+
+	// Attention is the products of p, which are queries, keys and values, and Mix of these
+	// into y; or it does nothing and reports false. What is in them afterwards is the
+	// device's affair.
+	Attention(y tensor.Tensor, p Products, m Mixing) bool
+}
+
+// Mixing is what Mix is told beside what it mixes.
+type Mixing struct {
+	Freqs  tensor.Tensor
+	Cache  Cache
+	Layer  int
+	Heads  Heads
+	Rope   Rope
+	Attend Attend
+	Batch  Batch
 }
 
 // Products are products of one x by packed matrices.

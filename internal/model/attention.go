@@ -25,10 +25,7 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	q, k, v, o := b.linear(m, n.Q), b.linear(m, n.K), b.linear(m, n.V), b.linear(m, n.O)
 	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
-	mix.Back, mix.Keep = a.mixBack, a.keeps()
-	if a.clip == 0 && a.query.none() && a.key.none() && a.rope.Dims > 0 {
-		mix.mixes = a
-	}
+	mix.Back, mix.Keep, mix.mixes = a.mixBack, a.keeps(), a
 	return read, mix, out.step()
 }
 
@@ -82,6 +79,24 @@ func (a *attention) loadRope(b *builder, m *Module) {
 	a.freqs = b.own(m, b.upload(tensor.F32, 1, len(freqs), tensor.BytesOf(freqs)))
 }
 
+// mixing returns what a device does between the products, with norms of heads that it
+// can do there.
+func (a *attention) mixing(s *State) device.Mixing {
+	m := device.Mixing{Freqs: a.freqs, Cache: s.Cache, Layer: s.layer(a.layer), Rope: a.rope, Attend: a.attend, Batch: s.Batch}
+	if a.together() {
+		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W}
+	}
+	return m
+}
+
+// fused does the products of p and mixes them on a device that can.
+func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
+	if a.late || a.clip > 0 || !a.together() && !(a.query.none() && a.key.none()) {
+		return false
+	}
+	return f.Attention(s.At(Mixed), p, a.mixing(s))
+}
+
 func (a *attention) mix(s *State) {
 	d, layer := s.Dev, s.layer(a.layer)
 	if a.clip > 0 {
@@ -90,13 +105,11 @@ func (a *attention) mix(s *State) {
 		}
 	}
 	if !a.late && !s.apart {
-		var heads device.Heads
-		if q, k := a.query, a.key; a.together() {
-			heads = device.Heads{Norm: q.Norm, Q: q.W, K: k.W}
-		} else {
+		m := a.mixing(s)
+		if !a.together() {
 			a.norms(s)
 		}
-		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.freqs, s.Cache, layer, heads, a.rope, a.attend, s.Batch)
+		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
 		return
 	}
 	if !a.late {
@@ -110,6 +123,11 @@ func (a *attention) mix(s *State) {
 	}
 	d.Store(s.Cache, layer, s.At(Key), s.At(Value), s.Batch)
 	d.Attend(s.At(Mixed), s.At(Query), s.Cache, layer, a.attend, s.Batch)
+}
+
+// turns reports whether attention only rotates and stores before it attends.
+func (a *attention) turns() bool {
+	return a.clip == 0 && a.query.none() && a.key.none() && a.rope.Dims > 0
 }
 
 // turning says where queries and keys turn, and keys and values go, in a pass.

@@ -27,7 +27,7 @@ func fuse(f device.Fuser, s *State, steps []Step) int {
 		return n
 	}
 	if p, ok := t.normed(s); ok {
-		if len(steps) > 1 && turned(f, s, p, &steps[1]) {
+		if len(steps) > 1 && (turned(f, s, p, &steps[1]) || mixed(f, s, p, &steps[1])) {
 			return 1 + finish(f, s, steps[1:])
 		}
 		if f.Products(p) {
@@ -42,7 +42,7 @@ func fuse(f device.Fuser, s *State, steps []Step) int {
 // rotation, storing and attention proper, as the step's Run would.
 func turned(f device.Fuser, s *State, p device.Products, t *Step) bool {
 	a := t.mixes
-	if a == nil || s.Batch.Span == 1 {
+	if a == nil || !a.turns() || s.Batch.Span == 1 {
 		return false
 	}
 	p.Then, p.Turn = device.Turn, a.turning(s)
@@ -51,6 +51,11 @@ func turned(f device.Fuser, s *State, p device.Products, t *Step) bool {
 	}
 	s.Dev.Attend(s.At(Mixed), s.At(Query), s.Cache, p.Turn.Layer, a.attend, s.Batch)
 	return true
+}
+
+// mixed computes products that attention reads, and attention, at once.
+func mixed(f device.Fuser, s *State, p device.Products, t *Step) bool {
+	return t.mixes != nil && t.mixes.fused(f, s, p)
 }
 
 // finish multiplies what a step has computed, with the sum behind it, if that is one with

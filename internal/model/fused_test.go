@@ -63,6 +63,17 @@ func (f *fusing) one(p device.Products) {
 	}
 }
 
+// Attention is made of products and Mix.
+func (f *fusing) Attention(y tensor.Tensor, p device.Products, m device.Mixing) bool {
+	if f.refuses(p) || len(p.List) != 3 {
+		return false
+	}
+	f.one(p)
+	f.Mix(y, p.List[0].Y, p.List[1].Y, p.List[2].Y, m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
+	f.made++
+	return true
+}
+
 // Mixture is done where a row is alone.
 func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e device.Experts) bool {
 	if x.Rows != 1 {

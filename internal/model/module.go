@@ -55,8 +55,8 @@ type Step struct {
 	Keep []Slot
 
 	// What Run is, where a device can do it with the products around it: the norm of
-	// the stream, for the only site, or none; an MLP's unit, or nil; attention that only
-	// rotates and stores before, or nil; the sum of Out and the stream.
+	// the stream, for the only site, or none; an MLP's unit, or nil; attention of what
+	// the step before has multiplied, or nil; the sum of Out and the stream.
 	norm  Norm
 	unit  *unit
 	mixes *attention

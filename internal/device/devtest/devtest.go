@@ -72,6 +72,7 @@ func groups() []group {
 		{"QMatMul affine", withGaps(affineCases())},
 		{"Attend", withGaps(attendCases())},
 		{"Mix", withGaps(mixCases())},
+		{"Attention", withGaps(attentionCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
 		{"ClampMul", withGaps(clampMulCases())},
 		{"Clip", withGaps(clipCases())},

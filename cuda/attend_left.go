@@ -1,0 +1,96 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// leftVariants are the kernels of attend_left.cu by the dimensions of a head.
+var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device).attend_left_64, 128: (*Device).attend_left_128}
+
+// leftWidth is the most columns of queries that share a head of keys: a block of attend_left.cu
+// has few warps to bring them.
+const leftWidth = 512
+
+// leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
+// Attend and Cache of kernels/attend_left.cu.
+type leaving struct {
+	words, pos                 uint64
+	queries, dim, most, window int32
+}
+
+type leftGiven struct {
+	attend         leftAttend
+	cache          leftCache
+	leaving        leaving
+	sums, counters uint64
+}
+
+type leftAttend struct {
+	y, q, k, v, freqs, sinks, pos, seq, fault                       uint64
+	rows, sequences, pages, heads, kvHeads, dim, pairs, interleaved int32
+	ldy, ldq, ldk, ldv                                              int64
+	turnScale, scale, cap, temperature                              float32
+	temperatureSpan, window                                         int32
+	qNorm, kNorm                                                    uint64
+	norm                                                            int32
+	eps, offset                                                     float32
+}
+
+type leftCache struct {
+	k, v, table                uint64
+	tableCols, pageRows, width int32
+}
+
+// Attention is products of a row, on Hopper, whose blocks leave their results for those of
+// attention, which start beside them.
+func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) bool {
+	if p.X.Rows != 1 || len(p.List) != 3 || p.Then != device.Put || m.Batch.Span != 1 || m.Attend.Latent > 0 || !d.hopper() || d.err != nil {
+		return false
+	}
+	parts, ok := d.parts(p)
+	t := rowsAttend{y, p.List[0].Y, own{p.List[1].Y, p.List[2].Y, m.Freqs, m.Heads, m.Rope}, m.Cache.(*cache), m.Layer, m.Attend, m.Batch}
+	kernel, width, keys := leftVariants[t.HeadDim], t.Heads*t.HeadDim, t.KVHeads*t.HeadDim
+	if !ok || len(parts) != 1 || kernel == nil || t.group()*t.HeadDim > leftWidth || t.KVHeads > attend_left_blocks*d.sms || !d.checkPages(t.cache) {
+		return false
+	}
+	q := &parts[0]
+	if plan, ok := d.plan(q.needs(d.sms), 1); !ok || plan.name != kernel_qmatmul_one || t.q.Type != tensor.F16 {
+		return false
+	}
+	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == 1 && y.Cols == width &&
+		m.Batch.Pos.Cols == 1 && m.Batch.Seq.Cols == 1 && m.Heads.Q.Nil() == m.Heads.K.Nil() && m.Rope.Dims <= t.HeadDim && m.Freqs.Cols == m.Rope.Dims/2, "Attention", y, p.X, m.Freqs)
+	d.attendLeft(kernel, q, t)
+	return true
+}
+
+// attendLeft launches both kernels.
+func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *packed, t rowsAttend) {
+	const warps = attend_left_warps
+	at, group := d.addressOrNull, t.group()
+	parts := max(1, min(attend_left_blocks*d.sms/t.KVHeads, attend_left_most_parts))
+	words := d.scratch(scratchLeft, tensor.I32, t.KVHeads, (parts*group+2)*t.HeadDim)
+	sums := d.scratch(scratchSums, tensor.F32, t.KVHeads*parts*spreadHeads, t.HeadDim+attend_row_padding)
+	counters := d.scratch(scratchCounters, tensor.I32, 1, t.KVHeads)
+	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(group * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window)}
+	d.packedProducts(q)
+	g := &d.left
+	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, sums: at(sums), counters: at(counters), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
+		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
+	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, group, 32*warps*attend_left_found)
+	l := launch{blocks: dim{x: t.KVHeads, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
+	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))
+}
+
+// leftAttend describes t as the kernel takes it.
+func (d *Device) leftAttend(t rowsAttend) leftAttend {
+	at, s, h := d.addressOrNull, t.numbers(), t.own.heads
+	return leftAttend{
+		y: at(t.y), q: at(t.q), k: at(t.own.k), v: at(t.own.v), freqs: at(t.own.freqs), sinks: at(t.Sinks), pos: at(t.batch.Pos), seq: at(t.batch.Seq), fault: at(d.fault),
+		rows: s.rows, sequences: s.sequences, pages: s.pages, heads: s.heads, kvHeads: s.kvHeads, dim: s.dim, pairs: s.pairs, interleaved: s.interleaved,
+		ldy: s.ldy, ldq: s.ldq, ldk: s.ldk, ldv: s.ldv, turnScale: s.turnScale, scale: t.Scale, cap: t.Softcap, temperature: t.Temperature,
+		temperatureSpan: s.temperatureSpan, window: s.window, qNorm: at(h.Q), kNorm: at(h.K), norm: s.norm, eps: h.Norm.Eps, offset: h.Norm.Offset,
+	}
+}

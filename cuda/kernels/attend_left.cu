@@ -1,0 +1,126 @@
+// Attention of a single row on Hopper that begins while q, k and v are being multiplied: as
+// attend_spread.cu, but blocks have room beside those of the products (qmatmul.cu), which let
+// them start and leave their results word by word (meet.cuh). So everything else is there
+// before, nobody waits for the end of a kernel, and the blocks of o find room, too.
+//
+// The products let this kernel start when they have waited for those before them. So it need
+// not wait for what these have written.
+#include "attend_row.cuh"
+#include "join_parts.cuh"
+#include "meet.cuh"
+
+constexpr int warps = attending_warps;
+constexpr int blocks = 4;  // of a multiprocessor; one beside a block of qmatmul_one
+constexpr int found = 32;  // bytes of a thread that joins
+constexpr int most_parts = 16;  // of a row and its heads
+
+static_assert(found == sizeof(Part) && most_parts > 0, "as cuda/attend_rows.go has it");
+
+struct Given {
+	Attend attend;
+	Cache cache;
+	Leaving leaving;
+	float* sums;
+	int* counters;
+};
+
+static_assert(sizeof(Given) == 280, "as cuda/attend_left.go has it");
+
+#if __CUDA_ARCH__ >= 900
+
+// bring_left is bring of a head that has been left.
+template <int D>
+__device__ inline void bring_left(half* to, unsigned* words, const float* weights, const Attend& a, const float2* turns) {
+	constexpr int n = D / 64;
+	Pairs<D, true> p(a);
+	unsigned* at[2 * n];
+	half v[2 * n];
+#pragma unroll
+	for (int j = 0; j < n; j++) at[2 * j] = words + p.x[j], at[2 * j + 1] = words + p.y[j];
+	take(v, at);
+#pragma unroll
+	for (int j = 0; j < n; j++) p.u[j] = widen(v[2 * j]), p.v[j] = widen(v[2 * j + 1]);
+	if (weights) p.normalize(weights, a);
+	p.rotate(a, [&](int, int i) { return turns[i]; });
+	p.put(to);
+}
+
+// prepare_left brings what has been left to shared memory.
+template <int D>
+__device__ inline void prepare_left(Shared<warps, D, 1>& m, const Attend& a, const Leaving& l, const Share& share, const Place& b, const Heads& h) {
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	unsigned *queries = l.set(b.set) + b.part * l.queries, *newest = l.newest(b.set);
+	for (int head = warp; head < h.count; head += warps) bring_left<D>(m.q[head], queries + head * D, a.norms.q, a, m.turns);
+	if (share.newest && warp == warps - 1) bring_left<D>(m.k, newest, a.norms.k, a, m.turns);
+	if (share.newest && warp == warps - 2) {
+		unsigned* at[D / 32];
+		half v[D / 32];
+#pragma unroll
+		for (int i = 0; i < D / 32; i++) at[i] = newest + D + lane + 32 * i;
+		take(v, at);
+#pragma unroll
+		for (int i = 0; i < D / 32; i++) m.v[lane + 32 * i] = v[i];
+	}
+	__syncthreads();
+}
+
+template <int D>
+__device__ void attend(const Given& g) {
+	extern __shared__ uint4 memory[];
+	constexpr int stride = D + padding;
+	Shared<warps, D, 1>& m = *(Shared<warps, D, 1>*)memory;
+	const Attend& a = g.attend;
+	const Cache& c = g.cache;
+	let_next();
+	int pos = current(a.pos), seq = current(a.seq);
+	Heads h(a, blockIdx.x, 8);
+	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, attending_alone, false};
+	half* y = a.y + h.first * D;
+	Walk<D, true> walk = {c.k + h.kv * D, c.v + h.kv * D, c.cols, D};
+	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
+	Share share(a, b, max(pos, 0), seq, warps);
+	if (b.part >= share.parts) return;
+	for (int i = threadIdx.x; i < 8 * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
+	Begun begun = {0, 0};
+	bool there = a.there(c, pos, seq);
+	if (there) begun = begin<warps, D, 1, true>(m, walk, a, c, share, freq);
+	else if (b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
+	__syncthreads();
+	prepare_left<D>(m, a, g.leaving, share, b, h);
+	if (!there) return;
+	{
+		State<D, 1> state;
+		attend_share<warps, D, 1, true>(state, m, walk, a, c, share, begun.first);
+		state.put(m, h.count);
+	}
+	__syncthreads();
+	keep_newest<warps, D, 1, true>(m, a, c, share, h, begun.newest);
+	join_warps<warps, D, 1, true>(m, a, h, y, share.parts == 1);
+	if (share.parts > 1) {
+		auto of = [&](int part, int head) { return g.sums + (((int64)b.set * b.parts + part) * 8 + head) * stride; };
+		__syncthreads();
+		for (int i = threadIdx.x; i < h.count * (stride / 4); i += 32 * warps) {
+			int head = i / (stride / 4), at = i % (stride / 4) * 4;
+			float2 s = m.stats[head];
+			*(float4*)(of(b.part, head) + at) = at < D ? *(const float4*)(m.of(0, head, h.count) + at) : make_float4(s.x, s.y, 0, 0);
+		}
+		__syncthreads();
+		if (threadIdx.x == 0) m.last = count(g.counters + b.set, share.parts);
+		__syncthreads();
+		if (m.last) join_parts<32 * warps, true, most_parts>((Part*)m.sums, a, h, y, share.parts, D, of);
+	}
+	wait_for_previous();  // so that this kernel finishes after all before it
+}
+
+#else  // the kernels of attend_decode.cu are for other GPUs
+
+template <int D>
+__device__ void attend(const Given&) {}
+
+#endif
+
+#define ATTEND(name, D) \
+	extern "C" __global__ void __launch_bounds__(32 * warps, blocks) name(const __grid_constant__ Given given) { attend<D>(given); }
+
+ATTEND(attend_left_64, 64)
+ATTEND(attend_left_128, 128)

@@ -1,0 +1,63 @@
+// What blocks that run at the same time leave for each other in memory: words that are zero
+// until somebody has left something, and that their only reader clears. So a reader waits for
+// nothing but what it reads, and not for the end of a kernel.
+#pragma once
+
+#include "half.cuh"
+#include "rows.cuh"
+
+// Leaving is how products of q, k and v are left for the blocks that attend to a row: for a
+// head of keys, `queries` for each of `most` blocks, and the new key and value, of dim.
+struct Leaving {
+	unsigned* words;  // [heads of keys, most·queries + 2·dim], or null
+	const int* pos;   // of the row
+	int queries, dim, most, window;
+
+	__device__ unsigned* set(int kv) const { return words + (int64)kv * (most * queries + 2 * dim); }
+	__device__ unsigned* newest(int kv) const { return set(kv) + most * queries; }
+	// column returns where a column of q, k or v is left, of q for the first block.
+	__device__ unsigned* column(int matrix, int c) const {
+		int width = matrix == 0 ? queries : dim, kv = (unsigned)c / (unsigned)width;
+		return (matrix == 0 ? set(kv) : newest(kv) + (matrix - 1) * dim) + (c - kv * width);
+	}
+};
+
+// A block that attends has this many warps, and does so many rounds of theirs without help.
+constexpr int attending_warps = 4, attending_alone = 3;
+
+// attending returns how many blocks attend to a row, of at most some.
+__device__ inline int attending(int pos, int window, int most) {
+	Span span(max(pos, 0), window);
+	int chunks = span.chunks_end() - span.chunk();
+	return chunks <= attending_alone * attending_warps ? 1 : min(most, (chunks + attending_warps - 1) / attending_warps);
+}
+
+// leave leaves a number in a word.
+__device__ inline void leave(unsigned* to, half v) {
+	asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(__half_as_ushort(v) | 0x10000u) : "memory");
+}
+
+// look_at reads what others may be writing.
+template <class T>
+__device__ inline T look_at(const T* p) {
+	static_assert(sizeof(T) == 4, "words");
+	T v;
+	asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
+// take waits for n numbers, and clears their words.
+template <int n>
+__device__ inline void take(half (&v)[n], unsigned* const (&at)[n]) {
+	unsigned w[n], all;
+	do {
+		all = 0x10000;
+#pragma unroll
+		for (int i = 0; i < n; i++) w[i] = look_at(at[i]);
+#pragma unroll
+		for (int i = 0; i < n; i++) all &= w[i];
+	} while (all == 0);
+#pragma unroll
+	for (int i = 0; i < n; i++) v[i] = __ushort_as_half((unsigned short)w[i]), *at[i] = 0;
+	__syncwarp();
+}

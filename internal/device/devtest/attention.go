@@ -1,0 +1,95 @@
+package devtest
+
+import (
+	"fmt"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// attentionLimit is that of products and attention to them.
+var attentionLimit = limit{rms: 2e-2, rel: 4 * ulp, nmse: 2e-5, why: "queries, keys and values rounded to fp16 of sums in another order"}
+
+// An attentionCase is norm, products of q, k and v, and Mix, twice
+// after each other.
+type attentionCase struct {
+	mixCase
+	hidden int
+	recipe string
+	biased bool
+}
+
+func attentionCases() (cases []testCase) {
+	rms, whole := &device.Norm{Eps: 1e-6, Offset: 1}, device.Rope{Dims: 128}
+	at := func(heads, kvHeads, dim, pos int) attendCase {
+		return attendCase{heads: heads, kvHeads: kvHeads, dim: dim, runs: []run{{0, pos}}, span: 1}
+	}
+	windowed, capped, sunk := at(8, 4, 128, 700), at(8, 8, 64, 333), at(4, 2, 128, 255)
+	windowed.window, windowed.pageRows, capped.softcap, capped.temperature, sunk.sinks = 300, 32, 20, 0.3, true
+	for _, c := range []attentionCase{
+		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
+		{mixCase{at(4, 4, 128, 15), whole, nil}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", true},
+		{mixCase{at(32, 32, 128, 190), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{at(32, 32, 128, 191), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{at(32, 8, 128, 2100), whole, nil}, 256, "1:3b_64g", false},
+		{mixCase{at(32, 4, 64, 63), device.Rope{Dims: 64, Interleaved: true}, nil}, 2048, "1:4b_128g", true},
+		{mixCase{at(32, 4, 64, 5000), device.Rope{Dims: 64}, nil}, 128, "1:5b_32g", false},
+		{mixCase{at(24, 8, 64, 100), device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, nil}, 96, "1:6b_32g", false},
+		{mixCase{at(8, 4, 128, 700), whole, rms}, 512, "1:4b_128g", false},
+		{mixCase{at(32, 4, 128, 300), whole, rms}, 512, "1:4b_128g", false},
+		{mixCase{at(6, 3, 64, 90), device.Rope{}, &device.Norm{Kind: device.Layer, Eps: 1e-5}}, 192, "1:4b_64g", false},
+		{mixCase{windowed, whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{capped, device.Rope{Dims: 64}, nil}, 256, "1:4b_128g", false},
+		{mixCase{sunk, whole, rms}, 256, "1:4b_128g", true},
+		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
+	} {
+		one := c.testCase()
+		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
+		one.limit, one.build = attentionLimit, c.build
+		cases = append(cases, one)
+	}
+	return cases
+}
+
+func (c attentionCase) build(f *fixture) func(device.Device) {
+	if c.pageRows == 0 {
+		c.pageRows = 256
+	}
+	l := c.layout()
+	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
+	l.fill(f, cache, 1, table, noise(1), noise(2))
+	stream, scale := f.in("stream", residual, 1, c.hidden, noise(3)), f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(4), 0.1, 0))
+	fc := fusedCase{recipe: c.recipe}
+	var list []device.Product
+	for i, out := range []int{c.heads * c.dim, cols, cols} {
+		y := f.out(fmt.Sprint("projection ", i), activation, 1, out)
+		f.within(spent)
+		list = append(list, device.Product{Y: y, W: fc.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
+	}
+	normed := f.out("normed", activation, 1, c.hidden)
+	f.within(spent)
+	y, again := f.out("y", activation, 1, c.heads*c.dim), f.out("again", activation, 1, c.heads*c.dim)
+	q2, y2 := f.in("q2", activation, 1, c.heads*c.dim, noise(6)), f.out("y2", activation, 1, c.heads*c.dim)
+	freqs := tensor.Tensor{}
+	if c.rope.Dims > 0 {
+		freqs = f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
+	}
+	a, b := c.attend(f), l.batch(f, table)
+	p := device.Products{X: stream, Norm: device.Norm{Eps: 1e-5}, Scale: scale, List: list}
+	m := device.Mixing{Freqs: freqs, Cache: cache, Layer: 1, Heads: c.normed(f), Rope: c.rope, Attend: a, Batch: b}
+	near := a
+	near.Window = 2
+	return func(d device.Device) {
+		for _, y := range []tensor.Tensor{y, again} {
+			if fuser, ok := d.(device.Fuser); ok && fuser.Attention(y, p, m) {
+				continue
+			}
+			d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
+			for _, one := range list {
+				d.QMatMul(one.Y, normed, one.W, one.Bias)
+			}
+			d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, a, b)
+		}
+		d.Attend(y2, q2, cache, 1, near, b)
+	}
+}
