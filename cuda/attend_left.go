@@ -14,6 +14,17 @@ var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device)
 // has few warps to bring them.
 const leftWidth = 512
 
+// Sequences that have room for more positions attend as before: a long one is read faster by
+// kernels that have all registers, or, of few heads of keys, by clusters (docs/decoding.md).
+const leftReach, leftReachOfHead = 4096, 256
+
+// leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster.
+func (d *Device) leftTakes(t rowsAttend) bool {
+	room := t.batch.Table.Cols * t.cache.shape.PageRows
+	return leftVariants[t.HeadDim] != nil && t.group()*t.HeadDim <= leftWidth && t.KVHeads <= attend_left_blocks*d.sms &&
+		room <= min(leftReach, leftReachOfHead*t.KVHeads)
+}
+
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
 // Attend and Cache of kernels/attend_left.cu.
 type leaving struct {
@@ -52,8 +63,8 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 	}
 	parts, ok := d.parts(p)
 	t := rowsAttend{y, p.List[0].Y, own{p.List[1].Y, p.List[2].Y, m.Freqs, m.Heads, m.Rope}, m.Cache.(*cache), m.Layer, m.Attend, m.Batch}
-	kernel, width, keys := leftVariants[t.HeadDim], t.Heads*t.HeadDim, t.KVHeads*t.HeadDim
-	if !ok || len(parts) != 1 || kernel == nil || t.group()*t.HeadDim > leftWidth || t.KVHeads > attend_left_blocks*d.sms || !d.checkPages(t.cache) {
+	width, keys := t.Heads*t.HeadDim, t.KVHeads*t.HeadDim
+	if !ok || len(parts) != 1 || !d.leftTakes(t) || !d.checkPages(t.cache) {
 		return false
 	}
 	q := &parts[0]
@@ -62,7 +73,7 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 	}
 	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == 1 && y.Cols == width &&
 		m.Batch.Pos.Cols == 1 && m.Batch.Seq.Cols == 1 && m.Heads.Q.Nil() == m.Heads.K.Nil() && m.Rope.Dims <= t.HeadDim && m.Freqs.Cols == m.Rope.Dims/2, "Attention", y, p.X, m.Freqs)
-	d.attendLeft(kernel, q, t)
+	d.attendLeft(leftVariants[t.HeadDim], q, t)
 	return true
 }
 

@@ -24,7 +24,7 @@ type packed struct {
 	to      tensor.Tensor // where columns of y go, or absent
 	from    tensor.Tensor // what comes there, as to
 	turn    device.Turning
-	leaving leaving       // for whom results are left, or nothing
+	leaving leaving // for whom results are left, or nothing
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.
