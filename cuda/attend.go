@@ -66,6 +66,7 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 }
 
 func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a device.Attend, b device.Batch) {
+	d.mixed = mixed{}
 	if a.Latent > 0 {
 		d.attendLatent(y, q, of.(*cache), layer, a, b)
 		return
@@ -82,7 +83,7 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		return
 	}
 	if b.Span == 1 {
-		d.attendRows(rowsAttend{y, q, o, c, layer, a, b})
+		d.attendRows(rowsAttend{y, d.placesFor(y, a), q, o, c, layer, a, b})
 	} else {
 		d.attendRuns(y, q, c, layer, a, b)
 	}

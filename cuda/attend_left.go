@@ -40,7 +40,7 @@ type leftGiven struct {
 }
 
 type leftAttend struct {
-	y, q, k, v, freqs, sinks, pos, seq, fault                       uint64
+	y, places, q, k, v, freqs, sinks, pos, seq, fault               uint64
 	rows, sequences, pages, heads, kvHeads, dim, pairs, interleaved int32
 	ldy, ldq, ldk, ldv                                              int64
 	turnScale, scale, cap, temperature                              float32
@@ -62,7 +62,7 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 		return false
 	}
 	parts, ok := d.parts(p)
-	t := rowsAttend{y, p.List[0].Y, own{p.List[1].Y, p.List[2].Y, m.Freqs, m.Heads, m.Rope}, m.Cache.(*cache), m.Layer, m.Attend, m.Batch}
+	t := rowsAttend{y, tensor.Tensor{}, p.List[0].Y, own{p.List[1].Y, p.List[2].Y, m.Freqs, m.Heads, m.Rope}, m.Cache.(*cache), m.Layer, m.Attend, m.Batch}
 	width, keys := t.Heads*t.HeadDim, t.KVHeads*t.HeadDim
 	if !ok || len(parts) != 1 || !d.leftTakes(t) || !d.checkPages(t.cache) {
 		return false

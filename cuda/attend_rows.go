@@ -15,10 +15,12 @@ type own struct {
 
 // rowsAttend is an attention of single rows.
 type rowsAttend struct {
-	y, q  tensor.Tensor
-	own   own
-	cache *cache
-	layer int
+	y      tensor.Tensor
+	places tensor.Tensor // of columns of y, or absent
+	q      tensor.Tensor
+	own    own
+	cache  *cache
+	layer  int
 	device.Attend
 	batch device.Batch
 }
@@ -41,9 +43,9 @@ func (d *Device) attendRows(t rowsAttend) {
 	switch {
 	case d.hopper() && fewHeads(t.Attend, t.q.Rows):
 		d.attendCluster(rowsVariantFor(clusterVariants, t), t)
-	case d.hopper() && t.spreadTakes():
+	case d.hopper() && d.spreadTakes(t):
 		d.attendSpread(spreadVariants[t.HeadDim], t)
-	case t.own.k.Nil() && partsTake(t.Attend, t.q.Rows):
+	case t.own.k.Nil() && t.places.Nil() && partsTake(t.Attend, t.q.Rows):
 		d.attendParts(t.y, t.q, t.cache, t.layer, t.Attend, t.batch)
 	default:
 		d.attendSplit(rowsVariantFor(splitVariants, t), t)
@@ -86,7 +88,7 @@ type splitVariant struct {
 	warps, blocks int
 }
 
-type splitFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, parts, counters tensor.Tensor,
+type splitFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, parts, counters tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
 	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
 
@@ -108,7 +110,7 @@ func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
 	parts := d.scratch(scratchSums, tensor.F32, 2*blocks*v.heads, pieces(t.HeadDim, 4)*4+attend_decode_extra)
 	counters := d.scratch(scratchCounters, tensor.I32, t.q.Rows, sets)
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
-	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: 32 * v.warps}}, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
+	v.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: 32 * v.warps}}, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, parts, counters, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
@@ -120,7 +122,7 @@ type clusterVariant struct {
 	warps  int
 }
 
-type clusterFunc func(d *Device, l launch, y, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault tensor.Tensor,
+type clusterFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
 	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
 
@@ -152,7 +154,7 @@ func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
 	}
 	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), cluster: blocks, beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
-	v.kernel(d, l, t.y, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
+	v.kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }

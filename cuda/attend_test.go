@@ -33,7 +33,9 @@ func TestMixKernels(t *testing.T) {
 		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, false, []string{"attend_cluster_64_16"}},
 		{"keys of their own, one row on Hopper", 1, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
 		{"keys of their own of an unusual size, one row on Hopper", 1, 32, 32, 80, 1, false, true, false, []string{"attend_decode_128_any"}},
-		{"many rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_decode_128_8"}},
+		{"a few rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_spread_128"}},
+		{"more rows on Hopper", 16, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
+		{"many rows on Hopper", 17, 32, 32, 128, 1, false, true, false, []string{"attend_decode_128_8"}},
 		{"normed heads", 1, 32, 32, 128, 1, false, false, true, []string{"attend_decode_128_8"}},
 		{"normed heads, shared keys", 1, 32, 8, 128, 1, false, false, true, append([]string{"head_norm_rms_f16"}, apart...)},
 		{"normed heads with keys of their own on Hopper", 1, 32, 32, 64, 1, false, true, true, []string{"attend_spread_64"}},
@@ -43,7 +45,7 @@ func TestMixKernels(t *testing.T) {
 	} {
 		f := newFake()
 		if c.hopper {
-			f.attr[attributeMajor], f.attr[attributeMinor] = 9, 0
+			f.attr[attributeMajor], f.attr[attributeMinor], f.attr[attributeSMs] = 9, 0, 132
 		}
 		d := f.open(t)
 		act := func(cols int) tensor.Tensor { return d.Alloc(tensor.F16, c.rows, cols) }
@@ -62,6 +64,23 @@ func TestMixKernels(t *testing.T) {
 		d.Mix(act(c.heads*c.dim), act(c.heads*c.dim), act(cols), act(cols), d.Alloc(tensor.F32, 1, c.dim/2), cache, 0, heads, device.Rope{Dims: c.dim}, a, b)
 		if !slices.Equal(d.trail.names, c.want) || d.Sync() != nil {
 			t.Errorf("%s: %v, %v, want %v", c.name, d.trail.names, d.err, c.want)
+		}
+	}
+}
+
+// Rows that have less than two blocks each are spread while they are short.
+func TestSpreadRows(t *testing.T) {
+	d := hopperFake(t)
+	for _, c := range []struct {
+		rows, kvHeads int
+		deep, want    bool
+	}{
+		{1, 32, true, true}, {6, 32, true, true}, {8, 32, false, true}, {8, 32, true, false}, {16, 32, false, true}, {17, 32, false, false},
+		{16, 8, true, true}, {32, 8, true, false}, {32, 8, false, true}, {33, 8, false, false},
+	} {
+		a := rowsAttend{q: tensor.New(tensor.F16, c.rows, 4096, nil), Attend: device.Attend{Heads: 32, KVHeads: c.kvHeads, HeadDim: 128}, batch: device.Batch{Deep: c.deep}}
+		if got := d.spreadTakes(a); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

@@ -53,6 +53,8 @@ type Device struct {
 	packed    packedProduct // that was launched last
 	rows      rowsProduct   // the same, of several rows
 	left      leftGiven     // that attention was given last
+	mixed     mixed
+	linked    stream // what products of few rows know of the last stream
 	ahead     lookahead
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free

@@ -50,7 +50,7 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		if len(parts) > 0 && p.Then == device.Gate { // a gate and what it opens are one product
 			return nil, false
 		}
-		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn}
+		q := packed{x: p.X, norm: p.Norm, scale: p.Scale, shift: p.Shift, ordered: p.Sorted, then: p.Then, act: p.Act, turn: p.Turn, left: p.Left, reader: p.Reader}
 		q.add(m, l)
 		parts, sorted = append(parts, q), m.sorted
 	}

@@ -605,6 +605,8 @@ const (
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
 	half_elements                  = 8
+	link_most_linked               = 4
+	link_squares_stride            = 2052
 	meet_attending_warps           = 4
 	meet_attending_alone           = 3
 	packed_row_padding             = 160
@@ -816,7 +818,7 @@ const (
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
 	qmatmul_no_norm                = 2
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64
 	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
@@ -1796,9 +1798,10 @@ func (d *Device) attend_back_mma_keys_128(l launch, dq tensor.Tensor, dk tensor.
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1838,9 +1841,10 @@ func (d *Device) attend_cluster_64_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_16)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1880,9 +1884,10 @@ func (d *Device) attend_cluster_64_16(l launch, y tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1922,9 +1927,10 @@ func (d *Device) attend_cluster_128_8(l launch, y tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_16)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -1964,9 +1970,10 @@ func (d *Device) attend_cluster_128_16(l launch, y tensor.Tensor, q tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_256_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2006,9 +2013,10 @@ func (d *Device) attend_cluster_256_8(l launch, y tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_64_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2048,9 +2056,10 @@ func (d *Device) attend_cluster_64_any(l launch, y tensor.Tensor, q tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_128_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2090,9 +2099,10 @@ func (d *Device) attend_cluster_128_any(l launch, y tensor.Tensor, q tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_cluster_256_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2132,9 +2142,10 @@ func (d *Device) attend_cluster_256_any(l launch, y tensor.Tensor, q tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2176,9 +2187,10 @@ func (d *Device) attend_decode_64_8(l launch, y tensor.Tensor, q tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_16)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2220,9 +2232,10 @@ func (d *Device) attend_decode_64_16(l launch, y tensor.Tensor, q tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2264,9 +2277,10 @@ func (d *Device) attend_decode_128_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_16)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2308,9 +2322,10 @@ func (d *Device) attend_decode_128_16(l launch, y tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_256_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2352,9 +2367,10 @@ func (d *Device) attend_decode_256_8(l launch, y tensor.Tensor, q tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_64_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2396,9 +2412,10 @@ func (d *Device) attend_decode_64_any(l launch, y tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_128_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2440,9 +2457,10 @@ func (d *Device) attend_decode_128_any(l launch, y tensor.Tensor, q tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_decode_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, parts tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_decode_256_any)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2875,9 +2893,10 @@ func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) attend_spread_64(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_spread_64(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_spread_64)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")
@@ -2919,9 +2938,10 @@ func (d *Device) attend_spread_64(l launch, y tensor.Tensor, q tensor.Tensor, kP
 	d.launch(a, l)
 }
 
-func (d *Device) attend_spread_128(l launch, y tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_spread_128(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_spread_128)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(kPages, tensor.F16, "kPages")
 	a.tensor(vPages, tensor.F16, "vPages")

@@ -25,6 +25,11 @@ type packed struct {
 	from    tensor.Tensor // what comes there, as to
 	turn    device.Turning
 	leaving leaving // for whom results are left, or nothing
+
+	left   bool             // something may have been left for it
+	reader *device.Products // what reads the sum next, if that is known
+	link   link
+	powers tensor.Tensor // where powers of what is normalized go, or absent
 }
 
 // tiles returns the tiles of all matrices; of a gate, pairs.
@@ -138,6 +143,7 @@ type packedProduct struct {
 	eps, offset                 float32
 	slot, round, units, groups  int32
 	leaving                     leaving
+	link                        link
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -170,6 +176,10 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	}
 	c.wide = flag(p.y[0].Type == tensor.F32)
 	c.matrices = d.packedMatrices(p)
+	c.link = p.link
+	if !p.powers.Nil() {
+		c.link.powers = at(p.powers)
+	}
 }
 
 // packedMatrices describes the matrices of p.

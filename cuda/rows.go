@@ -180,9 +180,12 @@ func (c *rowsProduct) describe(d *Device, p *packed, plan *rowsPlan) {
 	}
 }
 
-// Rows of x up to which the kernel of few rows, whose blocks each norm all of x and put it in
-// order, is faster than one kernel for that and one for the products.
-const normedRows = 4
+// Rows of x up to which the kernel of few rows, whose blocks each bring all of x to shared
+// memory, is faster than that of several, with one more for the norm and the order.
+const normedRows = link_most_linked
+
+// fewTake reports whether that kernel makes p, whose rows it can take at once.
+func (d *Device) fewTake(p *packed) bool { return p.x.Rows <= normedRows && d.fitsFew(p) }
 
 // fitsFew reports whether the kernel of few rows takes those of p at once.
 func (d *Device) fitsFew(p *packed) bool {
@@ -197,7 +200,8 @@ func (d *Device) takesPacked(p *packed) bool {
 
 // multiplyPacked makes products of rows that a kernel takes at once.
 func (d *Device) multiplyPacked(p *packed) {
-	if p.x.Rows <= normedRows && d.fitsFew(p) {
+	d.link(p)
+	if d.fewTake(p) {
 		d.packedProducts(p)
 		return
 	}

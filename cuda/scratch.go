@@ -22,6 +22,8 @@ const (
 	scratchList
 	scratchTurns
 	scratchPlaces
+	scratchLinked
+	scratchSquares
 	scratchUses
 )
 
@@ -32,7 +34,8 @@ const turnBytes = 4*128 + 4
 // sums for every block that keeps the GPU busy.
 func (d *Device) Workspace(rows, width int) int {
 	const attention = 64 << 20
-	n := rows*(width*tensor.F16.Size()+turnBytes) + decodedBytes + attention
+	const squares = (2*link_most_linked + 1) * link_squares_stride
+	n := rows*(width*tensor.F16.Size()+turnBytes) + decodedBytes + attention + squares*tensor.F32.Size() + 2*link_most_linked*width*tensor.F16.Size()
 	if d.hopper() && rows >= tiledRows {
 		n += ringBytes
 	}

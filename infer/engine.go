@@ -9,6 +9,7 @@ package infer
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"exl2/internal/arch"
 	"exl2/internal/device"
@@ -49,16 +50,17 @@ const logitRows = 128
 type Engine struct {
 	Options Options // with the defaults filled in
 
-	spec    arch.Spec
-	devices devices.List // its own, to be closed with it
-	files   io.Closer    // what the tensors were read from
-	stages  []*stage     // by device, in the order of the layers
-	head    *model.Module
-	pages   *model.Pages
-	choice  *choice
-	replays map[decode][]func() // recorded decode steps, by stage
-	paces   map[decode]*pace
-	depth   int // tokens under way at a time (front.depth); 0: as their time says
+	spec     arch.Spec
+	devices  devices.List // its own, to be closed with it
+	files    io.Closer    // what the tensors were read from
+	stages   []*stage     // by device, in the order of the layers
+	head     *model.Module
+	pages    *model.Pages
+	choice   *choice
+	replays  map[decode][]func() // recorded decode steps, by stage
+	furthest int                 // position in the pass that is next, or was last
+	paces    map[decode]*pace
+	depth    int // tokens under way at a time (front.depth); 0: as their time says
 }
 
 // A stage is the part of a model that is on one device.
@@ -232,6 +234,13 @@ func (e *Engine) load(l *model.Loader, list devices.List) error {
 	var err error
 	if e.head, err = l.Load(e.last().Dev, l.Head()); err != nil {
 		return err
+	}
+	for i, s := range e.stages {
+		if i == len(e.stages)-1 {
+			model.Follow(append(slices.Clone(s.modules), e.head)...)
+		} else {
+			model.Follow(s.modules...)
+		}
 	}
 	e.choice = newChoice(e.last().Dev, e.Options.Sequences)
 	return e.sync()

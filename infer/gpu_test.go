@@ -133,6 +133,36 @@ func TestGPULogits(t *testing.T) {
 	}
 }
 
+// So are those of several sequences, token by token: of as many as products of few rows and
+// of several take, and attention in either way.
+func TestGPUBatch(t *testing.T) {
+	const steps, most = 6, 16
+	for _, dir := range gpuModels(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			ref, got := both(t, dir, Options{Positions: steps, Sequences: most}, 1)
+			for _, rows := range []int{2, 4, 9, most} {
+				all := [2][][]float32{}
+				for i, e := range []*Engine{ref, got} {
+					for pos := range steps {
+						var runs []Run
+						for s := range rows {
+							runs = append(runs, Run{Sequence: s, First: pos, IDs: []int32{int32((3 + 7*s + 5*pos) % e.spec.Vocab)}, Logits: 1})
+						}
+						if err := e.Step(runs, func(_, _ int, logits [][]float32) { all[i] = append(all[i], slices.Clone(logits[0])) }); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				g := gap{pass: passes(ref, len(all[0]))}
+				for i := range all[0] {
+					g.add(all[0][i], all[1][i])
+				}
+				g.check(t, fmt.Sprintf("%d sequences", rows))
+			}
+		})
+	}
+}
+
 // Long prompts' logits are the CPU's, too, though products are made another way; and the
 // same to the bit once what comes next is known.
 func TestGPUPrompts(t *testing.T) {

@@ -161,6 +161,10 @@ func (e *Engine) single(p pass, f func(run, row int, logits [][]float32)) error 
 
 // use prepares every stage for a pass.
 func (e *Engine) use(p pass) {
+	e.furthest = 0
+	for _, r := range p.runs {
+		e.furthest = max(e.furthest, r.Position+p.span-1)
+	}
 	ids := p.ids
 	for _, s := range e.stages {
 		s.state.Use(p.runs, p.span, ids)

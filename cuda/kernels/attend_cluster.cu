@@ -31,7 +31,7 @@ __device__ inline void join_cluster(Shared<warps, D, N>& m, const Attend& a, con
 				p[b] = {no_score, 0, make_float4(0, 0, 0, 0)};
 			}
 		}
-		put_result<full>(y + head * dim, join(p), at, dim, a.sinks ? a.sinks + h.first + head : nullptr);
+		put_result<full>(a, y, Spot(a, (h.first + head) * dim + at), join(p), h.first + head, at);
 	}
 }
 
@@ -41,12 +41,11 @@ __device__ void attend(const Attend& a, const Cache& c) {
 	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
 	let_next();
 	Heads h(a, blockIdx.y, 8 * N);
-	Place b = {(int)blockIdx.z, (int)blockIdx.y, (int)blockIdx.x, (int)gridDim.x, alone, true};
-	half* y = a.y + b.row * a.ldy + h.first * a.dim;
-	if (attend_row<warps, D, N, full>(m, a, c, b, h, y, [] { wait_for_previous(); }) <= 1) return;
+	Fixed find = {{(int)blockIdx.z, (int)blockIdx.y, (int)blockIdx.x, (int)gridDim.x, alone, true}};
+	if (attend_row<warps, D, N, full>(m, a, c, find, h, [] { wait_for_previous(); }) <= 1) return;
 	cluster_arrive();
 	cluster_wait();
-	join_cluster<warps, D, N, full>(m, a, h, y);
+	join_cluster<warps, D, N, full>(m, a, h, a.y + find.place.row * a.ldy);
 	cluster_arrive();
 	cluster_wait();  // until nobody reads this block's memory
 }
@@ -62,7 +61,7 @@ __device__ void attend(const Attend&, const Cache&) {}
 // be any.
 #define ATTEND(name, warps, D, N, full)                                                             \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
-	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
+	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
 	     const int* pos, const int* seq, const int* table, int* fault, int rows, int sequences,     \
 	     int table_cols, int pages, int page_rows, int heads, int kv_heads, int dim, int pairs,     \
@@ -71,7 +70,7 @@ __device__ void attend(const Attend&, const Cache&) {}
 	     float eps, float offset) {                                                                 \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, full>(                                                                  \
-			{y, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
+			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
 			 {q_norm, k_norm, norm, eps, offset}}, c);                                              \

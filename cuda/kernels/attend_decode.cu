@@ -109,9 +109,9 @@ struct Sharing {
 // finish joins what the warps have found: the result, if the block has the whole item,
 // or a part.
 template <int warps, int D, int N, bool full>
-__device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Parts& parts, const Item& item, const Heads& h, const Sharing& share, int sets) {
+__device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Parts& parts, const Item& item, const Heads& h, const Spot& first, const Sharing& share, int sets) {
 	int vectors = (a.dim + 3) / 4, block = blockIdx.x;
-	half* y = a.y + item.row * a.ldy + h.first * a.dim;
+	half* y = a.y + item.row * a.ldy;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
 		Part p[warps];
@@ -119,7 +119,7 @@ __device__ inline void finish(Shared<warps, D, N>& m, const Attend& a, const Par
 		for (int w = 0; w < warps; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)&m.sums[w][head][at]};
 		Part sum = join(p);
 		if (share.first == share.last) {
-			put_result<full>(y + head * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
+			put_result<full>(a, y, i < 32 * warps ? first : Spot(a, (h.first + head) * a.dim + at), sum, h.first + head, at);
 			continue;
 		}
 		float* to = parts.of(block, block == share.first, head, 8 * N);
@@ -156,12 +156,14 @@ __device__ void attend(const Attend& a, const Cache& c, const Parts& parts) {
 			if (threadIdx.x == 0) report(a.fault, position_fault, a.pos[item.row], c.table_cols * c.page_rows);
 			continue;
 		}
+		int thread = min((int)threadIdx.x, heads.count * ((a.dim + 3) / 4) - 1), vectors = (a.dim + 3) / 4;
+		Spot first(a, (heads.first + thread / vectors) * a.dim + thread % vectors * 4);
 		State<D, N> state;
 		attend_units<warps, D, N, full>(state, m, a, c, item, heads, from, to);
 		state.put(m, heads.count);
 		Sharing share = {split.block(item.first), split.block(item.first + item.units - 1)};
 		__syncthreads();
-		finish<warps, D, N, full>(m, a, parts, item, heads, share, sets);
+		finish<warps, D, N, full>(m, a, parts, item, heads, first, share, sets);
 		if (unit < end) __syncthreads();
 	}
 }
@@ -170,7 +172,7 @@ __device__ void attend(const Attend& a, const Cache& c, const Parts& parts) {
 // be any.
 #define ATTEND(name, warps, D, N, full, blocks)                                                     \
 	extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                \
-	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
+	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
 	     const int* pos, const int* seq, const int* table, int* fault, float* parts,                \
 	     int* counters, int rows, int sequences, int table_cols, int pages, int page_rows,          \
@@ -179,7 +181,7 @@ __device__ void attend(const Attend& a, const Cache& c, const Parts& parts) {
 	     int temperature_span, int window, int norm, float eps, float offset) {                     \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, full>(                                                                  \
-			{y, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
+			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
 			 {q_norm, k_norm, norm, eps, offset}},                                                  \

@@ -24,7 +24,7 @@ struct Given {
 	int* counters;
 };
 
-static_assert(sizeof(Given) == 280, "as cuda/attend_left.go has it");
+static_assert(sizeof(Given) == 288, "as cuda/attend_left.go has it");
 
 #if __CUDA_ARCH__ >= 900
 
@@ -75,7 +75,8 @@ __device__ void attend(const Given& g) {
 	int pos = current(a.pos), seq = current(a.seq);
 	Heads h(a, blockIdx.x, 8);
 	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, attending_alone, false};
-	half* y = a.y + h.first * D;
+	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
+	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);
 	Walk<D, true> walk = {c.k + h.kv * D, c.v + h.kv * D, c.cols, D};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
 	Share share(a, b, max(pos, 0), seq, warps);
@@ -95,7 +96,7 @@ __device__ void attend(const Given& g) {
 	}
 	__syncthreads();
 	keep_newest<warps, D, 1, true>(m, a, c, share, h, begun.newest);
-	join_warps<warps, D, 1, true>(m, a, h, y, share.parts == 1);
+	join_warps<warps, D, 1, true>(m, a, h, a.y, first, share.parts == 1);
 	if (share.parts > 1) {
 		auto of = [&](int part, int head) { return g.sums + (((int64)b.set * b.parts + part) * 8 + head) * stride; };
 		__syncthreads();
@@ -107,7 +108,7 @@ __device__ void attend(const Given& g) {
 		__syncthreads();
 		if (threadIdx.x == 0) m.last = count(g.counters + b.set, share.parts);
 		__syncthreads();
-		if (m.last) join_parts<32 * warps, true, most_parts>((Part*)m.sums, a, h, y, share.parts, D, of);
+		if (m.last) join_parts<32 * warps, true, most_parts>((Part*)m.sums, a, h, a.y, share.parts, D, of);
 	}
 	wait_for_previous();  // so that this kernel finishes after all before it
 }

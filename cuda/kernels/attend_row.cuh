@@ -72,7 +72,6 @@ __device__ inline Begun begin(Shared<warps, D, N>& m, Walk<D, full>& walk, const
 		m.turns[threadIdx.x] = make_float2(t.x * a.turn_scale, t.y * a.turn_scale);
 	}
 	if (asks_ahead<D> && chunk < share.to) walk.read_keys(b.first, share.pos - chunk * at_once), walk.read_values(b.first, share.pos - chunk * at_once);
-	__syncthreads();
 	return b;
 }
 
@@ -90,7 +89,6 @@ __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Sh
 #pragma unroll
 		for (int i = 0; i < D / 32; i++) m.v[lane + 32 * i] = value[i];
 	}
-	__syncthreads();
 }
 
 // keep_newest has the last warp store the new key and value.
@@ -137,7 +135,7 @@ __device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, 
 // join_warps joins what the warps have found: the result of a single block, or what
 // is joined with others, in the place of the first warp's.
 template <int warps, int D, int N, bool full>
-__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, bool single) {
+__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single) {
 	int dim = dim_of<D, full>(a), vectors = (dim + 3) / 4;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
@@ -146,7 +144,7 @@ __device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const
 		for (int w = 0; w < warps; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)(m.of(w, head, h.count) + at)};
 		Part all = join(p);
 		if (single) {
-			put_result<full>(y + head * dim, all, at, dim, a.sinks ? a.sinks + h.first + head : nullptr);
+			put_result<full>(a, y, i < 32 * warps ? first : Spot(a, (h.first + head) * dim + at), all, h.first + head, at);
 			continue;
 		}
 		*(float4*)(m.of(0, head, h.count) + at) = all.out;
@@ -161,29 +159,43 @@ __device__ inline int current(const int* p) {
 	return v;
 }
 
-// attend_row has a block attend to its share of a row, and stores the result in y, if no
-// other block has any. It returns how many blocks have parts, if this is one, which are to
-// be joined if they are more than one; else 0. wait is wait_for_previous: launches are
-// dependent whose kernels' own files call it.
-template <int warps, int D, int N, bool full, class Wait>
-__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, const Place& b, const Heads& h, half* y, const Wait& wait) {
+// Fixed is a Place that is known from the start. Others find it by what they see, which may
+// change until the wait is over.
+struct Fixed {
+	Place place;
+	__device__ const Place& operator()() const { return place; }
+	__device__ int see() const { return 0; }
+	__device__ bool stays(int) const { return true; }
+};
+
+// attend_row has a block attend to its share of a row, and stores the result in y, of all
+// rows, if no other block has any. It returns how many blocks have parts, if this is one,
+// which are to be joined if they are more than one; else 0. find is a Fixed or the like;
+// wait is wait_for_previous: launches are dependent whose kernels' own files call it.
+template <int warps, int D, int N, bool full, class Find, class Wait>
+__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait) {
 	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
 	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
+	int thread = min((int)threadIdx.x, h.count * ((a.dim + 3) / 4) - 1), vectors = (a.dim + 3) / 4;
+	Spot first(a, (h.first + thread / vectors) * a.dim + thread % vectors * 4);
 	bool guesses = a.k;
 	if (!guesses) wait();
 #pragma unroll 1
 	for (;; guesses = false) {
+		const Place b = find();
 		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
 		bool there = a.there(c, pos, seq);
 		Share share(a, b, pos, seq, warps);
 		bool works = there && b.part < share.parts;
 		Begun begun = {0, 0};
 		if (works) begun = begin<warps, D, N, full>(m, walk, a, c, share, freq);
+		__syncthreads();
 		if (guesses) wait();
-		bool right = !guesses || current(a.pos + b.row) == pos && current(a.seq + b.row) == seq;
+		int pos_now = current(a.pos + b.row), seq_now = current(a.seq + b.row), seen = find.see();  // and not waited for yet
 		if (works) prepare<warps, D, N, full>(m, a, share, b.row, h);
-		if (!right) continue;
+		bool right = !guesses || pos_now == pos && seq_now == seq && find.stays(seen);
+		if (!__syncthreads_and(right)) continue;  // threads may have seen different positions
 		if (!there && b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
 		if (!works) return 0;
 		State<D, N> state;
@@ -191,7 +203,7 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		state.put(m, h.count);
 		__syncthreads();
 		keep_newest<warps, D, N, full>(m, a, c, share, h, begun.newest);
-		join_warps<warps, D, N, full>(m, a, h, y, share.parts == 1);
+		join_warps<warps, D, N, full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1);
 		return share.parts;
 	}
 }

@@ -1,6 +1,7 @@
-// Attention of single rows with many heads of keys on Hopper: the positions of a row and set
-// of heads are divided among blocks, and the one that comes last joins what they have
-// found, which is in memory.
+// Attention of a few single rows with many heads of keys on Hopper: the positions of a row
+// and set of heads are divided among blocks, and the one that comes last joins what they
+// have found, which is in memory. A row has as many blocks as its length wants among the
+// others'.
 //
 // Sets are the fastest dimension of the grid: the first blocks to start are those that work
 // where positions are few, and start where the kernel in front has left multiprocessors
@@ -17,6 +18,60 @@ static_assert(found == sizeof(Part) && blocks > 0 && alone > 0, "as cuda/attend_
 
 #if __CUDA_ARCH__ >= 900
 
+// warp_add adds numbers of all lanes.
+__device__ inline int warp_add(int n) { return __reduce_add_sync(~0u, n); }
+
+// Division is of the blocks of a set among rows: each has one, and those that are too long
+// for that share the others, so that all have about as many rounds. Number y of the grid is
+// the first of row y; others come behind, row by row.
+struct Division {
+	const Attend& a;
+	int limit;   // positions that there may be
+	int mine;    // the position of the lane's row, of which there are 32 at most
+	Place place;
+	int behind;  // which number the second block of the row has
+
+	__device__ Division(const Attend& a, const Cache& c) : a(a), limit(c.table_cols * c.page_rows), mine(0), place{0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, alone, false}, behind(1) {}
+
+	__device__ int see() const {
+		int lane = threadIdx.x % 32;
+		return a.rows > 1 && lane < a.rows ? current(a.pos + lane) : 0;
+	}
+	__device__ bool stays(int seen) const { return __all_sync(~0u, seen == mine); }
+
+	// blocks_of returns how many blocks the lane's row has.
+	__device__ int blocks_of() const {
+		Span span(min(max(mine, 0), limit - 1), a.window);
+		int rounds = span.units(warps);
+		bool is_long = (int)(threadIdx.x % 32) < a.rows && rounds > alone;
+		int longs = __popc(__ballot_sync(~0u, is_long)), room = gridDim.y - a.rows + longs;
+		if (longs == 0 || room == longs) return 1;
+		int each = max(1, (warp_add(is_long ? rounds : 0) + room - 1) / room);
+		while (warp_add(is_long ? (unsigned)(rounds + each - 1) / (unsigned)each : 0) > room) each += (each + 7) / 8;
+		return is_long ? (unsigned)(rounds + each - 1) / (unsigned)each : 1;
+	}
+
+	__device__ const Place& operator()() {
+		if (a.rows == 1) return place;
+		mine = see();
+		int lane = threadIdx.x % 32, blocks = blocks_of(), upto = lane < a.rows ? blocks - 1 : 0;
+		int more = upto, at = blockIdx.y;
+		for (int step = 1; step < 32; step *= 2) {
+			int left = __shfl_up_sync(~0u, upto, step);
+			if (lane >= step) upto += left;
+		}
+		unsigned before = __ballot_sync(~0u, lane < a.rows && upto <= at - a.rows);  // rows whose blocks are in front of this one
+		int row = at < a.rows ? at : __popc(before);
+		behind = a.rows + __shfl_sync(~0u, upto - more, row % 32);
+		place.row = min(row, a.rows - 1), place.part = row < a.rows ? (at < a.rows ? 0 : at - behind + 1) : gridDim.y;
+		place.parts = __shfl_sync(~0u, blocks, row % 32);
+		return place;
+	}
+
+	// number returns that of a block of the row.
+	__device__ int number(int part) const { return part == 0 ? place.row : behind + part - 1; }
+};
+
 template <int D, int N, bool full>
 __device__ void attend(const Attend& a, const Cache& c, float* sums, int* counters) {
 	extern __shared__ uint4 memory[];
@@ -24,11 +79,13 @@ __device__ void attend(const Attend& a, const Cache& c, float* sums, int* counte
 	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
-	Place b = {(int)blockIdx.z, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, alone, false};
-	half* y = a.y + b.row * a.ldy + h.first * a.dim;
-	int parts = attend_row<warps, D, N, full>(m, a, c, b, h, y, [] { wait_for_previous(); }), item = b.row * gridDim.x + b.set;
+	Division division(a, c);
+	int parts = attend_row<warps, D, N, full>(m, a, c, division, h, [] { wait_for_previous(); });
 	if (parts <= 1) return;
-	auto of = [&](int part, int head) { return sums + (((int64)item * b.parts + part) * 8 * N + head) * stride; };
+	const Place& b = division.place;
+	int item = b.row * gridDim.x + b.set;
+	half* y = a.y + b.row * a.ldy;
+	auto of = [&](int part, int head) { return sums + (((int64)division.number(part) * gridDim.x + b.set) * 8 * N + head) * stride; };
 	__syncthreads();
 	for (int i = threadIdx.x; i < h.count * (stride / 4); i += 32 * warps) {
 		int head = i / (stride / 4), at = i % (stride / 4) * 4;
@@ -51,7 +108,7 @@ __device__ void attend(const Attend&, const Cache&, float*, int*) {}
 // Names are of the dimension, and the heads of a set.
 #define ATTEND(name, D, N)                                                                          \
 	extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                \
-	name(half* y, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
+	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
 	     const int* pos, const int* seq, const int* table, int* fault, float* sums,                 \
 	     int* counters, int rows, int sequences, int table_cols, int pages, int page_rows,          \
@@ -60,7 +117,7 @@ __device__ void attend(const Attend&, const Cache&, float*, int*) {}
 	     int temperature_span, int window, int norm, float eps, float offset) {                     \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<D, N, true>(                                                                         \
-			{y, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
+			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
 			 {q_norm, k_norm, norm, eps, offset}},                                                  \

@@ -17,6 +17,7 @@ struct Norms {
 // Attend is what kernels are given.
 struct Attend {
 	half* y;             // [rows, heads·dim], rows ldy elements apart
+	const half* places;  // [heads·dim]: where in a row of y a column goes, or null; dim is a multiple of 4 then
 	const half* q;       // [rows, heads·dim]
 	const half *k, *v;   // [rows, kv_heads·dim], or null: the cache has them
 	const float* freqs;  // [pairs]
@@ -160,14 +161,27 @@ __device__ inline Part join(const Part (&p)[n]) {
 	return all;
 }
 
+// Spot is where four columns of y go, from one of them on.
+struct Spot {
+	int column;
+	uint2 places;
+	__device__ Spot(const Attend& a, int column) : column(column) {
+		if (a.places) places = __ldg((const uint2*)(a.places + column));
+	}
+};
+
 // put_result stores the quotient of a head's four sums from `at` on, and of its
-// weights, one of which may be its sink's. All four are there where heads are full.
+// weights, one of which may be its sink's, in a row of y. All four are there where heads are
+// full.
 template <bool full>
-__device__ inline void put_result(half* y, const Part& p, int at, int dim, const float* sink) {
+__device__ inline void put_result(const Attend& a, half* row, const Spot& spot, const Part& p, int head, int at) {
+	const float* sink = a.sinks ? a.sinks + head : nullptr;
 	float top = sink ? fmaxf(p.top, *sink * log2e) : p.top, shrink = exp2f(p.top - top);
 	float sum = sink ? p.sum * shrink + exp2f(*sink * log2e - top) : p.sum, inverse = shrink / sum;
 	float v[4] = {p.out.x * inverse, p.out.y * inverse, p.out.z * inverse, p.out.w * inverse};
 #pragma unroll
-	for (int i = 0; i < 4; i++)
-		if (full || at + i < dim) y[at + i] = __float2half_rn(v[i]);
+	for (int i = 0; i < 4; i++) {
+		int to = a.places ? (i < 2 ? spot.places.x : spot.places.y) >> i % 2 * 16 & 0xffff : spot.column + i;
+		if (full || at + i < a.dim) row[to] = __float2half_rn(v[i]);
+	}
 }

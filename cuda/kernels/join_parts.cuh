@@ -29,7 +29,7 @@ __device__ inline void join_parts(Part* found, const Attend& a, const Heads& h, 
 			sum = join(p);
 		}
 		if (ways == 1)
-			put_result<full>(y + head * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
+			put_result<full>(a, y, Spot(a, (h.first + head) * a.dim + at), sum, h.first + head, at);
 		else
 			found[i] = sum;
 	}
@@ -42,6 +42,6 @@ __device__ inline void join_parts(Part* found, const Attend& a, const Heads& h, 
 			Part both[2] = {sum, found[i + w * all]};
 			sum = join(both);
 		}
-		put_result<full>(y + head * a.dim, sum, at, a.dim, a.sinks ? a.sinks + h.first + head : nullptr);
+		put_result<full>(a, y, Spot(a, (h.first + head) * a.dim + at), sum, h.first + head, at);
 	}
 }

@@ -12,6 +12,7 @@
 // this one is done: weights depend on nothing.
 #include "act.cuh"
 #include "arrive.cuh"
+#include "link.cuh"
 #include "meet.cuh"
 #include "norm.cuh"
 #include "order.cuh"
@@ -41,9 +42,10 @@ struct Product {
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most
 	Leaving leaving;      // q, k and v are left for attend_left.cu
+	Link link;            // of two rows and more
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 32;
+constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -257,8 +259,9 @@ struct Put {
 	}
 };
 
-// normalize is norm.cu's for a row, to shared memory.
-__device__ inline void normalize(half* to, const float* x, const Product& p, const Ahead& a) {
+// normalize is norm.cu's for a row, to shared memory. It stores the row's power (link.cuh)
+// where that is wanted.
+__device__ inline void normalize(half* to, const float* x, const Product& p, const Ahead& a, float* row_power) {
 	Row row(x, p.in);
 	Centre mean = {0, 0};
 	if (p.norm == layer) {
@@ -269,15 +272,32 @@ __device__ inline void normalize(half* to, const float* x, const Product& p, con
 	}
 	Squares squares = {mean, 0};
 	row.each(squares);
-	Put put = {to, p, a, mean, rsqrtf(__fdividef(block_sum(squares.of), p.in) + p.eps)};
+	float square = __fdividef(block_sum(squares.of), p.in);
+	if (row_power && threadIdx.x == 0) *row_power = power(square);
+	Put put = {to, p, a, mean, rsqrtf(square + p.eps)};
 	row.each(put);
 }
 
+// copy_rows asks for rows of x that are in stored order.
+__device__ inline void copy_rows(half* to, const Product& p, int rows) {
+	for (int r = 0; r < rows; r++, to += stride(p.in)) {
+		const half* x = (const half*)p.x + r * p.ldx;
+		for (int i = threadIdx.x * 8; i < p.in; i += blockDim.x * 8) copy16(to + i, x + i, true);
+		if (threadIdx.x < row_padding) to[p.in + threadIdx.x] = __float2half(0);
+	}
+	commit();
+}
+
 // stage brings the rows of x to shared memory, in stored order.
+template <int most_rows>
 __device__ inline void stage(half* to, const Product& p, const Ahead& a, int rows) {
+	if (most_rows > 1 && !p.places) {
+		copy_rows(to, p, rows);
+		return;
+	}
 	for (int r = 0; r < rows; r++, to += stride(p.in)) {
 		if (p.norm == no_norm) load(to, (const half*)p.x + r * p.ldx, p, a);
-		else normalize(to, (const float*)p.x + r * p.ldx, p, a);
+		else normalize(to, (const float*)p.x + r * p.ldx, p, a, most_rows > 1 && p.link.powers && blockIdx.x == 0 ? p.link.powers + r : nullptr);
 		if (threadIdx.x < row_padding) to[p.in + threadIdx.x] = __float2half(0);
 	}
 }
@@ -301,19 +321,20 @@ __device__ inline float total(const float* parts, int step) {
 	return sum;
 }
 
-// A Late is what a thread needs for the first of its results beside the sums: where its
-// column goes, and what is added to.
+// A Late is what a thread needs for the first of its results beside the sums, where it is a
+// gate's or is added: where its column goes, what is added to, and what is left.
 struct Late {
 	int to;
 	float y;
+	Linked linked;
 
-	__device__ Late(const Product& p, Range round) : to(0), y(0) {
-		if (p.rows > 1 || threadIdx.x >= round.size() * tile_columns) return;
+	__device__ Late() : to(0), y(0) {}
+	__device__ Late(const Product& p, int row, int column, bool links) : to(0), y(0) {
 		const Matrix& m = p.m[0];
-		int column = round.from * tile_columns + threadIdx.x;
-		if (column >= m.out) return;
+		if (p.then == store || column >= m.out) return;
 		if (p.to) to = __half_as_ushort(p.to[column]);
-		if (p.then == add) y = __ldcg((const float*)m.y + column);
+		if (p.then == add) y = __ldcg((const float*)m.y + row * m.ldy + column);
+		if (links && p.link.left) linked = Linked(p.link, row, column);
 	}
 };
 
@@ -324,11 +345,20 @@ __device__ inline void leave_column(const Leaving& l, int matrix, int column, ha
 	for (int r = 1; matrix == 0 && r < readers; r++) leave(to + r * l.queries, v);
 }
 
-// finish does with a round of tiles what is to be done; of a single row, late is there.
-// Where there are readers, it is left for those.
+// first_of returns it for a thread's first result.
+template <int most_rows>
+__device__ inline Late first_of(const Product& p, Range round) {
+	int rows = most_rows > 1 ? p.rows : 1, t = threadIdx.x / tile_columns;
+	if (t >= round.size() * rows) return Late();
+	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, most_rows > 1);
+}
+
+// finish does with a round of tiles what is to be done; late is there. Where there are readers, it
+// is left for those.
 template <int warps, int most_rows>
-__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, const Late& late, int readers) {
+__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
+	constexpr bool links = most_rows > 1;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
 		int column = i % tile_columns, t = i / tile_columns, row = 0;
 		if (rows > 1) row = t % rows, t /= rows;
@@ -338,33 +368,38 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 		while (k < p.count - 1 && p.then != gate && tile >= p.m[k + 1].base) k++;
 		const Matrix& m = p.m[k];
 		column += (tile - m.base) * tile_columns;
-		if (column >= m.out) continue;
-		if (m.bias) sum += m.bias[column];
-		if (p.then == gate) {
-			float other = total<warps>(mine + round.size() * sums, step);
-			if (p.m[1].bias) other += p.m[1].bias[column];
-			sum = activate(p.act, sum) * other;
+		bool there = column < m.out;
+		if (there) {
+			if (links) sum *= factors[row];
+			if (m.bias) sum += m.bias[column];
+			if (p.then == gate) {
+				float other = total<warps>(mine + round.size() * sums, step);
+				if (links) other *= factors[row];
+				if (p.m[1].bias) other += p.m[1].bias[column];
+				sum = activate(p.act, sum) * other;
+			}
+			if (readers > 0) {
+				leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
+				continue;
+			}
+			if (i >= blockDim.x && p.then != store) late = Late(p, row, column, links);
+			int64 at = row * m.ldy + (p.to ? late.to : column);
+			if (p.then == add) {
+				((float*)m.y)[at] = sum += late.y;
+			} else if (p.wide) {
+				((float*)m.y)[at] = sum;
+			} else {
+				((half*)m.y)[at] = __float2half_rn(sum);
+			}
 		}
-		if (readers > 0) {
-			leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
-			continue;
-		}
-		bool known = rows == 1 && i < blockDim.x;
-		int64 at = row * m.ldy + (!p.to ? column : known ? late.to : __half_as_ushort(p.to[column]));
-		if (p.then == add) {
-			float* y = (float*)m.y + at;
-			*y = (known ? late.y : *y) + sum;
-		} else if (p.wide) {
-			((float*)m.y)[at] = sum;
-		} else {
-			((half*)m.y)[at] = __float2half_rn(sum);
-		}
+		if (links && p.link.left) link(p.link, late.linked, tile, row, there, sum);
 	}
 }
 
 template <int warps, int slots, int most_rows>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ uint4 memory[];
+	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
 	constexpr int sums_of = tile_columns * most_rows;
@@ -384,13 +419,20 @@ __device__ inline void qmatmul(const Product& p) {
 	wait_for_previous();
 	let_next();
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
-	stage(staged, p, ahead, p.rows);
+	stage<most_rows>(staged, p, ahead, p.rows);
+	if (most_rows > 1) {
+		for (int row = warp; row < p.rows; row += warps) {
+			float f = factor(p.link, row);
+			if (lane == 0) factors[row] = f;
+		}
+		if (!p.places) arrived<0>();
+	}
 	__syncthreads();
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late(p, round);
+		Late late = first_of<most_rows>(p, round);
 		float* mine = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
@@ -412,7 +454,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows>(p, parts, round, p.rows, late, readers);
+		finish<warps, most_rows>(p, parts, round, p.rows, late, factors, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();

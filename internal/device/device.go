@@ -114,7 +114,14 @@ type Batch struct {
 	Seq   tensor.Tensor // I32 [1, rows]: row of Table that has its sequence's pages
 	Table tensor.Tensor // I32 [sequences, pages a sequence]: page numbers
 	Span  int           // divides rows
+
+	// Deep says that some positions are DeepFrom or more: it changes how work is divided,
+	// but no result beyond its rounding.
+	Deep bool
 }
+
+// DeepFrom is where positions begin to be many.
+const DeepFrom = 1024
 
 // A CacheShape says what a cache has room for.
 type CacheShape struct {
@@ -277,6 +284,11 @@ type Attend struct {
 	// Latent > 0: the last Latent columns of a head of keys are the head of values,
 	// and the cache has none of its own; results have Latent columns a head.
 	Latent int
+
+	// Reader, if it is not nil, is the matrix whose products alone read the result, and
+	// are asked for by Fuser.Products with Left: columns of the result are in whatever
+	// order the device likes for it.
+	Reader Matrix
 }
 
 // Clamp describes gpt-oss's gated unit.

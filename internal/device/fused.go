@@ -38,6 +38,9 @@ type Products struct {
 	Shift  tensor.Tensor // its bias, or absent
 	Sorted bool          // X was left for List's matrix, by Next
 
+	// Left says that X was written last by products, or attention, whose Reader this was.
+	Left bool
+
 	List []Product
 	Then Then
 	Act  Act // of Gate
@@ -46,6 +49,10 @@ type Products struct {
 	// Next is the matrix whose products alone read the result, given for Gate only:
 	// columns of the result are in whatever order the device likes for it.
 	Next Matrix
+
+	// Reader is what reads the result next, given for Add only, or nil: the device may
+	// leave what it likes for it.
+	Reader *Products
 }
 
 // A Product is one of several of one x. Bias may be absent.

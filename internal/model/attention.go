@@ -109,6 +109,7 @@ func (a *attention) mix(s *State) {
 		if !a.together() {
 			a.norms(s)
 		}
+		m.Attend.Reader = s.reader
 		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
 		return
 	}

@@ -7,35 +7,57 @@ import (
 
 // fused computes the steps on a device that makes products with what is around them,
 // and reports whether s is a pass for that: of what a step leaves for the next one, only
-// the stream and the cache are written for sure.
-func (m *Module) fused(s *State) bool {
+// the stream and the cache are written for sure. The module before may have left something
+// for a step.
+func (m *Module) fused(s *State, left *Step) bool {
 	f, ok := s.Dev.(device.Fuser)
 	if !ok || s.apart {
 		return false
 	}
 	for i := 0; i < len(m.Steps); {
-		i += fuse(f, s, m.Steps[i:])
+		n, reader := fuse(f, s, m.Steps[i:], left, m.follower)
+		i, left = i+n, reader
 	}
+	s.left = left
 	return true
 }
 
 // fuse computes the first of some steps, with those behind it that go with it, and
-// returns how many.
-func fuse(f device.Fuser, s *State, steps []Step) int {
+// returns how many, and the step for which something has been left then, or nil. Follower
+// runs behind the last of them.
+func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
 	t := &steps[0]
-	if n := fuseMLP(f, s, steps); n > 0 {
-		return n
+	if n, reader = fuseMLP(f, s, steps, left, follower); n > 0 {
+		return n, reader
 	}
 	if p, ok := t.normed(s); ok {
+		p.Left = left == t
 		if len(steps) > 1 && (turned(f, s, p, &steps[1]) || mixed(f, s, p, &steps[1])) {
-			return 1 + finish(f, s, steps[1:])
+			n, reader = finish(f, s, steps[1:], follower, false)
+			return 1 + n, reader
 		}
 		if f.Products(p) {
-			return 1
+			return 1, nil
 		}
 	}
+	names := t.named(s, steps[1:])
 	t.Run(s)
-	return finish(f, s, steps)
+	s.reader = nil
+	return finish(f, s, steps, follower, names)
+}
+
+// named tells attention who alone reads its result, if that is a product which is added to
+// the stream by the step behind, and reports whether it is.
+func (t *Step) named(s *State, behind []Step) bool {
+	if len(behind) == 0 || !behind[0].sums {
+		return false
+	}
+	p, ok := t.added(s)
+	if !ok || t.Sites[0].Reads != Mixed {
+		return false
+	}
+	s.reader = p.List[0].W
+	return true
 }
 
 // turned computes products that attention reads, and attention, if it is nothing but
@@ -59,44 +81,67 @@ func mixed(f device.Fuser, s *State, p device.Products, t *Step) bool {
 }
 
 // finish multiplies what a step has computed, with the sum behind it, if that is one with
-// the products, and returns how many steps that were.
-func finish(f device.Fuser, s *State, steps []Step) int {
+// the products, and returns how many steps that were, and for which something is left. What
+// the step has computed may be left for the product.
+func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (n int, reader *Step) {
 	t := &steps[0]
 	if len(steps) > 1 && steps[1].sums {
-		if p, ok := t.added(s); ok && f.Products(p) {
-			return 2
+		if p, ok := t.added(s); ok {
+			p.Left, reader = left, p.readBy(s, steps[2:], follower)
+			if f.Products(p.Products) {
+				return 2, reader
+			}
 		}
 	}
 	t.Multiply(s)
-	return 1
+	return 1, nil
 }
 
 // fuseMLP computes the norm, gate, up and the unit, and if the steps allow it, down and
 // the sum.
-func fuseMLP(f device.Fuser, s *State, steps []Step) int {
+func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
 	if len(steps) < 2 || steps[1].unit == nil || !steps[1].unit.gates() {
-		return 0
+		return 0, nil
 	}
 	gate, ok := steps[0].normed(s)
 	if !ok || len(gate.List) != 2 {
-		return 0
+		return 0, nil
 	}
+	gate.Left = left == &steps[0]
 	gate.Then, gate.Act = device.Gate, steps[1].unit.act
 	gate.List[0].Y, gate.List[1].Y = s.At(Acted), tensor.Tensor{}
 	if len(steps) > 2 && steps[2].sums {
 		if down, ok := steps[1].added(s); ok {
 			ordered := gate
 			ordered.Next, down.Sorted = down.List[0].W, true
-			if f.Products(ordered, down) {
-				return 3
+			reader = down.readBy(s, steps[3:], follower)
+			if f.Products(ordered, down.Products) {
+				return 3, reader
 			}
 		}
 	}
 	if !f.Products(gate) {
-		return 0
+		return 0, nil
 	}
 	steps[1].Multiply(s)
-	return 2
+	return 2, nil
+}
+
+// readBy tells what reads the sum next, which is the first of the steps behind, or what
+// follows them, and returns that step, or nil.
+func (p *added) readBy(s *State, behind []Step, follower *Step) *Step {
+	if len(behind) > 0 {
+		follower = &behind[0]
+	}
+	if follower == nil {
+		return nil
+	}
+	reader, ok := follower.normed(s)
+	if !ok {
+		return nil
+	}
+	p.Reader = &reader
+	return follower
 }
 
 // normed returns the step's norm and products as one; it is not ok if the step is not
@@ -110,12 +155,15 @@ func (t *Step) normed(s *State) (p device.Products, ok bool) {
 	return p, ok
 }
 
+// added is a product that is added to the stream.
+type added struct{ device.Products }
+
 // added returns the product of a step's only linear, which is added to the stream.
-func (t *Step) added(s *State) (p device.Products, ok bool) {
+func (t *Step) added(s *State) (p added, ok bool) {
 	if len(t.Sites) != 1 || !t.Sites[0].Adds {
 		return p, false
 	}
-	p = device.Products{X: s.At(t.Sites[0].Reads), Then: device.Add}
+	p.Products = device.Products{X: s.At(t.Sites[0].Reads), Then: device.Add}
 	if p.List, ok = t.Sites[0].products(s); ok {
 		p.List[0].Y = s.At(Stream)
 	}

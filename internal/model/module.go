@@ -33,6 +33,16 @@ type Module struct {
 	whole func(s *State) bool
 
 	waits func() bool // Waits; nil where it never does
+
+	follower *Step // what always runs next, on the stream as Forward leaves it; or nil
+}
+
+// Follow says that modules always run one after the other, and that nothing else touches
+// the stream between them.
+func Follow(modules ...*Module) {
+	for i, m := range modules[:len(modules)-1] {
+		m.follower = &modules[i+1].Steps[0]
+	}
 }
 
 // Waits reports whether decode steps of the module wait for its device, and so
@@ -99,7 +109,9 @@ func (t *Site) of(x tensor.Tensor, s *State) tensor.Tensor {
 
 // Forward runs the module.
 func (m *Module) Forward(s *State) {
-	if m.whole != nil && m.whole(s) || m.fused(s) {
+	left := s.left
+	s.left = nil
+	if m.whole != nil && m.whole(s) || m.fused(s, left) {
 		return
 	}
 	for i := range m.Steps {

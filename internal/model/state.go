@@ -73,9 +73,11 @@ type State struct {
 	// Half says of gradients that operations may round them to the activation type.
 	Half bool
 
-	first  []int32 // First on the host, if it is known there
-	follow *State  // whose choice of experts is taken, or nil
-	apart  bool    // operations run one by one: a backward pass reads what they leave
+	first  []int32       // First on the host, if it is known there
+	follow *State        // whose choice of experts is taken, or nil
+	apart  bool          // operations run one by one: a backward pass reads what they leave
+	reader device.Matrix // whose products alone read what attention computes, or nil
+	left   *Step         // for which the device may have left something beside the stream, or nil
 	act    [slots]tensor.Tensor
 	size   Size
 	cache  *Cache
@@ -268,6 +270,7 @@ func (s *State) few() bool {
 // modules that work row by row, such as the head, may run on it.
 func (s *State) Slice(lo, hi int) *State {
 	part := *s
+	part.left = nil
 	part.view(lo, hi)
 	part.Batch.Span = 1
 	return &part

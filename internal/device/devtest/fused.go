@@ -88,6 +88,8 @@ func (c fusedCase) build(f *fixture) func(device.Device) {
 	}
 	mlp := normed(device.Gate, gate, up)
 	mlp.Next = down.W
+	again := device.Product{Y: f.out("again", activation, c.rows, c.narrow), W: c.matrixOf(f, c.hidden, c.narrow, 6), Bias: f.bias(c.narrow, c.biased)}
+	last := normed(device.Put, again)
 	return func(d device.Device) {
 		fuser, _ := d.(device.Fuser)
 		fused := func(list ...device.Products) bool { return fuser != nil && fuser.Products(list...) }
@@ -97,17 +99,22 @@ func (c fusedCase) build(f *fixture) func(device.Device) {
 				d.QMatMul(p.Y, spare[0], p.W, p.Bias)
 			}
 		}
-		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add}) {
+		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp}) {
 			d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
 			d.AddScaled(stream, spare[2], 1)
 		}
-		if !fused(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add}) {
+		mlp.Left, last.Left = fuser != nil, fuser != nil
+		if !fused(mlp, device.Products{X: acted, Sorted: true, List: []device.Product{down}, Then: device.Add, Reader: &last}) {
 			d.Norm(spare[0], stream, scale, shift, c.norm)
 			d.QMatMul(acted, spare[0], gate.W, gate.Bias)
 			d.QMatMul(spare[1], spare[0], up.W, up.Bias)
 			d.ActMul(acted, acted, spare[1], c.act)
 			d.QMatMul(spare[2], acted, down.W, down.Bias)
 			d.AddScaled(stream, spare[2], 1)
+		}
+		if !fused(last) {
+			d.Norm(spare[0], stream, scale, shift, c.norm)
+			d.QMatMul(again.Y, spare[0], again.W, again.Bias)
 		}
 	}
 }

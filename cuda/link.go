@@ -1,0 +1,119 @@
+package cuda
+
+import (
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// link is Link of kernels/link.cuh.
+type link struct {
+	squares, powers, left, leftSquares, places, scale uint64
+	offset, eps                                       float32
+	parts, cols                                       int32
+}
+
+// stream is what there is of the stream that a norm was made of last, or products have been
+// added to since: powers, and, for products that were named then, the stream in their order
+// and its squares. It says nothing of what has been written to the stream since: those who ask
+// for it know.
+type stream struct {
+	x          uint64 // where the stream is
+	rows, cols int
+	parts      int    // of the squares of a row
+	side       int    // where they are, and what was left
+	sorted     uint64 // for matrices of this order, or 0
+	scale      uint64 // of the norm
+	norm       device.Norm
+}
+
+// linkable reports whether such a norm can be left out. The kernel of several rows, whose
+// norms are a kernel of their own, is not faster with links, nor slower with eight rows, and
+// slower with sixteen.
+func linkable(norm device.Norm, shift tensor.Tensor) bool {
+	return norm.Kind == device.RMS && shift.Nil()
+}
+
+// linkedSquares and linkedRows are where squares, and rows of a stream, are on a side, and
+// linkedPowers where powers are.
+func (d *Device) linkedSquares(side int) tensor.Tensor {
+	return d.allSquares().Slice(side*link_most_linked, (side+1)*link_most_linked)
+}
+
+func (d *Device) linkedPowers() tensor.Tensor {
+	return d.allSquares().Slice(2*link_most_linked, 2*link_most_linked+1).Columns(0, link_most_linked)
+}
+
+func (d *Device) allSquares() tensor.Tensor {
+	return d.scratch(scratchSquares, tensor.F32, 2*link_most_linked+1, link_squares_stride)
+}
+
+func (d *Device) linkedRows(side, rows, cols int) tensor.Tensor {
+	all := d.scratch(scratchLinked, tensor.F16, 2*link_most_linked, cols)
+	return all.Slice(side*link_most_linked, side*link_most_linked+rows)
+}
+
+// mixed is what attention has left last in the order of a matrix.
+type mixed struct {
+	y      uint64
+	rows   int
+	sorted uint64
+}
+
+// placesFor returns where columns of y go, which attention computes: where the products that
+// read it like them, if those of several rows do not have to put them in order then.
+func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
+	m, ok := a.Reader.(*matrix)
+	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows < 2 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
+		return tensor.Tensor{}
+	}
+	p := packed{x: y, then: device.Add, n: 1}
+	p.list[0] = m
+	if !d.takesPacked(&p) {
+		return tensor.Tensor{}
+	}
+	d.mixed = mixed{d.addressOrNull(y), y.Rows, m.sorted}
+	return m.places
+}
+
+// link finds what was left for p, if it may be there, and where p leaves something.
+func (d *Device) link(p *packed) {
+	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
+		p.ordered = true
+	}
+	switch {
+	case p.x.Rows == 1 || !d.fewTake(p):
+	case !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
+		d.linkNormed(p)
+	case p.then == device.Add && p.reader != nil:
+		d.linkAdded(p)
+	}
+}
+
+// linkNormed has p read what was left for it, if anything, and store the powers of its rows.
+func (d *Device) linkNormed(p *packed) {
+	s, at := &d.linked, d.addressOrNull
+	m := p.list[0]
+	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm}) && m.sorted != 0 {
+		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
+		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
+		return
+	}
+	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side}
+	p.powers = d.linkedPowers()
+}
+
+// linkAdded has p leave the stream for its readers.
+func (d *Device) linkAdded(p *packed) {
+	s, at, r, y := &d.linked, d.addressOrNull, p.reader, p.y[0]
+	m, ok := r.List[0].W.(*matrix)
+	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || p.list[0].tiles() >= link_squares_stride {
+		return
+	}
+	side := s.side ^ 1
+	p.link = link{leftSquares: at(d.linkedSquares(side)), left: at(d.linkedRows(side, y.Rows, y.Cols)), places: at(m.places), scale: at(r.Scale),
+		offset: r.Norm.Offset, eps: r.Norm.Eps, cols: int32(y.Cols)}
+	if s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols {
+		p.link.powers = at(d.linkedPowers())
+	}
+	*s = stream{at(y), y.Rows, y.Cols, p.list[0].tiles(), side, m.sorted, at(r.Scale), r.Norm}
+}
