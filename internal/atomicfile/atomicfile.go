@@ -80,12 +80,18 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, f.keep(err)
 }
 
+// worthwhile is from how many bytes on WriteAt asks the system to write them to disk.
+const worthwhile = 1 << 20
+
 // WriteAt writes p at byte off of the file. What is skipped reads as zeros.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
 	n, err := f.temp.WriteAt(p, off)
+	if n >= worthwhile {
+		begin(f.temp, off, int64(n))
+	}
 	return n, f.keep(err)
 }
 
