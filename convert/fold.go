@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 
 	"exl2/internal/fold"
 	"exl2/internal/model"
@@ -29,16 +28,7 @@ const (
 // Foldings lists the values that Options.Fold can have.
 var Foldings = []Fold{FoldAuto, FoldNone, FoldNorms, FoldRotation}
 
-func (f Fold) check() error {
-	if f == "" || slices.Contains(Foldings, f) {
-		return nil
-	}
-	var names []string
-	for _, known := range Foldings {
-		names = append(names, string(known))
-	}
-	return fmt.Errorf("fold: %q, want one of %s", string(f), strings.Join(names, ", "))
-}
+func (f Fold) check() error { return oneOf("fold", f, Foldings) }
 
 // String returns the name.
 func (f Fold) String() string {

@@ -19,15 +19,18 @@ const (
 // Qualities lists the values that Options.Quality can have.
 var Qualities = []Quality{Fast, Normal, Best}
 
-func (q Quality) check() error {
-	if q == "" || slices.Contains(Qualities, q) {
+func (q Quality) check() error { return oneOf("quality", q, Qualities) }
+
+// oneOf refuses a value of an option that is neither known nor empty.
+func oneOf[T ~string](option string, value T, known []T) error {
+	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
 	var names []string
-	for _, known := range Qualities {
-		names = append(names, string(known))
+	for _, k := range known {
+		names = append(names, string(k))
 	}
-	return fmt.Errorf("quality: %q, want one of %s", string(q), strings.Join(names, ", "))
+	return fmt.Errorf("%s: %q, want one of %s", option, string(value), strings.Join(names, ", "))
 }
 
 // String returns the name.

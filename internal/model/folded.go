@@ -89,13 +89,17 @@ func (s *folded) add(f Fold, e []int8) {
 	}
 }
 
+// from returns the name of the source's tensor that a tensor is made of.
+func (s *folded) from(name string) string {
+	if other, ok := s.same[name]; ok {
+		return other
+	}
+	return name
+}
+
 // Info returns what a tensor's header says, or would.
 func (s *folded) Info(name string) (safetensors.Info, bool) {
-	from := name
-	if other, ok := s.same[name]; ok {
-		from = other
-	}
-	info, ok := s.Files.Info(from)
+	info, ok := s.Files.Info(s.from(name))
 	info.Name = name
 	if s.rotation.rotates(name) && info.DType == safetensors.BF16 {
 		info.DType = safetensors.F16
@@ -124,11 +128,7 @@ func (s *folded) Get(name string) (safetensors.Tensor, error) {
 
 // scaled returns a tensor before it is rotated.
 func (s *folded) scaled(name string) (safetensors.Tensor, error) {
-	from := name
-	if other, ok := s.same[name]; ok {
-		from = other
-	}
-	t, err := s.Files.Get(from)
+	t, err := s.Files.Get(s.from(name))
 	t.Name = name
 	rows, cols := s.rows[name], s.cols[name]
 	if err != nil || rows == nil && cols == nil {
