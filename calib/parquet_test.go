@@ -166,7 +166,13 @@ func TestListsOfIDsOfAnyLength(t *testing.T) {
 		}
 		encoding := rapid.SampledFrom([]parquet.Encoding{parquet.Encodings.Plain, parquet.Encodings.RLEDict, parquet.Encodings.DeltaBinaryPacked}).Draw(r, "encoding")
 		version := rapid.SampledFrom(pageVersions).Draw(r, "version")
-		options := append(properties(compress.Codecs.Snappy, encoding, version), parquet.WithDataPageSize(500), parquet.WithBatchSize(50))
+		batch := 50
+		if version == parquet.DataPageV2 { // of which Arrow's writer never ends with a row that is longer than a batch
+			for _, row := range rows {
+				batch = max(batch, len(row))
+			}
+		}
+		options := append(properties(compress.Codecs.Snappy, encoding, version), parquet.WithDataPageSize(500), parquet.WithBatchSize(int64(batch)))
 		got := readBytes(t, writeParquet(t, []fixture{{node, []any{ids}}}, options...), "")
 		if !reflect.DeepEqual(got, want) {
 			r.Errorf("got  %+v\nwant %+v", got, want)
