@@ -228,17 +228,8 @@ func (h *moments) add(w stream.Wave, s model.Site) {
 	if h == nil {
 		return
 	}
-	read := s.In
-	if s.Routed {
-		read = s.All
-	}
-	xs := make([]tensor.Tensor, len(w.Lanes))
-	w.Each(func(l *stream.Lane, row int) error {
-		xs[row-w.Row] = read(l.State)
-		return nil
-	})
 	var halves [2][]tensor.Tensor
-	for i, x := range xs {
+	for i, x := range w.Inputs(s, s.Routed) {
 		half := (w.Row + i) % 2
 		halves[half] = append(halves[half], x)
 	}

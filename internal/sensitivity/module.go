@@ -11,7 +11,6 @@ import (
 	"exl2/internal/profile"
 	"exl2/internal/quant"
 	"exl2/internal/stream"
-	"exl2/internal/tensor"
 	"exl2/measure"
 )
 
@@ -220,16 +219,7 @@ func (s *siteWork) gather(w stream.Wave) {
 	if s.hessian == nil {
 		return
 	}
-	read := s.In
-	if s.all {
-		read = s.All
-	}
-	xs := make([]tensor.Tensor, len(w.Lanes))
-	w.Each(func(l *stream.Lane, _ int) error {
-		xs[l.Number] = read(l.State)
-		return nil
-	})
-	s.hessian.Add(xs...)
+	s.hessian.Add(w.Inputs(s.Site, s.all)...)
 }
 
 // finite refuses hidden states whose squares are NaN or infinite.

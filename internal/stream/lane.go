@@ -202,6 +202,21 @@ func (w Wave) Do(f func(s *model.State)) {
 	})
 }
 
+// Inputs returns what a site reads in the wave, a tensor for each row; of an expert the tokens
+// that it is given, or all.
+func (w Wave) Inputs(s model.Site, all bool) []tensor.Tensor {
+	read := s.In
+	if all {
+		read = s.All
+	}
+	xs := make([]tensor.Tensor, len(w.Lanes))
+	w.Each(func(l *Lane, row int) error {
+		xs[row-w.Row] = read(l.State)
+		return nil
+	})
+	return xs
+}
+
 // A Scratch is a tensor for each lane.
 type Scratch struct {
 	dev  device.Device
