@@ -18,6 +18,7 @@
 //	calib.safetensors       token rows for quantizing
 //	folding.json            which channels of the source are scaled before all else
 //	synthetic.safetensors   token rows for quantizing that the source has written
+//	synthetic.json          why there are none, though there might be
 //	training.safetensors                     for training, and for judging that
 //	measure/calib.safetensors                for measuring
 //	measure/KEY.json        a sublayer, or the head, measured

@@ -139,13 +139,14 @@ func runOn(ctx context.Context, list []device.Quantize, o *Options, p Progress) 
 		return nil, err
 	}
 	defer r.close()
-	report := &Report{Rows: r.calibrationRows(), Length: o.Data.Length, Devices: r.names()}
+	report := &Report{Length: o.Data.Length, Devices: r.names()}
 	if err := r.fold(report); err != nil {
 		return nil, err
 	}
 	if err := r.sample(); err != nil {
 		return nil, err
 	}
+	report.Rows = r.calibrationRows()
 	if err := r.hire(); err != nil {
 		return nil, err
 	}

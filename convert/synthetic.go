@@ -62,8 +62,17 @@ func (n SyntheticRows) MarshalJSON() ([]byte, error) { return json.Marshal(int(n
 // UnmarshalJSON reads a number.
 func (n *SyntheticRows) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*int)(n)) }
 
-// syntheticTokens is the job's file of the rows that are sampled.
-const syntheticTokens = "synthetic.safetensors"
+// syntheticTokens is the job's file of the rows that are sampled; withoutName is there in
+// its place if the model writes none that are of use, and none had to be.
+const (
+	syntheticTokens = "synthetic.safetensors"
+	withoutName     = "synthetic.json"
+)
+
+// A without says why there are no sampled rows.
+type without struct {
+	Reason string `json:"reason"`
+}
 
 // planSynthetic finds how many rows are sampled: those that an earlier run has, or as
 // many as are asked for.
@@ -79,6 +88,10 @@ func (r *run) planSynthetic() error {
 		if kept {
 			r.tokens.synthetic, err = r.keptRows(syntheticTokens)
 			r.synthetic = len(r.tokens.synthetic)
+			return err
+		}
+		var none without
+		if kept, err = r.job.ReadJSON(withoutName, &none); err != nil || kept {
 			return err
 		}
 	}
@@ -165,7 +178,14 @@ func (r *run) sample() error {
 		return nil
 	}
 	rows, err := r.sampleRows(r.synthetic, r.opts.Data.Length, calibrationSeed)
-	if err != nil {
+	switch short := errors.Is(err, sampled.ErrShort); {
+	case short && r.opts.SyntheticRows == AutoRows:
+		r.synthetic = 0
+		r.progress.Warn(fmt.Sprintf("%v: quantizing goes on without such rows", err))
+		return r.job.WriteJSON(withoutName, without{err.Error()})
+	case short:
+		return fmt.Errorf("%w; --synthetic-rows 0 does without", err)
+	case err != nil:
 		return err
 	}
 	r.tokens.synthetic = rows
@@ -213,7 +233,8 @@ func (r *run) textEnds(o *sampled.Options) error {
 		return err
 	}
 	known := int32(min(t.VocabSize(), r.src.loader.Spec.Vocab))
-	o.Special = func(id int32) bool { _, there := t.Token(id); return t.Special(id) || !there }
+	o.Vocab, o.Special = int(known), t.Special
+	o.Unused = func(id int32) bool { _, there := t.Token(id); return !there }
 	first, ok := t.BOS()
 	if !ok {
 		first, ok = t.EOS()
@@ -223,7 +244,7 @@ func (r *run) textEnds(o *sampled.Options) error {
 			return first
 		}
 		for range 1000 {
-			if id := x.Int32N(known); !o.Special(id) {
+			if id := x.Int32N(known); !o.Special(id) && !o.Unused(id) {
 				return id
 			}
 		}

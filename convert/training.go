@@ -8,6 +8,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/distill"
+	"exl2/internal/sampled"
 )
 
 // trains reports whether codes are trained.
@@ -144,7 +145,11 @@ func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	rows := r.tokens.training
 	if rows == nil {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
-			if rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed); err == nil {
+			rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed)
+			if errors.Is(err, sampled.ErrShort) {
+				return nil, nil, fmt.Errorf("training the codes: %w; --quality normal does without", err)
+			}
+			if err == nil {
 				err = r.writeTokens(trainingTokens, rows)
 			}
 		}

@@ -2,11 +2,11 @@ package sampled
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"exl2/internal/device/devtest"
@@ -114,9 +114,48 @@ func TestTextsEnd(t *testing.T) {
 			t.Errorf("row %v", row)
 		}
 	}
-	_, err = s.Rows(context.Background(), Options{Rows: 1, Length: 4, Start: start, Special: func(int32) bool { return true }})
-	if err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0") {
-		t.Errorf("a model that ends all texts at once: %v", err)
+}
+
+// A model that ends its texts at once, or after a token or two, is given up: the longer
+// rows are, the sooner.
+func TestShort(t *testing.T) {
+	s := open(t, "llama")
+	for name, o := range map[string]Options{
+		"at once":       {Rows: 1, Length: 4, Start: start, Special: func(int32) bool { return true }},
+		"after two":     {Rows: 3, Length: 2000, Start: start, Special: func(id int32) bool { return id%3 == 0 }},
+		"never a token": {Rows: 1, Length: 4, Start: start, Special: special, Unused: func(int32) bool { return true }},
+	} {
+		steps := 0
+		o.Progress = func(float64) { steps++ }
+		if _, err := s.Rows(context.Background(), o); !errors.Is(err, ErrShort) || steps > 300 {
+			t.Errorf("%s: %v after %d steps", name, err, steps)
+		}
+	}
+}
+
+// Columns behind the vocabulary are never drawn, and ids that are no tokens are drawn
+// again: neither ends a text.
+func TestPadding(t *testing.T) {
+	s := open(t, "llama")
+	odd := func(id int32) bool { return id%2 == 1 }
+	seen := map[int32]bool{}
+	o := Options{Rows: 8, Length: 30, Seed: 2, Vocab: 50, Start: start, Unused: odd, Special: func(id int32) bool {
+		seen[id] = true
+		return false
+	}}
+	rows, err := s.Rows(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if len(row) != 30 || slices.ContainsFunc(row, odd) || slices.Max(row) >= 50 {
+			t.Errorf("row %v", row)
+		}
+	}
+	for id := range seen {
+		if odd(id) || id >= 50 {
+			t.Errorf("%d was asked about", id)
+		}
 	}
 }
 

@@ -1,0 +1,102 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tokenized gives a source a tokenizer of so many tokens, of which the first are special.
+func tokenized(t testing.TB, source string, tokens, special int) {
+	t.Helper()
+	var vocab, added []string
+	for id := range tokens {
+		text := fmt.Sprintf("t%d", id)
+		vocab = append(vocab, fmt.Sprintf("%q: %d", text, id))
+		if id < special {
+			added = append(added, fmt.Sprintf(`{"id": %d, "content": %q, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}`, id, text))
+		}
+	}
+	text := fmt.Sprintf(`{"version": "1.0", "added_tokens": [%s], "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+		"model": {"type": "BPE", "vocab": {%s}, "merges": []}}`, strings.Join(added, ", "), strings.Join(vocab, ", "))
+	if err := os.WriteFile(filepath.Join(source, "tokenizer.json"), []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A model that ends its texts after a few tokens is quantized without any, where their
+// number was not given: a job that goes on does not try again, and the model is that of a
+// job without.
+func TestShortTexts(t *testing.T) {
+	source := sourceModel(t, "llama")
+	tokenized(t, source, 128, 100)
+	data := tokenFile(t)
+	asked := func(n SyntheticRows) *Options {
+		o := options(t, source, "4.0")
+		o.Data.File, o.SyntheticRows = data, n
+		return o
+	}
+	d := small{openCPU(t), 1 << 40}
+	plain, auto := asked(0), asked(AutoRows)
+	if _, err := runOn(context.Background(), on(d), plain, &watcher{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	first := &watcher{}
+	first.step = func() {
+		if first.stage == "quantize 4.0" {
+			cancel()
+		}
+	}
+	if _, err := runOn(ctx, on(d), auto, first); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if len(first.warnings) != 1 || !strings.Contains(first.warnings[0], "ends its texts after a few tokens") {
+		t.Errorf("warnings %q", first.warnings)
+	}
+	then := &watcher{}
+	then.step = func() {
+		if then.stage == "sample text" {
+			t.Error("sampled again")
+		}
+	}
+	r, err := runOn(context.Background(), on(d), auto, then)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rows != 8 || len(then.warnings) > 0 {
+		t.Errorf("%d rows, warnings %q", r.Rows, then.warnings)
+	}
+	mustEqual(t, contents(t, auto.folder(auto.Targets[0])), contents(t, plain.folder(plain.Targets[0])))
+
+	if _, err := runOn(context.Background(), on(d), asked(3), &watcher{}); err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0") {
+		t.Errorf("with three rows asked for: %v", err)
+	}
+}
+
+// Columns of the head behind the tokenizer's tokens are never drawn.
+func TestPaddedVocabulary(t *testing.T) {
+	source := sourceModel(t, "llama")
+	tokenized(t, source, 90, 2)
+	o := options(t, source, "4.0")
+	o.SyntheticRows = 5
+	mustRun(t, o)
+	r, err := open(context.Background(), on(openCPU(t)), o, &watcher{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if n := len(r.tokens.synthetic); n != 5 {
+		t.Fatalf("%d rows", n)
+	}
+	for _, row := range r.tokens.synthetic {
+		if len(row) != 64 || slices.Min(row) < 2 || slices.Max(row) >= 90 {
+			t.Errorf("row %v", row)
+		}
+	}
+}
