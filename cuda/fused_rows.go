@@ -51,7 +51,7 @@ const aheadRows, aheadShare = 384, 6
 
 // multiplyShare multiplies by a share of p, the first of whose matrices is number first.
 func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
-	t := tiledProduct{x: x, w: d.weights(s), then: p.then, act: p.act, order: p.from}
+	t := tiledProduct{x: x, then: p.then, act: p.act, order: p.from}
 	y := p.y
 	if p.then == device.Turn {
 		c := p.turn.Cache.(*cache)
@@ -68,6 +68,12 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 		}
 		t.list = append(t.list, m)
 	}
+	d.weightRing() // nothing is allocated while the keeper is held
+	if !d.recording {
+		d.kept.hold()
+		defer d.kept.letGo()
+	}
+	t.w = d.weights(s)
 	if x.Rows >= aheadRows {
 		t.beside = d.ahead.queue[0].units * aheadShare / 10
 		t.ahead = d.lookAhead(t.beside + d.idleUnits(&t))
