@@ -96,7 +96,7 @@ func (d *Device) orderedInputs(p *packed) tensor.Tensor {
 	return xs
 }
 
-type normOrderFunc func(d *Device, l launch, y, x, w, bias, perm tensor.Tensor, rows, cols int32, ldx int64, eps, offset float32)
+type normOrderFunc func(d *Device, l launch, y, x, w, bias, order tensor.Tensor, rows, cols int32, ldx int64, eps, offset float32)
 
 // normOrders are kernels by the rows of a block and the kind of the norm.
 var normOrders = []struct {
@@ -115,7 +115,7 @@ func (d *Device) normOrder(y tensor.Tensor, p *packed, m *matrix) {
 		blocks, shared := pieces(p.x.Rows, v.rows), v.rows*m.in*tensor.F16.Size()
 		if v.rows == 1 || blocks >= d.sms && shared <= d.shared/2 {
 			l := launch{blocks: dim{x: blocks}, threads: dim{x: norm_order_threads}, shared: shared}
-			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.perm, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
+			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.order, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
 			return
 		}
 	}
