@@ -56,6 +56,7 @@ type Device struct {
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
 	ahead     lookahead
+	kept      keeper
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free
 }
@@ -205,6 +206,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
+	d.stopKeeping()
 	d.carrier.settle(d)
 	d.err = nil
 	for m := range d.live {
@@ -240,7 +242,11 @@ func (d *Device) do(op string, s symbol, args ...uintptr) bool {
 	if d.err != nil {
 		return false
 	}
-	if r := d.try(s, args...); r != success {
+	r := d.try(s, args...)
+	if r == outOfMemory && d.takeBack() {
+		r = d.try(s, args...)
+	}
+	if r != success {
 		d.fail(op, r)
 	}
 	return d.err == nil

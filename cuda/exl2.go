@@ -211,7 +211,7 @@ func (d *Device) FreeEXL2(m device.Matrix) {
 		return
 	}
 	q := m.(*matrix)
-	d.forget()
+	d.forget(q)
 	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.shuffle} {
 		d.Free(t)
 	}

@@ -18,6 +18,7 @@ type fake struct {
 	version int32
 	own     int32 // bytes of shared memory that kernels declare
 	next    uintptr
+	apart   bool // addresses are as far apart as what is allocated is large
 	calls   map[symbol]int
 	launch  []byte         // arguments of the last launch
 	called  func(s symbol) // at every call; may be nil
@@ -77,7 +78,13 @@ func (f *fake) invoke(s symbol, args []uintptr) result {
 	case cuMemHostAlloc:
 		block := make([]byte, args[1])
 		*at[unsafe.Pointer](args[0]) = unsafe.Pointer(&block[0])
-	case cuMemAlloc, cuDevicePrimaryCtxRetain, cuStreamCreate, cuEventCreate, cuModuleLoadData, cuModuleGetFunction, cuGraphInstantiate:
+	case cuMemAlloc:
+		f.next += 1 << 12
+		*at[uintptr](args[0]) = f.next
+		if f.apart {
+			f.next += args[1]
+		}
+	case cuDevicePrimaryCtxRetain, cuStreamCreate, cuEventCreate, cuModuleLoadData, cuModuleGetFunction, cuGraphInstantiate:
 		f.next += 1 << 12
 		*at[uintptr](args[0]) = f.next
 	case cuStreamEndCapture:

@@ -51,7 +51,7 @@ const aheadRows, aheadShare = 384, 6
 
 // multiplyShare multiplies by a share of p, the first of whose matrices is number first.
 func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
-	t := tiledProduct{x: x, w: d.weights(s), then: p.then, act: p.act, order: p.from}
+	t := tiledProduct{x: x, then: p.then, act: p.act, order: p.from}
 	y := p.y
 	if p.then == device.Turn {
 		c := p.turn.Cache.(*cache)
@@ -68,6 +68,12 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 		}
 		t.list = append(t.list, m)
 	}
+	d.weightRing() // nothing is allocated while the keeper is held
+	if !d.recording {
+		d.kept.hold()
+		defer d.kept.letGo()
+	}
+	t.w = d.weights(s)
 	if x.Rows >= aheadRows {
 		t.beside = d.ahead.queue[0].units * aheadShare / 10
 		t.ahead = d.lookAhead(t.beside + d.idleUnits(&t))
@@ -90,7 +96,7 @@ func (d *Device) orderedInputs(p *packed) tensor.Tensor {
 	return xs
 }
 
-type normOrderFunc func(d *Device, l launch, y, x, w, bias, perm tensor.Tensor, rows, cols int32, ldx int64, eps, offset float32)
+type normOrderFunc func(d *Device, l launch, y, x, w, bias, order tensor.Tensor, rows, cols int32, ldx int64, eps, offset float32)
 
 // normOrders are kernels by the rows of a block and the kind of the norm.
 var normOrders = []struct {
@@ -109,7 +115,7 @@ func (d *Device) normOrder(y tensor.Tensor, p *packed, m *matrix) {
 		blocks, shared := pieces(p.x.Rows, v.rows), v.rows*m.in*tensor.F16.Size()
 		if v.rows == 1 || blocks >= d.sms && shared <= d.shared/2 {
 			l := launch{blocks: dim{x: blocks}, threads: dim{x: norm_order_threads}, shared: shared}
-			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.perm, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
+			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.order, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
 			return
 		}
 	}

@@ -4737,13 +4737,13 @@ func (d *Device) norm_back_layer_f16(l launch, dx tensor.Tensor, dy tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_4)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)
@@ -4752,13 +4752,13 @@ func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w 
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_2)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)
@@ -4767,13 +4767,13 @@ func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w 
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_1)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)
@@ -4782,13 +4782,13 @@ func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w 
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_layer_4)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)
@@ -4797,13 +4797,13 @@ func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_layer_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_layer_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_layer_2)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)
@@ -4812,13 +4812,13 @@ func (d *Device) norm_order_layer_2(l launch, y tensor.Tensor, x tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_layer_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) norm_order_layer_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_layer_1)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(perm, tensor.I32, "perm")
+	a.tensor(order, tensor.F16, "order")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(ldx)

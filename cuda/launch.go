@@ -108,22 +108,28 @@ func (d *Device) launch(a *arguments, l launch) {
 	if d.err != nil || !d.allow(f, name, l.shared) || l.beside && !d.makeRoom(f, name) {
 		return
 	}
-	var r result
-	// A kernel that waits by itself for the one before it (kernels/order.cuh) may
-	// start while that one finishes, where the GPU can do so.
-	switch dependent := kernels[a.kernel].dependent && d.major >= 9; {
-	case dependent:
-		r = d.launchDependent(f, l)
-	case l.cluster > 0: // which only such a launch can ask for
+	dependent := kernels[a.kernel].dependent && d.major >= 9
+	if l.cluster > 0 && !dependent { // which only such a launch can ask for
 		d.failWith("launch of %s: in clusters of %d, but it does not wait by itself for the kernel before it", name, l.cluster)
 		return
-	default:
-		r = d.launchPlain(f, l)
+	}
+	r := d.issue(f, l, dependent)
+	if r == outOfMemory && d.takeBack() {
+		r = d.issue(f, l, dependent)
 	}
 	d.trail.add(name)
 	if r != success {
 		d.fail("launch of "+name, r)
 	}
+}
+
+// issue launches a kernel. One that waits by itself for the one before it
+// (kernels/order.cuh) may start while that one finishes, where the GPU can do so.
+func (d *Device) issue(f *function, l launch, dependent bool) result {
+	if dependent {
+		return d.launchDependent(f, l)
+	}
+	return d.launchPlain(f, l)
 }
 
 func (d *Device) launchPlain(f *function, l launch) result {

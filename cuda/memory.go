@@ -116,10 +116,10 @@ func (d *Device) Clear(t tensor.Tensor) {
 	}
 }
 
-// MemInfo returns the bytes of memory that are free, and of all.
+// MemInfo returns the bytes of memory that are free, or kept and to be had, and of all.
 func (d *Device) MemInfo() (free, total int) {
 	d.try(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
-	return free + d.idle(), total
+	return free + d.idle() + d.Kept(), total
 }
 
 // own returns the memory of a tensor of this device.

@@ -40,8 +40,16 @@ func (d *Device) preparePool() {
 	})
 }
 
-// allocate returns memory, or why there is none.
+// allocate returns memory, or why there is none, though nothing is kept.
 func (d *Device) allocate(n uintptr) (at pointer, r result) {
+	if at, r = d.tryAllocate(n); r == outOfMemory && d.takeBack() {
+		at, r = d.tryAllocate(n)
+	}
+	return at, r
+}
+
+// tryAllocate returns memory, or why there is none.
+func (d *Device) tryAllocate(n uintptr) (at pointer, r result) {
 	if d.pool.handle == 0 {
 		r = d.try(cuMemAlloc, uintptr(unsafe.Pointer(&at)), n)
 		return at, r

@@ -34,6 +34,8 @@ func (d *Device) capture(fn func()) (graph uintptr) {
 	if !d.do("Record", cuStreamBeginCapture, d.stream, threadLocal) {
 		return 0
 	}
+	d.kept.hold() // or others free memory in the recorded stream
+	defer d.kept.letGo()
 	d.recording = true
 	d.forgetWeights() // which replays do not find decoded
 	defer d.forgetWeights()

@@ -35,14 +35,20 @@ func (t Test) Positions() int { return t.Depth + max(t.Prompt, t.Generate) }
 type Speed struct {
 	TokensPerSecond float64
 	Deviation       float64 // standard deviation between repeats
+	First           float64 // tokens a second of the first run, before those
 	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
 }
 
-// Bench runs a test: once to warm up, then repeat times. What lies before Depth
-// is a cache of zeros: what it holds does not change what is computed.
+// Bench runs a test: once to warm up, a prompt twice, as a GPU may keep weights that it
+// decodes the second time; then repeat times. What lies before Depth is a cache of zeros:
+// what it holds does not change what is computed.
 func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) {
+	before := 1
+	if t.Prompt > 0 {
+		before = 2
+	}
 	var rates []float64
-	for i := range repeat + 1 {
+	for range before + repeat {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -51,12 +57,10 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 			return nil, err
 		}
 		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
-		if i > 0 {
-			rates = append(rates, tokens/time.Since(start).Seconds())
-		}
+		rates = append(rates, tokens/time.Since(start).Seconds())
 	}
-	s := &Speed{BytesPerToken: e.bytesPerToken(t)}
-	s.TokensPerSecond, s.Deviation = meanAndDeviation(rates)
+	s := &Speed{First: rates[0], BytesPerToken: e.bytesPerToken(t)}
+	s.TokensPerSecond, s.Deviation = meanAndDeviation(rates[before:])
 	return s, nil
 }
 

@@ -31,6 +31,12 @@ type Options struct {
 	Chunk     int // positions of a prompt that are processed together; 0 leaves it to the device
 
 	RopeScale, RopeAlpha float64 // 0 and 1 leave the model's own positions
+
+	// KeepDecoded says whether weights that a GPU decodes for its first prompt stay decoded
+	// in memory that nobody else wants, so that later prompts are faster, by the same
+	// logits: "auto" or "", if that leaves more than half of what is free then; "on", as far as
+	// there is memory; "off". Memory that runs out is taken from them first.
+	KeepDecoded string
 }
 
 // How many positions of a prompt are processed together: as many as keep a CPU's
@@ -60,7 +66,8 @@ type Engine struct {
 	replays  map[decode][]func() // recorded decode steps, by stage
 	furthest int                 // position in the pass that is next, or was last
 	paces    map[decode]*pace
-	depth    int // tokens under way at a time (front.depth); 0: as their time says
+	depth    int  // tokens under way at a time (front.depth); 0: as their time says
+	keeps    bool // what keepDecoded says has been said
 }
 
 // A stage is the part of a model that is on one device.
@@ -69,6 +76,7 @@ type stage struct {
 	modules []*model.Module // without the head
 	state   *model.State
 	cache   *model.Cache
+	plan    Part
 }
 
 // Open loads the model in a folder. Its layers are divided evenly among the
@@ -133,7 +141,8 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 // files, which the CPU uses as they are.
 func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, error) {
 	o = o.roomy(l, list)
-	if err := checkRoom(plan(l, list, o), mapped); err != nil {
+	parts := plan(l, list, o)
+	if err := checkRoom(parts, mapped); err != nil {
 		return nil, err
 	}
 	o = o.defaults(list[0])
@@ -143,7 +152,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 		return nil, err
 	}
 	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, paces: map[decode]*pace{}}
-	if err := e.load(l, list); err != nil {
+	if err := e.load(l, list, parts); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -163,7 +172,7 @@ func (o Options) Check() error {
 	case o.Positions > MaxPositions/sequences:
 		return fmt.Errorf("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, MaxPositions)
 	}
-	return nil
+	return o.checkKeep()
 }
 
 // roomy returns o with a larger chunk, if that is the device's to choose and they all
@@ -213,11 +222,11 @@ func (o Options) size(layers int, last bool) (model.Size, model.CacheSize) {
 }
 
 // load makes the stages.
-func (e *Engine) load(l *model.Loader, list devices.List) error {
+func (e *Engine) load(l *model.Loader, list devices.List, parts []Part) error {
 	all := shares(l, len(list))
 	for i, part := range all {
 		d := list[i]
-		s := &stage{dev: d}
+		s := &stage{dev: d, plan: parts[i]}
 		e.stages = append(e.stages, s)
 		for _, spec := range part.modules {
 			m, err := l.Load(d, spec)
@@ -258,6 +267,9 @@ func (e *Engine) sync() error {
 // Close frees the model and closes its devices.
 func (e *Engine) Close() {
 	for _, s := range e.stages {
+		if k, ok := s.dev.(device.Keeper); ok {
+			k.KeepDecoded(0)
+		}
 		for _, m := range s.modules {
 			m.Free()
 		}

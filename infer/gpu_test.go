@@ -164,26 +164,49 @@ func TestGPUBatch(t *testing.T) {
 }
 
 // Long prompts' logits are the CPU's, too, though products are made another way; and the
-// same to the bit once what comes next is known.
+// same to the bit once what comes next is known, and weights are kept decoded or not.
 func TestGPUPrompts(t *testing.T) {
 	for _, dir := range goldens.Dirs(t, "exl2") {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			const n = 450
 			ref, got := both(t, dir, Options{Positions: n}, 1)
 			ids := someIDs(n, ref.Vocab())
-			want, have := whole(t, ref, ids), whole(t, got, ids)
-			for i := range have {
-				have[i] = slices.Clone(have[i])
-			}
-			again, g := whole(t, got, ids), gap{pass: passes(ref, n)}
+			want, have := whole(t, ref, ids), cloned(whole(t, got, ids))
+			g := gap{pass: passes(ref, n)}
 			for i := range want {
 				g.add(want[i], have[i])
-				if !slices.Equal(have[i], again[i]) {
-					t.Fatalf("position %d: logits of the second time are others", i)
-				}
 			}
 			g.check(t, "prompt")
+			sameLogits(t, have, whole(t, got, ids), "the second time")
+			for _, keep := range KeepDecoded {
+				_, e := both(t, dir, Options{Positions: n, KeepDecoded: keep}, 1)
+				k := e.stages[0].dev.(device.Keeper)
+				before := k.Kept() // of others
+				for range 3 {
+					sameLogits(t, have, whole(t, e, ids), "keep-decoded "+keep)
+				}
+				if want := keep != keepOff && e.stages[0].plan.decoded > 0; k.Kept() > before != want {
+					t.Errorf("keep-decoded %s: %d bytes are kept", keep, k.Kept()-before)
+				}
+			}
 		})
+	}
+}
+
+func cloned(rows [][]float32) (out [][]float32) {
+	for _, r := range rows {
+		out = append(out, slices.Clone(r))
+	}
+	return out
+}
+
+// sameLogits wants the same bits.
+func sameLogits(t *testing.T, want, have [][]float32, what string) {
+	t.Helper()
+	for i := range want {
+		if !slices.Equal(want[i], have[i]) {
+			t.Fatalf("%s: position %d: logits are others", what, i)
+		}
 	}
 }
 

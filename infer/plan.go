@@ -19,12 +19,14 @@ type Part struct {
 	First       int    `json:"first_layer"`
 	Layers      int    `json:"layers"`
 	Weights     int    `json:"weights"`
-	Cache       int    `json:"cache"`       // keys and values
-	Activations int    `json:"activations"` // of one pass, and logits
-	Workspace   int    `json:"workspace"`   // of operations
+	Cache       int    `json:"cache"`          // keys and values
+	Activations int    `json:"activations"`    // of one pass, and logits
+	Workspace   int    `json:"workspace"`      // of operations
+	Kept        int    `json:"kept,omitempty"` // decoded weights that prompts leave, as long as nothing else wants the memory; not in Total
 	Free        int    `json:"free,omitempty"`
 
-	host bool // in the machine's memory
+	host    bool // in the machine's memory
+	decoded int  // bytes of weights that prompts decode
 }
 
 // Total is what the device must have free.
@@ -88,13 +90,14 @@ func parts(l *model.Loader, list devices.List, o Options) []Part {
 	all := shares(l, len(list))
 	for i, s := range all {
 		d, last := list[i], i == len(all)-1
+		z, c := o.size(s.layers(), last)
+		unpacked := decodedBytes(l, s.modules, d, z.Rows)
 		if last {
 			s.modules = append(s.modules, l.Head())
 		}
-		z, c := o.size(s.layers(), last)
 		p := Part{
 			Device: d.Name(), First: s.first, Layers: s.layers(), Weights: weights(l, s.modules, d),
-			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true,
+			Cache: model.CacheBytes(d, spec, c), Activations: model.Bytes(spec, z, d.Activation()), host: true, decoded: unpacked,
 		}
 		if last {
 			p.Activations += choiceBytes(o.Sequences)
@@ -102,6 +105,7 @@ func parts(l *model.Loader, list devices.List, o Options) []Part {
 		if r, ok := d.(device.MemoryInfo); ok {
 			p.Workspace = r.Workspace(z.Rows, l.Width())
 			p.Free, _ = r.MemInfo()
+			p.Kept = o.keep(unpacked, p.Free-p.Total())
 			p.host = false
 		}
 		parts = append(parts, p)

@@ -174,6 +174,7 @@ func (e *Engine) use(p pass) {
 
 // body runs all modules but the head.
 func (e *Engine) body() {
+	defer e.keepDecoded()
 	for i, s := range e.stages {
 		e.receive(i)
 		for _, m := range s.modules {

@@ -8,15 +8,16 @@ import (
 
 // openModel loads a model for running, on the devices that the flags ask for.
 func (a *app) openModel(dir string, o infer.Options) (*infer.Engine, error) {
+	o = a.on(o)
 	if err := o.Check(); err != nil {
 		return nil, usageError{err}
 	}
-	return infer.Open(dir, a.on(o))
+	return infer.Open(dir, o)
 }
 
 // on adds the devices that the flags ask for.
 func (a *app) on(o infer.Options) infer.Options {
-	o.Devices, o.Note = a.devices, a.note
+	o.Devices, o.Note, o.KeepDecoded = a.devices, a.note, a.keep
 	return o
 }
 

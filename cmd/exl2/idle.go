@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"exl2/infer"
 )
 
 // idle marks flags of ExLlamaV2's that are accepted and have no effect.
@@ -31,9 +33,10 @@ func hideIdle(f *pflag.FlagSet, name string) {
 	flag.Annotations = map[string][]string{idle: nil}
 }
 
-// runFlags defines ExLlamaV2's flags for running models that mean --devices, or
-// nothing.
+// runFlags defines the flags for running models: ours, and ExLlamaV2's that mean
+// --devices, or nothing.
 func (a *app) runFlags(f *pflag.FlagSet) {
+	f.StringVar(&a.keep, "keep-decoded", infer.KeepDecoded[0], "weights that a GPU decodes for a prompt stay decoded for later ones: auto (if over half of its free memory is left), on or off")
 	f.StringVar(&a.split, "gpu-split", "", `ExLlamaV2's --devices: auto, or gigabytes for every GPU, of which those with some are used (-gs)`)
 	f.Lookup("gpu-split").Hidden = true
 	idleBools(f, "no-flash-attn", "no-xformers", "no-sdpa", "no-graphs", "no-warmup", "low-mem", "fast-safetensors", "ignore-compatibility", "stream-layers")

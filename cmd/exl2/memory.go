@@ -27,14 +27,14 @@ func runMemory(a *app, dir string, length int) error {
 
 func printMemory(w io.Writer, parts []infer.Part) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "device\tlayers\tweights\tcache\tactivations\tworkspace\ttotal\tfree")
+	fmt.Fprintln(t, "device\tlayers\tweights\tcache\tactivations\tworkspace\ttotal\tkept\tfree")
 	for _, p := range parts {
 		free := "-"
 		if p.Free > 0 {
 			free = megabytes(p.Free)
 		}
-		fmt.Fprintf(t, "%s\t%d-%d\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Device, p.First, p.First+p.Layers-1,
-			megabytes(p.Weights), megabytes(p.Cache), megabytes(p.Activations), megabytes(p.Workspace), megabytes(p.Total()), free)
+		fmt.Fprintf(t, "%s\t%d-%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Device, p.First, p.First+p.Layers-1,
+			megabytes(p.Weights), megabytes(p.Cache), megabytes(p.Activations), megabytes(p.Workspace), megabytes(p.Total()), megabytes(p.Kept), free)
 	}
 	t.Flush()
 }

@@ -23,6 +23,7 @@ type app struct {
 	json     bool
 	devices  string
 	split    string // ExLlamaV2's --gpu-split
+	keep     string // see infer.Options.KeepDecoded
 	config   string
 	progress string
 

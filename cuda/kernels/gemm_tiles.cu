@@ -145,9 +145,38 @@ __device__ inline void add_pair(float* to, float a, float b) {
 	asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
 }
 
+// add_lines adds a warp's sums, sixteen rows, by way of shared memory, so that memory gets
+// whole lines.
+template <int bn>
+__device__ inline void add_lines(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows, half (&staged)[16][staged_stride]) {
+	constexpr int columns = 32;  // a line
+	static_assert(sizeof(staged) >= 16 * columns * sizeof(float), "room");
+	float* m = (float*)staged;  // [16][columns], eights of columns in the order of those of row r%4
+	int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4, r = lane / 8, c = lane % 8 * 4;
+	float* to = (float*)w.y + (row + r) * w.ldy + t.column + c;
+#pragma unroll
+	for (int part = 0; part < bn / columns; part++) {
+#pragma unroll
+		for (int j = 0; j < columns / 8; j++) {
+			int i = (part * (columns / 8) + j) * 4, at = (8 * j + 2 * q) ^ 8 * (g % 4);
+			*(float2*)(m + g * columns + at) = make_float2(sums[i], sums[i + 1]);
+			*(float2*)(m + (g + 8) * columns + at) = make_float2(sums[i + 2], sums[i + 3]);
+		}
+		__syncwarp();
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float4 v = *(const float4*)(m + (r + 4 * i) * columns + (c ^ 8 * r));
+			if (row + r + 4 * i < rows)
+				asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i * w.ldy + part * columns), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+		}
+		__syncwarp();
+	}
+}
+
 // write_wide puts a warp's sums, or adds them, in floats.
 template <int bn, bool adds>
-__device__ inline void write_wide(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows) {
+__device__ inline void write_wide(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows, half (&staged)[16][staged_stride]) {
+	if (adds && t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 16 == 0) return add_lines<bn>(w, t, sums, row, rows, staged);
 	bool fast = t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 8 == 0;
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
@@ -286,9 +315,9 @@ __device__ inline void consume(Memory<bn>& m, const Product& p, u64* full, u64* 
 			apply_gate(sums, p.act);
 			write<bn / 2>(w, t, sums, row, p.m, m.staged[warp], nullptr);
 		} else if (p.then == add)
-			write_wide<bn, true>(w, t, sums, row, p.m);
+			write_wide<bn, true>(w, t, sums, row, p.m, m.staged[warp]);
 		else if (p.wide_y)
-			write_wide<bn, false>(w, t, sums, row, p.m);
+			write_wide<bn, false>(w, t, sums, row, p.m, m.staged[warp]);
 		else {
 			if (p.then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
 			write<bn>(w, t, sums, row, p.m, m.staged[warp], t.matrix > 0 ? p.places : nullptr);

@@ -3,17 +3,13 @@
 //
 // A block takes so many rows, which pass through shared memory as those of permute.cu do.
 // Names end in those rows. Products that read it are Hopper's (gemm_tiles.cu), so it is.
+#include "columns_beside.cuh"
 #include "norm.cuh"
 #include "order.cuh"
 
 constexpr int threads = 512;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-template <int R>
-struct alignas(2 * R) Column {
-	half v[R];
-};
 
 // Rows are those of a block; the last ones may be there again. The first columns of a
 // thread stay in registers.
@@ -34,19 +30,19 @@ struct Rows {
 			}
 	}
 
-	// each calls f with every four columns that a thread has.
+	// each calls f with every four columns that a thread has, and their number if they are kept.
 	template <class F>
 	__device__ void each(F f) const {
 #pragma unroll
 		for (int i = 0; i < kept; i++) {
 			int c = (i * threads + threadIdx.x) * 4;
-			if (c < cols) f(c, first[i]);
+			if (c < cols) f(c, i, first[i]);
 		}
 		for (int c = (kept * threads + threadIdx.x) * 4; c < cols; c += threads * 4) {
 			float4 v[R];
 #pragma unroll
 			for (int r = 0; r < R; r++) v[r] = *(const float4*)(x[r] + c);
-			f(c, v);
+			f(c, kept, v);
 		}
 	}
 
@@ -55,7 +51,7 @@ struct Rows {
 	__device__ void means(float (&mean)[R], Of of) const {
 		__shared__ float parts[R][32];
 		float own[R] = {};
-		each([&](int, const float4 (&v)[R]) {
+		each([&](int, int, const float4 (&v)[R]) {
 #pragma unroll
 			for (int r = 0; r < R; r++) own[r] += (of(r, v[r].x) + of(r, v[r].y)) + (of(r, v[r].z) + of(r, v[r].w));
 		});
@@ -78,12 +74,17 @@ __device__ inline void norm_order(
 	const float* src,   // [rows, cols], rows ldx elements apart, each at 16 bytes
 	const float* w,     // [cols], at 16 bytes
 	const float* bias,  // likewise, or null
-	const int* perm,    // [cols]
+	const half* order,  // [cols]: perm, 16-bit numbers, at 16 bytes
 	int rows,
 	int cols,  // a multiple of 8
 	int64 ldx, float eps, float offset) {
 	extern __shared__ uint4 memory[];  // [cols] Column
 	Column<R>* m = (Column<R>*)memory;
+	int at = threadIdx.x * 8;
+	Shorts places(order, min(at, cols - 8));  // what no kernel writes is read before the wait
+	float4 weights[Rows<R>::kept];
+#pragma unroll
+	for (int i = 0; i < Rows<R>::kept; i++) weights[i] = *(const float4*)(w + min((i * threads + (int)threadIdx.x) * 4, cols - 4));
 	after_previous();
 	int first = blockIdx.x * R, last = min(R, rows - first) - 1;
 	Rows<R> all;
@@ -104,8 +105,8 @@ __device__ inline void norm_order(
 	all.means(inverse, [&](int r, float v) { return mean[r](v) * mean[r](v); });
 #pragma unroll
 	for (int r = 0; r < R; r++) inverse[r] = 1 / sqrtf(inverse[r] + eps);
-	all.each([&](int c, const float4 (&v)[R]) {
-		float4 weight = *(const float4*)(w + c), shift = bias ? *(const float4*)(bias + c) : make_float4(0, 0, 0, 0);
+	all.each([&](int c, int i, const float4 (&v)[R]) {
+		float4 weight = i < Rows<R>::kept ? weights[i] : *(const float4*)(w + c), shift = bias ? *(const float4*)(bias + c) : make_float4(0, 0, 0, 0);
 		Column<R> out[4];
 #pragma unroll
 		for (int r = 0; r < R; r++) {
@@ -114,37 +115,27 @@ __device__ inline void norm_order(
 			narrow(out[2].v[r], mean[r](v[r].z) * inverse[r] * (weight.z + offset) + shift.z);
 			narrow(out[3].v[r], mean[r](v[r].w) * inverse[r] * (weight.w + offset) + shift.w);
 		}
-#pragma unroll
-		for (int j = 0; j < 4; j++) m[c + j] = out[j];
+		put_columns(m + c, out);
 	});
 	__syncthreads();
-	for (int i = threadIdx.x * 8; i < cols; i += threads * 8) {
-		Eight<half> out[R];
-		int4 from[2] = {((const int4*)(perm + i))[0], ((const int4*)(perm + i))[1]};
-#pragma unroll
-		for (int j = 0; j < 8; j++) {
-			Column<R> c = m[((const int*)from)[j]];
-#pragma unroll
-			for (int r = 0; r < R; r++) out[r].v[j] = c.v[r];
-		}
-#pragma unroll
-		for (int r = 0; r < R; r++)
-			if (r <= last) *(uint4*)(y + (int64)(first + r) * cols + i) = out[r].words[0];
+	for (y += (int64)first * cols; at < cols; at += threads * 8) {
+		if (at >= threads * 8) places = Shorts(order, at);
+		gather_columns(y, m, places, at, last, cols);
 	}
 }
 
 #else
 
 template <Kind kind, int R>
-__device__ inline void norm_order(half*, const float*, const float*, const float*, const int*, int, int, int64, float, float) {}
+__device__ inline void norm_order(half*, const float*, const float*, const float*, const half*, int, int, int64, float, float) {}
 
 #endif
 
 #define NORM_ORDER(name, kind, R)                                                                   \
-	extern "C" __global__ void __launch_bounds__(threads)                                               \
-	name(half* y, const float* x, const float* w, const float* bias, const int* perm, int rows,     \
+	extern "C" __global__ void __launch_bounds__(threads, 2)                                            \
+	name(half* y, const float* x, const float* w, const float* bias, const half* order, int rows,   \
 	     int cols, int64 ldx, float eps, float offset) {                                            \
-		norm_order<kind, R>(y, x, w, bias, perm, rows, cols, ldx, eps, offset);                     \
+		norm_order<kind, R>(y, x, w, bias, order, rows, cols, ldx, eps, offset);                     \
 	}
 
 NORM_ORDER(norm_order_rms_4, rms, 4)

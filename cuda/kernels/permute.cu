@@ -2,15 +2,10 @@
 //
 // A block takes so many rows, which pass through shared memory with the elements of a
 // column side by side: one look-up finds them all.
-#include "half.cuh"
+#include "columns_beside.cuh"
 #include "order.cuh"
 
 constexpr int threads = 512;
-
-template <int R>
-struct alignas(2 * R) Column {
-	half v[R];
-};
 
 template <int R>
 __device__ inline void permute(
@@ -22,34 +17,35 @@ __device__ inline void permute(
 	int64 lds) {
 	extern __shared__ uint4 memory[];  // [cols] Column
 	Column<R>* m = (Column<R>*)memory;
+	int at = threadIdx.x * 8;
+	Ints places(perm, min(at, cols - 8));  // which no kernel writes: it is read before the wait
 	after_previous();
 	int first = blockIdx.x * R, last = min(R, rows - first) - 1;
 	src += first * lds, dst += (int64)first * cols;
-	bool pairs = ((size_t)src | lds * sizeof(half)) % 4 == 0;
-#pragma unroll 4
-	for (int i = threadIdx.x * 2; i < cols; i += threads * 2) {
-		Column<R> a, b;
+	if (((size_t)src | lds * sizeof(half)) % 16 == 0) {
+		for (int i = at; i < cols; i += threads * 8) {
+			Eight<half> in[R];
 #pragma unroll
-		for (int r = 0; r < R; r++) {
-			const half* from = src + min(r, last) * lds + i;
-			half2 v = pairs ? *(const half2*)from : make_half2(from[0], from[1]);
-			a.v[r] = v.x, b.v[r] = v.y;
+			for (int r = 0; r < R; r++) in[r].words[0] = *(const uint4*)(src + min(r, last) * lds + i);
+			Column<R> out[8];
+#pragma unroll
+			for (int j = 0; j < 8; j++)
+#pragma unroll
+				for (int r = 0; r < R; r++) out[j].v[r] = in[r].v[j];
+			put_columns(m + i, out);
 		}
-		m[i] = a, m[i + 1] = b;
+	} else {
+		for (int i = threadIdx.x; i < cols; i += threads) {
+			Column<R> c;
+#pragma unroll
+			for (int r = 0; r < R; r++) c.v[r] = src[min(r, last) * lds + i];
+			m[i] = c;
+		}
 	}
 	__syncthreads();
-	for (int i = threadIdx.x * 8; i < cols; i += threads * 8) {
-		Eight<half> out[R];
-		int4 from[2] = {((const int4*)(perm + i))[0], ((const int4*)(perm + i))[1]};
-#pragma unroll
-		for (int j = 0; j < 8; j++) {
-			Column<R> c = m[((const int*)from)[j]];
-#pragma unroll
-			for (int r = 0; r < R; r++) out[r].v[j] = c.v[r];
-		}
-#pragma unroll
-		for (int r = 0; r < R; r++)
-			if (r <= last) *(uint4*)(dst + (int64)r * cols + i) = out[r].words[0];
+	for (; at < cols; at += threads * 8) {
+		if (at >= threads * 8) places = Ints(perm, at);
+		gather_columns(dst, m, places, at, last, cols);
 	}
 }
 

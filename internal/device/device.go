@@ -314,7 +314,7 @@ type Timer interface {
 
 // MemoryInfo is a device whose memory is its own, and can be used up.
 type MemoryInfo interface {
-	// MemInfo returns the bytes of memory that are free, and of all.
+	// MemInfo returns the bytes of memory that are free, or what a Keeper has lent, and of all.
 	MemInfo() (free, total int)
 
 	// MemPeak returns the most bytes that were allocated at once since the device was
@@ -353,6 +353,19 @@ type Carrier interface {
 
 // A Mark is a moment in the work of a Carrier.
 type Mark int
+
+// A Keeper can keep weights that products of many rows have decoded, so that later ones find
+// them: the same weights, to the same results. Whoever lacks memory takes theirs.
+type Keeper interface {
+	// DecodedBytes returns what the decoded weights of an EXL2 matrix take that products of
+	// so many rows read, 0 if they read none.
+	DecodedBytes(rows, in, out int) int
+	// KeepDecoded has it keep decoded weights of products to come, up to so many bytes in
+	// all, until memory runs out; 0 frees what is kept.
+	KeepDecoded(bytes int)
+	// Kept returns the bytes that are kept in this memory, by other Keepers, too.
+	Kept() int
+}
 
 // A Peer can copy to another device without the host.
 type Peer interface {
