@@ -14,11 +14,11 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	}
 	x, columns := factorOf("Descend", f, list), columnsOf(list)
 	cols := stripeCols(columns)
-	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
 		c := codingOf("Descend", list[i])
 		data, release := d.borrowed(2 * c.k * c.n)
 		s := &descent{
-			coding: c, factor: x, passes: passes, release: release,
+			coding: c, factor: x, passes: passes, together: len(list), release: release,
 			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: c.k, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}
 		return s.begin()
@@ -29,13 +29,14 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 type descent struct {
 	coding
 	factor
-	e       stripes // W - values, then the changes of values
-	rest    stripes // H·(W - values)
-	release func()
-	passes  int
-	blocks  []block // of this pass that are left
-	depth   int     // of the sums of rest that are done
-	now     [2]lefts
+	e        stripes // W - values, then the changes of values
+	rest     stripes // H·(W - values)
+	release  func()
+	passes   int
+	together int     // how many matrices are worked on at once
+	blocks   []block // of this pass that are left
+	depth    int     // of the sums of rest that are done
+	now      [2]lefts
 }
 
 // lefts is what is packed for one phase: the left sides of products.
@@ -86,6 +87,23 @@ func (s *descent) phase(task func(i int), then func() *phase) *phase {
 		packing.pack(i - n)
 	}}
 }
+
+// parted is tasks for parts of a product with a left side like l, several for every stripe
+// where there are few, beside calls that pack.
+func (s *descent) parted(l *blas.Left, calls []call, task func(i, part, parts int), then func() *phase) *phase {
+	parts := l.Parts(manyTasks / (s.together * s.e.count()))
+	n, packing := parts*s.e.count(), &s.now[0]
+	return &phase{tasks: n + len(calls), then: then, task: func(i int) {
+		if i < n {
+			task(i/parts, i%parts, parts)
+			return
+		}
+		packing.pack(i - n)
+	}}
+}
+
+// manyTasks is how many tasks keep many cores busy.
+const manyTasks = 32
 
 // pack makes a call.
 func (l *lefts) pack(i int) { l.list[l.calls[i].left].Pack(l.calls[i].part) }
@@ -139,10 +157,10 @@ func (s *descent) multiply() *phase {
 		then = s.improve
 		s.packBlock(&s.now[0])
 	}
-	return s.phase(func(i int) {
+	return s.parted(&packed.list[0], s.now[0].calls, func(i, part, parts int) {
 		e, cols := s.e.rows(i, from, end)
 		rest, _ := s.rest.rows(i, 0, s.factor.k)
-		packed.list[0].Multiply(rest, cols, e, cols, cols)
+		packed.list[0].MultiplyPart(part, parts, rest, cols, e, cols, cols)
 	}, then)
 }
 
@@ -172,7 +190,7 @@ func (s *descent) from(b block) int {
 	return 0
 }
 
-// improve improves a block.
+// improve improves a block, and passes the changes of its values on.
 func (s *descent) improve() *phase {
 	packed, b := s.turn(), s.blocks[0]
 	from, then := s.from(b), s.improve
@@ -184,12 +202,18 @@ func (s *descent) improve() *phase {
 	} else {
 		then = s.end
 	}
-	return s.phase(func(i int) { s.improveStripe(i, b, from, packed.list) }, then)
+	last := &packed.list[b.last-b.first]
+	return s.phase(func(i int) { s.improveStripe(i, b, packed.list) }, func() *phase {
+		return s.parted(last, nil, func(i, part, parts int) {
+			steps, cols := s.e.rows(i, b.row, b.end)
+			rest, _ := s.rest.rows(i, from, s.factor.k)
+			last.MultiplyPart(part, parts, rest, cols, steps, cols, cols)
+		}, then)
+	})
 }
 
-// improveStripe improves a stripe of a block, and passes the changes of its
-// values on.
-func (s *descent) improveStripe(i int, b block, from int, packed []blas.Left) {
+// improveStripe improves a stripe of a block, whose rows learn of changes in it.
+func (s *descent) improveStripe(i int, b block, packed []blas.Left) {
 	steps, cols := s.e.rows(i, b.row, b.end)
 	old, _ := s.rest.rows(i, b.row, b.end)
 	copy(steps, old)
@@ -201,8 +225,6 @@ func (s *descent) improveStripe(i int, b block, from int, packed []blas.Left) {
 			packed[g-b.first].Multiply(after, cols, changes, cols, cols)
 		}
 	}
-	rest, _ := s.rest.rows(i, from, s.factor.k)
-	packed[b.last-b.first].Multiply(rest, cols, steps, cols, cols)
 }
 
 // row improves one row, and returns how its changes reach the group's others.

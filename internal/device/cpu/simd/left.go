@@ -27,8 +27,9 @@ func (l *Left) Pack(p *Product[float32], lo, hi int) {
 	}
 }
 
-// Multiply computes p, whose A is what has been packed and is not looked at.
-func (l *Left) Multiply(p *Product[float32]) {
+// Multiply computes p, whose A is what has been packed, from a row on that is a multiple
+// of RowUnit, and is not looked at.
+func (l *Left) Multiply(p *Product[float32], row int) {
 	if p.M == 0 || p.N == 0 || p.K == 0 {
 		return
 	}
@@ -39,7 +40,7 @@ func (l *Left) Multiply(p *Product[float32]) {
 			m := panels[float32]{b: w.b, depth: min(kBlock, p.K-k), width: min(nBlock, p.N-j), alpha: p.Alpha, beta: p.carry(k), ldc: p.LDC}
 			w.packB(w.b, p.right(j, m.width, k, m.depth))
 			for i := 0; i < p.M; i += mBlock {
-				m.a, m.height, m.c = l.at(i, k, m.depth), min(mBlock, p.M-i), p.C[i*p.LDC+j:]
+				m.a, m.height, m.c = l.at(row+i, k, m.depth), min(mBlock, p.M-i), p.C[i*p.LDC+j:]
 				l.t.multiply(m)
 			}
 		}
