@@ -58,8 +58,13 @@ func (h *helpers) start(n int64) {
 // close ends a loop all of whose calls have begun: it returns when they have ended.
 func (h *helpers) close(l *loop, place *atomic.Pointer[loop]) {
 	place.Store(nil)
-	if patient(func() bool { return l.inside.Load() == 0 }) {
-		return
+	for waited := 0; waited < patience; waited += glance {
+		if patient(glance, func() bool { return l.inside.Load() == 0 }) {
+			return
+		}
+		if h.first() != nil { // somebody else is to have this core
+			break
+		}
 	}
 	h.blocked.Add(1)
 	if h.first() != nil {
@@ -79,7 +84,7 @@ func (h *helpers) help() {
 		}
 		h.cores.Store(int64(runtime.GOMAXPROCS(0)))
 		h.looking.Add(1)
-		patient(func() bool { return h.opened.Load() != seen })
+		patient(patience, func() bool { return h.opened.Load() != seen })
 		h.looking.Add(-1)
 		if h.opened.Load() == seen {
 			break
@@ -126,12 +131,14 @@ func (l *loop) sleep() {
 	l.wake.Wait()
 }
 
-// patience is how often one looks before one sleeps: some 30 microseconds.
-const patience = 20000
+// patience is how often one looks before one sleeps: some 300 microseconds, several times
+// what it takes to wake.
+// A glance is a part of it.
+const patience, glance = 200000, 20000
 
-// patient waits for a condition, but not long, and reports whether it holds.
-func patient(holds func() bool) bool {
-	for range patience {
+// patient looks at a condition so many times, and reports whether it has come to hold.
+func patient(times int, holds func() bool) bool {
+	for range times {
 		if holds() {
 			return true
 		}
