@@ -53,7 +53,22 @@ type call struct{ left, part int }
 func (s *descent) begin() *phase {
 	s.now[0].reset()
 	s.packDepth(&s.now[0])
-	return s.phase(func(i int) { s.difference(i) }, s.multiply)
+	return s.inGroups(s.difference, s.multiply)
+}
+
+// inGroups is a task for every stripe, or several for its groups where stripes are few,
+// beside packing.
+func (s *descent) inGroups(task func(i, first, last int), then func() *phase) *phase {
+	n, groups := s.e.count(), len(s.groups)
+	parts := max(1, min(groups, manyTasks/(s.together*n)))
+	packing := &s.now[0]
+	return &phase{tasks: n*parts + len(packing.calls), then: then, task: func(i int) {
+		if i < n*parts {
+			task(i/parts, groups*(i%parts)/parts, groups*(i%parts+1)/parts)
+			return
+		}
+		packing.pack(i - n*parts)
+	}}
 }
 
 // reset forgets what is packed.
@@ -115,18 +130,20 @@ func (s *descent) turn() *lefts {
 	return &s.now[1]
 }
 
-// difference computes a stripe of W - values, and clears rest.
-func (s *descent) difference(i int) {
-	s.errors(i)
-	rest, _ := s.rest.rows(i, 0, s.factor.k)
+// difference computes groups of a stripe of values - W, and clears rest.
+func (s *descent) difference(i, first, last int) {
+	s.errors(i, first, last)
+	from, _ := s.rows(first)
+	_, to := s.rows(last - 1)
+	rest, _ := s.rest.rows(i, from, to)
 	clear(rest)
 }
 
-// errors computes a stripe of values - W.
-func (s *descent) errors(i int) {
+// errors computes groups of a stripe of values - W.
+func (s *descent) errors(i, first, last int) {
 	lo, hi := s.e.columns(i)
 	var buf [2 * maxStripe]float32
-	for g := range s.groups {
+	for g := first; g < last; g++ {
 		grid := s.grid(g, lo, hi, buf[:])
 		first, end := s.rows(g)
 		rows, cols := s.e.rows(i, first, end)
@@ -235,6 +252,11 @@ func (s *descent) row(grid simd.Grid, codes []uint8, row []float32, r, end int) 
 }
 
 func (s *descent) end() *phase {
+	for _, packed := range s.now {
+		for i := range packed.list {
+			packed.list[i].Release()
+		}
+	}
 	s.release()
 	return nil
 }

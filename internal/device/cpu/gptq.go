@@ -176,6 +176,7 @@ func (s *gptq) end() *phase {
 	for _, e := range s.sums[:s.factor.k] {
 		*s.loss += e
 	}
+	s.on.Release()
 	s.release()
 	return nil
 }

@@ -30,7 +30,7 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 		}}
 		s.now[0].reset()
 		s.pack()
-		return s.phase(s.errors, s.product)
+		return s.inGroups(s.errors, s.product)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
+	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
 )
 
@@ -28,7 +29,8 @@ func InvertCholesky(a []float64, n int) bool {
 	if len(a) < n*n {
 		panic("blas: InvertCholesky: matrix is shorter than n·n")
 	}
-	f := factor{a: a, n: n, inverse: make([]float64, n*panel)}
+	f := factor{a: a, n: n, inverse: simd.Scratch64(n * panel)}
+	defer simd.Keep64(f.inverse)
 	if !f.decompose() {
 		return false
 	}
@@ -79,7 +81,8 @@ func (f *factor) decompose() bool {
 func (f *factor) solve(i, j, rows int, d blas64.General) {
 	size := d.Rows
 	c := f.block(i, j, rows, size)
-	old := blas64.General{Rows: rows, Cols: size, Stride: size, Data: make([]float64, rows*size)}
+	old := blas64.General{Rows: rows, Cols: size, Stride: size, Data: simd.Scratch64(rows * size)}
+	defer simd.Keep64(old.Data)
 	for r := range rows {
 		copy(old.Data[r*size:(r+1)*size], c.Data[r*f.n:])
 	}
@@ -105,7 +108,8 @@ func (f *factor) invertColumns(c, from int) {
 	first := f.diagonal(c)
 	size, cols := first.Rows, min(half, first.Rows-from)
 	own := part(first, 0, from, size, cols)
-	sum := blas64.General{Rows: cols, Stride: panel, Data: make([]float64, cols*panel)}
+	sum := blas64.General{Rows: cols, Stride: panel, Data: simd.Scratch64(cols * panel)}
+	defer simd.Keep64(sum.Data)
 	for i := c + size; i < f.n; i += panel {
 		d := f.diagonal(i)
 		sum.Cols = d.Rows

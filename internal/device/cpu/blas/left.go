@@ -46,6 +46,9 @@ func (l *Left) Set(p simd.Product[float32]) (calls int) {
 	return (p.M + leftRows - 1) / leftRows
 }
 
+// Release allows the memory of what is packed to be used again.
+func (l *Left) Release() { l.packed.Release() }
+
 // Pack prepares a part of the operand.
 func (l *Left) Pack(call int) { l.packed.Pack(&l.p, call*leftRows, min(l.p.M, (call+1)*leftRows)) }
 

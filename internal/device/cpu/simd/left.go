@@ -12,7 +12,14 @@ type Left struct {
 // Reset makes room for an operand of m x k, not packed yet.
 func (l *Left) Reset(m, k int) {
 	l.t, l.m, l.k = tilerOf[float32](), m, k
-	l.a = resize(l.a, roundUp(m, l.t.rows)*k)
+	shelf32.give(l.a)
+	l.a = shelf32.take(roundUp(m, l.t.rows) * k)
+}
+
+// Release allows the memory to be used again; nothing is packed then.
+func (l *Left) Release() {
+	shelf32.give(l.a)
+	l.a = nil
 }
 
 // at is the panels of rows from i on, a multiple of RowUnit, for the elements of
@@ -33,7 +40,7 @@ func (l *Left) Multiply(p *Product[float32], row int) {
 	if p.M == 0 || p.N == 0 || p.K == 0 {
 		return
 	}
-	w := workspaceOf[float32]()
+	w := workspaceOf[float32](0, p.N, p.K)
 	defer w.release()
 	for k := 0; k < p.K; k += kBlock {
 		for j := 0; j < p.N; j += nBlock {
