@@ -179,7 +179,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// Stripes by a left side that is packed once have the bits of the product.
+// Stripes by a left side that is packed once, and parts of them, have the bits of the
+// product.
 func TestLeft(t *testing.T) {
 	if before, ok := blas32.Implementation().(implementation); ok {
 		defer install(before)
@@ -203,7 +204,10 @@ func TestLeft(t *testing.T) {
 					}
 					unit, _ := StripeCols()
 					for lo := 0; lo < s.n; lo += unit {
-						l.Multiply(got[lo:], s.n, b[from*s.n+lo:], s.n, min(unit, s.n-lo))
+						parts := l.Parts(1 + lo/unit%5)
+						for i := range parts {
+							l.MultiplyPart(i, parts, got[lo:], s.n, b[from*s.n+lo:], s.n, min(unit, s.n-lo))
+						}
 					}
 				}
 				if !slices.Equal(got, want) {
