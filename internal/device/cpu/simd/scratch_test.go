@@ -37,7 +37,7 @@ func TestScratchLimits(t *testing.T) {
 	if want := keptBytes - 8*512; s.bytes != want {
 		t.Errorf("%d bytes are kept, want %d", s.bytes, want)
 	}
-	s.give(make([]float64, 3, 3)) // not from here
+	s.give(make([]float64, 3)) // not from here
 	if want := keptBytes - 8*512; s.bytes != want {
 		t.Errorf("%d bytes are kept after what was not taken, want %d", s.bytes, want)
 	}
