@@ -217,11 +217,12 @@ func checkModel(t *testing.T, o *Options, out Output) {
 	}
 }
 
-// The same input gives the same bytes on any number of cores.
+// The same input gives the same bytes on any number of cores, of which many have several
+// workers.
 func TestSameBytesOnAnyCores(t *testing.T) {
 	source := sourceModel(t, "llama")
 	var want map[string]string
-	for _, cores := range []int{1, 2, 5} {
+	for _, cores := range []int{1, 2, 5, 16} {
 		o := options(t, source, "4.0")
 		withCores(cores, func() { mustRun(t, o) })
 		got := contents(t, o.Work)

@@ -115,9 +115,9 @@ func (r *run) estimate() Estimate {
 	e := Estimate{Memory: r.workspace(r.opts), Work: 2 * streams} // one checkpoint takes the other's place
 	switch r.memory.Hidden {
 	case "host":
-		e.Memory += streams * len(r.devices)
+		e.Memory += streams * len(r.places())
 	case "disk":
-		e.Work += streams * len(r.devices)
+		e.Work += streams * len(r.places())
 	}
 	for _, t := range r.unfinished() {
 		e.Work += r.src.quantizedBytes(t.Bits)
@@ -160,7 +160,7 @@ func (r *run) workspace(o *Options) int {
 	if r.weighs(r.synthetic) {
 		most = max(most, as.weighMemory())
 	}
-	return most + 2*read + 100<<20
+	return len(r.places())*most + 2*read + 100<<20
 }
 
 // bytesOf returns the bytes of a tensor of the source.

@@ -91,7 +91,7 @@ type run struct {
 	profile   *profile.Profile     // nil unless it is asked for
 	memory    *memoryPlan
 	shelf     *shelf // the worker's
-	workers   []*run // one for each device
+	workers   []*run // one for each place
 
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure

@@ -3,16 +3,31 @@ package convert
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
 )
 
-// hire makes a run for each device, all of one job: a device, what is kept on it, and a
+// A CPU has a worker for so many cores, and no more than so many: a module of a small
+// model has something for some cores at any time, and for many now and then.
+const coresOfWorker, workersOfCPU = 4, 4
+
+// places lists the devices of workers, each its own, but for a CPU of many cores: it has
+// several while they take little memory, and one where a profile is to tell stages apart.
+func (r *run) places() []device.Quantize {
+	n := min(device.Goroutines(r.dev)/coresOfWorker, workersOfCPU, heldOnHost/max(1, r.memory.Planned()))
+	if n < 2 || len(r.devices) > 1 || r.profile != nil {
+		return r.devices
+	}
+	return slices.Repeat(r.devices, n)
+}
+
+// hire makes a run for each place, all of one job: a device, what is kept on it, and a
 // reader of the source are each its own.
 func (r *run) hire() error {
-	for i, d := range r.devices {
+	for i, d := range r.places() {
 		w := *r
 		w.dev, w.number = d, i
 		if i > 0 {

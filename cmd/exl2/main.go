@@ -23,9 +23,10 @@ import (
 func main() {
 	// Almost all memory is tensors, large and without pointers. Collecting them
 	// costs nothing and keeps freed ones from filling memory. The ballast, which is
-	// never touched and so takes no memory, lets small heaps grow a little first.
+	// never touched and so takes no memory, lets small heaps grow a little first, the more
+	// cores the more.
 	debug.SetGCPercent(20)
-	ballast := make([]byte, 256<<20)
+	ballast := make([]byte, min(max(256<<20, runtime.NumCPU()<<26), 1<<30))
 	defer runtime.KeepAlive(ballast)
 	crashLoudly()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

@@ -3,7 +3,6 @@ package parallel
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -14,43 +13,21 @@ import (
 // part of the result.
 //
 // Loops may be within loops, and go on at once: all of them together have no more
-// helpers than there are cores, so that an inner loop runs alone while the outer one
-// keeps all cores busy, and finds helpers again towards its end.
+// helpers than there are cores, and a helper for whom one loop has no more calls goes on
+// with another.
 //
 // If a call panics, no more are begun, and For panics with a *Panic: what goes
 // wrong on any core can be recovered by the caller. This includes the fault of
 // a mapped file that has become shorter; see package mapped.
 func For(n int, f func(i int)) {
-	l := loop{n: int64(n), f: f}
-	var wait sync.WaitGroup
-	for range enlist(n - 1) {
-		wait.Go(func() {
-			defer helpers.Add(-1)
-			l.run()
-		})
+	l := &loop{n: int64(n), f: f}
+	if n > 1 {
+		l.share()
+	} else {
+		l.run()
 	}
-	l.run()
-	wait.Wait()
 	if p := l.failed.Load(); p != nil {
 		panic(p)
-	}
-}
-
-// helpers counts the goroutines that help in loops.
-var helpers atomic.Int64
-
-// enlist counts as many helpers as are wanted and as there are cores for, beside the
-// goroutine that begins a loop.
-func enlist(wanted int) int {
-	for {
-		now := helpers.Load()
-		n := min(int64(wanted), int64(runtime.GOMAXPROCS(0)-1)-now)
-		if n <= 0 {
-			return 0
-		}
-		if helpers.CompareAndSwap(now, now+n) {
-			return int(n)
-		}
 	}
 }
 
@@ -65,6 +42,19 @@ type loop struct {
 	f      func(i int)
 	next   atomic.Int64
 	failed atomic.Pointer[Panic]
+
+	inside atomic.Int64 // helpers
+	asleep atomic.Bool  // who began it waits to be woken
+	wake   sync.WaitGroup
+}
+
+// share makes the calls with others.
+func (l *loop) share() {
+	place := everybody.open(l)
+	l.run()
+	if place != nil {
+		everybody.close(l, place)
+	}
 }
 
 func (l *loop) run() {

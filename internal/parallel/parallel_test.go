@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestEveryCallOnce(t *testing.T) {
@@ -94,6 +95,7 @@ func TestNoCallAfterAPanic(t *testing.T) {
 // Loops within loops have no more helpers than there are cores, and find them again when
 // the outer one has no more calls to begin.
 func TestHelpers(t *testing.T) {
+	gone()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var running, most atomic.Int64
 	work := func(int) {
@@ -107,11 +109,22 @@ func TestHelpers(t *testing.T) {
 	if n := most.Load(); n > 4 {
 		t.Errorf("%d calls at once on 4 cores", n)
 	}
-	if n := helpers.Load(); n != 0 {
-		t.Errorf("%d helpers after the end", n)
+	if !gone() {
+		t.Errorf("%d helpers long after the end", everybody.count.Load())
 	}
 	recovered(func() { For(6, func(int) { panic("broken") }) })
-	if n := helpers.Load(); n != 0 {
-		t.Errorf("%d helpers after a panic", n)
+	if !gone() {
+		t.Errorf("%d helpers long after a panic", everybody.count.Load())
 	}
+}
+
+// gone waits until there are no helpers.
+func gone() bool {
+	for range 1000 {
+		if everybody.count.Load() == 0 {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
 }

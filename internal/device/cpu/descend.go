@@ -14,11 +14,11 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	}
 	x, columns := factorOf("Descend", f, list), columnsOf(list)
 	cols := stripeCols(columns)
-	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
 		c := codingOf("Descend", list[i])
 		data, release := d.borrowed(2 * c.k * c.n)
 		s := &descent{
-			coding: c, factor: x, passes: passes, release: release,
+			coding: c, factor: x, passes: passes, together: len(list), release: release,
 			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: c.k, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}
 		return s.begin()
@@ -29,13 +29,14 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 type descent struct {
 	coding
 	factor
-	e       stripes // W - values, then the changes of values
-	rest    stripes // H·(W - values)
-	release func()
-	passes  int
-	blocks  []block // of this pass that are left
-	depth   int     // of the sums of rest that are done
-	now     [2]lefts
+	e        stripes // W - values, then the changes of values
+	rest     stripes // H·(W - values)
+	release  func()
+	passes   int
+	together int     // how many matrices are worked on at once
+	blocks   []block // of this pass that are left
+	depth    int     // of the sums of rest that are done
+	now      [2]lefts
 }
 
 // lefts is what is packed for one phase: the left sides of products.
@@ -52,7 +53,22 @@ type call struct{ left, part int }
 func (s *descent) begin() *phase {
 	s.now[0].reset()
 	s.packDepth(&s.now[0])
-	return s.phase(func(i int) { s.difference(i) }, s.multiply)
+	return s.inGroups(s.difference, s.multiply)
+}
+
+// inGroups is a task for every stripe, or several for its groups where stripes are few,
+// beside packing.
+func (s *descent) inGroups(task func(i, first, last int), then func() *phase) *phase {
+	n, groups := s.e.count(), len(s.groups)
+	parts := max(1, min(groups, manyTasks/(s.together*n)))
+	packing := &s.now[0]
+	return &phase{tasks: n*parts + len(packing.calls), then: then, task: func(i int) {
+		if i < n*parts {
+			task(i/parts, groups*(i%parts)/parts, groups*(i%parts+1)/parts)
+			return
+		}
+		packing.pack(i - n*parts)
+	}}
 }
 
 // reset forgets what is packed.
@@ -87,6 +103,23 @@ func (s *descent) phase(task func(i int), then func() *phase) *phase {
 	}}
 }
 
+// parted is tasks for parts of a product with a left side like l, several for every stripe
+// where there are few, beside calls that pack.
+func (s *descent) parted(l *blas.Left, calls []call, task func(i, part, parts int), then func() *phase) *phase {
+	parts := l.Parts(manyTasks / (s.together * s.e.count()))
+	n, packing := parts*s.e.count(), &s.now[0]
+	return &phase{tasks: n + len(calls), then: then, task: func(i int) {
+		if i < n {
+			task(i/parts, i%parts, parts)
+			return
+		}
+		packing.pack(i - n)
+	}}
+}
+
+// manyTasks is how many tasks keep many cores busy.
+const manyTasks = 32
+
 // pack makes a call.
 func (l *lefts) pack(i int) { l.list[l.calls[i].left].Pack(l.calls[i].part) }
 
@@ -97,18 +130,20 @@ func (s *descent) turn() *lefts {
 	return &s.now[1]
 }
 
-// difference computes a stripe of W - values, and clears rest.
-func (s *descent) difference(i int) {
-	s.errors(i)
-	rest, _ := s.rest.rows(i, 0, s.factor.k)
+// difference computes groups of a stripe of values - W, and clears rest.
+func (s *descent) difference(i, first, last int) {
+	s.errors(i, first, last)
+	from, _ := s.rows(first)
+	_, to := s.rows(last - 1)
+	rest, _ := s.rest.rows(i, from, to)
 	clear(rest)
 }
 
-// errors computes a stripe of values - W.
-func (s *descent) errors(i int) {
+// errors computes groups of a stripe of values - W.
+func (s *descent) errors(i, first, last int) {
 	lo, hi := s.e.columns(i)
 	var buf [2 * maxStripe]float32
-	for g := range s.groups {
+	for g := first; g < last; g++ {
 		grid := s.grid(g, lo, hi, buf[:])
 		first, end := s.rows(g)
 		rows, cols := s.e.rows(i, first, end)
@@ -139,10 +174,10 @@ func (s *descent) multiply() *phase {
 		then = s.improve
 		s.packBlock(&s.now[0])
 	}
-	return s.phase(func(i int) {
+	return s.parted(&packed.list[0], s.now[0].calls, func(i, part, parts int) {
 		e, cols := s.e.rows(i, from, end)
 		rest, _ := s.rest.rows(i, 0, s.factor.k)
-		packed.list[0].Multiply(rest, cols, e, cols, cols)
+		packed.list[0].MultiplyPart(part, parts, rest, cols, e, cols, cols)
 	}, then)
 }
 
@@ -172,7 +207,7 @@ func (s *descent) from(b block) int {
 	return 0
 }
 
-// improve improves a block.
+// improve improves a block, and passes the changes of its values on.
 func (s *descent) improve() *phase {
 	packed, b := s.turn(), s.blocks[0]
 	from, then := s.from(b), s.improve
@@ -184,12 +219,18 @@ func (s *descent) improve() *phase {
 	} else {
 		then = s.end
 	}
-	return s.phase(func(i int) { s.improveStripe(i, b, from, packed.list) }, then)
+	last := &packed.list[b.last-b.first]
+	return s.phase(func(i int) { s.improveStripe(i, b, packed.list) }, func() *phase {
+		return s.parted(last, nil, func(i, part, parts int) {
+			steps, cols := s.e.rows(i, b.row, b.end)
+			rest, _ := s.rest.rows(i, from, s.factor.k)
+			last.MultiplyPart(part, parts, rest, cols, steps, cols, cols)
+		}, then)
+	})
 }
 
-// improveStripe improves a stripe of a block, and passes the changes of its
-// values on.
-func (s *descent) improveStripe(i int, b block, from int, packed []blas.Left) {
+// improveStripe improves a stripe of a block, whose rows learn of changes in it.
+func (s *descent) improveStripe(i int, b block, packed []blas.Left) {
 	steps, cols := s.e.rows(i, b.row, b.end)
 	old, _ := s.rest.rows(i, b.row, b.end)
 	copy(steps, old)
@@ -201,8 +242,6 @@ func (s *descent) improveStripe(i int, b block, from int, packed []blas.Left) {
 			packed[g-b.first].Multiply(after, cols, changes, cols, cols)
 		}
 	}
-	rest, _ := s.rest.rows(i, from, s.factor.k)
-	packed[b.last-b.first].Multiply(rest, cols, steps, cols, cols)
 }
 
 // row improves one row, and returns how its changes reach the group's others.
@@ -213,6 +252,11 @@ func (s *descent) row(grid simd.Grid, codes []uint8, row []float32, r, end int) 
 }
 
 func (s *descent) end() *phase {
+	for _, packed := range s.now {
+		for i := range packed.list {
+			packed.list[i].Release()
+		}
+	}
 	s.release()
 	return nil
 }

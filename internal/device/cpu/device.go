@@ -8,22 +8,21 @@ package cpu
 
 import (
 	"fmt"
-	"math/bits"
 	"runtime"
 	"sync"
 	"unsafe"
 
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
+	"exl2/internal/device/cpu/simd"
 	"exl2/internal/tensor"
 )
 
 // Device is the CPU. Its methods may be called by any number of goroutines.
 type Device struct {
-	name    string
-	mu      sync.Mutex // of err
-	err     error
-	scratch [bits.UintSize + 1]sync.Pool // *[]float32, by size
+	name string
+	mu   sync.Mutex // of err
+	err  error
 }
 
 var (
@@ -132,15 +131,9 @@ func want(ok bool, op string, ts ...tensor.Tensor) {
 	}
 }
 
-// borrowed returns n floats of scratch memory, of unknown contents, and what
-// gives them back. There is a pool for every power of two, so that small pieces
-// do not take the place of large ones.
+// borrowed returns n floats of scratch memory, of unknown contents, and what gives them
+// back.
 func (d *Device) borrowed(n int) ([]float32, func()) {
-	pool := &d.scratch[bits.Len(uint(n))]
-	p, _ := pool.Get().(*[]float32)
-	if p == nil || cap(*p) < n {
-		s := make([]float32, n)
-		p = &s
-	}
-	return (*p)[:n], func() { pool.Put(p) }
+	s := simd.Scratch(n)
+	return s, func() { simd.Keep(s) }
 }

@@ -16,7 +16,7 @@ func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor)
 		return
 	}
 	x, sums, columns := factorOf("GPTQ", f, list), elements[float64](loss), columnsOf(list)
-	runChains(len(list), atOnce(columns, len(list)), width(x.k, columns), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
 		c := codingOf("GPTQ", list[i])
 		w, release := d.borrowed(c.k * c.n)
 		g := &gptq{
@@ -176,6 +176,7 @@ func (s *gptq) end() *phase {
 	for _, e := range s.sums[:s.factor.k] {
 		*s.loss += e
 	}
+	s.on.Release()
 	s.release()
 	return nil
 }

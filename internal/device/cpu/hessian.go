@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"sync/atomic"
+
 	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
@@ -189,7 +191,8 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	answer := ints("InverseFactor", ok)
 	answer[0] = 0
 	in, out := floats("InverseFactor", h), floats("InverseFactor", u)
-	a := make([]float64, k*k)
+	a := simd.Scratch64(k * k)
+	defer simd.Keep64(a)
 	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := 0; j <= i; j++ {
@@ -201,6 +204,7 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 	if !blas.InvertCholesky(a, k) {
 		return
 	}
+	var infinite atomic.Bool
 	parallel.Runs(k, rowsAtOnce(k), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			row := out[i*k : (i+1)*k]
@@ -208,9 +212,12 @@ func (d *Device) InverseFactor(u, h tensor.Tensor, damp float32, ok tensor.Tenso
 			for j := i; j < k; j++ {
 				row[j] = float32(a[(k-1-i)*k+k-1-j])
 			}
+			if !finite(row[i:]) {
+				infinite.Store(true)
+			}
 		}
 	})
-	if finite(out) {
+	if !infinite.Load() {
 		answer[0] = 1
 	}
 }

@@ -84,7 +84,7 @@ func TestChains(t *testing.T) {
 	for _, atOnce := range []int{1, 3, 100} {
 		const n = 20
 		var done [n][]int32 // by chain: tasks done in each phase
-		runChains(n, atOnce, 64, func(i int) *phase {
+		runChains(n, atOnce, func(i int) *phase {
 			var step func() *phase
 			step = func() *phase {
 				k := len(done[i])
@@ -113,7 +113,7 @@ func TestChainsPanic(t *testing.T) {
 	defer setCores(4)()
 	for _, where := range []string{"task", "then"} {
 		panics(t, "a chain whose "+where+" panics", func() {
-			runChains(5, 5, 64, func(i int) *phase {
+			runChains(5, 5, func(i int) *phase {
 				return &phase{tasks: 20, task: func(k int) {
 					if where == "task" && i == 3 && k == 11 {
 						panic("a task")

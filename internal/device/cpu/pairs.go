@@ -20,25 +20,31 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 		limits = d.ReadyToDescend(f)
 	}
 	ready := floats("Pairs", limits)
-	runChains(len(list), atOnce(columns, len(list)), pairWidth(x.k, columns), func(i int) *phase {
+	runChains(len(list), atOnce(columns, len(list)), func(i int) *phase {
 		c := codingOf("Pairs", list[i])
 		rows := min(c.k, device.PairRows)
 		data, release := d.borrowed((c.k + rows) * c.n)
-		s := &pairing{reach: ready[:x.k], diagonal: ready[x.k:], tables: c.tables(), descent: descent{
-			coding: c, factor: x, release: release,
+		s := &pairing{reach: ready[:x.k], diagonal: ready[x.k:], tables: c.tables(), at: pairCols(columns), descent: descent{
+			coding: c, factor: x, together: len(list), release: release,
 			e: stripes{k: c.k, n: c.n, cols: cols, data: data[:c.k*c.n]}, rest: stripes{k: rows, n: c.n, cols: cols, data: data[c.k*c.n:]},
 		}}
 		s.now[0].reset()
 		s.pack()
-		return s.phase(s.errors, s.product)
+		return s.inGroups(s.errors, s.product)
 	})
 }
 
-// pairCols is how many columns one goroutine works on at a time.
-const pairCols = 8
+// pairCols returns how many columns one goroutine works on at a time, of so many that all
+// matrices have together. It divides the columns of a stripe.
+func pairCols(columns int) int {
+	if columns < 8*pairTasks {
+		return 2
+	}
+	return 8
+}
 
-// pairWidth is width for columns that need not be worked on in stripes.
-func pairWidth(k, columns int) int { return max(width(k, columns), columns/pairCols) }
+// pairTasks is how many tasks keep many cores busy.
+const pairTasks = manyTasks
 
 // pairing is the work on one matrix: rest has the rows of a window.
 type pairing struct {
@@ -46,6 +52,7 @@ type pairing struct {
 	reach    []float32 // of every row, the largest of its moments with others of its window
 	diagonal []float32
 	tables   [][16]float32 // scales by group
+	at       int           // how many columns a task has
 	row      int           // of the window
 }
 
@@ -93,13 +100,14 @@ func (s *pairing) pack() {
 // product computes what is left of a window, stripe by stripe.
 func (s *pairing) product() *phase {
 	packed, rows := s.turn(), min(s.factor.k-s.row, device.PairRows)
-	return s.phase(func(i int) {
+	return s.parted(&packed.list[0], s.now[0].calls, func(i, part, parts int) {
 		rest, cols := s.rest.rows(i, 0, rows)
-		clear(rest)
-		for at, part := 0, 0; at < s.factor.k; part++ {
+		lo, hi := packed.list[0].Rows(part, parts)
+		clear(rest[lo*cols : hi*cols])
+		for at, step := 0, 0; at < s.factor.k; step++ {
 			to := min(s.factor.k, at+blas.KUnit(s.factor.k))
 			e, _ := s.e.rows(i, at, to)
-			packed.list[part].Multiply(rest, cols, e, cols, cols)
+			packed.list[step].MultiplyPart(part, parts, rest, cols, e, cols, cols)
 			at = to
 		}
 	}, s.window)
@@ -114,10 +122,10 @@ func (s *pairing) window() *phase {
 	} else {
 		then = s.end
 	}
-	tasks, packing := (s.n+pairCols-1)/pairCols, &s.now[0]
+	tasks, packing := (s.n+s.at-1)/s.at, &s.now[0]
 	return &phase{tasks: tasks + len(packing.calls), then: then, task: func(i int) {
 		if i < tasks {
-			s.columns(i*pairCols, min(s.n, (i+1)*pairCols), row, rows)
+			s.columns(i*s.at, min(s.n, (i+1)*s.at), row, rows)
 			return
 		}
 		packing.pack(i - tasks)

@@ -20,7 +20,7 @@ const (
 // SearchScale chooses the scales of group g of every matrix of the list.
 func (d *Device) SearchScale(list []device.Coding, g int, importance tensor.Tensor) {
 	weights := floats("SearchScale", importance)
-	runChains(len(list), len(list), width(0, columnsOf(list)), func(i int) *phase {
+	runChains(len(list), len(list), func(i int) *phase {
 		c := codingOf("SearchScale", list[i])
 		first, end := c.groups[g].Row, c.groups[g].Row+c.groups[g].Rows
 		want(importance.Rows == 1 && importance.Cols >= end && c.w != nil, "SearchScale", importance, list[i].Codes)

@@ -52,15 +52,11 @@ func stripeCols(columns int) int {
 	return unit
 }
 
-// width returns how many cores matrices of k rows keep busy that have so many columns
-// together: with stripes, and with packing what those are multiplied by.
-func width(k, columns int) int { return 1 + columns/stripeCols(columns) + k/blockRows }
-
 // atOnce returns how many of count matrices, with so many columns together, are
 // worked on at a time: each takes memory.
 func atOnce(columns, count int) int {
 	stripes := max(1, columns/max(1, count)/stripeCols(columns))
-	return max(1, min(count, (manyStripes+stripes-1)/stripes, 4*runtime.GOMAXPROCS(0)))
+	return max(1, min(count, (manyStripes+stripes-1)/stripes, runtime.GOMAXPROCS(0)))
 }
 
 // columnsOf returns how many columns the matrices of a list have together.

@@ -1,8 +1,9 @@
 // Package blas chooses the matrix products that gonum's blas32 and blas64 call
 // on this machine, and factors matrices on top of them.
 //
-// The choices, best first: an OpenBLAS found at run time, package simd, gonum's
-// own loops. All of them run on the calling goroutine alone; callers cut the
+// The choices, best first: package simd, an OpenBLAS found at run time, gonum's
+// own loops. Package simd is as fast as OpenBLAS, and its bits do not depend on how a
+// product is cut, so that any number of cores can share one. All of them run on the calling goroutine alone; callers cut the
 // work. Which one runs decides the last bits of results, so it has a name that
 // jobs record.
 package blas
@@ -11,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 
 	"gonum.org/v1/gonum/blas"
@@ -37,18 +37,11 @@ type library struct {
 
 func (l library) name() string { return "openblas " + l.version + " " + l.core }
 
-// slow reports whether package simd has better kernels than l: those that
-// OpenBLAS has for processors with fused multiply-adds are as good as its.
-func (l library) slow() bool {
-	good := []string{"Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids", "Sapphirerapids"}
-	return simd.Active() != simd.None && !slices.Contains(good, l.core)
-}
-
 // Use installs the best BLAS, once, and returns its name, such as
-// "openblas 0.3.21 SkylakeX", "simd avx512" or "gonum".
+// "simd avx512", "openblas 0.3.21 neoversen1" or "gonum".
 //
 // The environment variable EXL2_BLAS makes the choice: "none" for the best
-// without a library, "simd", "gonum", or the path of an OpenBLAS. It is an
+// without a library, "simd", "gonum", "openblas", or the path of one. It is an
 // error if what it names cannot be used, or if EXL2_SIMD cannot be followed.
 func Use() (name string, err error) { return use() }
 
@@ -73,9 +66,9 @@ func install(b implementation) {
 func open(choice string) (b implementation, name string, err error) {
 	switch choice {
 	case "":
-		for _, path := range libraries {
-			if l, err := openLibrary(path); err == nil && !l.slow() {
-				return l.implementation, l.name(), nil
+		if simd.Active() == simd.None {
+			if b, name, err = open("openblas"); err == nil {
+				return b, name, nil
 			}
 		}
 		return open("none")
@@ -91,6 +84,13 @@ func open(choice string) (b implementation, name string, err error) {
 		return vectors{}, "simd " + simd.Active().String(), nil
 	case "gonum":
 		return gonum.Implementation{}, "gonum", nil
+	case "openblas":
+		for _, path := range libraries {
+			if l, err := openLibrary(path); err == nil {
+				return l.implementation, l.name(), nil
+			}
+		}
+		return nil, "", errors.New("EXL2_BLAS=openblas: no OpenBLAS is found; give the path of one")
 	}
 	l, err := openLibrary(choice)
 	if err != nil {

@@ -26,7 +26,7 @@ type choice struct {
 // available returns gonum, package simd where the processor has vectors, and an
 // OpenBLAS where one is found, or named by EXL2_BLAS.
 func available() []choice {
-	values := []string{"gonum", "simd", ""}
+	values := []string{"gonum", "simd", "openblas"}
 	if path := os.Getenv("EXL2_BLAS"); strings.Contains(path, "/") {
 		values[2] = path
 	}
@@ -67,6 +67,9 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%q: error %v, want %q", c.value, err, c.err)
 		}
 	}
+	if _, name, err := open(""); simd.Active() != simd.None && (name != best || err != nil) {
+		t.Errorf("without a choice %q is opened, %v, want %q", name, err, best)
+	}
 	t.Run("simd without vectors", func(t *testing.T) {
 		defer simd.SetLevel(simd.SetLevel(simd.None))
 		if _, _, err := open("simd"); err == nil {
@@ -85,18 +88,6 @@ func TestUseTwice(t *testing.T) {
 	}
 	if second, err := Use(); second != first || err != nil {
 		t.Errorf("first %q, then %q, %v", first, second, err)
-	}
-}
-
-// A library whose kernels are older than the processor's vectors is passed over.
-func TestSlow(t *testing.T) {
-	for _, c := range []struct {
-		core string
-		want bool
-	}{{"Prescott", true}, {"Sandybridge", true}, {"Haswell", false}, {"SkylakeX", false}} {
-		if got := (library{core: c.core}).slow(); got != (c.want && simd.Active() != simd.None) {
-			t.Errorf("%s: slow is %v", c.core, got)
-		}
 	}
 }
 
@@ -188,7 +179,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// Stripes by a left side that is packed once have the bits of the product.
+// Stripes by a left side that is packed once, and parts of them, have the bits of the
+// product.
 func TestLeft(t *testing.T) {
 	if before, ok := blas32.Implementation().(implementation); ok {
 		defer install(before)
@@ -212,7 +204,10 @@ func TestLeft(t *testing.T) {
 					}
 					unit, _ := StripeCols()
 					for lo := 0; lo < s.n; lo += unit {
-						l.Multiply(got[lo:], s.n, b[from*s.n+lo:], s.n, min(unit, s.n-lo))
+						parts := l.Parts(1 + lo/unit%5)
+						for i := range parts {
+							l.MultiplyPart(i, parts, got[lo:], s.n, b[from*s.n+lo:], s.n, min(unit, s.n-lo))
+						}
 					}
 				}
 				if !slices.Equal(got, want) {

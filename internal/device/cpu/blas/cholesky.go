@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
+	"exl2/internal/device/cpu/simd"
 	"exl2/internal/parallel"
 )
 
@@ -13,7 +14,8 @@ import (
 // so neither do the bits of a result.
 const (
 	panel = 128 // columns that are factored at a time
-	tile  = 256 // rows and columns of an update that one goroutine takes
+	tile  = 128 // rows and columns of an update that one goroutine takes
+	half  = 64  // columns of the inverse, and rows below a diagonal block, that it takes
 	small = 32  // order that plain loops handle
 )
 
@@ -27,7 +29,8 @@ func InvertCholesky(a []float64, n int) bool {
 	if len(a) < n*n {
 		panic("blas: InvertCholesky: matrix is shorter than n·n")
 	}
-	f := factor{a: a, n: n, inverse: make([]float64, n*panel)}
+	f := factor{a: a, n: n, inverse: simd.Scratch64(n * panel)}
+	defer simd.Keep64(f.inverse)
 	if !f.decompose() {
 		return false
 	}
@@ -65,7 +68,7 @@ func (f *factor) decompose() bool {
 		}
 		next := j + size
 		rest := (f.n - next + tile - 1) / tile
-		parallel.For(rest, func(i int) { f.solve(next+i*tile, j, size, d) })
+		parallel.Runs(f.n-next, half, func(lo, hi int) { f.solve(next+lo, j, hi-lo, d) })
 		parallel.For(rest*(rest+1)/2, func(i int) {
 			row, col := triangle(i)
 			f.update(next+row*tile, next+col*tile, j, size)
@@ -74,12 +77,12 @@ func (f *factor) decompose() bool {
 	return true
 }
 
-// solve multiplies a tile of rows below a diagonal block by the transposed
-// inverse of it.
-func (f *factor) solve(i, j, size int, d blas64.General) {
-	rows := min(tile, f.n-i)
+// solve multiplies rows below a diagonal block by the transposed inverse of it.
+func (f *factor) solve(i, j, rows int, d blas64.General) {
+	size := d.Rows
 	c := f.block(i, j, rows, size)
-	old := blas64.General{Rows: rows, Cols: size, Stride: size, Data: make([]float64, rows*size)}
+	old := blas64.General{Rows: rows, Cols: size, Stride: size, Data: simd.Scratch64(rows * size)}
+	defer simd.Keep64(old.Data)
 	for r := range rows {
 		copy(old.Data[r*size:(r+1)*size], c.Data[r*f.n:])
 	}
@@ -93,25 +96,28 @@ func (f *factor) update(i, k, j, size int) {
 }
 
 // invert stores the inverse X of L, transposed, above the blocks of the
-// diagonal. The blocks of columns of X do not depend on each other.
+// diagonal. The columns of X do not depend on each other.
 func (f *factor) invert() {
-	parallel.For((f.n+panel-1)/panel, func(i int) { f.invertColumns(i * panel) })
+	parallel.For((f.n+half-1)/half, func(i int) { f.invertColumns(i*half/panel*panel, i*half%panel) })
 }
 
-// invertColumns computes a block of columns of X from block row to block row:
-// Xᵢ = -Lᵢᵢ⁻¹·Σₖ Lᵢₖ·Xₖ over earlier k, of which the first is on the diagonal.
-func (f *factor) invertColumns(c int) {
+// invertColumns computes columns of X, from a place in a block of them on, from block row
+// to block row: Xᵢ = -Lᵢᵢ⁻¹·Σₖ Lᵢₖ·Xₖ over earlier k, of which the first is on the
+// diagonal.
+func (f *factor) invertColumns(c, from int) {
 	first := f.diagonal(c)
-	size := first.Rows
-	sum := blas64.General{Rows: size, Stride: panel, Data: make([]float64, size*panel)}
+	size, cols := first.Rows, min(half, first.Rows-from)
+	own := part(first, 0, from, size, cols)
+	sum := blas64.General{Rows: cols, Stride: panel, Data: simd.Scratch64(cols * panel)}
+	defer simd.Keep64(sum.Data)
 	for i := c + size; i < f.n; i += panel {
 		d := f.diagonal(i)
 		sum.Cols = d.Rows
-		blas64.Gemm(blas.Trans, blas.Trans, 1, first, f.block(i, c, d.Rows, size), 0, sum)
+		blas64.Gemm(blas.Trans, blas.Trans, 1, own, f.block(i, c, d.Rows, size), 0, sum)
 		if k := c + size; k < i {
-			blas64.Gemm(blas.NoTrans, blas.Trans, 1, f.block(c, k, size, i-k), f.block(i, k, d.Rows, i-k), 1, sum)
+			blas64.Gemm(blas.NoTrans, blas.Trans, 1, f.block(c+from, k, cols, i-k), f.block(i, k, d.Rows, i-k), 1, sum)
 		}
-		blas64.Gemm(blas.NoTrans, blas.Trans, -1, sum, d, 0, f.block(c, i, size, d.Rows))
+		blas64.Gemm(blas.NoTrans, blas.Trans, -1, sum, d, 0, f.block(c+from, i, cols, d.Rows))
 	}
 }
 

@@ -2,8 +2,6 @@ package simd
 
 import (
 	"fmt"
-	"sync"
-	"unsafe"
 )
 
 // Float is an element type of matrix products.
@@ -47,7 +45,7 @@ func Gemm[T Float](p *Product[T]) {
 		p.scale()
 		return
 	}
-	w := workspaceOf[T]()
+	w := workspaceOf[T](p.M, p.N, p.K)
 	defer w.release()
 	for k := 0; k < p.K; k += kBlock {
 		for j := 0; j < p.N; j += nBlock {
@@ -114,26 +112,21 @@ func (p *Product[T]) carry(k int) T {
 // A workspace is what one Gemm needs beside its operands.
 type workspace[T Float] struct {
 	tiler[T]
-	pool *sync.Pool
 	a, b []T // packed blocks of A and B
 }
 
-var pool32, pool64 sync.Pool
-
-func workspaceOf[T Float]() *workspace[T] {
-	pool := &pool32
-	if unsafe.Sizeof(T(0)) == 8 {
-		pool = &pool64
-	}
-	w, ok := pool.Get().(*workspace[T])
-	if !ok {
-		w = &workspace[T]{pool: pool, a: make([]T, mBlock*kBlock), b: make([]T, nBlock*kBlock)}
-	}
-	w.tiler = tilerOf[T]()
+// workspaceOf returns a workspace for blocks of m rows and n columns at most, depth deep.
+func workspaceOf[T Float](m, n, depth int) *workspace[T] {
+	w := &workspace[T]{tiler: tilerOf[T]()}
+	depth = min(depth, kBlock)
+	w.a, w.b = shelfOf[T]().take(roundUp(min(m, mBlock), w.rows)*depth), shelfOf[T]().take(roundUp(min(n, nBlock), w.cols)*depth)
 	return w
 }
 
-func (w *workspace[T]) release() { w.pool.Put(w) }
+func (w *workspace[T]) release() {
+	shelfOf[T]().give(w.a)
+	shelfOf[T]().give(w.b)
+}
 
 // add adds the products of kBlock columns of A from k on and nBlock columns of
 // B from j on.

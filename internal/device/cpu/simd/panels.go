@@ -1,7 +1,5 @@
 package simd
 
-import "sync"
-
 // Panels are the operands of a product, or of a run of its K, packed for the
 // tile kernels. Any number of goroutines may pack different rows and columns of
 // them, and then compute different tiles of C, with the bits of Gemm.
@@ -22,38 +20,26 @@ const (
 // panelFloats is how many elements are packed at a time, kBlock of K at least.
 const panelFloats = 8 << 20
 
-var panelPool sync.Pool
-
 // NewPanels returns panels, not packed yet, for the elements of K from k on: a
 // multiple of what Next returned for the run before, or 0. Runs are computed in
 // turn; each adds to what those before it left in C. p passes Check, and M, N, K
 // and Alpha are not zero.
 func NewPanels(p *Product[float32], k int) *Panels {
-	q, ok := panelPool.Get().(*Panels)
-	if !ok {
-		q = &Panels{}
-	}
-	q.t, q.p, q.from = tilerOf[float32](), *p, k
+	q := &Panels{t: tilerOf[float32](), p: *p, from: k}
 	rows, cols := roundUp(p.M, q.t.rows), roundUp(p.N, q.t.cols)
 	blocks := max(1, panelFloats/((rows+cols)*kBlock))
 	q.to = min(p.K, k+blocks*kBlock)
-	q.a, q.b = resize(q.a, rows*(q.to-k)), resize(q.b, cols*(q.to-k))
+	q.a, q.b = shelf32.take(rows*(q.to-k)), shelf32.take(cols*(q.to-k))
 	return q
 }
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-func resize(s []float32, n int) []float32 {
-	if cap(s) < n {
-		return make([]float32, n)
-	}
-	return s[:n]
-}
-
 // Release allows the memory to be used again; the panels must not be.
 func (q *Panels) Release() {
-	q.p = Product[float32]{}
-	panelPool.Put(q)
+	shelf32.give(q.a)
+	shelf32.give(q.b)
+	q.a, q.b = nil, nil
 }
 
 // Next returns where the next run of K begins, K after the last.
