@@ -106,7 +106,11 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	plan = packedPlan{packing: v, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest}
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
-	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*packedRow(n.in)
+	x := rows * packedRow(n.in)
+	if v.rows == 1 {
+		x = digitRow(n.in)
+	}
+	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x
 	return plan, plan.shared <= shared
 }
 
@@ -115,6 +119,9 @@ func packedRow(in int) int {
 	const unit = 64
 	return tensor.F16.Size() * (pieces(in, unit)*unit + packed_row_padding)
 }
+
+// digitRow is packedRow of a row of digits (kernels/digits.cuh).
+func digitRow(in int) int { return tensor.I32.Size() / tensor.F16.Size() * packedRow(in) }
 
 // fit returns how many of some rows there is room for at a time.
 func (d *Device) fit(n need, rows int) int {
@@ -167,7 +174,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	blocks := min(d.sms, tiles)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
-		then: int32(p.then), act: int32(p.act), norm: qmatmul_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
+		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
 	if !p.ordered {
 		c.places = at(p.list[0].places)
 	}
