@@ -136,14 +136,18 @@ __device__ inline void multiply_groups(float (&sums)[2][4], const uint4* words, 
 	}
 }
 
+// multiply_width is multiply_groups by a width that is known at run time.
 template <int blocks, class Codes>
 __device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* x, const Codes& codes, const u32* units, Exponent e, Turn turn) {
-	if (bits == 4) multiply_groups<4, blocks>(sums, words, x, codes, units, e, turn);
-	else if (bits == 3) multiply_groups<3, blocks>(sums, words, x, codes, units, e, turn);
-	else if (bits == 5) multiply_groups<5, blocks>(sums, words, x, codes, units, e, turn);
-	else if (bits == 6) multiply_groups<6, blocks>(sums, words, x, codes, units, e, turn);
-	else if (bits == 2) multiply_groups<2, blocks>(sums, words, x, codes, units, e, turn);
-	else multiply_groups<8, blocks>(sums, words, x, codes, units, e, turn);
+	if (bits <= 4) {
+		if (bits == 4) multiply_groups<4, blocks>(sums, words, x, codes, units, e, turn);
+		else if (bits == 3) multiply_groups<3, blocks>(sums, words, x, codes, units, e, turn);
+		else multiply_groups<2, blocks>(sums, words, x, codes, units, e, turn);
+	} else {
+		if (bits == 5) multiply_groups<5, blocks>(sums, words, x, codes, units, e, turn);
+		else if (bits == 6) multiply_groups<6, blocks>(sums, words, x, codes, units, e, turn);
+		else multiply_groups<8, blocks>(sums, words, x, codes, units, e, turn);
+	}
 }
 
 // multiply_unit_digits adds a unit's products, as multiply_unit does, with a row of digits; x is at

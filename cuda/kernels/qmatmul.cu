@@ -121,15 +121,21 @@ struct Feed {
 		}
 	}
 
+	// more_scales asks for those of a group behind the unit's first.
+	__device__ void more_scales(int first, int i) const {
+		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(first + i, scales_step / 4 - 1) * 4, true);
+	}
+
 	// ask asks for the unit, if there is one, in the slot, and goes to the next of both.
 	__device__ void ask() {
 		if (left > 0) {
 			Place u(place);
 			int group = group_of(u.packed);
 			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
-			if (!has_one_group(u.packed))
-				for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
-					copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group + i, scales_step / 4 - 1) * 4, true);
+			if (!has_one_group(u.packed)) {  // two or four
+				more_scales(group, 1);
+				if (shift_of(u.packed) == 0) more_scales(group, 2), more_scales(group, 3);
+			}
 			*(u32*)__cvta_shared_to_generic(slot) = u.packed;
 			if (--left > 0) {
 				place = __ldg(next++);
