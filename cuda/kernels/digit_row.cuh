@@ -95,7 +95,7 @@ __device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& l
 constexpr int asked_halves = 4;
 
 // bring_halves brings a row of fp16, the first half of a word of four bytes each, or, if it is in
-// order, eight in the first half of eight words. It returns the largest.
+// order, eight in a half of eight words, by swaps. It returns the largest.
 template <class P>
 __device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a) {
 	int step = blockDim.x * 8;
@@ -112,7 +112,7 @@ __device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a) {
 #pragma unroll
 				for (int j = 0; j < 8; j += 2) most = largest_of(most, __halves2half2(v[k].v[j], v[k].v[j + 1]));
 				if (p.places) bring(to, p, a, v[k].v, i);
-				else *(uint4*)(to + i) = v[k].words[0];
+				else *(uint4*)(to + i + 4 * swaps()) = v[k].words[0];
 			}
 	}
 	Extent extent = {0, 0};
@@ -133,23 +133,24 @@ __device__ inline float stage_digits(u32* row, const P& p, const Ahead& a) {
 	FixedPoint fixed(largest);
 	half2 to = __float2half2_rn(normed ? 1 : fixed.to);
 	times *= fixed.to;
+	bool apart = normed || p.places;  // elements are in words of their own
 #pragma unroll 1
 	for (int i = threadIdx.x * 8; i < p.in; i += blockDim.x * 8) {
 		half2 x[4];
-		uint4 v = *(const uint4*)(row + i), w = v;
-		if (normed || p.places) w = *(const uint4*)(row + i + 4);
+		uint4 v = *(const uint4*)(row + i + 4 * swaps()), w = v;
+		if (apart) w = *(const uint4*)(row + i + 4 * !swaps());
 		if (normed) {
 			x[0] = __floats2half2_rn(__uint_as_float(v.x) * times, __uint_as_float(v.y) * times);
 			x[1] = __floats2half2_rn(__uint_as_float(v.z) * times, __uint_as_float(v.w) * times);
 			x[2] = __floats2half2_rn(__uint_as_float(w.x) * times, __uint_as_float(w.y) * times);
 			x[3] = __floats2half2_rn(__uint_as_float(w.z) * times, __uint_as_float(w.w) * times);
-		} else if (p.places) {
+		} else if (apart) {
 			x[0] = half2_of(__byte_perm(v.x, v.y, 0x5410)), x[1] = half2_of(__byte_perm(v.z, v.w, 0x5410));
 			x[2] = half2_of(__byte_perm(w.x, w.y, 0x5410)), x[3] = half2_of(__byte_perm(w.z, w.w, 0x5410));
 		} else {
 			x[0] = half2_of(v.x), x[1] = half2_of(v.y), x[2] = half2_of(v.z), x[3] = half2_of(v.w);
 		}
-		put_digits(row + i, x, to);
+		put_digits(row + i, x, to, apart && swaps());
 	}
 	return fixed.lowest;
 }

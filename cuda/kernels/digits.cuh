@@ -196,15 +196,21 @@ __device__ inline void digits_of(u32 (&d)[4], half2 x, half2 to) {
 	}
 }
 
-// put_digits stores the digits of eight rows, two in each of x.
-__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to) {
-	u32 d[4][4], w[8];
+// put_digits stores the digits of eight rows, two in each of x. Lanes begin with one half of 32 bytes
+// or the other, by swaps, so that they do not collide. Where what was read was swapped, too, x has rows
+// 4 to 7 first.
+__device__ inline bool swaps() { return threadIdx.x & 4; }
+
+__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool swapped) {
+	u32 d[4][4], w[8], select = swapped ? 0x2604 : 0x6240;
 #pragma unroll
 	for (int i = 0; i < 4; i++) digits_of(d[i], x[i], to);
 #pragma unroll
-	for (int i = 0; i < 4; i++) w[2 * i] = __byte_perm(d[0][i], d[2][i], 0x6240), w[2 * i + 1] = __byte_perm(d[1][i], d[3][i], 0x6240);
-	*(uint4*)row = make_uint4(w[0], w[1], w[2], w[3]);
-	*((uint4*)row + 1) = make_uint4(w[4], w[5], w[6], w[7]);
+	for (int i = 0; i < 4; i++) w[2 * i] = __byte_perm(d[0][i], d[2][i], select), w[2 * i + 1] = __byte_perm(d[1][i], d[3][i], select);
+	uint4 low = make_uint4(w[0], w[1], w[2], w[3]), high = make_uint4(w[4], w[5], w[6], w[7]);
+	bool swap = swaps();
+	*(uint4*)(row + 4 * swap) = swap ? high : low;
+	*(uint4*)(row + 4 * !swap) = swap ? low : high;
 }
 
 // warp_largest returns the largest of a warp's numbers.
