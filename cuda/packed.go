@@ -83,6 +83,7 @@ var packings = []packing{
 // A packedPlan is how products are launched.
 type packedPlan struct {
 	packing
+	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
 }
 
@@ -103,7 +104,11 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	if rows > v.rows {
 		return plan, false
 	}
-	plan = packedPlan{packing: v, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest}
+	plan = packedPlan{packing: v, groups: n.groups}
+	if v.rows == 1 {
+		plan.groups = (n.groups + 1) / 2 // a lane has one of two
+	}
+	plan.slot = (1+plan.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
 	x := rows * packedRow(n.in)
@@ -162,7 +167,7 @@ func (d *Device) packedProducts(p *packed) {
 	plan, _ := d.plan(n, p.x.Rows)
 	c := &d.packed
 	d.describe(c, p)
-	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(n.groups)
+	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

@@ -94,26 +94,44 @@ __device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& l
 // Eights of fp16 that a thread asks for at once.
 constexpr int asked_halves = 4;
 
+// load_halves reads eight elements, zeros past the end.
+template <class P>
+__device__ inline uint4 load_halves(const P& p, int i) {
+	return i < p.in ? __ldcg((const uint4*)((const half*)p.x + i)) : make_uint4(0, 0, 0, 0);
+}
+
+__device__ inline void measure(half2& most, uint4 v) {
+	most = largest_of(largest_of(most, half2_of(v.x)), half2_of(v.y));
+	most = largest_of(largest_of(most, half2_of(v.z)), half2_of(v.w));
+}
+
 // bring_halves brings a row of fp16, the first half of a word of four bytes each, or, if it is in
-// order, eight in a half of eight words, by swaps. It returns the largest.
+// order, eight in a half of eight words, by swaps. It returns the largest. Each of both is straight code:
+// it runs once, and what is jumped over is fetched late.
 template <class P>
 __device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a) {
 	int step = blockDim.x * 8;
 	half2 most = __float2half2_rn(0);
+	if (!p.places) {
 #pragma unroll 1
-	for (int first = threadIdx.x * 8; first < p.in; first += asked_halves * step) {
-		Eight<half> v[asked_halves];
+		for (int first = threadIdx.x * 8; first < p.in; first += asked_halves * step) {
+			uint4 v[asked_halves];
 #pragma unroll
-		for (int k = 0; k < asked_halves; k++)
-			if (int i = first + k * step; i < p.in) v[k].words[0] = __ldcg((const uint4*)((const half*)p.x + i));
+			for (int k = 0; k < asked_halves; k++) v[k] = load_halves(p, first + k * step);
 #pragma unroll
-		for (int k = 0; k < asked_halves; k++)
-			if (int i = first + k * step; i < p.in) {
-#pragma unroll
-				for (int j = 0; j < 8; j += 2) most = largest_of(most, __halves2half2(v[k].v[j], v[k].v[j + 1]));
-				if (p.places) bring(to, p, a, v[k].v, i);
-				else *(uint4*)(to + i + 4 * swaps()) = v[k].words[0];
+			for (int k = 0; k < asked_halves; k++) {
+				measure(most, v[k]);
+				if (first + k * step < p.in) *(uint4*)(to + first + k * step + 4 * swaps()) = v[k];
 			}
+		}
+	} else {
+#pragma unroll 1
+		for (int i = threadIdx.x * 8; i < p.in; i += step) {
+			Eight<half> v;
+			v.words[0] = load_halves(p, i);
+			measure(most, v.words[0]);
+			bring(to, p, a, v.v, i);
+		}
 	}
 	Extent extent = {0, 0};
 	extent.add(__low2float(most)), extent.add(__high2float(most));

@@ -103,16 +103,32 @@ __device__ inline void scale_digits(float (&sums)[2][4], const int (&d)[2][4], u
 }
 
 // Of a row of digits, eight rows of x are 32 bytes: of each digit, the lowest first, those of rows
-// 0, 4, 1, 5 and of 2, 6, 3, 7. digits_at is where in a row a lane's digits are of the first block.
+// 0, 4, 1, 5 and of 2, 6, 3, 7. Behind the last there are zeros, as a unit may go past it.
 constexpr int digit_block = 4 * block_rows;  // bytes
-__device__ inline int digits_at(int lane) { return lane % 4 * 32 + lane / 4 % 4 * 8; }
 
-// digit_bytes returns the bytes of a row of digits. A unit may go past its end, where zeros are.
+// digit_bytes returns the bytes of a row of digits.
 __device__ inline int digit_bytes(int in) { return 4 * stride(in); }
 
-// multiply_groups adds a unit's products, of groups of `blocks` blocks.
-template <int bits, int blocks, class Codes>
-__device__ inline void multiply_groups(float (&sums)[2][4], const uint4* words, const char* x, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+// Digits are a row of digits as a lane reads it. Columns of the product that are no digits of one
+// half of a unit's rows are those of the other half, where zeros are multiplied for the first: so the
+// sums of two groups are made at once, and lanes 4g and 4g+1 have the first's, 4g+2 and 4g+3 the second's.
+struct Digits {
+	const char *row, *zeros;
+	bool second;  // half, of the lane's columns of x
+	__device__ Digits(const u32* row, int in) : row((const char*)row), zeros((const char*)(row + in)) {
+		int lane = threadIdx.x % 32;
+		this->row += lane % 4 * 32 + lane / 4 % 4 * 8, second = lane / 16;
+	}
+};
+
+// group_of_lane returns which of the first two groups of a unit a lane has the sums of.
+__device__ inline int group_of_lane(u32 packed) { return threadIdx.x % 4 / 2 & ~packed; }
+
+// multiply_halves adds a unit's products; `pairs` says how many pairs of groups it has, if it has
+// four groups, or one.
+template <int bits, int pairs, class Codes>
+__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+	constexpr int blocks = unit_blocks / pairs;  // of a pair
 	int d[2][4];
 	uint4 all[bits];
 #pragma unroll
@@ -122,54 +138,56 @@ __device__ inline void multiply_groups(float (&sums)[2][4], const uint4* words, 
 		u32 w[bits];
 #pragma unroll
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
-		uint2 b = *(const uint2*)(x + j * digit_block);
-		u32 first[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
-		u32 second[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
+		uint2 b = *(const uint2*)((j % blocks < blocks / 2 ? first : second) + j * digit_block);
+		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
+		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
 		if (j % blocks == 0) {
-			mma_bytes_first(d[0], first, b);
-			mma_bytes_first(d[1], second, b);
+			mma_bytes_first(d[0], low, b);
+			mma_bytes_first(d[1], high, b);
 		} else {
-			mma_bytes(d[0], first, b);
-			mma_bytes(d[1], second, b);
+			mma_bytes(d[0], low, b);
+			mma_bytes(d[1], high, b);
 		}
-		if (j % blocks == blocks - 1) scale_digits<bits>(sums, d, codes(j / blocks), units[j / blocks], e);
+		if (j % blocks == blocks - 1) scale_digits<bits>(sums, d, codes(j / blocks), units[j / blocks * 2], e);
 	}
 }
 
-// multiply_width is multiply_groups by a width that is known at run time.
-template <int blocks, class Codes>
-__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* x, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+// multiply_width is multiply_halves by a width that is known at run time.
+template <int pairs, class Codes>
+__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const u32* units, Exponent e, Turn turn) {
 	if (bits <= 4) {
-		if (bits == 4) multiply_groups<4, blocks>(sums, words, x, codes, units, e, turn);
-		else if (bits == 3) multiply_groups<3, blocks>(sums, words, x, codes, units, e, turn);
-		else multiply_groups<2, blocks>(sums, words, x, codes, units, e, turn);
+		if (bits == 4) multiply_halves<4, pairs>(sums, words, first, second, codes, units, e, turn);
+		else if (bits == 3) multiply_halves<3, pairs>(sums, words, first, second, codes, units, e, turn);
+		else multiply_halves<2, pairs>(sums, words, first, second, codes, units, e, turn);
 	} else {
-		if (bits == 5) multiply_groups<5, blocks>(sums, words, x, codes, units, e, turn);
-		else if (bits == 6) multiply_groups<6, blocks>(sums, words, x, codes, units, e, turn);
-		else multiply_groups<8, blocks>(sums, words, x, codes, units, e, turn);
+		if (bits == 5) multiply_halves<5, pairs>(sums, words, first, second, codes, units, e, turn);
+		else if (bits == 6) multiply_halves<6, pairs>(sums, words, first, second, codes, units, e, turn);
+		else multiply_halves<8, pairs>(sums, words, first, second, codes, units, e, turn);
 	}
 }
 
-// multiply_unit_digits adds a unit's products, as multiply_unit does, with a row of digits; x is at
-// digits_at in the unit's first block.
+// multiply_unit_digits adds the products of a unit, of so many bits and 2^shift blocks a group, up to
+// four, with the rows of x that begin `row` bytes behind the first. codes gives those of the lane's group
+// of each pair (group_of_lane), units is where the lane's of the first is.
 template <class Codes>
-__device__ inline void multiply_unit_digits(int bits, bool one_group, float (&sums)[2][4], const uint4* words, const char* x, const Codes& codes, const u32* units, int shift, Exponent e, Turn turn) {
-	if (one_group) multiply_width<4>(bits, sums, words, x, codes, units, e, turn);
-	else if (shift == 1) multiply_width<2>(bits, sums, words, x, codes, units, e, turn);
-	else multiply_width<1>(bits, sums, words, x, codes, units, e, turn);
+__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const Digits& x, int row, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+	const char *mine = x.row + row, *first = x.second ? x.zeros : mine, *second = x.second ? mine : x.zeros;
+	if (shift > 0) multiply_width<1>(bits, sums, words, first, second, codes, units, e, turn);
+	else multiply_width<2>(bits, sums, words, first, second, codes, units, e, turn);
 }
 
-// keep_digits puts a warp's sums of a tile where finish adds them, times what the row's lowest digits are.
-__device__ inline void keep_digits(float* parts, float (&sums)[2][4], float times) {
-	int lane = threadIdx.x % 32;
+// keep_digits puts a warp's sums of a tile where finish adds them, times what the row's lowest digits
+// are. Lanes 4g to 4g+3 hand each other what they have of a column, and each keeps one.
+__device__ inline void keep_digits(float* parts, float (&sums)[2][4], float lowest) {
+	int lane = threadIdx.x % 32, q = lane % 4;
+	float digit = q % 2 ? lowest * (128 * 128) : lowest, v[2];
 #pragma unroll
-	for (int t = 0; t < 2; t++)
-#pragma unroll
-		for (int i = 0; i < 4; i += 2) {
-			float high = __shfl_down_sync(~0u, sums[t][i], 1);
-			if (lane % 4 == 0) parts[lane / 4 + 16 * t + i / 2 * 8] = fmaf(high, 128 * 128, sums[t][i]) * times;
-			sums[t][i] = 0;
-		}
+	for (int i = 0; i < 2; i++) {
+		float a = sums[0][2 * i] * digit, b = sums[1][2 * i] * digit;
+		v[i] = (q < 2 ? a : b) + __shfl_xor_sync(~0u, q < 2 ? b : a, 2);
+		sums[0][2 * i] = sums[1][2 * i] = 0;
+	}
+	parts[lane / 4 + q / 2 * 16 + q % 2 * 8] = (q % 2 ? v[1] : v[0]) + __shfl_xor_sync(~0u, q % 2 ? v[0] : v[1], 1);
 }
 
 // FixedPoint is the power of two that elements of a row are multiplied by, and what its lowest

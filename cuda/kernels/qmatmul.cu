@@ -37,7 +37,7 @@ struct Product {
 	int slot;             // bytes
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
-	int groups;           // of a unit, at most
+	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;            // of two rows and more
 };
@@ -78,7 +78,7 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 
 // A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
 // round after each other, and then of the next matrix, or round.
-template <int warps, int slots>
+template <int warps, int slots, bool digits>
 struct Feed {
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
@@ -121,9 +121,9 @@ struct Feed {
 		}
 	}
 
-	// more_scales asks for those of a group behind the unit's first.
-	__device__ void more_scales(int first, int i) const {
-		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(first + i, scales_step / 4 - 1) * 4, true);
+	// more_scales asks for those of a group, which are i behind the first.
+	__device__ void more_scales(int group, int i) const {
+		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group, scales_step / 4 - 1) * 4, true);
 	}
 
 	// ask asks for the unit, if there is one, in the slot, and goes to the next of both.
@@ -131,10 +131,13 @@ struct Feed {
 		if (left > 0) {
 			Place u(place);
 			int group = group_of(u.packed);
+			if (digits) group = min(group + group_of_lane(u.packed), scales_step / 4 - 1);
 			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
-			if (!has_one_group(u.packed)) {  // two or four
-				more_scales(group, 1);
-				if (shift_of(u.packed) == 0) more_scales(group, 2), more_scales(group, 3);
+			bool four = shift_of(u.packed) == 0;
+			if (digits && four) more_scales(group + 2, 1);
+			if (!digits && !has_one_group(u.packed)) {  // two or four
+				more_scales(group + 1, 1);
+				if (four) more_scales(group + 2, 2), more_scales(group + 3, 3);
 			}
 			*(u32*)__cvta_shared_to_generic(slot) = u.packed;
 			if (--left > 0) {
@@ -335,6 +338,7 @@ __device__ inline void qmatmul(const Product& p) {
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
+	constexpr bool digits = most_rows == 1;
 	constexpr int sums_of = tile_columns * most_rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -342,9 +346,8 @@ __device__ inline void qmatmul(const Product& p) {
 	float* parts = (float*)(base + warps * slots * p.slot);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
-	constexpr bool digits = most_rows == 1;
 
-	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	Feed<warps, slots, digits> feed(p, first_byte + warp * slots * p.slot + lane * 4);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
@@ -353,8 +356,8 @@ __device__ inline void qmatmul(const Product& p) {
 	wait_for_previous();
 	let_next();
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
-	float times = 1;  // what digits are
-	if constexpr (digits) times = stage_digits((u32*)staged, p, ahead);
+	float lowest = 1;  // of digits
+	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead);
 	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
@@ -366,7 +369,7 @@ __device__ inline void qmatmul(const Product& p) {
 	__syncthreads();
 	Turn turn;
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
-	if (digits) x = (const char*)staged + digits_at(lane);
+	Digits row((const u32*)staged, p.in);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
@@ -384,11 +387,11 @@ __device__ inline void qmatmul(const Product& p) {
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
-					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), has_one_group(u), sums, words, x + digits_row_of(u), codes, of + group_of(u), shift_of(u), e, turn);
+					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
 					feed.ask();
 				}
-				if constexpr (digits) keep_digits(mine, sums, times);
+				if constexpr (digits) keep_digits(mine, sums, lowest);
 				else keep<most_rows>(mine, sums);
 			}
 			of += padded_groups(m.groups);
