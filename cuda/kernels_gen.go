@@ -598,10 +598,15 @@ const (
 	affine_pairs                   = affine_block_rows / 2
 	affine_quads                   = affine_tile_columns / 4
 	attend_row_padding             = 4
+	digit_row_asked_halves         = 4
+	digits_biased_zero             = 0x4b400000
+	digits_digit_block             = 4 * affine_block_rows
 	draw_threads                   = 512
 	exl2_block_rows                = 32
 	exl2_tile_columns              = 32
 	exl2_unit_blocks               = 4
+	exl2_operands                  = 8
+	exl2_most_pieces               = 3
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
 	half_elements                  = 8
@@ -609,6 +614,8 @@ const (
 	link_squares_stride            = 2052
 	meet_attending_warps           = 4
 	meet_attending_alone           = 3
+	one_row_no_norm                = 2
+	one_row_kept                   = 2
 	packed_row_padding             = 160
 	planes_tile_rows               = 32
 	planes_tile_cols               = 64
@@ -776,7 +783,7 @@ const (
 	likelihood_threads             = 512
 	mixture_warps                  = 12
 	mixture_most_slots             = 6
-	mixture_most_pieces            = 32
+	mixture_most_listed            = 32
 	mixture_most_units             = 32 * mixture_warps
 	mixture_most_blocks            = 8
 	mixture_most_experts           = 512
@@ -817,9 +824,7 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_no_norm                = 2
 	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64
-	qmatmul_kept                   = 2
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
 	qmatmul_group_most             = 8

@@ -74,7 +74,7 @@ func TestLinks(t *testing.T) {
 		} {
 			c.d.packed = packedProduct{}
 			names := c.made(t, step.p)
-			if got := c.d.packed.link.squares != 0; got != (step.left && links) || got && c.d.packed.norm != qmatmul_no_norm {
+			if got := c.d.packed.link.squares != 0; got != (step.left && links) || got && c.d.packed.norm != one_row_no_norm {
 				t.Errorf("%d rows, %d, %s: linked is %v by %v", rows, i, step.name, got, names)
 			}
 			if adds := step.p.Then == device.Add; adds && (c.d.packed.link.left != 0) != (links && step.p.Reader != nil) {

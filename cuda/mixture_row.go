@@ -75,7 +75,7 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	}
 	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*mixture_warps), chosen*packedRow(m.down.in))
 	m.last.blocks = parts
-	return ok && chosen*m.down.most.units <= parts*mixture_warps*mixture_most_pieces
+	return ok && chosen*m.down.most.units <= parts*mixture_warps*mixture_most_listed
 }
 
 // planRow has as many of a warp's units on their way at once as a kernel has room for beside

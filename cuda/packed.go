@@ -83,6 +83,7 @@ var packings = []packing{
 // A packedPlan is how products are launched.
 type packedPlan struct {
 	packing
+	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
 }
 
@@ -103,10 +104,18 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	if rows > v.rows {
 		return plan, false
 	}
-	plan = packedPlan{packing: v, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest}
+	plan = packedPlan{packing: v, groups: n.groups}
+	if v.rows == 1 {
+		plan.groups = (n.groups + 1) / 2 // a lane has one of two
+	}
+	plan.slot = (1+plan.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
-	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + rows*packedRow(n.in)
+	x := rows * packedRow(n.in)
+	if v.rows == 1 {
+		x = digitRow(n.in)
+	}
+	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x
 	return plan, plan.shared <= shared
 }
 
@@ -115,6 +124,9 @@ func packedRow(in int) int {
 	const unit = 64
 	return tensor.F16.Size() * (pieces(in, unit)*unit + packed_row_padding)
 }
+
+// digitRow is packedRow of a row of digits (kernels/digits.cuh).
+func digitRow(in int) int { return tensor.I32.Size() / tensor.F16.Size() * packedRow(in) }
 
 // fit returns how many of some rows there is room for at a time.
 func (d *Device) fit(n need, rows int) int {
@@ -155,7 +167,7 @@ func (d *Device) packedProducts(p *packed) {
 	plan, _ := d.plan(n, p.x.Rows)
 	c := &d.packed
 	d.describe(c, p)
-	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(n.groups)
+	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
@@ -167,7 +179,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	blocks := min(d.sms, tiles)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
-		then: int32(p.then), act: int32(p.act), norm: qmatmul_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
+		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
 	if !p.ordered {
 		c.places = at(p.list[0].places)
 	}

@@ -8,10 +8,11 @@
 // and g+24: 16 pairs of codes, one in each half of a word, pair 4c+r being rows
 // 8q+2r and 8q+2r+1 of column g+8c.
 //
-// Words have as many whole pairs as fit, pair after pair from the lowest bits of each
-// half on. Widths that do not divide 16 leave bits over, of which the last pairs are
-// made: of 3 and 5 bits, bit 15 of word i is bit i of pair 15; of 6, the last four
-// bits of word i are the high ones of pair 12+i, and two of word 4+i/2 its low ones.
+// The two pairs that a column has of rows 8q and 8q+1, and 8q+4 and 8q+5, lie in the same
+// bits of the low and of the high bytes of halves, and so do the two others: an operand
+// of tensor cores that multiply bytes is the same bits of all four bytes of a word
+// (digits.cuh). A byte has as many whole codes as fit, from its highest bits down; the
+// bits that 3, 5 and 6 leave over at the bottom make the last operands, piece by piece.
 // Blocks that a region has not, but its last unit has, are of codes that mean zero.
 //
 // Weights are the format's to the bit: fp16(fp16(code - zero)·scale), with
@@ -29,10 +30,41 @@ constexpr int unit_blocks = 4;
 
 template <int bits>
 struct Width {
-	static constexpr int per_word = 16 / bits;        // whole pairs
-	static constexpr int whole = per_word * bits;     // of a block
+	static constexpr int per_byte = 8 / bits;            // whole codes
+	static constexpr int rest = 8 - per_byte * bits;     // bits that are left over
+	static constexpr int whole = per_byte * bits;        // operands of a block, of eight
 	static constexpr int zero = 1 << (bits - 1);
 };
+
+constexpr int operands = 8;  // 2c of column c's rows 0, 4, 1, 5, and 2c+1 of rows 2, 6, 3, 7
+
+// A Piece of an operand is some bits of each byte of a word, from bit at on: those of the
+// codes from bit to on.
+struct Piece {
+	int word, at, bits, to;
+};
+
+// piece returns piece i of an operand, of no bits if there is none.
+template <int bits>
+__device__ constexpr Piece piece(int operand, int i) {
+	using W = Width<bits>;
+	int n = operand - W::whole;
+	if (n < 0) {
+		if (i > 0) return {0, 0, 0, 0};
+		return {operand / W::per_byte, W::rest + bits * (operand % W::per_byte), bits, 0};
+	}
+	if (bits == 3 && i < 2) return i == 0 ? Piece{n, 0, 2, 0} : Piece{2, n, 1, 2};
+	if (bits == 5 && i == 0) return {n, 0, 3, 0};
+	if (bits == 5 && n < 2 && i == 1) return {3 + n, 0, 2, 3};
+	if (bits == 5 && n == 2 && i < 3) return {2 + i, 2, 1, 2 + i};
+	if (bits == 6 && i < 3) return {3 * n + i, 0, 2, 2 * i};
+	return {0, 0, 0, 0};
+}
+
+constexpr int most_pieces = 3;
+
+// pair_of returns the pair that an operand has in the low or high bytes of halves.
+__device__ constexpr int pair_of(int operand, int high) { return operand / 2 * 4 + operand % 2 + 2 * high; }
 
 // bits_of and half2_of reinterpret a pair of halves.
 __device__ inline u32 bits_of(half2 h) { return *(u32*)&h; }
@@ -61,60 +93,52 @@ __device__ inline half2 number(u32 w, Exponent e) {
 	return at == 0 ? __hsub2(v, __float2half2_rn(off)) : __hfma2(v, __float2half2_rn(part), __float2half2_rn(-off));
 }
 
-// whole_pair returns pair i of a word.
-template <int bits>
-__device__ inline half2 whole_pair(u32 w, int i, Exponent e) {
-	if constexpr (bits == 2) {
-		if (i >= 4) w >>= 8;
-		return i % 4 == 0 ? number<2, 0>(w, e) : i % 4 == 1 ? number<2, 2>(w, e) : i % 4 == 2 ? number<2, 4>(w, e) : number<2, 6>(w, e);
-	} else if constexpr (bits == 3) {
-		if (i >= 3) w >>= 9;
-		return i % 3 == 0 ? number<3, 0>(w, e) : i % 3 == 1 ? number<3, 3>(w, e) : number<3, 6>(w, e);
-	} else if constexpr (bits == 4) {
-		if (i >= 2) w >>= 8;
-		return i % 2 == 0 ? number<4, 0>(w, e) : number<4, 4>(w, e);
-	} else if constexpr (bits == 5) {
-		return i == 1 ? number<5, 5>(w, e) : number<5, 0>(i == 0 ? w : w >> 10, e);
+// moved returns w with bit `from` at bit `to`.
+template <int from, int to>
+__device__ inline u32 moved(u32 w) {
+	if constexpr (from < to) return w << (to - from);
+	else return w >> (from - to);
+}
+
+// pair_number returns the pair that an operand has in bytes 0 and 2 of words.
+template <int bits, int operand>
+__device__ inline half2 pair_number(const u32 (&w)[bits], Exponent e) {
+	constexpr Piece a = piece<bits>(operand, 0), b = piece<bits>(operand, 1), c = piece<bits>(operand, 2);
+	if constexpr (b.bits == 0) {
+		return number<bits, a.at>(w[a.word], e);
 	} else {
-		return number<bits, 0>(i == 0 ? w : w >> bits, e);
+		u32 v = join(moved<a.at, a.to>(w[a.word]), ((1u << a.bits) - 1) * 0x10001u << a.to, e.v);
+		v = join(moved<b.at, b.to>(w[b.word]), ((1u << b.bits) - 1) * 0x10001u << b.to, v);
+		if constexpr (c.bits > 0) v = join(moved<c.at, c.to>(w[c.word]), ((1u << c.bits) - 1) * 0x10001u << c.to, v);
+		return __hsub2(half2_of(v), __float2half2_rn(1024 + Width<bits>::zero));
 	}
+}
+
+template <int bits, int operand>
+__device__ inline void numbers_from(half2 (&v)[16], const u32 (&low)[bits], const u32 (&high)[bits], Exponent e) {
+	v[pair_of(operand, 0)] = pair_number<bits, operand>(low, e);
+	v[pair_of(operand, 1)] = pair_number<bits, operand>(high, e);
+	if constexpr (operand + 1 < operands) numbers_from<bits, operand + 1>(v, low, high, e);
 }
 
 // numbers returns the pairs of a lane's words of a block as exact numbers.
 template <int bits>
 __device__ inline void numbers(half2 (&v)[16], const u32 (&words)[bits], Exponent e) {
-	using W = Width<bits>;
+	u32 high[bits];
 #pragma unroll
-	for (int p = 0; p < W::whole; p++) v[p] = whole_pair<bits>(words[p / W::per_word], p % W::per_word, e);
-	if constexpr (bits == 3 || bits == 5) {
-		u32 w = words[0] >> 15 & 0x10001u;
-#pragma unroll
-		for (int i = 1; i < bits; i++) w = join(words[i] >> (15 - i), 0x10001u << i, w);
-		v[15] = number<bits, 0>(w, e);
-	}
-	if constexpr (bits == 6) {
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			u32 low = words[4 + i / 2] >> (i % 2 ? 10 : 8) & 0x00300030u;
-			v[12 + i] = number<6, 4>(join(words[i] >> 6, 0x03c003c0u, low), e);
-		}
-	}
+	for (int i = 0; i < bits; i++) high[i] = words[i] >> 8;
+	numbers_from<bits, 0>(v, words, high, e);
 }
 
 // put adds the codes of pair p to the words of a block.
 template <int bits>
 __device__ inline void put(u32 (&words)[bits], int p, u32 first, u32 second) {
-	using W = Width<bits>;
+	int operand = p / 4 * 2 + p % 2, high = p % 4 / 2;
 	u32 v = first | second << 16;
-	if (p < W::whole) {
-		words[p / W::per_word] |= v << bits * (p % W::per_word);
-	} else if (bits == 6) {
-		int i = p - W::whole;
-		words[i % bits] |= (v >> 2 & 0x000f000fu) << 12;
-		words[(4 + i / 2) % bits] |= (v & 0x00030003u) << (12 + i % 2 * 2);
-	} else {
 #pragma unroll
-		for (int i = 0; i < bits; i++) words[i] |= (v >> i & 0x10001u) << 15;
+	for (int i = 0; i < most_pieces; i++) {
+		Piece a = piece<bits>(operand, i);
+		if (a.bits > 0) words[a.word] |= (v >> a.to & ((1u << a.bits) - 1) * 0x10001u) << (a.at + 8 * high);
 	}
 }
 

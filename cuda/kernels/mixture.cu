@@ -21,12 +21,12 @@
 
 constexpr int warps = 12;      // of a block
 constexpr int most_slots = 6;  // units that a warp has asked for at once
-constexpr int most_pieces = 32;  // of a warp, in the second kernel
+constexpr int most_listed = 32;  // of a warp, in the second kernel
 constexpr int most_units = 32 * warps;  // of a tile, in the first
 constexpr int most_blocks = 8;  // of a cluster
 constexpr int most_experts = 512;
 
-static_assert(most_pieces == 32 && most_slots <= 7, "a lane has a piece; arrived_but takes six");
+static_assert(most_listed == 32 && most_slots <= 7, "a lane lists a unit; arrived_but takes six");
 
 // Chosen is the experts of the row, and their weights.
 struct Chosen {
@@ -114,9 +114,9 @@ __device__ inline void choose(Chosen& to, void* memory, const Given& g, const Ru
 	}
 }
 
-// A Piece is a unit that a warp multiplies, of a first tile: where it is, and what it is,
+// A Listed unit is one that a warp multiplies, of a first tile: where it is, and what it is,
 // as Place in qmatmul.cu says it.
-struct alignas(16) Piece {
+struct alignas(16) Listed {
 	const uint4* words;
 	const u32 *scales, *units;
 	u32 packed;
@@ -130,7 +130,7 @@ __device__ inline int row_of(u32 packed) { return (packed >> 7 & 0x1fff) * block
 __device__ inline int group_of(u32 packed) { return packed >> 20; }
 
 // piece_of returns unit u of a tile of an expert's matrix.
-__device__ inline Piece piece_of(const Table& table, const int* entry, int u, int tile, int expert) {
+__device__ inline Listed piece_of(const Table& table, const int* entry, int u, int tile, int expert) {
 	const Matrix& m = *(const Matrix*)entry;
 	uint2 place = __ldg((const uint2*)(entry + table.places) + u);
 	int group = group_of(place.y);
@@ -148,7 +148,7 @@ struct Slots {
 	__device__ uint4* words(int s) const { return (uint4*)(ring + s * bytes + 128 * (2 * groups + 1)) + threadIdx.x % 32; }
 
 	// ask asks for a piece of the tile that is so many words and scales behind the first.
-	__device__ void ask(int s, const Piece& p, int64 words_on, int64 scales_on) const {
+	__device__ void ask(int s, const Listed& p, int64 words_on, int64 scales_on) const {
 		int lane = threadIdx.x % 32, bits = bits_of_unit(p.packed);
 		const uint4* from = p.words + words_on + lane;
 		const u32* scales = p.scales + scales_on + lane / 8;
@@ -179,7 +179,7 @@ struct LaneCodes {
 // after the other.
 struct Work {
 	Slots slots;
-	const Piece* list;
+	const Listed* list;
 	int pieces, left;               // of the list, and how many of the run are to be asked for
 	int64 words_step, scales_step;  // from tile to tile
 	int piece, tile;                // that is asked for next
@@ -245,7 +245,7 @@ __device__ void first_products(
 	int tiles, int out, Slots slots) {
 	extern __shared__ uint4 memory[];
 	__shared__ Chosen chosen;
-	__shared__ Piece list[most_units];
+	__shared__ Listed list[most_units];
 	int warp = threadIdx.x / 32, from = tiles * part / each, count = tiles * (part + 1) / each - from;
 	half *staged = (half*)memory, *normed = staged + stride(in.in);
 	float* parts = (float*)(normed + in.in);
@@ -326,7 +326,7 @@ struct Share {
 };
 
 // share returns a warp's, and lists its pieces, given how many warps share a tile's.
-__device__ inline Share share(Piece* list, const Table& table, const Chosen& chosen, int count, int units128, int tile, int part, int parts) {
+__device__ inline Share share(Listed* list, const Table& table, const Chosen& chosen, int count, int units128, int tile, int part, int parts) {
 	int lane = threadIdx.x % 32, n = units128, end = 0, all = n * count, block = parts / warps;
 	if (!units128) {  // lane k has the end of the kth
 		end = n = lane < count ? ((const Matrix*)table.of(chosen.experts[lane]))->units128 : 0;
@@ -375,7 +375,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Acts& x, cons
 	extern __shared__ uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ Chosen chosen;
-	__shared__ Piece list[warps][most_pieces];
+	__shared__ Listed list[warps][most_listed];
 	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = stride(x.in);
 	half* staged = (half*)memory;
 	slots.ring = (unsigned char*)(staged + g.chosen * step);
@@ -384,7 +384,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Acts& x, cons
 	Share mine = share(list[warp], table, chosen, g.chosen, units128, tile, part * warps + warp, blocks * warps);
 	__syncthreads();  // the ring's memory is no longer the choosing's
 	slots.ring += warp * slots.count * slots.bytes;
-	Work work = {slots, list[warp], most_pieces, mine.to - mine.from};
+	Work work = {slots, list[warp], most_listed, mine.to - mine.from};
 	work.begin(0);
 	int column = tile * tile_columns + lane, vectors = x.in / 8, all = (mine.last - mine.first + 1) * vectors;
 	bool adds = warp == 0 && part == 0 && column < out;

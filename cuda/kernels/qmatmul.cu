@@ -12,17 +12,14 @@
 // this one is done: weights depend on nothing.
 #include "act.cuh"
 #include "arrive.cuh"
+#include "digit_row.cuh"
 #include "link.cuh"
 #include "meet.cuh"
-#include "norm.cuh"
 #include "order.cuh"
 #include "products.cuh"
 #include "unit.cuh"
 
 constexpr int most = 8;  // rows of x
-
-// How x comes: normalized as norm.cuh counts, or as it is.
-constexpr int no_norm = 2;
 
 struct Product {
 	Matrix m[most_matrices];
@@ -40,7 +37,7 @@ struct Product {
 	int slot;             // bytes
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
-	int groups;           // of a unit, at most
+	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;            // of two rows and more
 };
@@ -49,6 +46,8 @@ constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
+
+__device__ inline int digits_row_of(u32 packed) { return packed & 0x1fff << 7; }  // block_of times digit_block
 
 // Range is what a warp, or block, does of something.
 struct Range {
@@ -79,7 +78,7 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 
 // A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
 // round after each other, and then of the next matrix, or round.
-template <int warps, int slots>
+template <int warps, int slots, bool digits>
 struct Feed {
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
@@ -122,15 +121,24 @@ struct Feed {
 		}
 	}
 
+	// more_scales asks for those of a group, which are i behind the first.
+	__device__ void more_scales(int group, int i) const {
+		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group, scales_step / 4 - 1) * 4, true);
+	}
+
 	// ask asks for the unit, if there is one, in the slot, and goes to the next of both.
 	__device__ void ask() {
 		if (left > 0) {
 			Place u(place);
 			int group = group_of(u.packed);
+			if (digits) group = min(group + group_of_lane(u.packed), scales_step / 4 - 1);
 			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
-			if (!has_one_group(u.packed))
-				for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
-					copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group + i, scales_step / 4 - 1) * 4, true);
+			bool four = shift_of(u.packed) == 0;
+			if (digits && four) more_scales(group + 2, 1);
+			if (!digits && !has_one_group(u.packed)) {  // two or four
+				more_scales(group + 1, 1);
+				if (four) more_scales(group + 2, 2), more_scales(group + 3, 3);
+			}
 			*(u32*)__cvta_shared_to_generic(slot) = u.packed;
 			if (--left > 0) {
 				place = __ldg(next++);
@@ -144,23 +152,6 @@ struct Feed {
 		}
 		commit();
 		slot = slot == ring + (slots - 1) * product.slot ? ring : slot + product.slot;
-	}
-};
-
-// Eights of elements of x that a thread keeps in registers: all that most rows have.
-constexpr int kept = 2;
-
-// Ahead is what a thread needs for the first eight elements of a row that it brings to
-// shared memory, beside those: their places and the norm's weights.
-struct Ahead {
-	uint4 places;
-	float scale[8];
-
-	__device__ Ahead(const Product& p) {
-		int i = threadIdx.x * 8;
-		if (i >= p.in) return;
-		if (p.places) places = __ldg((const uint4*)(p.places + i));
-		if (p.norm != no_norm) load8(scale, p.scale, i, p.in);
 	}
 };
 
@@ -188,60 +179,6 @@ __device__ inline void load(half* to, const half* x, const Product& p, const Ahe
 			if (int i = first + k * blockDim.x * 8; i < p.in) put(to, p, a, v[k], i);
 	}
 }
-
-// load_floats reads eight elements of x, zeros past the end.
-__device__ inline void load_floats(float (&v)[8], const float* x, int i, int in) {
-	Eight<float> e;
-	if (i < in) {
-		e.words[0] = __ldcg((const uint4*)(x + i)), e.words[1] = __ldcg((const uint4*)(x + i) + 1);
-	} else {
-		e.words[0] = e.words[1] = make_uint4(0, 0, 0, 0);
-	}
-#pragma unroll
-	for (int j = 0; j < 8; j++) v[j] = e.v[j];
-}
-
-// A Row is a row of x that is to be normalized. each calls f for eight elements at a
-// time of this thread's, again from memory where registers have no room for them.
-struct Row {
-	const float* x;
-	int in;
-	float v[kept][8];
-
-	__device__ Row(const float* x, int in) : x(x), in(in) {
-#pragma unroll
-		for (int k = 0; k < kept; k++) load_floats(v[k], x, at(k), in);
-	}
-	__device__ static int at(int k) { return (k * blockDim.x + threadIdx.x) * 8; }
-
-	template <class F>
-	__device__ void each(F& f) const {
-#pragma unroll
-		for (int k = 0; k < kept; k++)
-			if (at(k) < in) f(v[k], at(k));
-		for (int i = at(kept); i < in; i += blockDim.x * 8) {
-			float w[8];
-			load_floats(w, x, i, in);
-			f(w, i);
-		}
-	}
-};
-
-struct Sum {
-	Centre mean;
-	float of;
-	__device__ void operator()(const float (&v)[8], int) {
-		for (int j = 0; j < 8; j++) of += mean(v[j]);
-	}
-};
-
-struct Squares {
-	Centre mean;
-	float of;
-	__device__ void operator()(const float (&v)[8], int) {
-		for (int j = 0; j < 8; j++) of += mean(v[j]) * mean(v[j]);
-	}
-};
 
 struct Put {
 	half* to;
@@ -289,15 +226,14 @@ __device__ inline void copy_rows(half* to, const Product& p, int rows) {
 }
 
 // stage brings the rows of x to shared memory, in stored order.
-template <int most_rows>
 __device__ inline void stage(half* to, const Product& p, const Ahead& a, int rows) {
-	if (most_rows > 1 && !p.places) {
+	if (!p.places) {
 		copy_rows(to, p, rows);
 		return;
 	}
 	for (int r = 0; r < rows; r++, to += stride(p.in)) {
 		if (p.norm == no_norm) load(to, (const half*)p.x + r * p.ldx, p, a);
-		else normalize(to, (const float*)p.x + r * p.ldx, p, a, most_rows > 1 && p.link.powers && blockIdx.x == 0 ? p.link.powers + r : nullptr);
+		else normalize(to, (const float*)p.x + r * p.ldx, p, a, p.link.powers && blockIdx.x == 0 ? p.link.powers + r : nullptr);
 		if (threadIdx.x < row_padding) to[p.in + threadIdx.x] = __float2half(0);
 	}
 }
@@ -402,6 +338,7 @@ __device__ inline void qmatmul(const Product& p) {
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
+	constexpr bool digits = most_rows == 1;
 	constexpr int sums_of = tile_columns * most_rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -410,7 +347,7 @@ __device__ inline void qmatmul(const Product& p) {
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
 
-	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	Feed<warps, slots, digits> feed(p, first_byte + warp * slots * p.slot + lane * 4);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
@@ -419,7 +356,9 @@ __device__ inline void qmatmul(const Product& p) {
 	wait_for_previous();
 	let_next();
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
-	stage<most_rows>(staged, p, ahead, p.rows);
+	float lowest = 1;  // of digits
+	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead);
+	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
 			float f = factor(p.link, row);
@@ -428,7 +367,9 @@ __device__ inline void qmatmul(const Product& p) {
 		if (!p.places) arrived<0>();
 	}
 	__syncthreads();
+	Turn turn;
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
+	Digits row((const u32*)staged, p.in);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
@@ -445,11 +386,13 @@ __device__ inline void qmatmul(const Product& p) {
 					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
-					multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)),
-					                         LaneCodes{slot + lane_words, select}, of + group_of(u), shift_of(u), e);
+					LaneCodes codes = {slot + lane_words, select};
+					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
+					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
 					feed.ask();
 				}
-				keep<most_rows>(mine, sums);
+				if constexpr (digits) keep_digits(mine, sums, lowest);
+				else keep<most_rows>(mine, sums);
 			}
 			of += padded_groups(m.groups);
 		}
