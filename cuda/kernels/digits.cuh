@@ -10,7 +10,7 @@
 //
 // What an element of fp16 loses is up to 2^-27 of the largest, so a product is wrong by up to
 // 2^-27·largest·Σ|w|: less than what sums in fp32 lose where the largest is added. Elements of at
-// least 2^-17 of the largest lose nothing.
+// least 2^-16 of the largest lose nothing.
 // A row with an infinity, or what is no number, has products that are no numbers.
 #pragma once
 
