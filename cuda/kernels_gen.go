@@ -254,6 +254,7 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
+	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
 	kernel_qmatmul_group_2
@@ -550,6 +551,7 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
@@ -5267,6 +5269,12 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 
 func (d *Device) qmatmul_one(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_halves(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_halves)
 	a.bytes(product)
 	d.launch(a, l)
 }

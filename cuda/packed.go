@@ -66,18 +66,21 @@ func (p *packed) needs(blocks int) need {
 }
 
 // A packing is a variant of a packed product, this one or that of rows.go: its kernel, the
-// warps of a block, the units that a warp has asked for at a time, and the most rows of x.
+// warps of a block, the units that a warp has asked for at a time, the most rows of x, and
+// whether a row is of digits.
 type packing struct {
 	kernel             func(d *Device, l launch, product []byte)
 	name               kernel
 	warps, slots, rows int
+	digits             bool
 }
 
 // packings lists the variants, better ones first.
 var packings = []packing{
-	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1},
-	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most},
-	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most},
+	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
+	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
+	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
 }
 
 // A packedPlan is how products are launched.
@@ -105,14 +108,14 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}
-	if v.rows == 1 {
+	if v.digits {
 		plan.groups = (n.groups + 1) / 2 // a lane has one of two
 	}
 	plan.slot = (1+plan.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
 	x := rows * packedRow(n.in)
-	if v.rows == 1 {
+	if v.digits {
 		x = digitRow(n.in)
 	}
 	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x

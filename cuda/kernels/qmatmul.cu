@@ -332,13 +332,12 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 	}
 }
 
-template <int warps, int slots, int most_rows>
+template <int warps, int slots, int most_rows, bool digits>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
-	constexpr bool digits = most_rows == 1;
 	constexpr int sums_of = tile_columns * most_rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -364,8 +363,8 @@ __device__ inline void qmatmul(const Product& p) {
 			float f = factor(p.link, row);
 			if (lane == 0) factors[row] = f;
 		}
-		if (!p.places) arrived<0>();
 	}
+	if (!digits && !p.places) arrived<0>();
 	__syncthreads();
 	Turn turn;
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
@@ -407,12 +406,13 @@ constexpr int many_warps = 16, few_warps = 8;
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
-#define QMATMUL(name, warps, slots, most_rows, beside)                           \
+#define QMATMUL(name, warps, slots, most_rows, digits, beside)                   \
 	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * beside, 1)     \
 	name(const __grid_constant__ Product product) {                              \
-		qmatmul<warps, slots, most_rows>(product);                               \
+		qmatmul<warps, slots, most_rows, digits>(product);                       \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 2, 1, 4)
-QMATMUL(qmatmul_more, many_warps, 2, most, 0)
-QMATMUL(qmatmul_few, few_warps, 1, most, 0)
+QMATMUL(qmatmul_one, many_warps, 2, 1, true, 4)
+QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
+QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
+QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
