@@ -14,15 +14,14 @@ var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device)
 // has few warps to bring them.
 const leftWidth = 512
 
-// Sequences that have room for more positions attend as before: a long one is read faster by
+// Rows that may attend to more positions do so as before: many are read faster by
 // kernels that have all registers, or, of few heads of keys, by clusters (docs/decoding.md).
 const leftReach, leftReachOfHead = 4096, 256
 
 // leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster.
 func (d *Device) leftTakes(t rowsAttend) bool {
-	room := t.batch.Table.Cols * t.cache.shape.PageRows
 	return leftVariants[t.HeadDim] != nil && t.group()*t.HeadDim <= leftWidth && t.KVHeads <= attend_left_blocks*d.sms &&
-		room <= min(leftReach, leftReachOfHead*t.KVHeads)
+		t.most() <= min(leftReach, leftReachOfHead*t.KVHeads)
 }
 
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,

@@ -27,6 +27,17 @@ type rowsAttend struct {
 
 func (t rowsAttend) group() int { return t.Heads / t.KVHeads }
 
+// most is how many positions a row may attend to.
+func (t rowsAttend) most() int {
+	n := t.batch.Table.Cols * t.cache.shape.PageRows
+	for _, limit := range []int{t.batch.Reach, t.Window} {
+		if limit > 0 {
+			n = min(n, limit)
+		}
+	}
+	return n
+}
+
 // fewHeads reports whether the division of attend_decode.cu, which has many blocks join
 // what they find for a head, is slower than others: where rows and heads of keys are
 // fewer than this.
