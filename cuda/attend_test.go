@@ -68,6 +68,15 @@ func TestMixKernels(t *testing.T) {
 	}
 }
 
+// rowAttending is attention of rows of sequences with room for so many positions.
+func rowAttending(rows, kvHeads, room int) rowsAttend {
+	const pageRows = 256
+	return rowsAttend{
+		q: tensor.New(tensor.F16, rows, 4096, nil), cache: &cache{shape: device.CacheShape{PageRows: pageRows}},
+		Attend: device.Attend{Heads: 32, KVHeads: kvHeads, HeadDim: 128}, batch: device.Batch{Table: tensor.New(tensor.I32, rows, room/pageRows, nil)},
+	}
+}
+
 // Rows that have less than two blocks each are spread while they are short.
 func TestSpreadRows(t *testing.T) {
 	d := hopperFake(t)
@@ -78,8 +87,34 @@ func TestSpreadRows(t *testing.T) {
 		{1, 32, true, true}, {6, 32, true, true}, {8, 32, false, true}, {8, 32, true, false}, {16, 32, false, true}, {17, 32, false, false},
 		{16, 8, true, true}, {32, 8, true, false}, {32, 8, false, true}, {33, 8, false, false},
 	} {
-		a := rowsAttend{q: tensor.New(tensor.F16, c.rows, 4096, nil), Attend: device.Attend{Heads: 32, KVHeads: c.kvHeads, HeadDim: 128}, batch: device.Batch{Deep: c.deep}}
+		a := rowAttending(c.rows, c.kvHeads, 32768)
+		if !c.deep {
+			a.batch.Reach = spreadReach
+		}
 		if got := d.spreadTakes(a); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// A row attends beside its products while it sees few positions: because there is no room for
+// more, because it is at one of the first, or because its window is small.
+func TestLeftRows(t *testing.T) {
+	d := hopperFake(t)
+	for _, c := range []struct {
+		kvHeads, room, reach, window int
+		want                         bool
+	}{
+		{32, 4096, 0, 0, true}, {32, 4352, 0, 0, false}, {32, 32768, 4096, 0, true}, {32, 32768, 0, 0, false}, {32, 32768, 0, 4096, true}, {32, 32768, 0, 4097, false},
+		{8, 2048, 0, 0, true}, {8, 131072, 512, 0, true}, {8, 131072, 2048, 0, true}, {8, 131072, 4096, 0, false}, {8, 131072, 0, 1024, true},
+		{8, 2048, 4096, 0, true}, {4, 131072, 1024, 0, true}, {4, 131072, 2048, 0, false},
+	} {
+		a := rowAttending(1, c.kvHeads, c.room)
+		a.batch.Reach, a.Window = c.reach, c.window
+		if c.kvHeads == 4 {
+			a.Heads = 16
+		}
+		if got := d.leftTakes(a); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
