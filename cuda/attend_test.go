@@ -108,7 +108,7 @@ func TestLeftRows(t *testing.T) {
 	}{
 		{32, 512, 0, 0, true}, {32, 768, 0, 0, false}, {32, 32768, 512, 0, true}, {32, 32768, 1024, 0, false}, {32, 32768, 0, 0, false},
 		{32, 32768, 0, 512, true}, {32, 32768, 0, 513, false}, {8, 1024, 0, 0, true}, {8, 131072, 512, 0, true}, {8, 131072, 1024, 0, true},
-		{8, 131072, 2048, 0, false}, {8, 131072, 0, 1024, true}, {8, 1024, 2048, 0, true}, {4, 131072, 2048, 0, true}, {4, 131072, 0, 0, false},
+		{8, 131072, 0, 0, false}, {8, 131072, 0, 1024, true}, {8, 1024, 512, 0, true}, {4, 131072, 1024, 0, true}, {4, 131072, 0, 1025, false}, {4, 131072, 0, 0, false},
 	} {
 		a := rowAttending(1, c.kvHeads, c.room)
 		a.batch.Reach, a.Window = c.reach, c.window

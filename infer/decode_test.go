@@ -110,8 +110,9 @@ func TestReaches(t *testing.T) {
 		runs := []Run{{Sequence: 0, First: 3, IDs: []int32{1}}, {Sequence: 1, First: at, IDs: []int32{2}}}
 		return func() error { return e.Step(runs, func(int, int, [][]float32) {}) }
 	}
-	recorded("two sequences", step(2*device.LeastReach), few, more, 40*device.LeastReach+2)
-	recorded("two that are short", step(4), few, more, few+1, 40*device.LeastReach+2)
+	recorded("two sequences", step(device.LeastReach), few, more, more+1)
+	recorded("two that are short", step(4), few, more, few+1, more+1)
+	recorded("behind all limits", step(device.MostReach), few, more, few+1, more+1, 2)
 }
 
 // A text that ends leaves nothing behind of the step that was begun after it.

@@ -12,7 +12,7 @@
 
 constexpr int warps = attending_warps;
 constexpr int blocks = 4;       // of a multiprocessor there is room for; one beside a block of qmatmul_one
-constexpr int most_parts = 32;  // of a row and its heads: a lane joins one
+constexpr int most_parts = 16;  // of a row and its heads: a lane joins one
 
 static_assert(most_parts <= 32, "as join_words has it");
 

@@ -123,7 +123,7 @@ type Batch struct {
 // The limits that a Reach may be: what is made for one runs up to twice as many positions.
 const (
 	LeastReach = 512
-	MostReach  = 2048
+	MostReach  = 1024
 )
 
 // ReachOf returns the Reach of rows whose last position is given: steps that are recorded
