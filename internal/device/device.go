@@ -120,7 +120,7 @@ type Batch struct {
 	Reach int
 }
 
-// The limits that a Reach may be: what is made for one runs up to twice as many positions.
+// A Reach is one of these, or twice the one before, up to the largest.
 const (
 	LeastReach = 512
 	MostReach  = 1024
