@@ -50,29 +50,31 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 // meeting says which Device of a GPU has kernels whose blocks wait for each other. All of such
 // a kernel's blocks run at the same time, as they are no more than multiprocessors, and others
 // end without them. Two such kernels could keep each other from that.
-type meeting struct {
+var meeting = struct {
 	sync.Mutex
-	by map[uintptr]*Device
+	by map[gpu]*Device
+}{by: map[gpu]*Device{}}
+
+// A gpu is one of a driver's.
+type gpu struct {
+	drv    *driver
+	handle uintptr
 }
 
 // meets reports whether blocks may wait for each other: if d is the first Device of its GPU
 // that asks, and no other process shares multiprocessors with this one (MPS).
 func (d *Device) meets() bool {
 	const sharedWithOthers = 133 // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
-	m := &d.drv.meeting
-	m.Lock()
-	defer m.Unlock()
-	if m.by[d.handle] == nil && d.attribute(sharedWithOthers) == 0 {
-		if m.by == nil {
-			m.by = map[uintptr]*Device{}
-		}
-		m.by[d.handle] = d
-		drv, handle := d.drv, d.handle
+	g := gpu{d.drv, d.handle}
+	meeting.Lock()
+	defer meeting.Unlock()
+	if meeting.by[g] == nil && d.attribute(sharedWithOthers) == 0 {
+		meeting.by[g] = d
 		d.onClose(func() {
-			drv.meeting.Lock()
-			defer drv.meeting.Unlock()
-			delete(drv.meeting.by, handle)
+			meeting.Lock()
+			defer meeting.Unlock()
+			delete(meeting.by, g)
 		})
 	}
-	return m.by[d.handle] == d
+	return meeting.by[g] == d
 }

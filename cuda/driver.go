@@ -120,8 +120,6 @@ func (r result) asynchronous() bool { return r >= 700 && r < 720 && r != peerAcc
 type driver struct {
 	invoke func(s symbol, args []uintptr) result
 	blas   func() *cublasLibrary // finds cuBLAS; nil where there is none for this driver
-
-	meeting meeting
 }
 
 // call calls a function of libcuda. Pointers among the arguments must be
