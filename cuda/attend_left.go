@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -14,15 +15,21 @@ var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device)
 // has few warps to bring them.
 const leftWidth = 512
 
-// Sequences that have room for more positions attend as before: a long one is read faster by
-// kernels that have all registers, or, of few heads of keys, by clusters (docs/decoding.md).
-const leftReach, leftReachOfHead = 4096, 256
+// leftFew is up to how many positions attention beside its products is always faster.
+const leftFew = 512
 
-// leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster.
+// leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster: while
+// positions are so few that all warps together have them at once (docs/decoding.md).
 func (d *Device) leftTakes(t rowsAttend) bool {
-	room := t.batch.Table.Cols * t.cache.shape.PageRows
-	return leftVariants[t.HeadDim] != nil && t.group()*t.HeadDim <= leftWidth && t.KVHeads <= attend_left_blocks*d.sms &&
-		room <= min(leftReach, leftReachOfHead*t.KVHeads)
+	const round = attend_left_warps * attend_meet_positions
+	return leftVariants[t.HeadDim] != nil && t.group()*t.HeadDim <= leftWidth && t.KVHeads <= d.sms && d.hopper() && d.meets() &&
+		t.most() <= max(leftFew, d.leftParts(t)*round)
+}
+
+// leftParts is how many blocks may attend to a head of keys: a power of two, and all together one
+// a multiprocessor.
+func (d *Device) leftParts(t rowsAttend) int {
+	return min(1<<(bits.Len(uint(max(1, d.sms/t.KVHeads)))-1), attend_left_most_parts)
 }
 
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
@@ -33,10 +40,10 @@ type leaving struct {
 }
 
 type leftGiven struct {
-	attend         leftAttend
-	cache          leftCache
-	leaving        leaving
-	sums, counters uint64
+	attend  leftAttend
+	cache   leftCache
+	leaving leaving
+	found   uint64
 }
 
 type leftAttend struct {
@@ -81,16 +88,15 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *packed, t rowsAttend) {
 	const warps = attend_left_warps
 	at, group := d.addressOrNull, t.group()
-	parts := max(1, min(attend_left_blocks*d.sms/t.KVHeads, attend_left_most_parts))
+	parts := d.leftParts(t)
 	words := d.scratch(scratchLeft, tensor.I32, t.KVHeads, (parts*group+2)*t.HeadDim)
-	sums := d.scratch(scratchSums, tensor.F32, t.KVHeads*parts*spreadHeads, t.HeadDim+attend_row_padding)
-	counters := d.scratch(scratchCounters, tensor.I32, 1, t.KVHeads)
+	found := d.scratch(scratchMeet, tensor.I32, t.KVHeads*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
 	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(group * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window)}
 	d.packedProducts(q)
 	g := &d.left
-	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, sums: at(sums), counters: at(counters), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
+	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
 		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
-	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, group, 32*warps*attend_left_found)
+	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, group, 0)
 	l := launch{blocks: dim{x: t.KVHeads, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
 	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))
 }

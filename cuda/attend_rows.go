@@ -27,6 +27,23 @@ type rowsAttend struct {
 
 func (t rowsAttend) group() int { return t.Heads / t.KVHeads }
 
+// most is how many positions a row may attend to.
+func (t rowsAttend) most() int {
+	n := t.batch.Table.Cols * t.cache.shape.PageRows
+	for _, limit := range []int{t.batch.Reach, t.Window} {
+		if limit > 0 {
+			n = min(n, limit)
+		}
+	}
+	return n
+}
+
+// rounds is in how many blocks of so many warps a row's positions are divided at most, so that
+// each warp has some of them.
+func (t rowsAttend) rounds(warps int) int {
+	return pieces(pieces(t.most(), attend_meet_positions)+1, warps) // a window may begin within one's
+}
+
 // fewHeads reports whether the division of attend_decode.cu, which has many blocks join
 // what they find for a head, is slower than others: where rows and heads of keys are
 // fewer than this.
@@ -41,8 +58,8 @@ func (d *Device) together(a device.Attend, rows int) bool {
 // attendRows is attention of single rows.
 func (d *Device) attendRows(t rowsAttend) {
 	switch {
-	case d.hopper() && fewHeads(t.Attend, t.q.Rows):
-		d.attendCluster(rowsVariantFor(clusterVariants, t), t)
+	case d.meetTakes(t):
+		d.attendMeet(rowsVariantFor(meetVariants, t), t)
 	case d.hopper() && d.spreadTakes(t):
 		d.attendSpread(spreadVariants[t.HeadDim], t)
 	case t.own.k.Nil() && t.places.Nil() && partsTake(t.Attend, t.q.Rows):
@@ -115,48 +132,12 @@ func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
 
-// A clusterVariant is a kernel of attend_cluster.cu, and its warps.
-type clusterVariant struct {
-	rowsShape
-	kernel clusterFunc
-	warps  int
-}
-
-type clusterFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault tensor.Tensor,
-	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
-
-var clusterVariants = []clusterVariant{
-	{rowsShape{64, 8, false}, (*Device).attend_cluster_64_8, attend_cluster_many},
-	{rowsShape{64, 16, false}, (*Device).attend_cluster_64_16, attend_cluster_many},
-	{rowsShape{128, 8, false}, (*Device).attend_cluster_128_8, attend_cluster_many},
-	{rowsShape{128, 16, false}, (*Device).attend_cluster_128_16, attend_cluster_few},
-	{rowsShape{256, 8, false}, (*Device).attend_cluster_256_8, attend_cluster_few},
-	{rowsShape{64, 8, true}, (*Device).attend_cluster_64_any, attend_cluster_many},
-	{rowsShape{128, 8, true}, (*Device).attend_cluster_128_any, attend_cluster_few},
-	{rowsShape{256, 8, true}, (*Device).attend_cluster_256_any, attend_cluster_few},
-}
-
 // rowShared is what a block of some warps takes, as Shared in attend_row.cuh has it, with
 // so many bytes at least for what is found.
 func rowShared(s rowsShape, warps, group, found int) int {
 	const half, single, aligned = 2, 4, 16
-	fixed := s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single + 2*s.heads*single
+	fixed := s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single
 	return pieces(fixed, aligned)*aligned + aligned + max(warps*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
-}
-
-// attendCluster has a cluster for every row and set of heads, as large as there are
-// multiprocessors for.
-func (d *Device) attendCluster(v clusterVariant, t rowsAttend) {
-	sets, blocks := t.KVHeads*pieces(t.group(), v.heads), attend_cluster_most_blocks
-	for blocks > 1 && blocks*sets*t.q.Rows > d.sms {
-		blocks /= 2
-	}
-	l := launch{blocks: dim{x: blocks, y: sets, z: t.q.Rows}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), cluster: blocks, beside: true}
-	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
-	v.kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
-		b.Pos, b.Seq, b.Table, d.fault, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
 }
 
 // rowsNumbers is a rowsAttend as kernels take it.

@@ -8,6 +8,9 @@ const spreadLanes = 32
 // spreadVariants are the kernels of attend_spread.cu by the dimensions of a head.
 var spreadVariants = map[int]splitFunc{64: (*Device).attend_spread_64, 128: (*Device).attend_spread_128}
 
+// spreadReach is up to how many positions rows are short.
+const spreadReach = 1024
+
 // spreadHeads are those of a block.
 const spreadHeads = 8
 
@@ -22,7 +25,7 @@ func (d *Device) spreadTakes(t rowsAttend) bool {
 		return false
 	}
 	parts := d.spreadParts(t)
-	return t.q.Rows == 1 || t.q.Rows <= parts/2 || !t.batch.Deep && t.q.Rows <= parts*4/3
+	return t.q.Rows == 1 || t.q.Rows <= parts/2 || t.most() <= spreadReach && t.q.Rows <= parts*4/3
 }
 
 // attendSpread divides the positions of every row and set of heads among blocks, all together

@@ -11,7 +11,7 @@ import (
 // Norms of heads, rotation, storing and attention of single rows are one kernel; of few
 // rows and heads of keys without sinks and temperature, and of longer runs, rotation and
 // storing are.
-// On Hopper, few rows are attended to by clusters.
+// On Hopper, blocks of one row, or of few rows and heads of keys, wait for each other.
 func TestMixKernels(t *testing.T) {
 	apart := []string{"rope_store_f16", "attend_parts_4", "attend_parts_join"}
 	for _, c := range []struct {
@@ -29,17 +29,18 @@ func TestMixKernels(t *testing.T) {
 		{"many heads share keys", 4, 128, 8, 128, 1, false, false, false, []string{"attend_decode_128_16"}},
 		{"an unusual size", 4, 32, 8, 80, 1, false, false, false, []string{"attend_decode_128_any"}},
 		{"a run", 4, 32, 32, 128, 4, false, false, false, []string{"rope_store_f16", "attend_prefill_128"}},
-		{"shared keys, one row on Hopper", 1, 32, 8, 128, 1, false, true, false, []string{"attend_cluster_128_8"}},
-		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, false, []string{"attend_cluster_64_16"}},
-		{"keys of their own, one row on Hopper", 1, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
-		{"keys of their own of an unusual size, one row on Hopper", 1, 32, 32, 80, 1, false, true, false, []string{"attend_decode_128_any"}},
+		{"shared keys, one row on Hopper", 1, 32, 8, 128, 1, false, true, false, []string{"attend_meet_128_8"}},
+		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, false, []string{"attend_meet_64_16"}},
+		{"keys of their own, one row on Hopper", 1, 32, 32, 128, 1, false, true, false, []string{"attend_meet_128_8"}},
+		{"keys of their own of an unusual size, one row on Hopper", 1, 32, 32, 80, 1, false, true, false, []string{"attend_meet_128_any"}},
+		{"keys of their own, two rows on Hopper", 2, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
 		{"a few rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_spread_128"}},
 		{"more rows on Hopper", 16, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
 		{"many rows on Hopper", 17, 32, 32, 128, 1, false, true, false, []string{"attend_decode_128_8"}},
 		{"normed heads", 1, 32, 32, 128, 1, false, false, true, []string{"attend_decode_128_8"}},
 		{"normed heads, shared keys", 1, 32, 8, 128, 1, false, false, true, append([]string{"head_norm_rms_f16"}, apart...)},
-		{"normed heads with keys of their own on Hopper", 1, 32, 32, 64, 1, false, true, true, []string{"attend_spread_64"}},
-		{"normed heads on Hopper", 1, 32, 8, 128, 1, false, true, true, []string{"attend_cluster_128_8"}},
+		{"normed heads with keys of their own on Hopper", 1, 32, 32, 64, 1, false, true, true, []string{"attend_meet_64_8"}},
+		{"normed heads on Hopper", 1, 32, 8, 128, 1, false, true, true, []string{"attend_meet_128_8"}},
 		{"a normed run", 4, 32, 32, 128, 4, false, false, true, []string{"head_norm_rms_f16", "rope_store_f16", "attend_prefill_128"}},
 		{"a run on Hopper", 4, 32, 32, 128, 4, false, true, false, []string{"rope_store_f16", "attend_hopper_128"}},
 	} {
@@ -68,6 +69,15 @@ func TestMixKernels(t *testing.T) {
 	}
 }
 
+// rowAttending is attention of rows of sequences with room for so many positions.
+func rowAttending(rows, kvHeads, room int) rowsAttend {
+	const pageRows = 256
+	return rowsAttend{
+		q: tensor.New(tensor.F16, rows, 4096, nil), cache: &cache{shape: device.CacheShape{PageRows: pageRows}},
+		Attend: device.Attend{Heads: 32, KVHeads: kvHeads, HeadDim: 128}, batch: device.Batch{Table: tensor.New(tensor.I32, rows, room/pageRows, nil)},
+	}
+}
+
 // Rows that have less than two blocks each are spread while they are short.
 func TestSpreadRows(t *testing.T) {
 	d := hopperFake(t)
@@ -78,9 +88,67 @@ func TestSpreadRows(t *testing.T) {
 		{1, 32, true, true}, {6, 32, true, true}, {8, 32, false, true}, {8, 32, true, false}, {16, 32, false, true}, {17, 32, false, false},
 		{16, 8, true, true}, {32, 8, true, false}, {32, 8, false, true}, {33, 8, false, false},
 	} {
-		a := rowsAttend{q: tensor.New(tensor.F16, c.rows, 4096, nil), Attend: device.Attend{Heads: 32, KVHeads: c.kvHeads, HeadDim: 128}, batch: device.Batch{Deep: c.deep}}
+		a := rowAttending(c.rows, c.kvHeads, 32768)
+		if !c.deep {
+			a.batch.Reach = spreadReach
+		}
 		if got := d.spreadTakes(a); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// A row attends beside its products while it sees few positions: because there is no room for
+// more, because it is at one of the first, or because its window is small.
+func TestLeftRows(t *testing.T) {
+	d := hopperFake(t)
+	for _, c := range []struct {
+		kvHeads, room, reach, window int
+		want                         bool
+	}{
+		{32, 512, 0, 0, true}, {32, 768, 0, 0, false}, {32, 32768, 512, 0, true}, {32, 32768, 1024, 0, false}, {32, 32768, 0, 0, false},
+		{32, 32768, 0, 512, true}, {32, 32768, 0, 513, false}, {8, 1024, 0, 0, true}, {8, 131072, 512, 0, true}, {8, 131072, 1024, 0, true},
+		{8, 131072, 0, 0, false}, {8, 131072, 0, 1024, true}, {8, 1024, 512, 0, true}, {4, 131072, 1024, 0, true}, {4, 131072, 0, 1025, false}, {4, 131072, 0, 0, false},
+	} {
+		a := rowAttending(1, c.kvHeads, c.room)
+		a.batch.Reach, a.Window = c.reach, c.window
+		if c.kvHeads == 4 {
+			a.Heads = 16
+		}
+		if got := d.leftTakes(a); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// Kernels whose blocks wait for each other are those of one Device of a GPU, the first that asks
+// until it is closed, and of none where other processes share multiprocessors.
+func TestMeeting(t *testing.T) {
+	f := newFake()
+	f.attr[attributeMajor], f.attr[attributeMinor], f.attr[attributeSMs] = 9, 0, 132
+	drv := f.driver()
+	open := func(i int) *Device {
+		d, err := drv.open(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	a, b, other, row := open(0), open(0), open(1), rowAttending(1, 8, 4096)
+	for i, step := range []struct {
+		d    *Device
+		want bool
+	}{{b, true}, {a, false}, {b, true}, {other, true}, {a, false}} {
+		if got := step.d.meetTakes(row); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	if err := b.Close(); err != nil || !a.meetTakes(row) {
+		t.Errorf("%v: the other Device is closed", err)
+	}
+	f = newFake()
+	f.attr[attributeMajor], f.attr[133] = 9, 1
+	if f.open(t).meetTakes(row) {
+		t.Error("multiprocessors are shared")
 	}
 }

@@ -56,6 +56,8 @@ func (f *fake) invoke(s symbol, args []uintptr) result {
 	switch s {
 	case cuDriverGetVersion:
 		*at[int32](args[0]) = f.version
+	case cuDeviceGet:
+		*at[int32](args[0]) = int32(args[1])
 	case cuGetErrorString:
 		text := append([]byte(messages[result(args[0])]), 0)
 		*at[unsafe.Pointer](args[1]) = unsafe.Pointer(&text[0])

@@ -19,6 +19,7 @@ const (
 	scratchCounters // zeros, and left so by those who use them
 	scratchState    // the same
 	scratchLeft     // the same
+	scratchMeet     // the same
 	scratchList
 	scratchTurns
 	scratchPlaces

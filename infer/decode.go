@@ -12,7 +12,7 @@ import (
 // next step the same operations.
 type decode struct {
 	rows    int
-	deep    bool // see device.Batch; for decode to say
+	reach   int // see device.Batch; for decode to say
 	chooses bool
 	how     manner
 }
@@ -23,7 +23,7 @@ type manner struct{ penalties, greedy, unfiltered bool }
 // decode does a step of a kind: each stage's part is recorded the first time and
 // repeated from then on.
 func (e *Engine) decode(k decode) error {
-	k.deep = e.furthest >= device.DeepFrom
+	k.reach = device.ReachOf(e.furthest)
 	parts := e.replays[k]
 	for i := range e.stages {
 		e.receive(i)
@@ -50,7 +50,7 @@ func (e *Engine) decode(k decode) error {
 // record does a stage's part of a step and returns what repeats it.
 func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	s, last := e.stages[i], i == len(e.stages)-1
-	s.state.Batch.Deep = k.deep
+	s.state.Batch.Reach = k.reach
 	next := step{advance: true}
 	if len(e.stages) == 1 {
 		next.ids = s.state.IDs

@@ -69,6 +69,52 @@ func TestDecodeIsRecorded(t *testing.T) {
 	}
 }
 
+// A step is recorded once for each limit that its positions may be below, when a step that is
+// begun comes to it: however many are in front of the host, of whichever sequence is furthest,
+// and not again when a text goes back.
+func TestReaches(t *testing.T) {
+	const first, limit = device.LeastReach - 7, 20
+	w := &watched{Device: devtest.CPU(t)}
+	e, err := open(golden("arch/llama"), devices.List{w}, Options{Positions: 4 * device.LeastReach, Sequences: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	recorded := func(what string, do func() error, want ...int) {
+		t.Helper()
+		w.recordings = 0
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		var reaches []int
+		for k := range e.replays {
+			reaches = append(reaches, k.reach*10+k.rows)
+		}
+		slices.Sort(reaches)
+		if slices.Sort(want); !slices.Equal(reaches, want) {
+			t.Errorf("%s: limits and rows %v, want %v", what, reaches, want)
+		}
+	}
+	const few, more = 10*device.LeastReach + 1, 20*device.LeastReach + 1
+	g := &Generation{Prompt: someIDs(first, 100), Limit: limit, Text: spelled{[]string{"a"}}}
+	for _, depth := range []int{1, 16} {
+		for turn := range 2 {
+			e.depth = depth
+			recorded("a text", func() error { _, err := e.Generate(context.Background(), g); return err }, few, more)
+			if turn+depth > 1 && w.recordings > 0 {
+				t.Errorf("%d recordings of a text that went back", w.recordings)
+			}
+		}
+	}
+	step := func(at int) func() error {
+		runs := []Run{{Sequence: 0, First: 3, IDs: []int32{1}}, {Sequence: 1, First: at, IDs: []int32{2}}}
+		return func() error { return e.Step(runs, func(int, int, [][]float32) {}) }
+	}
+	recorded("two sequences", step(device.LeastReach), few, more, more+1)
+	recorded("two that are short", step(4), few, more, few+1, more+1)
+	recorded("behind all limits", step(device.MostReach), few, more, few+1, more+1, 2)
+}
+
 // A text that ends leaves nothing behind of the step that was begun after it.
 func TestStepAhead(t *testing.T) {
 	e := openEngine(t, golden("arch/llama"), Options{Positions: 64}, 1)

@@ -1,30 +1,29 @@
 // Attention of a single row on Hopper that begins while q, k and v are being multiplied: as
 // attend_spread.cu, but blocks have room beside those of the products (qmatmul.cu), which let
 // them start and leave their results word by word (meet.cuh). So everything else is there
-// before, nobody waits for the end of a kernel, and the blocks of o find room, too.
+// before, nobody waits for the end of a kernel, and the blocks of o find room, too. There is
+// one a multiprocessor at most, as they wait for each other (join_words.cuh).
 //
 // The products let this kernel start when they have waited for those before them. So it need
 // not wait for what these have written.
 #include "attend_row.cuh"
-#include "join_parts.cuh"
+#include "join_words.cuh"
 #include "meet.cuh"
 
 constexpr int warps = attending_warps;
-constexpr int blocks = 4;  // of a multiprocessor; one beside a block of qmatmul_one
-constexpr int found = 32;  // bytes of a thread that joins
-constexpr int most_parts = 16;  // of a row and its heads
+constexpr int blocks = 4;       // of a multiprocessor there is room for; one beside a block of qmatmul_one
+constexpr int most_parts = 16;  // of a row and its heads: a lane joins one
 
-static_assert(found == sizeof(Part) && most_parts > 0, "as cuda/attend_rows.go has it");
+static_assert(most_parts <= 32, "as join_words has it");
 
 struct Given {
 	Attend attend;
 	Cache cache;
 	Leaving leaving;
-	float* sums;
-	int* counters;
+	unsigned* found;  // [heads of keys, blocks of a head, 8·dim/4, part_words]
 };
 
-static_assert(sizeof(Given) == 288, "as cuda/attend_left.go has it");
+static_assert(sizeof(Given) == 280, "as cuda/attend_left.go has it");
 
 #if __CUDA_ARCH__ >= 900
 
@@ -67,19 +66,18 @@ __device__ inline void prepare_left(Shared<warps, D, 1>& m, const Attend& a, con
 template <int D>
 __device__ void attend(const Given& g) {
 	extern __shared__ uint4 memory[];
-	constexpr int stride = D + padding;
 	Shared<warps, D, 1>& m = *(Shared<warps, D, 1>*)memory;
 	const Attend& a = g.attend;
 	const Cache& c = g.cache;
 	let_next();
 	int pos = current(a.pos), seq = current(a.seq);
 	Heads h(a, blockIdx.x, 8);
-	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, attending_alone, false};
+	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y};
 	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
 	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);
 	Walk<D, true> walk = {c.k + h.kv * D, c.v + h.kv * D, c.cols, D};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
-	Share share(a, b, max(pos, 0), seq, warps);
+	Share share(a, b.part, attending(pos, a.window, b.parts), max(pos, 0), seq);
 	if (b.part >= share.parts) return;
 	for (int i = threadIdx.x; i < 8 * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
 	Begun begun = {0, 0};
@@ -96,20 +94,9 @@ __device__ void attend(const Given& g) {
 	}
 	__syncthreads();
 	keep_newest<warps, D, 1, true>(m, a, c, share, h, begun.newest);
-	join_warps<warps, D, 1, true>(m, a, h, a.y, first, share.parts == 1);
-	if (share.parts > 1) {
-		auto of = [&](int part, int head) { return g.sums + (((int64)b.set * b.parts + part) * 8 + head) * stride; };
-		__syncthreads();
-		for (int i = threadIdx.x; i < h.count * (stride / 4); i += 32 * warps) {
-			int head = i / (stride / 4), at = i % (stride / 4) * 4;
-			float2 s = m.stats[head];
-			*(float4*)(of(b.part, head) + at) = at < D ? *(const float4*)(m.of(0, head, h.count) + at) : make_float4(s.x, s.y, 0, 0);
-		}
-		__syncthreads();
-		if (threadIdx.x == 0) m.last = count(g.counters + b.set, share.parts);
-		__syncthreads();
-		if (m.last) join_parts<32 * warps, true, most_parts>((Part*)m.sums, a, h, a.y, share.parts, D, of);
-	}
+	unsigned* row = g.found + (int64)b.set * b.parts * (8 * D / 4) * part_words;
+	join_warps<warps, D, 1, true>(m, a, h, a.y, first, share.parts == 1, Leave(row, b.part, h.count * (D / 4)));
+	if (share.parts > 1) join_words<warps, true>(row, a, h, a.y, b.part, share.parts);
 	wait_for_previous();  // so that this kernel finishes after all before it
 }
 

@@ -21,7 +21,6 @@ struct Shared {
 	half q[8 * N][D + 8], k[D], v[D];
 	float2 turns[D / 2];
 	float top[8 * N][warps], sum[8 * N][warps];
-	float2 stats[8 * N];
 	alignas(16) int last;
 	alignas(16) float sums[4];  // [warps, heads, D + padding]: as many heads as there are
 
@@ -30,24 +29,26 @@ struct Shared {
 
 // Place is a block's among those of a row: its set of heads, and which part of the
 // positions it may have. Up to `alone` rounds of a block's warps are for the first one
-// alone; else those of a cluster have parts all together, and others as many as find a
-// round.
+// alone; else as many have parts as find a round.
 struct Place {
 	int row, set, part, parts, alone;
-	bool together;
+
+	__device__ int working(const Span& span, int warps) const {
+		int chunks = span.chunks_end() - span.chunk();
+		return chunks <= alone * warps ? 1 : min(parts, (chunks + warps - 1) / warps);
+	}
 };
 
 // Share is what a block has to do: the chunks of positions from..to-1 of a row, if it is
-// one of `parts` blocks.
+// one of the `parts` blocks that work.
 struct Share {
 	int pos, seq, parts, from, to;
 	bool newest;  // the row's own position is among them
-	__device__ Share(const Attend& a, const Place& b, int pos, int seq, int warps) : pos(pos), seq(seq) {
+	__device__ Share(const Attend& a, int part, int parts, int pos, int seq) : pos(pos), seq(seq), parts(parts) {
 		Span span(pos, a.window);
 		int first = span.chunk(), all = span.chunks_end() - first;
-		parts = all <= b.alone * warps ? 1 : b.together ? b.parts : min(b.parts, (all + warps - 1) / warps);
-		from = first + (unsigned)(all * b.part) / (unsigned)parts, to = first + (unsigned)(all * (b.part + 1)) / (unsigned)parts;
-		newest = a.k && b.part == parts - 1;
+		from = first + (unsigned)(all * part) / (unsigned)parts, to = first + (unsigned)(all * (part + 1)) / (unsigned)parts;
+		newest = a.k && part == parts - 1;
 	}
 };
 
@@ -133,9 +134,10 @@ __device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, 
 }
 
 // join_warps joins what the warps have found: the result of a single block, or what
-// is joined with others, in the place of the first warp's.
-template <int warps, int D, int N, bool full>
-__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single) {
+// is joined with others, which give(i, head, at, part) takes, i being the vector of four
+// columns of a head from `at` on.
+template <int warps, int D, int N, bool full, class Give>
+__device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single, const Give& give) {
 	int dim = dim_of<D, full>(a), vectors = (dim + 3) / 4;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
@@ -147,8 +149,7 @@ __device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const
 			put_result<full>(a, y, i < 32 * warps ? first : Spot(a, (h.first + head) * dim + at), all, h.first + head, at);
 			continue;
 		}
-		*(float4*)(m.of(0, head, h.count) + at) = all.out;
-		if (at == 0) m.stats[head] = make_float2(all.top, all.sum);
+		give(i, head, at, all);
 	}
 }
 
@@ -170,10 +171,10 @@ struct Fixed {
 
 // attend_row has a block attend to its share of a row, and stores the result in y, of all
 // rows, if no other block has any. It returns how many blocks have parts, if this is one,
-// which are to be joined if they are more than one; else 0. find is a Fixed or the like;
+// which are to be joined if they are more than one, and have been given (join_warps); else 0. find is a Fixed or the like;
 // wait is wait_for_previous: launches are dependent whose kernels' own files call it.
-template <int warps, int D, int N, bool full, class Find, class Wait>
-__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait) {
+template <int warps, int D, int N, bool full, class Find, class Wait, class Give>
+__device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait, const Give& give) {
 	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
 	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
@@ -186,7 +187,7 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		const Place b = find();
 		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
 		bool there = a.there(c, pos, seq);
-		Share share(a, b, pos, seq, warps);
+		Share share(a, b.part, b.working(Span(pos, a.window), warps), pos, seq);
 		bool works = there && b.part < share.parts;
 		Begun begun = {0, 0};
 		if (works) begun = begin<warps, D, N, full>(m, walk, a, c, share, freq);
@@ -203,7 +204,7 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		state.put(m, h.count);
 		__syncthreads();
 		keep_newest<warps, D, N, full>(m, a, c, share, h, begun.newest);
-		join_warps<warps, D, N, full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1);
+		join_warps<warps, D, N, full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1, give);
 		return share.parts;
 	}
 }

@@ -31,7 +31,7 @@ struct Division {
 	Place place;
 	int behind;  // which number the second block of the row has
 
-	__device__ Division(const Attend& a, const Cache& c) : a(a), limit(c.table_cols * c.page_rows), mine(0), place{0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, alone, false}, behind(1) {}
+	__device__ Division(const Attend& a, const Cache& c) : a(a), limit(c.table_cols * c.page_rows), mine(0), place{0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y, alone}, behind(1) {}
 
 	__device__ int see() const {
 		int lane = threadIdx.x % 32;
@@ -80,18 +80,16 @@ __device__ void attend(const Attend& a, const Cache& c, float* sums, int* counte
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
 	Division division(a, c);
-	int parts = attend_row<warps, D, N, full>(m, a, c, division, h, [] { wait_for_previous(); });
-	if (parts <= 1) return;
 	const Place& b = division.place;
+	auto of = [&](int part, int head) { return sums + (((int64)division.number(part) * gridDim.x + b.set) * 8 * N + head) * stride; };
+	auto give = [&](int, int head, int at, const Part& all) {
+		*(float4*)(of(b.part, head) + at) = all.out;
+		if (at == 0) *(float4*)(of(b.part, head) + D) = make_float4(all.top, all.sum, 0, 0);
+	};
+	int parts = attend_row<warps, D, N, full>(m, a, c, division, h, [] { wait_for_previous(); }, give);
+	if (parts <= 1) return;
 	int item = b.row * gridDim.x + b.set;
 	half* y = a.y + b.row * a.ldy;
-	auto of = [&](int part, int head) { return sums + (((int64)division.number(part) * gridDim.x + b.set) * 8 * N + head) * stride; };
-	__syncthreads();
-	for (int i = threadIdx.x; i < h.count * (stride / 4); i += 32 * warps) {
-		int head = i / (stride / 4), at = i % (stride / 4) * 4;
-		float2 s = m.stats[head];
-		*(float4*)(of(b.part, head) + at) = at < D ? *(const float4*)(m.of(0, head, h.count) + at) : make_float4(s.x, s.y, 0, 0);
-	}
 	__syncthreads();
 	if (threadIdx.x == 0) m.last = count(counters + item, parts);
 	__syncthreads();

@@ -22,14 +22,14 @@ struct Leaving {
 	}
 };
 
-// A block that attends has this many warps, and does so many rounds of theirs without help.
-constexpr int attending_warps = 4, attending_alone = 3;
+constexpr int attending_warps = 4;  // of a block that attends
 
-// attending returns how many blocks attend to a row, of at most some.
+// attending returns how many blocks attend to a row, of at most some: as many as find a round of
+// their warps, or more, a power of two, as is `most`, so that lanes join parts (join_words.cuh).
 __device__ inline int attending(int pos, int window, int most) {
 	Span span(max(pos, 0), window);
-	int chunks = span.chunks_end() - span.chunk();
-	return chunks <= attending_alone * attending_warps ? 1 : min(most, (chunks + attending_warps - 1) / attending_warps);
+	int chunks = span.chunks_end() - span.chunk(), blocks = (chunks + attending_warps - 1) / attending_warps;
+	return min(most, blocks <= 1 ? 1 : 1 << (32 - __clz(blocks - 1)));
 }
 
 // leave leaves a number in a word.

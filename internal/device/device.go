@@ -115,13 +115,27 @@ type Batch struct {
 	Table tensor.Tensor // I32 [sequences, pages a sequence]: page numbers
 	Span  int           // divides rows
 
-	// Deep says that some positions are DeepFrom or more: it changes how work is divided,
-	// but no result beyond its rounding.
-	Deep bool
+	// Reach is what all positions are below, or 0 where they may be any: it changes how
+	// work is divided, but no result beyond its rounding.
+	Reach int
 }
 
-// DeepFrom is where positions begin to be many.
-const DeepFrom = 1024
+// A Reach is one of these, or twice the one before, up to the largest.
+const (
+	LeastReach = 512
+	MostReach  = 1024
+)
+
+// ReachOf returns the Reach of rows whose last position is given: steps that are recorded
+// are recorded once for each.
+func ReachOf(position int) int {
+	for r := LeastReach; r <= MostReach; r *= 2 {
+		if position < r {
+			return r
+		}
+	}
+	return 0
+}
 
 // A CacheShape says what a cache has room for.
 type CacheShape struct {

@@ -26,6 +26,8 @@ func attentionCases() (cases []testCase) {
 	}
 	windowed, capped, sunk := at(8, 4, 128, 700), at(8, 8, 64, 333), at(4, 2, 128, 255)
 	windowed.window, windowed.pageRows, capped.softcap, capped.temperature, sunk.sinks = 300, 32, 20, 0.3, true
+	roomy, deep := at(8, 8, 128, 1030), at(8, 4, 64, 1500)
+	roomy.room, deep.room = 4096, 4096
 	for _, c := range []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
 		{mixCase{at(4, 4, 128, 15), whole, nil}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", true},
@@ -41,6 +43,8 @@ func attentionCases() (cases []testCase) {
 		{mixCase{windowed, whole, nil}, 256, "1:4b_128g", false},
 		{mixCase{capped, device.Rope{Dims: 64}, nil}, 256, "1:4b_128g", false},
 		{mixCase{sunk, whole, rms}, 256, "1:4b_128g", true},
+		{mixCase{roomy, whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{deep, device.Rope{Dims: 64}, nil}, 256, "1:4b_128g", false},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
 	} {
 		one := c.testCase()

@@ -17,6 +17,7 @@ type layout struct {
 	pageRows            int
 	sequences, seqPages int // of the table
 	dim, kvHeads        int
+	reach               int // device.Batch.Reach
 }
 
 func (l layout) rows() int { return len(l.runs) * l.span }
@@ -44,7 +45,7 @@ func (l layout) batch(f *fixture, table tensor.Tensor) device.Batch {
 			pos, seq = append(pos, int32(r.pos+i)), append(seq, int32(r.seq))
 		}
 	}
-	return device.Batch{Pos: f.ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span}
+	return device.Batch{Pos: f.ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span, Reach: l.reach}
 }
 
 // whole is the layout of a pass over all positions of all sequences.
@@ -115,6 +116,7 @@ type attendCase struct {
 	pageRows            int     // 0 means 256
 	sinks               bool
 	temperature         float32
+	room                int // of sequences, if it is more than rows need, whose last position is said then
 }
 
 func attendCases() (cases []testCase) {
@@ -166,15 +168,23 @@ func (c attendCase) testCase() testCase {
 		c.sharp = 1
 	}
 	name := fmt.Sprintf("heads=%d/%d dim=%d runs=%v span=%d window=%d cap=%v sharp=%v page=%d", c.heads, c.kvHeads, c.dim, c.runs, c.span, c.window, c.softcap, c.sharp, c.pageRows)
+	if c.room > 0 {
+		name += fmt.Sprintf(" room=%d", c.room)
+	}
 	return testCase{name: name, limit: attendLimit, build: c.build}
 }
 
 func (c attendCase) layout() layout {
 	l := layout{runs: c.runs, span: c.span, pageRows: c.pageRows, sequences: max(len(c.runs), 1), dim: c.dim, kvHeads: c.kvHeads}
+	furthest := 0
 	for _, r := range c.runs {
 		l.seqPages = max(l.seqPages, (r.pos+c.span)/c.pageRows+2) // one more than is used
+		furthest = max(furthest, r.pos+c.span-1)
 	}
-	l.seqPages = max(l.seqPages, 1)
+	if c.room > 0 {
+		l.reach = device.ReachOf(furthest)
+	}
+	l.seqPages = max(l.seqPages, c.room/c.pageRows, 1)
 	return l
 }
 

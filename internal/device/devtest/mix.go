@@ -54,6 +54,8 @@ func mixCases() (cases []testCase) {
 		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1}, device.Rope{Dims: 64}, rms},
 		{attendCase{heads: 48, kvHeads: 16, dim: 96, runs: runs(70, 200, 5), span: 1}, device.Rope{Dims: 48}, layer},
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(511), span: 1, room: 8192}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil},
 	} {
 		one := c.testCase()
 		if c.norm != nil {

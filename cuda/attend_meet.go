@@ -1,0 +1,80 @@
+package cuda
+
+import (
+	"sync"
+
+	"exl2/internal/tensor"
+)
+
+// A meetVariant is a kernel of attend_meet.cu, and its warps.
+type meetVariant struct {
+	rowsShape
+	kernel meetFunc
+	warps  int
+}
+
+type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
+	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
+
+var meetVariants = []meetVariant{
+	{rowsShape{64, 8, false}, (*Device).attend_meet_64_8, attend_meet_many},
+	{rowsShape{64, 16, false}, (*Device).attend_meet_64_16, attend_meet_many},
+	{rowsShape{128, 8, false}, (*Device).attend_meet_128_8, attend_meet_many},
+	{rowsShape{128, 16, false}, (*Device).attend_meet_128_16, attend_meet_few},
+	{rowsShape{256, 8, false}, (*Device).attend_meet_256_8, attend_meet_few},
+	{rowsShape{64, 8, true}, (*Device).attend_meet_64_any, attend_meet_many},
+	{rowsShape{128, 8, true}, (*Device).attend_meet_128_any, attend_meet_few},
+	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few},
+}
+
+// meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, and
+// where the division of others among blocks is too fine for heads of keys that are few.
+func (d *Device) meetTakes(t rowsAttend) bool {
+	return (t.q.Rows == 1 || fewHeads(t.Attend, t.q.Rows)) && d.hopper() && d.meets()
+}
+
+// attendMeet divides the positions of every row and set of heads among blocks, of which there
+// is one a multiprocessor at most.
+func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
+	sets := t.KVHeads * pieces(t.group(), v.heads)
+	parts := max(1, min(d.sms/(sets*t.q.Rows), attend_meet_most_parts, t.rounds(v.warps)))
+	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
+	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
+	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
+	v.kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
+		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
+}
+
+// meeting says which Device of a GPU has kernels whose blocks wait for each other. All of such
+// a kernel's blocks run at the same time, as they are no more than multiprocessors, and others
+// end without them. Two such kernels could keep each other from that.
+var meeting = struct {
+	sync.Mutex
+	by map[gpu]*Device
+}{by: map[gpu]*Device{}}
+
+// A gpu is one of a driver's.
+type gpu struct {
+	drv    *driver
+	handle uintptr
+}
+
+// meets reports whether blocks may wait for each other: if d is the first Device of its GPU
+// that asks, and no other process shares multiprocessors with this one (MPS).
+func (d *Device) meets() bool {
+	const sharedWithOthers = 133 // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+	g := gpu{d.drv, d.handle}
+	meeting.Lock()
+	defer meeting.Unlock()
+	if meeting.by[g] == nil && d.attribute(sharedWithOthers) == 0 {
+		meeting.by[g] = d
+		d.onClose(func() {
+			meeting.Lock()
+			defer meeting.Unlock()
+			delete(meeting.by, g)
+		})
+	}
+	return meeting.by[g] == d
+}

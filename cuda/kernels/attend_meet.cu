@@ -1,0 +1,66 @@
+// Attention of a few single rows on Hopper: as attend_decode.cu, but the positions of a row
+// and set of heads are divided among blocks of which there is one a multiprocessor at most,
+// so that all of them run at the same time. Each leaves what it has found in memory, and joins
+// some columns of what all have found as soon as it is there (join_words.cuh): nobody is the last.
+#include "attend_row.cuh"
+#include "join_words.cuh"
+
+constexpr int most_parts = 32;     // of a row and set of heads: a lane joins one
+constexpr int alone = 1;           // a block does this many rounds of its warps without help
+constexpr int many = 12, few = 8;  // warps
+constexpr int positions = 16;      // that a warp takes at a time
+constexpr int left_words = 8;      // of four sums
+
+static_assert(positions == at_once && left_words == part_words && most_parts <= 32 && alone > 0, "as cuda/attend_meet.go has it");
+
+#if __CUDA_ARCH__ >= 900
+
+template <int warps, int D, int N, bool full>
+__device__ void attend(const Attend& a, const Cache& c, unsigned* words) {
+	extern __shared__ uint4 memory[];
+	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
+	let_next();
+	Heads h(a, blockIdx.x, 8 * N);
+	Fixed find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
+	const Place& b = find.place;
+	int all = h.count * ((a.dim + 3) / 4);
+	unsigned* row = words + ((int64)b.row * gridDim.x + b.set) * b.parts * (8 * N * D / 4) * part_words;
+	Leave give(row, b.part, all);
+	int parts = attend_row<warps, D, N, full>(m, a, c, find, h, [] { wait_for_previous(); }, give);
+	if (parts > 1) join_words<warps, full>(row, a, h, a.y + b.row * a.ldy, b.part, parts);
+}
+
+#else  // the kernels of attend_decode.cu are for other GPUs
+
+template <int warps, int D, int N, bool full>
+__device__ void attend(const Attend& a, const Cache& c, unsigned*) {}
+
+#endif
+
+// Names are of the largest dimension, the heads of a set, and whether dimensions may
+// be any.
+#define ATTEND(name, warps, D, N, full)                                                             \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
+	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
+	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
+	     const int* pos, const int* seq, const int* table, int* fault, int* words, int rows, int sequences,     \
+	     int table_cols, int pages, int page_rows, int heads, int kv_heads, int dim, int pairs,     \
+	     int interleaved, int64 ldy, int64 ldq, int64 ldk, int64 ldv, float turn_scale,             \
+	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
+	     float eps, float offset) {                                                                 \
+		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
+		attend<warps, D, N, full>(                                                                  \
+			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
+			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
+			 {scale, cap, temperature, temperature_span}, window,                                   \
+			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words);                            \
+	}
+
+ATTEND(attend_meet_64_8, many, 64, 1, true)
+ATTEND(attend_meet_64_16, many, 64, 2, true)
+ATTEND(attend_meet_128_8, many, 128, 1, true)
+ATTEND(attend_meet_128_16, few, 128, 2, true)
+ATTEND(attend_meet_256_8, few, 256, 1, true)
+ATTEND(attend_meet_64_any, many, 64, 1, false)
+ATTEND(attend_meet_128_any, few, 128, 1, false)
+ATTEND(attend_meet_256_any, few, 256, 1, false)
