@@ -17,7 +17,7 @@ import (
 
 // ErrShort is in the chain of the error about a model that ends its texts after a few
 // tokens, so that rows of them would say little.
-var ErrShort = errors.New("the model ends its texts after a few tokens")
+var ErrShort = errors.New("it ends its texts after a few tokens")
 
 // Options say what is sampled.
 type Options struct {
