@@ -28,8 +28,8 @@ func (r *Result) pack() {
 
 // Download brings packed matrices of one device to the host, after all were decoded
 // again there and compared with their codes; matrices are what Matrix has made of
-// the list.
-func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) {
+// the list. They are in memory of the stock, as far as that goes.
+func Download(list []*Result, matrices []device.Matrix, stock *Stock) ([]*exl2.Matrix, error) {
 	tiles := 0
 	for _, r := range list {
 		tiles += len(r.tiles())
@@ -49,7 +49,7 @@ func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) 
 	}
 	out := make([]*exl2.Matrix, len(list))
 	for i, r := range list {
-		out[i] = r.download()
+		out[i] = r.download(stock)
 	}
 	if err := list[0].f.dev.Sync(); err != nil {
 		return nil, err
@@ -62,12 +62,12 @@ func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) 
 	return out, nil
 }
 
-func (r *Result) download() *exl2.Matrix {
+func (r *Result) download(stock *Stock) *exl2.Matrix {
 	r.pack()
 	d := r.f.dev
 	out := &exl2.Matrix{
 		In: r.f.k, Out: r.c.Codes.Cols, Groups: r.c.Groups, InvPerm: exl2.Inverse(r.f.Perm),
-		Words: make([]uint32, r.words.Rows*r.words.Cols), Scales: make([]uint32, r.scales.Rows*r.scales.Cols),
+		Words: stock.take(r.words.Rows * r.words.Cols), Scales: make([]uint32, r.scales.Rows*r.scales.Cols),
 		ScaleMax: make([]half.F16, len(r.c.Groups)),
 	}
 	d.Download(tensor.BytesOf(out.Words), r.words)
