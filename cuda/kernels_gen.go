@@ -185,6 +185,7 @@ const (
 	kernel_gptq_rows_descend
 	kernel_gptq_search_staged
 	kernel_gptq_search_direct
+	kernel_gram_tiles
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
 	kernel_inverse_strip
@@ -482,6 +483,7 @@ var kernels = [kernelCount]struct {
 	kernel_gptq_rows_descend:         {"gptq_rows", "gptq_rows_descend", true},
 	kernel_gptq_search_staged:        {"gptq_search", "gptq_search_staged", true},
 	kernel_gptq_search_direct:        {"gptq_search", "gptq_search_direct", true},
+	kernel_gram_tiles:                {"gram_tiles", "gram_tiles", true},
 	kernel_head_norm_rms_f16:         {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:       {"head_norm", "head_norm_layer_f16", true},
 	kernel_inverse_strip:             {"inverse", "inverse_strip", true},
@@ -536,10 +538,10 @@ var kernels = [kernelCount]struct {
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
 	kernel_product_22:                {"product", "product_22", true},
-	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", false},
+	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", true},
+	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", true},
+	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", true},
+	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", true},
 	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
 	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
 	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
@@ -775,6 +777,21 @@ const (
 	gptq_search_columns            = 32
 	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
+	gram_tiles_bm                  = 128
+	gram_tiles_bn                  = 256
+	gram_tiles_depth               = 64
+	gram_tiles_box                 = 64
+	gram_tiles_group               = 128
+	gram_tiles_threads             = 3 * gram_tiles_group
+	gram_tiles_warps               = 8
+	gram_tiles_few_registers       = 40
+	gram_tiles_many_registers      = 232
+	gram_tiles_stages              = 4
+	gram_tiles_cluster_blocks      = 2
+	gram_tiles_most_moments        = 2
+	gram_tiles_column_bits         = 15
+	gram_tiles_moments_bytes       = 704
+	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*48*1024
 	head_norm_warps                = 8
 	head_norm_held                 = 8
 	inverse_strip                  = 128
@@ -4353,6 +4370,12 @@ func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Te
 	a := d.begin(kernel_gptq_search_direct)
 	a.pointer(list)
 	a.tensor(importance, tensor.F32, "importance")
+	d.launch(a, l)
+}
+
+func (d *Device) gram_tiles(l launch, p []byte) {
+	a := d.begin(kernel_gram_tiles)
+	a.bytes(p)
 	d.launch(a, l)
 }
 

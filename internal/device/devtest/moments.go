@@ -46,7 +46,7 @@ func gramCases() (cases []testCase) {
 
 // gramsCases are those of device.Summer: sums of one list, some of one h.
 func gramsCases() (cases []testCase) {
-	limit := limit{rms: 2e-5, rel: 1e-5, nmse: 1e-10, why: "sums in float32, in another order"}
+	limit := limit{rms: 3e-5, rel: 2e-5, nmse: 4e-10, why: "sums of tensor cores, which cut bits off"}
 	for _, rows := range []int{0, 1, 70, 2048} {
 		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d", rows), limit: limit, direct: true,
 			build: func(f *fixture) func(device.Device) {
