@@ -277,7 +277,11 @@ func (w *work) site(l *ledger, m model.ModuleSpec, s []model.LinearSpec, packed 
 	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
 	if w.compensates && s[0].Expert == 0 {
 		bytes, more, block := quant.CompensateBytes(k, each)
-		l.use(bytes + max(more, w.dev.QuantizeWorkspace(k, block, 1)))
+		workspace := w.dev.QuantizeWorkspace(k, block, 1)
+		if _, repeats := w.dev.(device.Repeater); repeats {
+			workspace += 2 * 4 * k * block // what is repeated keeps all of its memory
+		}
+		l.use(bytes + max(more, workspace))
 	}
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]

@@ -160,6 +160,22 @@ type Summer interface {
 	Mirror(hs []tensor.Tensor)
 }
 
+// A Repeater can issue operations again without what the host does between them.
+type Repeater interface {
+	// Repeat calls fn, and returns what issues its operations again, on the same tensors.
+	// fn must not wait or download. What it frees is freed by free.
+	Repeat(fn func()) (again, free func())
+}
+
+// Repeat calls fn, and returns what does the same again.
+func Repeat(d Device, fn func()) (again, free func()) {
+	if r, ok := d.(Repeater); ok {
+		return r.Repeat(fn)
+	}
+	fn()
+	return fn, func() {}
+}
+
 // PairRows is the rows of a window of Pairs.
 const PairRows = 256
 
