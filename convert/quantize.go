@@ -309,12 +309,10 @@ func (q *quantizing) distance() (float64, error) {
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Load, func(wave []pair) error { // the difference is made in place
+	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Borrow, func(wave []pair) error {
 		return eachPair(wave, func(p pair) error {
-			a, b, last := p.x.State.At(model.Stream), p.r.State.At(model.Stream), p.row+p.n
-			d.Dot(squares.Columns(p.row, last), b, b)
-			d.AddScaled(b, a, -1)
-			d.Dot(diffs.Columns(p.row, last), b, b)
+			last := p.row + p.n
+			d.Distances(diffs.Columns(p.row, last), squares.Columns(p.row, last), p.x.State.At(model.Stream), p.r.State.At(model.Stream))
 			return nil
 		})
 	})

@@ -135,6 +135,7 @@ const (
 	kernel_difference_f32
 	kernel_divergence_back
 	kernel_dot_parts
+	kernel_dot_distances
 	kernel_dot_sum
 	kernel_draw
 	kernel_embed_f32
@@ -433,6 +434,7 @@ var kernels = [kernelCount]struct {
 	kernel_difference_f32:            {"difference", "difference_f32", true},
 	kernel_divergence_back:           {"divergence_back", "divergence_back", true},
 	kernel_dot_parts:                 {"dot", "dot_parts", true},
+	kernel_dot_distances:             {"dot", "dot_distances", true},
 	kernel_dot_sum:                   {"dot", "dot_sum", true},
 	kernel_draw:                      {"draw", "draw", true},
 	kernel_embed_f32:                 {"embed", "embed_f32", true},
@@ -3721,6 +3723,20 @@ func (d *Device) divergence_back(l launch, divergence tensor.Tensor, logits tens
 func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
 	a := d.begin(kernel_dot_parts)
 	a.tensor(parts, tensor.F64, "parts")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.int32(rows)
+	a.int32(run)
+	a.int32(cols)
+	a.int32(xStride)
+	a.int32(yStride)
+	d.launch(a, l)
+}
+
+func (d *Device) dot_distances(l launch, diffs tensor.Tensor, squares tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
+	a := d.begin(kernel_dot_distances)
+	a.tensor(diffs, tensor.F64, "diffs")
+	a.tensor(squares, tensor.F64, "squares")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(y, tensor.F32, "y")
 	a.int32(rows)

@@ -82,6 +82,10 @@ type Quantize interface {
 	// the columns are for runs of ⌈rows/n⌉ rows, the last shorter or empty.
 	Dot(sum, x, y tensor.Tensor)
 
+	// Distances stores ‖x - y‖², of differences in float32, in diffs and ‖y‖² in squares, of
+	// runs of rows as Dot has them.
+	Distances(diffs, squares, x, y tensor.Tensor)
+
 	// LogLikelihood stores log softmax(logits[r])[ids[r]] in logs, F64 [1, rows], and 0
 	// where an id, I32 [1, rows], is negative; NaN where a row has NaN or +infinity.
 	LogLikelihood(logs, logits, ids tensor.Tensor)
