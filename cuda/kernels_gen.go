@@ -818,6 +818,7 @@ const (
 	pairs_window_rows              = 256
 	pairs_columns                  = 8
 	pairs_columns_held             = 16
+	pairs_warps_held               = 8
 	pairs_each                     = pairs_window_rows / 32
 	pairs_held_bytes               = 131584
 	permute_threads                = 512
@@ -5015,11 +5016,12 @@ func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k i
 	d.launch(a, l)
 }
 
-func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32) {
+func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32, columns int32) {
 	a := d.begin(kernel_pairs_held)
 	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)
+	a.int32(columns)
 	d.launch(a, l)
 }
 
