@@ -148,6 +148,9 @@ type Quantize interface {
 	// and the number of columns without padding. All are copied.
 	Assemble(c Coding, words, scales, perm tensor.Tensor, out int) Matrix
 
+	// DecodeStored is Decode of what Assemble has made, with rows in stored order.
+	DecodeStored(dst tensor.Tensor, w Matrix)
+
 	// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend
 	// take for count matrices of k x n.
 	QuantizeWorkspace(k, n, count int) int
