@@ -18,6 +18,7 @@ type build struct {
 	target Target
 	stage  *stage
 	plan   *plan
+	draft  *draft // or nil
 }
 
 // finished is what a target's done.json holds.
@@ -105,9 +106,12 @@ func (b *build) make(m *offers, solving *atomic.Int64) (*finished, error) {
 		return nil, err
 	}
 	solving.Add(int64(time.Since(start)))
+	defer func() { b.draft.close() }()
 	quantized, err := r.job.Has(b.file("head.json"))
 	if err == nil && !quantized {
-		err = b.quantize()
+		if err = b.begin(); err == nil {
+			err = b.quantize()
+		}
 	}
 	if err == nil && r.opts.trains() {
 		err = b.train()

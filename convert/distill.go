@@ -48,6 +48,9 @@ func (b *build) train() error {
 		return err
 	}
 	defer b.run.profile.Off("train")()
+	if _, _, err := b.run.trainingRows(); err != nil { // which the source may write yet
+		return err
+	}
 	b.run.shelf.free() // training takes what room there is
 	t := &trainer{build: b, files: map[string]*safetensors.File{}, saved: time.Now()}
 	defer t.close()

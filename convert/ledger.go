@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"slices"
+
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/exl2"
@@ -209,14 +211,14 @@ func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearS
 		for lo := 0; lo < len(step); {
 			hi := sensitivity.Together(len(step), lo, w.moments, func(i int) int { return 2 * step[i][0].In })
 			for _, s := range step[lo:hi] {
-				l.take(w.allMoments(s))
+				l.take(w.allMoments(m, s))
 				l.use(w.dev.QuantizeWorkspace(s[0].In, exl2.Align, 1))
 			}
 			if lo == 0 && i > 0 {
 				l.give(before)
 			}
 			for _, s := range step[lo:hi] {
-				matrices += w.site(l, s, packed)
+				matrices += w.site(l, m, s, packed)
 			}
 			lo = hi
 		}
@@ -225,34 +227,47 @@ func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearS
 	l.give(before + matrices)
 }
 
-// allMoments are the Hessian, the drift, and the residual of a site.
-func (w *work) allMoments(s []model.LinearSpec) int {
-	n := 2 * square(s[0].In)
-	if adds(s) {
-		n += 4 * s[0].In * w.spec.Hidden
+// allMoments are the Hessian of a site, and the drift, or what the stream will lack.
+func (w *work) allMoments(m model.ModuleSpec, s []model.LinearSpec) int {
+	if w.adds(m, s) {
+		return square(s[0].In) + w.wide(s[0])
 	}
-	return n
+	return 2 * square(s[0].In)
 }
 
-func adds(s []model.LinearSpec) bool { return s[0].Role == arch.O || s[0].Role == arch.Down }
+// adds reports whether the output of a site is added to the stream as it is.
+func (w *work) adds(m model.ModuleSpec, s []model.LinearSpec) bool {
+	behind := model.NormOut
+	switch {
+	case s[0].Role == arch.Down && m.Kind != model.Experts:
+		behind = model.NormMLPOut
+	case s[0].Role != arch.O:
+		return false
+	}
+	normed := func(n model.NormSpec) bool { return n.Place == behind }
+	return (w.spec.Residual == 0 || w.spec.Residual == 1) && !slices.ContainsFunc(m.Norms, normed)
+}
 
 // site counts what quantizing the linears of a site takes, whose moments are there,
 // and returns what its matrices take from then on.
-func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
+func (w *work) site(l *ledger, m model.ModuleSpec, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
 	k, wide, columns, each := s[0].In, 0, 0, []int(nil)
 	for _, x := range s {
 		wide, columns, each = wide+w.wide(x), columns+exl2.Pad(x.Out), append(each, exl2.Pad(x.Out))
 		stays += packed(x)
 	}
-	moments, tile := w.allMoments(s)-square(k), min(columns, quant.CorrectedColumns)
-	early := quant.Early(k, columns)
-	if early {
+	moments, tile := w.allMoments(m, s)-square(k), min(columns, quant.CorrectedColumns)
+	switch {
+	case w.adds(m, s): // whose correction is gathered
+		w.factor(l, k)
+		l.atOnce(2*wide, w.dev.QuantizeWorkspace(k, columns, 1)) // it becomes a target
+	case quant.Early(k, columns):
 		l.take(wide)
 		l.atOnce(wide, w.dev.QuantizeWorkspace(k, columns, 1))
 		l.give(moments)
 		w.factor(l, k)
 		l.atOnce(2*wide, w.dev.QuantizeWorkspace(k, columns, 1)) // a correction becomes a target
-	} else {
+	default:
 		w.factor(l, k)
 		l.take(wide)
 		l.atOnce(2*4*k*tile, w.dev.QuantizeWorkspace(k, tile, 1))
@@ -262,7 +277,11 @@ func (w *work) site(l *ledger, s []model.LinearSpec, packed func(model.LinearSpe
 	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
 	if w.compensates && s[0].Expert == 0 {
 		bytes, more, block := quant.CompensateBytes(k, each)
-		l.use(bytes + max(more, w.dev.QuantizeWorkspace(k, block, 1)))
+		workspace := w.dev.QuantizeWorkspace(k, block, 1)
+		if _, repeats := w.dev.(device.Repeater); repeats {
+			workspace += 2 * 4 * k * block // what is repeated keeps all of its memory
+		}
+		l.use(bytes + max(more, workspace))
 	}
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]

@@ -55,7 +55,7 @@ func (w *writer) write() error {
 	for _, t := range tensors {
 		infos = append(infos, t.info)
 	}
-	shards, err := safetensors.Plan("output", infos, int64(w.build.run.opts.ShardMB)*int64(w.build.run.opts.on().megabyte))
+	shards, err := w.plan(infos)
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,11 @@ func (w *writer) write() error {
 	return w.config()
 }
 
+// plan cuts tensors into files.
+func (w *writer) plan(infos []safetensors.Info) ([]safetensors.Shard, error) {
+	return safetensors.Plan("output", infos, int64(w.build.run.opts.ShardMB)*int64(w.build.run.opts.on().megabyte))
+}
+
 // claim makes the folder ready: what is in the way is refused or, if it may be
 // replaced, deleted, config.json first. Until that comes back, last of all, the
 // folder does not load.
@@ -92,8 +97,10 @@ func (w *writer) claim(shards []safetensors.Shard) error {
 	if err := os.MkdirAll(w.dir, 0o777); err != nil {
 		return err
 	}
-	if err := atomicfile.Clean(w.dir); err != nil {
-		return err
+	if w.build.draft == nil {
+		if err := atomicfile.Clean(w.dir); err != nil {
+			return err
+		}
 	}
 	if err := w.build.run.inTheWay(w.dir, names); err != nil {
 		return err
@@ -258,16 +265,22 @@ func toF16(t safetensors.Tensor) []byte {
 	return t.Data[:n]
 }
 
-// shard writes one output file.
+// shard writes one output file, or what its draft lacks.
 func (w *writer) shard(s safetensors.Shard, tensors []outTensor) error {
-	f, err := w.build.run.job.CreateTensors(w.path(s.Name), s.Tensors)
-	if err != nil {
-		return err
+	f, written := w.build.draft.file(s)
+	if f == nil {
+		var err error
+		if f, err = w.build.run.job.CreateTensors(w.path(s.Name), s.Tensors); err != nil {
+			return err
+		}
 	}
 	defer f.Abort()
 	var group errgroup.Group
 	group.SetLimit(filesAtOnce)
 	for _, t := range tensors {
+		if written[t.info.Name] {
+			continue
+		}
 		group.Go(func() error {
 			data, err := t.read()
 			if err != nil {

@@ -45,7 +45,8 @@ type quantizing struct {
 	moments  *momentsAhead
 	holds    bool // a sweep holds activations on the device
 
-	writing chan error // gives what became of the module that is being written; nil if none is
+	stock   quant.Stock // of modules that are written
+	writing chan error  // gives what became of the module that is being written; nil if none is
 }
 
 // newQuantizing allocates the hidden states.
@@ -269,7 +270,7 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	for i, l := range linears {
 		l.Replace(d, model.Quantized{Matrix: packed[i]})
 	}
-	matrices, err := quant.Download(list, packed)
+	matrices, err := quant.Download(list, packed, &q.stock)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", linears[0].Name, err)
 	}
@@ -308,12 +309,10 @@ func (q *quantizing) distance() (float64, error) {
 	s := quant.NewScalars(d, 2*rows)
 	defer s.Free()
 	diffs, squares := s.Take(rows), s.Take(rows)
-	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Load, func(wave []pair) error { // the difference is made in place
+	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Borrow, func(wave []pair) error {
 		return eachPair(wave, func(p pair) error {
-			a, b, last := p.x.State.At(model.Stream), p.r.State.At(model.Stream), p.row+p.n
-			d.Dot(squares.Columns(p.row, last), b, b)
-			d.AddScaled(b, a, -1)
-			d.Dot(diffs.Columns(p.row, last), b, b)
+			last := p.row + p.n
+			d.Distances(diffs.Columns(p.row, last), squares.Columns(p.row, last), p.x.State.At(model.Stream), p.r.State.At(model.Stream))
 			return nil
 		})
 	})
@@ -341,10 +340,20 @@ func sum(values []float64) float64 {
 	return s
 }
 
-// write writes the quantized matrices of a module to the job.
+// write writes the quantized matrices of a module to the job, and to the model's draft, and
+// has others use their memory.
 func (q *quantizing) write(key string, list []packedMatrix) error {
 	defer q.run.profile.Beside("quantize: write")()
-	return q.build.writeMatrices(key+".safetensors", list)
+	err := q.build.writeMatrices(key+".safetensors", list)
+	if err == nil {
+		err = q.build.draft.put(list)
+	}
+	done := make([]*exl2.Matrix, len(list))
+	for i, p := range list {
+		done[i] = p.matrix
+	}
+	q.stock.Keep(done)
+	return err
 }
 
 // writeMatrices writes matrices to a file of the target.

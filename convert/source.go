@@ -136,7 +136,7 @@ func (s *source) inspect(ctx context.Context, copies bool, load func(model.Modul
 	p.Start(readingStage, len(s.loader.Layout)+1)
 	defer s.witness.release()
 	for i, spec := range s.loader.Layout {
-		s.farAhead(i + 1)
+		s.farAhead(i)
 		m, err := load(spec)
 		if err != nil {
 			return err
@@ -206,6 +206,9 @@ func (s *source) ahead(place int) {
 	}
 	for _, n := range m.Norms {
 		names = append(names, n.Name+".weight")
+	}
+	if m.Kind == model.Embedding {
+		names = append(names, m.Table+".weight")
 	}
 	s.witness.Ahead(names)
 }

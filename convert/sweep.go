@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/profile"
@@ -138,23 +139,35 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, wave []pair) e
 		return err
 	}
 	of := s.ponder(site)
+	if site.Adds {
+		if dxs, err = s.short(source, wave, dxs); err != nil {
+			return err
+		}
+	}
 	of.scale(wave, dxs)
 	xs, free := of.copies(wave, xs)
 	defer free()
-	quant.AddMoments(d, append(h.Moments(xs), h.DriftMoments(dxs, xs)...))
-	if !site.Adds {
-		return nil
+	moments := h.DriftMoments
+	if site.Adds {
+		moments = func(es, xs []tensor.Tensor) []device.Moment { return h.ShortMoments(xs, es) }
 	}
-	err = eachPair(wave, func(p pair) error {
-		r := p.x.State.At(model.Stream)
-		i := p.x.Number
-		dxs[i] = s.dx.Of(p.x).Reshape(r.Rows, r.Cols)
-		d.Difference(dxs[i], p.r.State.At(model.Stream), r)
+	quant.AddMoments(d, append(h.Moments(xs), moments(dxs, xs)...))
+	return nil
+}
+
+// short returns what the stream will lack behind a linear whose output is added to it, of
+// the rows dxs by which its inputs have drifted, where the linear will write.
+func (s *sweep) short(site model.Site, wave []pair, dxs []tensor.Tensor) ([]tensor.Tensor, error) {
+	d, w, es := s.run.dev, site.Linears[0].W.(model.Dense).Tensor, make([]tensor.Tensor, len(wave))
+	return es, eachPair(wave, func(p pair) error {
+		i, r := p.x.Number, p.x.State.At(model.Stream)
+		es[i] = p.r.State.At(site.Writes[0])
+		d.MatMul(es[i], dxs[i], w, tensor.Tensor{})
+		behind := s.dx.Of(p.x).Reshape(r.Rows, r.Cols)
+		d.Difference(behind, p.r.State.At(model.Stream), r)
+		d.Difference(es[i], behind, es[i])
 		return nil
 	})
-	of.scale(wave, dxs)
-	quant.AddMoments(d, h.ResidualMoments(xs, dxs))
-	return err
 }
 
 // A pair is rows of both streams, n from row on, in a lane each.
@@ -228,10 +241,11 @@ func (s *sweep) cost(n int) profile.Work {
 	}
 	for _, site := range s.work.Steps[n].Sites {
 		k := float64(site.Linears[0].In)
-		flops += 3 * tokens * k * k
+		drift := k
 		if site.Adds {
-			flops += 2 * tokens * k * float64(s.pass.State().At(model.Stream).Cols)
+			drift = 2 * float64(site.Linears[0].Out)
 		}
+		flops += tokens * k * (k + 2*drift)
 	}
 	return profile.Work{Flops: flops}
 }

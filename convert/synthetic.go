@@ -202,8 +202,7 @@ func (r *run) sampleRows(n, length int, seed uint64) ([][]int32, error) {
 		return nil, err
 	}
 	defer r.profile.Off("sample text")()
-	r.shelf.free() // the whole model will be there
-	s, err := sampled.New(r.dev, r.src.loader, r.opts.GPUMemory)
+	s, err := sampled.New(r.dev, r.src.loader, r.shelf.load, r.opts.GPUMemory)
 	if err != nil {
 		return nil, err
 	}

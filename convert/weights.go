@@ -75,8 +75,7 @@ func (r *run) weighTokens() error {
 // findWeights finds the weights of tokens, and writes them.
 func (r *run) findWeights() error {
 	defer r.profile.Off("weigh tokens")()
-	r.shelf.free() // the whole model will be there
-	w, err := tokenweight.New(r.dev, r.src.loader, r.weighedRows(), r.opts.Data.Length)
+	w, err := tokenweight.New(r.dev, r.src.loader, r.shelf.load, r.weighedRows(), r.opts.Data.Length)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type Device struct {
 
 	err       error
 	recording bool
+	tape      *tape // of what is to be repeated, or nil
 	live      map[*memory]bool
 	pool      pool
 	ring      ring
@@ -193,6 +194,7 @@ func (d *Device) Activation() tensor.Type { return tensor.F16 }
 // Sync waits for the operations issued so far and returns the first failure.
 func (d *Device) Sync() error {
 	d.forbidWhileRecording("Sync")
+	d.forbidWhileTaping("Sync")
 	if d.do("Sync", cuStreamSynchronize, d.stream) {
 		d.trail.clear()
 		d.checkFault()
@@ -242,6 +244,7 @@ func (d *Device) do(op string, s symbol, args ...uintptr) bool {
 	if d.err != nil {
 		return false
 	}
+	d.tapeCall(op, s, args)
 	r := d.try(s, args...)
 	if r == outOfMemory && d.takeBack() {
 		r = d.try(s, args...)
@@ -264,6 +267,13 @@ func (d *Device) fail(op string, r result) {
 func (d *Device) failWith(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("cuda: "+format, args...)
+	}
+}
+
+// forbidWhileTaping panics if operations are noted to be repeated.
+func (d *Device) forbidWhileTaping(op string) {
+	if d.tape != nil {
+		panic("cuda: " + op + " while operations are noted: only what need not be waited for can be repeated")
 	}
 }
 

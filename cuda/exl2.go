@@ -246,3 +246,9 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	m := w.(*matrix)
 	d.decode(dst, m, m.perm, 0)
 }
+
+// DecodeStored stores the weights of w, [out, in] in stored order, in dst.
+func (d *Device) DecodeStored(dst tensor.Tensor, w device.Matrix) {
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "DecodeStored", dst)
+	d.decode(dst, w.(*matrix), tensor.Tensor{}, 0)
+}

@@ -135,6 +135,7 @@ const (
 	kernel_difference_f32
 	kernel_divergence_back
 	kernel_dot_parts
+	kernel_dot_distances
 	kernel_dot_sum
 	kernel_draw
 	kernel_embed_f32
@@ -185,6 +186,7 @@ const (
 	kernel_gptq_rows_descend
 	kernel_gptq_search_staged
 	kernel_gptq_search_direct
+	kernel_gram_tiles
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
 	kernel_inverse_strip
@@ -432,6 +434,7 @@ var kernels = [kernelCount]struct {
 	kernel_difference_f32:            {"difference", "difference_f32", true},
 	kernel_divergence_back:           {"divergence_back", "divergence_back", true},
 	kernel_dot_parts:                 {"dot", "dot_parts", true},
+	kernel_dot_distances:             {"dot", "dot_distances", true},
 	kernel_dot_sum:                   {"dot", "dot_sum", true},
 	kernel_draw:                      {"draw", "draw", true},
 	kernel_embed_f32:                 {"embed", "embed_f32", true},
@@ -482,6 +485,7 @@ var kernels = [kernelCount]struct {
 	kernel_gptq_rows_descend:         {"gptq_rows", "gptq_rows_descend", true},
 	kernel_gptq_search_staged:        {"gptq_search", "gptq_search_staged", true},
 	kernel_gptq_search_direct:        {"gptq_search", "gptq_search_direct", true},
+	kernel_gram_tiles:                {"gram_tiles", "gram_tiles", true},
 	kernel_head_norm_rms_f16:         {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:       {"head_norm", "head_norm_layer_f16", true},
 	kernel_inverse_strip:             {"inverse", "inverse_strip", true},
@@ -536,10 +540,10 @@ var kernels = [kernelCount]struct {
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
 	kernel_product_22:                {"product", "product_22", true},
-	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", false},
-	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", false},
-	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", false},
-	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", false},
+	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", true},
+	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", true},
+	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", true},
+	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", true},
 	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
 	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
 	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
@@ -775,6 +779,21 @@ const (
 	gptq_search_columns            = 32
 	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
+	gram_tiles_bm                  = 128
+	gram_tiles_bn                  = 256
+	gram_tiles_depth               = 64
+	gram_tiles_box                 = 64
+	gram_tiles_group               = 128
+	gram_tiles_threads             = 3 * gram_tiles_group
+	gram_tiles_warps               = 8
+	gram_tiles_few_registers       = 40
+	gram_tiles_many_registers      = 232
+	gram_tiles_stages              = 4
+	gram_tiles_cluster_blocks      = 2
+	gram_tiles_most_moments        = 2
+	gram_tiles_column_bits         = 15
+	gram_tiles_moments_bytes       = 704
+	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*48*1024
 	head_norm_warps                = 8
 	head_norm_held                 = 8
 	inverse_strip                  = 128
@@ -799,6 +818,7 @@ const (
 	pairs_window_rows              = 256
 	pairs_columns                  = 8
 	pairs_columns_held             = 16
+	pairs_warps_held               = 8
 	pairs_each                     = pairs_window_rows / 32
 	pairs_held_bytes               = 131584
 	permute_threads                = 512
@@ -3714,6 +3734,20 @@ func (d *Device) dot_parts(l launch, parts tensor.Tensor, x tensor.Tensor, y ten
 	d.launch(a, l)
 }
 
+func (d *Device) dot_distances(l launch, diffs tensor.Tensor, squares tensor.Tensor, x tensor.Tensor, y tensor.Tensor, rows int32, run int32, cols int32, xStride int32, yStride int32) {
+	a := d.begin(kernel_dot_distances)
+	a.tensor(diffs, tensor.F64, "diffs")
+	a.tensor(squares, tensor.F64, "squares")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.int32(rows)
+	a.int32(run)
+	a.int32(cols)
+	a.int32(xStride)
+	a.int32(yStride)
+	d.launch(a, l)
+}
+
 func (d *Device) dot_sum(l launch, sum tensor.Tensor, parts tensor.Tensor, count int32) {
 	a := d.begin(kernel_dot_sum)
 	a.tensor(sum, tensor.F64, "sum")
@@ -4356,6 +4390,12 @@ func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Te
 	d.launch(a, l)
 }
 
+func (d *Device) gram_tiles(l launch, p []byte) {
+	a := d.begin(kernel_gram_tiles)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
 func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
 	a.tensor(q, tensor.F16, "q")
@@ -4976,11 +5016,12 @@ func (d *Device) pairs_reach(l launch, reach tensor.Tensor, h tensor.Tensor, k i
 	d.launch(a, l)
 }
 
-func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32) {
+func (d *Device) pairs_held(l launch, list pointer, h tensor.Tensor, k int32, columns int32) {
 	a := d.begin(kernel_pairs_held)
 	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)
+	a.int32(columns)
 	d.launch(a, l)
 }
 

@@ -108,6 +108,7 @@ func (d *Device) launch(a *arguments, l launch) {
 	if d.err != nil || !d.allow(f, name, l.shared) || l.beside && !d.makeRoom(f, name) {
 		return
 	}
+	d.tapeLaunch(a, l)
 	dependent := kernels[a.kernel].dependent && d.major >= 9
 	if l.cluster > 0 && !dependent { // which only such a launch can ask for
 		d.failWith("launch of %s: in clusters of %d, but it does not wait by itself for the kernel before it", name, l.cluster)

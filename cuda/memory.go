@@ -72,6 +72,10 @@ func (d *Device) Free(t tensor.Tensor) {
 	if d.tables.has(m) {
 		return
 	}
+	if d.tape != nil {
+		d.tape.kept = append(d.tape.kept, t)
+		return
+	}
 	d.drop(m)
 	delete(d.live, m)
 	m.at, m.host = 0, nil

@@ -18,8 +18,10 @@ func (d *Device) Gram(h, x, y tensor.Tensor) {
 }
 
 // Grams is Gram for a list, without what is below the diagonal of moments of an x with
-// itself. Spans of one matrix, each too small to keep the GPU busy, go side by side.
+// itself. Spans of one matrix, each too small to keep the GPU busy, go side by side, and
+// so do two moments of activations.
 func (d *Device) Grams(list []device.Moment) {
+	list = d.gramPairs(list)
 	var spans []device.Moment
 	taken := map[uintptr]bool{}
 	flush := func() {
@@ -39,6 +41,25 @@ func (d *Device) Grams(list []device.Moment) {
 		spans, taken[at] = append(spans, m), true
 	}
 	flush()
+}
+
+// gramPairs adds moments of activations where tiles do so, two at a time, and returns the
+// others. Sums of one h are in the order of the list: all of them go one way.
+func (d *Device) gramPairs(list []device.Moment) (others []device.Moment) {
+	for len(list) > 0 {
+		n := 1
+		switch {
+		case !d.tilesGram(list[0]):
+			others = append(others, list[0])
+		case len(list) > 1 && d.tilesGram(list[1]) && d.tilesWith(list[0], list[1]):
+			n = 2
+			fallthrough
+		default:
+			d.gramTiles(list[:n]...)
+		}
+		list = list[n:]
+	}
+	return others
 }
 
 // Mirror copies what is above the diagonals to below them.
@@ -66,6 +87,10 @@ func checkGram(h, x, y tensor.Tensor) {
 // gram is Gram without the mirror.
 func (d *Device) gram(h, x, y tensor.Tensor) {
 	checkGram(h, x, y)
+	if m := (device.Moment{H: h, X: x, Y: y}); d.tilesGram(m) {
+		d.gramTiles(m)
+		return
+	}
 	same := sameTensor(x, y)
 	if !same && d.blas.gram(d, h, x, y) {
 		return

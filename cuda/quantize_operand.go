@@ -146,15 +146,33 @@ func (d *Device) AddDiagonal(m tensor.Tensor, v float32) {
 
 // Dot stores Σ x·y in sum, of all rows or of runs.
 func (d *Device) Dot(sum, x, y tensor.Tensor) {
-	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0 && sum.Type == tensor.F64, "Dot", sum, x, y)
-	runs := sum.Cols
-	run := pieces(x.Rows, runs)
-	blocks := max(1, min(run, 1024))
-	r := d.newRoom(padded(8 * runs * blocks))
+	run, blocks := dotRuns("Dot", sum, x, y)
+	r := d.newRoom(padded(8 * sum.Cols * blocks))
 	defer r.free()
-	parts := r.take(tensor.F64, runs, blocks)
-	d.dot_parts(launch{blocks: dim{x: runs, y: blocks}, threads: dim{x: 256}}, parts, x, y, int32(x.Rows), int32(run), int32(x.Cols), int32(x.Stride), int32(y.Stride))
-	d.sumParts(sum, parts, runs)
+	parts := r.take(tensor.F64, sum.Cols, blocks)
+	d.dot_parts(launch{blocks: dim{x: sum.Cols, y: blocks}, threads: dim{x: 256}}, parts, x, y, int32(x.Rows), int32(run), int32(x.Cols), int32(x.Stride), int32(y.Stride))
+	d.sumParts(sum, parts, sum.Cols)
+}
+
+// dotRuns checks sums of runs of rows, and returns the rows of a run, and the blocks that
+// sum them.
+func dotRuns(op string, sum, x, y tensor.Tensor) (run, blocks int) {
+	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0 && sum.Type == tensor.F64 && x.Type == tensor.F32 && y.Type == tensor.F32, op, sum, x, y)
+	run = pieces(x.Rows, sum.Cols)
+	return run, max(1, min(run, 1024))
+}
+
+// Distances stores ‖x - y‖² and ‖y‖² of runs of rows.
+func (d *Device) Distances(diffs, squares, x, y tensor.Tensor) {
+	run, blocks := dotRuns("Distances", diffs, x, y)
+	want(squares.Rows == 1 && squares.Cols == diffs.Cols && squares.Type == tensor.F64, "Distances", diffs, squares)
+	r := d.newRoom(2 * padded(8*diffs.Cols*blocks))
+	defer r.free()
+	apart, own := r.take(tensor.F64, diffs.Cols, blocks), r.take(tensor.F64, diffs.Cols, blocks)
+	l := launch{blocks: dim{x: diffs.Cols, y: blocks}, threads: dim{x: 256}}
+	d.dot_distances(l, apart, own, x, y, int32(x.Rows), int32(run), int32(x.Cols), int32(x.Stride), int32(y.Stride))
+	d.sumParts(diffs, apart, diffs.Cols)
+	d.sumParts(squares, own, diffs.Cols)
 }
 
 // LogLikelihood stores how likely rows of logits make tokens.

@@ -76,19 +76,18 @@ func (w *workshop) pairs(h, roots tensor.Tensor) {
 	}
 }
 
-// pairWindows works on a window of some matrices of n columns at most, on as many
-// multiprocessors as there are columns for.
+// pairWindows works on a window of some matrices of n columns at most. What it takes is
+// instructions, of which a multiprocessor issues as many whatever the columns: they are
+// spread over all, if there are not more than a block can have.
 func (d *Device) pairWindows(list pointer, count, n int, h tensor.Tensor) {
-	l := launch{blocks: dim{x: pieces(n, pairs_columns), y: count}, threads: dim{x: 32 * pairs_columns}}
 	if d.shared < pairs_held_bytes {
+		l := launch{blocks: dim{x: pieces(n, pairs_columns), y: count}, threads: dim{x: 32 * pairs_columns}}
 		d.pairs(l, list, h, int32(h.Cols))
 		return
 	}
-	if l.blocks.x*count > d.sms {
-		l.blocks.x, l.threads.x = pieces(n, pairs_columns_held), 32*pairs_columns_held
-	}
-	l.shared = pairs_held_bytes
-	d.pairs_held(l, list, h, int32(h.Cols))
+	columns := min(pieces(n, max(1, d.sms/count)), pairs_columns_held)
+	l := launch{blocks: dim{x: pieces(n, columns), y: count}, threads: dim{x: 32 * max(columns, pairs_warps_held)}, shared: pairs_held_bytes}
+	d.pairs_held(l, list, h, int32(h.Cols), int32(columns))
 }
 
 // groupsOf32 lists, for every 32 rows of each matrix, their group times 16, and its bits.

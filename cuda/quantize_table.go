@@ -17,12 +17,12 @@ type tables struct {
 // Bytes of tables, and of the largest one that is taken of them.
 const tablesBytes, largestTable = 1 << 20, 1 << 15
 
-// table uploads a list of structs. It is to be freed.
+// table uploads a list of structs. It is to be freed, and on a tape is there for as long.
 func table[E any](d *Device, list []E) tensor.Tensor {
 	var e E
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(e)))
 	var t tensor.Tensor
-	if len(data) <= largestTable {
+	if len(data) <= largestTable && d.tape == nil {
 		t = d.tables.take(d, len(data))
 	} else {
 		t = d.reserve(len(data))

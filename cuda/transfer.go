@@ -93,6 +93,7 @@ func each(slots []*slot, f func(i int)) {
 // as it is if something has failed.
 func (d *Device) Download(dst []byte, src tensor.Tensor) {
 	d.forbidWhileRecording("Download")
+	d.forbidWhileTaping("Download")
 	if len(dst) != src.Bytes() {
 		panic(fmt.Sprintf("cuda: Download: %d bytes from %v", len(dst), src))
 	}

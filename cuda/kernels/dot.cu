@@ -14,6 +14,40 @@ __device__ inline double block_sum(double v) {
 	return v;
 }
 
+// Four is four neighbours of a row, zeros behind its end.
+struct Four {
+	float v[4];
+	__device__ Four(const float* row, int c, int cols, bool whole) {
+		if (whole) {
+			*(float4*)v = *(const float4*)(row + c);
+			return;
+		}
+#pragma unroll
+		for (int i = 0; i < 4; i++) v[i] = c + i < cols ? row[c + i] : 0;
+	}
+};
+
+// Rows is what a block sums: every gridDim.y-th of a run of rows, four columns a thread.
+struct Rows {
+	const float *x, *y;
+	int rows, run, cols, x_stride, y_stride;
+
+	template <class F>
+	__device__ void each(F f) const {
+		bool whole = ((size_t)x % 16 | (size_t)y % 16 | cols % 4 | x_stride % 4 | y_stride % 4) == 0;
+		int end = min(rows, (int)(blockIdx.x + 1) * run);
+		for (int r = blockIdx.x * run + blockIdx.y; r < end; r += gridDim.y)
+			for (int c = threadIdx.x * 4; c < cols; c += blockDim.x * 4)
+				f(Four(x + (int64)r * x_stride, c, cols, whole), Four(y + (int64)r * y_stride, c, cols, whole));
+	}
+};
+
+// put stores what a block has summed.
+__device__ inline void put(double* parts, const double (&sums)[4]) {
+	double sum = block_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+	if (threadIdx.x == 0) parts[(int64)blockIdx.x * gridDim.y + blockIdx.y] = sum;
+}
+
 // dot_parts sums every run of rows by itself: blockIdx.x.
 extern "C" __global__ void dot_parts(
 	double* parts,   // [runs, blocks]
@@ -21,12 +55,33 @@ extern "C" __global__ void dot_parts(
 	const float* y,  // [rows, cols]
 	int rows, int run, int cols, int x_stride, int y_stride) {
 	after_previous();
-	double sum = 0;
-	int end = min(rows, (int)(blockIdx.x + 1) * run);
-	for (int r = blockIdx.x * run + blockIdx.y; r < end; r += gridDim.y)
-		for (int c = threadIdx.x; c < cols; c += blockDim.x) sum += (double)x[(int64)r * x_stride + c] * y[(int64)r * y_stride + c];
-	sum = block_sum(sum);
-	if (threadIdx.x == 0) parts[(int64)blockIdx.x * gridDim.y + blockIdx.y] = sum;
+	double sums[4] = {};
+	Rows{x, y, rows, run, cols, x_stride, y_stride}.each([&](const Four& a, const Four& b) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) sums[i] += (double)a.v[i] * b.v[i];
+	});
+	put(parts, sums);
+}
+
+// dot_distances is dot_parts for (x - y)², and y².
+extern "C" __global__ void dot_distances(
+	double* diffs,    // [runs, blocks]
+	double* squares,  // [runs, blocks]
+	const float* x,   // [rows, cols]
+	const float* y,   // [rows, cols]
+	int rows, int run, int cols, int x_stride, int y_stride) {
+	after_previous();
+	double apart[4] = {}, own[4] = {};
+	Rows{x, y, rows, run, cols, x_stride, y_stride}.each([&](const Four& a, const Four& b) {
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float d = a.v[i] - b.v[i];
+			apart[i] += (double)d * d, own[i] += (double)b.v[i] * b.v[i];
+		}
+	});
+	put(diffs, apart);
+	__syncthreads();
+	put(squares, own);
 }
 
 // dot_sum adds the parts of each of some sums.

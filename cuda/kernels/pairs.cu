@@ -13,6 +13,8 @@
 #include "scaled.cuh"
 
 constexpr int window_rows = 256, columns = 8, columns_held = 16;
+constexpr int warps_held = 8;  // of a block, at least
+static_assert(warps_held <= columns_held, "as threads");
 constexpr int each = window_rows / 32;
 constexpr int held_bytes = 131584;  // of half a window
 constexpr float least_share = 1.0f / 1024;
@@ -258,14 +260,19 @@ __device__ void hold(float* to, const float* h, int k, const Window& s) {
 	commit();
 }
 
-extern "C" __global__ void __launch_bounds__(32 * columns_held) pairs_held(const void* list, const float* h, int k) {
+// pairs_held has a window of h in shared memory, which all warps of a block bring, before the
+// kernel in front ends: neither h nor the list is its work. The first warps, as many as a
+// block has columns, do the rest.
+extern "C" __global__ void __launch_bounds__(32 * columns_held) pairs_held(const void* list, const float* h, int k, int columns) {
 	extern __shared__ float memory[];
-	after_previous();
+	let_next();
 	const Window s = ((const Window*)list)[blockIdx.y];
-	int column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-	if (blockIdx.x * (blockDim.x / 32) >= s.n) return;
-	hold(memory, h, k, s);
-	bool mine = column < s.n;
+	int warp = threadIdx.x / 32, column = blockIdx.x * columns + warp;
+	bool some = blockIdx.x * columns < s.n;
+	if (some) hold(memory, h, k, s);
+	after_previous();
+	if (!some) return;
+	bool mine = warp < columns && column < s.n;
 	Column<Half> c(s, Half{memory}, mine ? column : 0);
 	arrived<0>();
 	__syncthreads();

@@ -111,13 +111,15 @@ __device__ void product(const Product* list) {
 	for (int i = 0; i < 32; i++) Place(p, factor, row + i % 2 * 8, column + i / 2 * 8).write(p, old[i], all[2 * i], all[2 * i + 1]);
 }
 
-#define BODY(...) product<__VA_ARGS__>((const Product*)list);
-#else
-#define BODY(...)  // the kernels of product.cu are for other GPUs
+#else  // other GPUs have product.cu
+
+template <int pa, int pb>
+__device__ void product(const Product*) {}
+
 #endif
 
 #define PRODUCT(name, pa, pb) \
-	extern "C" __global__ void __launch_bounds__(288, 1) name(const void* list) { BODY(pa, pb) }
+	extern "C" __global__ void __launch_bounds__(288, 1) name(const void* list) { product<pa, pb>((const Product*)list); }
 
 PRODUCT(product_hopper_11, 1, 1)
 PRODUCT(product_hopper_12, 1, 2)

@@ -82,6 +82,10 @@ type Quantize interface {
 	// the columns are for runs of ⌈rows/n⌉ rows, the last shorter or empty.
 	Dot(sum, x, y tensor.Tensor)
 
+	// Distances stores ‖x - y‖², of differences in float32, in diffs and ‖y‖² in squares, of
+	// runs of rows as Dot has them.
+	Distances(diffs, squares, x, y tensor.Tensor)
+
 	// LogLikelihood stores log softmax(logits[r])[ids[r]] in logs, F64 [1, rows], and 0
 	// where an id, I32 [1, rows], is negative; NaN where a row has NaN or +infinity.
 	LogLikelihood(logs, logits, ids tensor.Tensor)
@@ -144,6 +148,9 @@ type Quantize interface {
 	// and the number of columns without padding. All are copied.
 	Assemble(c Coding, words, scales, perm tensor.Tensor, out int) Matrix
 
+	// DecodeStored is Decode of what Assemble has made, with rows in stored order.
+	DecodeStored(dst tensor.Tensor, w Matrix)
+
 	// QuantizeWorkspace returns the bytes of workspace that GPTQ and Descend
 	// take for count matrices of k x n.
 	QuantizeWorkspace(k, n, count int) int
@@ -158,6 +165,22 @@ type Moment struct{ H, X, Y tensor.Tensor }
 type Summer interface {
 	Grams(list []Moment)
 	Mirror(hs []tensor.Tensor)
+}
+
+// A Repeater can issue operations again without what the host does between them.
+type Repeater interface {
+	// Repeat calls fn, and returns what issues its operations again, on the same tensors.
+	// fn must not wait or download. What it frees is freed by free.
+	Repeat(fn func()) (again, free func())
+}
+
+// Repeat calls fn, and returns what does the same again.
+func Repeat(d Device, fn func()) (again, free func()) {
+	if r, ok := d.(Repeater); ok {
+		return r.Repeat(fn)
+	}
+	fn()
+	return fn, func() {}
 }
 
 // PairRows is the rows of a window of Pairs.

@@ -102,19 +102,29 @@ func parseGroups(data []byte, in, words int) ([]Group, error) {
 	return groups, nil
 }
 
+// Shapes returns the five tensors, without data, of a matrix of so many rows and columns.
+func Shapes(in, out int, groups []Group) []Tensor {
+	last := groups[len(groups)-1]
+	return []Tensor{
+		{Suffix: SuffixInvPerm, DType: "I32", Shape: []int{in}},
+		{Suffix: SuffixScales, DType: "I32", Shape: []int{len(groups), out / 8}},
+		{Suffix: SuffixWords, DType: "I32", Shape: []int{last.Word + last.Rows*last.Bits/32, out}},
+		{Suffix: SuffixGroups, DType: "I16", Shape: []int{2 * len(groups)}},
+		{Suffix: SuffixScaleMax, DType: "F16", Shape: []int{len(groups)}},
+	}
+}
+
 // Tensors returns the five tensors of m as files hold them.
 func (m *Matrix) Tensors() []Tensor {
 	groups := make([]uint16, 0, 2*len(m.Groups))
 	for _, g := range m.Groups {
 		groups = append(groups, uint16(g.Bits), uint16(g.Word))
 	}
-	return []Tensor{
-		{SuffixInvPerm, "I32", []int{m.In}, tensor.BytesOf(m.InvPerm)},
-		{SuffixScales, "I32", []int{len(m.Groups), m.Out / 8}, tensor.BytesOf(m.Scales)},
-		{SuffixWords, "I32", []int{len(m.Words) / m.Out, m.Out}, tensor.BytesOf(m.Words)},
-		{SuffixGroups, "I16", []int{len(groups)}, tensor.BytesOf(groups)},
-		{SuffixScaleMax, "F16", []int{len(m.ScaleMax)}, tensor.BytesOf(m.ScaleMax)},
+	list := Shapes(m.In, m.Out, m.Groups)
+	for i, data := range [][]byte{tensor.BytesOf(m.InvPerm), tensor.BytesOf(m.Scales), tensor.BytesOf(m.Words), tensor.BytesOf(groups), tensor.BytesOf(m.ScaleMax)} {
+		list[i].Data = data
 	}
+	return list
 }
 
 // The slices above are the file's bytes: this program runs on little-endian

@@ -43,7 +43,7 @@ const rows, length = 12, 128
 // prober returns what judges, by text as the tiny model writes it.
 func prober(t *testing.T, d device.Quantize, l *model.Loader) (*fold.Prober, [][]int32) {
 	t.Helper()
-	s, err := sampled.New(d, l, 0)
+	s, err := sampled.New(d, l, l.On(d), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,9 +140,19 @@ var builders = map[Kind]func(b *builder, m *Module){
 
 // LoadAll makes every module on d.
 func (l *Loader) LoadAll(d device.Device) ([]*Module, error) {
+	return l.All(l.On(d))
+}
+
+// On returns what loads a module to a device.
+func (l *Loader) On(d device.Device) func(ModuleSpec) (*Module, error) {
+	return func(spec ModuleSpec) (*Module, error) { return l.Load(d, spec) }
+}
+
+// All returns all modules, each as load does.
+func (l *Loader) All(load func(ModuleSpec) (*Module, error)) ([]*Module, error) {
 	var list []*Module
 	for _, spec := range l.Layout {
-		m, err := l.Load(d, spec)
+		m, err := load(spec)
 		if err != nil {
 			for _, m := range list {
 				m.Free()

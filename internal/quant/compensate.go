@@ -1,6 +1,10 @@
 package quant
 
-import "exl2/internal/device"
+import (
+	"slices"
+
+	"exl2/internal/device"
+)
 
 // blockCols is how many columns of a span are improved at a time, and spansAtOnce how
 // many spans go side by side.
@@ -38,8 +42,10 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 		spans := spansOf(places[:n], damp)
 		ready := f.Factor
 		ready.Ready = f.dev.ReadyToDescend(ready)
-		for step := 0; compensateStep(f.dev, ready, spans, step*blockCols, passes); step++ {
+		same := &sameBlocks{dev: f.dev, improve: func(list []device.Coding) { descend(f.dev, list, ready, passes) }}
+		for step := 0; same.step(spans, step*blockCols); step++ {
 		}
+		same.free()
 		f.dev.Free(ready.Ready)
 		for _, s := range spans {
 			s.free()
@@ -49,24 +55,46 @@ func Compensate(list []*Result, columns []*Columns, damp float32, passes int) er
 	return f.dev.Sync()
 }
 
-// compensateStep improves the blocks that begin at a place of all spans. It reports
-// whether there were any.
-func compensateStep(d device.Quantize, f device.Factor, spans []*span, at, passes int) bool {
+// sameBlocks improves blocks of columns, one of every span at a time. As long as they are
+// as many and as wide they are in the same memory, and the device does again what it did.
+type sameBlocks struct {
+	dev     device.Quantize
+	improve func(list []device.Coding)
+
+	list        []device.Coding
+	again, drop func()
+}
+
+// step improves the blocks that begin at a place of all spans. It reports whether there
+// were any.
+func (s *sameBlocks) step(spans []*span, at int) bool {
 	var blocks []device.ColumnBlock
 	var list []device.Coding
-	for _, s := range spans {
-		if at < len(s.order) {
-			b := s.block(at, min(at+blockCols, len(s.order)))
+	for _, p := range spans {
+		if at < len(p.order) {
+			b := p.block(at, min(at+blockCols, len(p.order)))
 			blocks, list = append(blocks, b), append(list, b.Part)
 		}
 	}
 	if len(list) == 0 {
 		return false
 	}
-	d.TakeColumns(blocks)
-	descend(d, list, f, passes)
-	d.PutColumns(blocks)
+	s.dev.TakeColumns(blocks)
+	if s.again != nil && slices.EqualFunc(list, s.list, func(a, b device.Coding) bool { return a.W == b.W && a.Codes == b.Codes && a.Scales == b.Scales }) {
+		s.again()
+	} else {
+		s.free()
+		s.list = list
+		s.again, s.drop = device.Repeat(s.dev, func() { s.improve(list) })
+	}
+	s.dev.PutColumns(blocks)
 	return true
+}
+
+func (s *sameBlocks) free() {
+	if s.drop != nil {
+		s.drop()
+	}
 }
 
 // CompensateBytes returns the memory that Compensate takes for matrices of k rows with

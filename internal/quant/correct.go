@@ -6,14 +6,15 @@ import (
 	"exl2/internal/tensor"
 )
 
-// Corrections make up for the drift of the inputs of linears that read the same:
-// Xᵀ(X̃-X)·W + Xᵀ(r̃-r) of each, [k, n], in the order of the source; or what they are
+// Corrections make up for the drift of the inputs of linears that read the same,
+// Xᵀ(X̃-X)·W of each, or, where its output is added to the residual stream, for all
+// that this lacks, Xᵀ((X̃-X)·W + r̃-r): [k, n], in the order of the source; or what they are
 // made of, if that is smaller.
 type Corrections struct {
-	dev             device.Quantize
-	weights         []tensor.Tensor // [out, in] as files have them
-	made            []tensor.Tensor // of each weight, or none
-	drift, residual tensor.Tensor   // the Hessian's, or absent
+	dev     device.Quantize
+	weights []tensor.Tensor // [out, in] as files have them
+	made    []tensor.Tensor // of each weight, or none
+	drift   tensor.Tensor   // the Hessian's, or absent
 }
 
 // Early reports whether corrections of outs columns in all are made before the Hessian
@@ -26,8 +27,13 @@ const CorrectedColumns = 16384
 // Corrections returns those of some weights. The Hessian has no other use for the
 // moments that they are made of, and gives them away.
 func (h *Hessian) Corrections(weights []tensor.Tensor) *Corrections {
-	c := &Corrections{dev: h.dev, weights: weights, drift: h.drift, residual: h.residual}
-	h.drift, h.residual = tensor.Tensor{}, tensor.Tensor{}
+	c := &Corrections{dev: h.dev, weights: weights, drift: h.drift}
+	short := h.short
+	h.drift, h.short = tensor.Tensor{}, tensor.Tensor{}
+	if !short.Nil() {
+		c.made = []tensor.Tensor{c.padded(short)}
+		return c
+	}
 	outs := 0
 	for _, w := range weights {
 		outs += exl2.Pad(w.Rows)
@@ -39,6 +45,18 @@ func (h *Hessian) Corrections(weights []tensor.Tensor) *Corrections {
 		c.freeMoments()
 	}
 	return c
+}
+
+// padded returns a correction with as many columns as the matrix will have.
+func (c *Corrections) padded(short tensor.Tensor) tensor.Tensor {
+	n := exl2.Pad(short.Cols)
+	if n == short.Cols {
+		return short
+	}
+	y := c.dev.Alloc(tensor.F32, short.Rows, n)
+	c.dev.AddScaled(y.Columns(0, short.Cols), short, 1)
+	c.dev.Free(short)
+	return y
 }
 
 // sideBytes is the most memory that work on weights side by side takes: only those of
@@ -73,16 +91,12 @@ func (c *Corrections) columns(i, lo, hi int) tensor.Tensor {
 	defer d.Free(source)
 	d.TakeT(source, w.Slice(lo, hi), tensor.Tensor{})
 	d.SubtractProduct(y, c.drift, source)
-	if !c.residual.Nil() && c.residual.Cols == exl2.Pad(w.Rows) {
-		d.AddScaled(y, c.residual.Columns(lo, lo+n), 1)
-	}
 	return y
 }
 
 func (c *Corrections) freeMoments() {
 	c.dev.Free(c.drift)
-	c.dev.Free(c.residual)
-	c.drift, c.residual = tensor.Tensor{}, tensor.Tensor{}
+	c.drift = tensor.Tensor{}
 }
 
 // Free frees what is left.

@@ -23,9 +23,10 @@ type Hessian struct {
 	// drift is Σ (x-x̃)ᵀx with x̃ the input in the source model, [k, k]; absent
 	// without a reference.
 	drift tensor.Tensor
-	// residual is Σ xᵀ(r̃-r) with r the residual stream, [k, hidden]; absent
-	// unless the linear's output is added to that stream.
-	residual tensor.Tensor
+	// short is Σ xᵀe, [k, out], with e = (x̃-x)·W + r̃-r what the residual stream r will
+	// lack behind the linear, the only one, whose output is added to it. Where it is
+	// known there is no drift.
+	short tensor.Tensor
 
 	damping Damping
 }
@@ -75,17 +76,17 @@ func (h *Hessian) DriftMoments(dxs, xs []tensor.Tensor) (list []device.Moment) {
 	return list
 }
 
-// ResidualMoments lists what rows of r̃ - r, [r, hidden] in each of drs, add to the
-// residual beside the rows of xs.
-func (h *Hessian) ResidualMoments(xs, drs []tensor.Tensor) (list []device.Moment) {
+// ShortMoments lists what rows of e, [r, out] in each of es, add to what the stream
+// will lack beside the rows of xs.
+func (h *Hessian) ShortMoments(xs, es []tensor.Tensor) (list []device.Moment) {
 	for i, x := range xs {
 		if x.Rows == 0 {
 			continue
 		}
-		if h.residual.Nil() {
-			h.residual = h.dev.Alloc(tensor.F32, h.k, drs[i].Cols)
+		if h.short.Nil() {
+			h.short = h.dev.Alloc(tensor.F32, h.k, es[i].Cols)
 		}
-		list = append(list, device.Moment{H: h.residual, X: x, Y: drs[i]})
+		list = append(list, device.Moment{H: h.short, X: x, Y: es[i]})
 	}
 	return list
 }
@@ -114,7 +115,7 @@ func (h *Hessian) Damp(d Damping) { h.damping = d }
 func (h *Hessian) Free() {
 	h.free(&h.h)
 	h.free(&h.drift)
-	h.free(&h.residual)
+	h.free(&h.short)
 }
 
 func (h *Hessian) free(t *tensor.Tensor) {

@@ -28,16 +28,16 @@ func (r *Result) pack() {
 
 // Download brings packed matrices of one device to the host, after all were decoded
 // again there and compared with their codes; matrices are what Matrix has made of
-// the list.
-func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) {
+// the list. They are in memory of the stock, as far as that goes.
+func Download(list []*Result, matrices []device.Matrix, stock *Stock) ([]*exl2.Matrix, error) {
 	tiles := 0
 	for _, r := range list {
 		tiles += len(r.tiles())
 	}
-	s := NewScalars(list[0].f.dev, tiles)
-	defer s.Free()
+	s, rows := NewScalars(list[0].f.dev, tiles), list[0].f.stored()
+	defer func() { s.Free(); list[0].f.dev.Free(rows) }()
 	for i, r := range list {
-		r.verify(matrices[i], s)
+		r.verify(matrices[i], rows, s)
 	}
 	if err := s.Fetch(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) 
 	}
 	out := make([]*exl2.Matrix, len(list))
 	for i, r := range list {
-		out[i] = r.download()
+		out[i] = r.download(stock)
 	}
 	if err := list[0].f.dev.Sync(); err != nil {
 		return nil, err
@@ -62,12 +62,12 @@ func Download(list []*Result, matrices []device.Matrix) ([]*exl2.Matrix, error) 
 	return out, nil
 }
 
-func (r *Result) download() *exl2.Matrix {
+func (r *Result) download(stock *Stock) *exl2.Matrix {
 	r.pack()
 	d := r.f.dev
 	out := &exl2.Matrix{
 		In: r.f.k, Out: r.c.Codes.Cols, Groups: r.c.Groups, InvPerm: exl2.Inverse(r.f.Perm),
-		Words: make([]uint32, r.words.Rows*r.words.Cols), Scales: make([]uint32, r.scales.Rows*r.scales.Cols),
+		Words: stock.take(r.words.Rows * r.words.Cols), Scales: make([]uint32, r.scales.Rows*r.scales.Cols),
 		ScaleMax: make([]half.F16, len(r.c.Groups)),
 	}
 	d.Download(tensor.BytesOf(out.Words), r.words)
@@ -97,16 +97,28 @@ func (r *Result) tiles() (list []device.Coding) {
 	return list
 }
 
-// verify decodes m and leaves how far its parts are from the values of the codes.
-func (r *Result) verify(m device.Matrix, s *Scalars) {
+// stored returns the numbers of stored rows, I32 [1, k].
+func (f *Factor) stored() tensor.Tensor {
+	rows := make([]int32, f.k)
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	t := f.dev.Alloc(tensor.I32, 1, f.k)
+	f.dev.Upload(t, tensor.BytesOf(rows))
+	return t
+}
+
+// verify decodes m and leaves how far its parts are from the values of the codes; stored is
+// the numbers of stored rows.
+func (r *Result) verify(m device.Matrix, stored tensor.Tensor, s *Scalars) {
 	d := r.f.dev
 	decoded := d.Alloc(tensor.F16, r.out, r.f.k)
 	defer d.Free(decoded)
-	d.Decode(decoded, m)
+	d.DecodeStored(decoded, m)
 	for _, c := range r.tiles() {
 		rows, first := c.Codes.Rows, c.Groups[0].Row
 		got, want := d.Alloc(tensor.F32, rows, c.Codes.Cols), d.Alloc(tensor.F32, rows, c.Codes.Cols)
-		d.TakeT(got, decoded, r.f.perm.Columns(first, first+rows))
+		d.TakeT(got, decoded, stored.Columns(first, first+rows))
 		d.Values(want, c)
 		// Columns that pad the matrix are not decoded.
 		a, b := got.Columns(0, r.out), want.Columns(0, r.out)

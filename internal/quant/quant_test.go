@@ -84,7 +84,7 @@ func (p problem) quantize(t testing.TB, d device.Quantize, f *Factor, r exl2.Rec
 	Descend(list, descents)
 	packed := q.Matrix()
 	defer d.FreeEXL2(packed)
-	done, err := Download(list, []device.Matrix{packed})
+	done, err := Download(list, []device.Matrix{packed}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +223,14 @@ func TestActivationOrder(t *testing.T) {
 }
 
 // Against a reference, the target makes up for inputs that have drifted: the
-// product with the drifted inputs comes nearer to the source's output.
+// product with the drifted inputs comes nearer to the source's output. Moments of what
+// outputs lack say what moments of the drift do.
 func TestTargetMakesUpForDrift(t *testing.T) {
+	t.Run("of inputs", func(t *testing.T) { testTargetMakesUpForDrift(t, false) })
+	t.Run("of outputs", func(t *testing.T) { testTargetMakesUpForDrift(t, true) })
+}
+
+func testTargetMakesUpForDrift(t *testing.T, outputs bool) {
 	d, p := devtest.CPU(t), newProblem(96, 32, 500)
 	r := rand.New(rand.NewPCG(5, 6))
 	drifted := make([]float32, len(p.x))
@@ -239,8 +245,15 @@ func TestTargetMakesUpForDrift(t *testing.T) {
 		dx[i] = drifted[i] - p.x[i]
 	}
 	h.Add(x)
-	AddMoments(d, h.DriftMoments([]tensor.Tensor{matrix(d, p.rows, p.in, dx)}, []tensor.Tensor{x}))
-	w := matrix(d, p.out, p.in, p.w)
+	w, drift := matrix(d, p.out, p.in, p.w), matrix(d, p.rows, p.in, dx)
+	if outputs {
+		lack, none := d.Alloc(tensor.F32, p.rows, p.out), d.Alloc(tensor.F32, p.rows, p.out)
+		d.MatMul(lack, drift, w, tensor.Tensor{})
+		d.Difference(lack, none, lack)
+		AddMoments(d, h.ShortMoments([]tensor.Tensor{x}, []tensor.Tensor{lack}))
+	} else {
+		AddMoments(d, h.DriftMoments([]tensor.Tensor{drift}, []tensor.Tensor{x}))
+	}
 	corrections := h.Corrections([]tensor.Tensor{w})
 	f, err := h.Factor()
 	if err != nil {

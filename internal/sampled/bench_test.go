@@ -22,7 +22,8 @@ func BenchmarkRows(b *testing.B) {
 	}
 	defer files.Close()
 	l.Spec.SetContext(1024)
-	s, err := New(devtest.CPU(b), l, 0)
+	d := devtest.CPU(b)
+	s, err := New(d, l, l.On(d), 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // ErrShort is in the chain of the error about a model that ends its texts after a few
 // tokens, so that rows of them would say little.
-var ErrShort = errors.New("the model ends its texts after a few tokens")
+var ErrShort = errors.New("it ends its texts after a few tokens")
 
 // Options say what is sampled.
 type Options struct {
@@ -47,10 +47,10 @@ type Sampler struct {
 	most    int // bytes of the device's memory
 }
 
-// New loads a model, which is to take no more than most bytes of the device's memory
-// with what it samples; 0 stands for all.
-func New(d device.Train, l *model.Loader, most int) (*Sampler, error) {
-	modules, err := l.LoadAll(d)
+// New loads the modules of a model by load. They are to take no more than most bytes of the
+// device's memory with what is sampled; 0 stands for all.
+func New(d device.Train, l *model.Loader, load func(model.ModuleSpec) (*model.Module, error), most int) (*Sampler, error) {
+	modules, err := l.All(load)
 	return &Sampler{dev: d, loader: l, modules: modules, most: most}, err
 }
 

@@ -21,7 +21,8 @@ func open(t testing.TB, name string) *Sampler {
 	}
 	t.Cleanup(func() { files.Close() })
 	l.Spec.SetContext(32)
-	s, err := New(devtest.CPU(t), l, 0)
+	d := devtest.CPU(t)
+	s, err := New(d, l, l.On(d), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,10 +123,8 @@ func (h *half) losses(variants []*model.Module) ([]float64, error) {
 		if err := h.after.LoadEvery(h.Dev, want, lo*scored, scored, hi-lo); err != nil {
 			return err
 		}
-		h.Dev.AddScaled(x, want, -1)
 		first := i / runs * rows
-		h.Dev.Dot(diffs.Columns(first+lo, first+hi), x, x)
-		h.Dev.Dot(squares.Columns(first+lo, first+hi), want, want)
+		h.Dev.Distances(diffs.Columns(first+lo, first+hi), squares.Columns(first+lo, first+hi), x, want)
 		return nil
 	})
 	if err == nil {

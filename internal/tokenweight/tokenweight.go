@@ -50,9 +50,9 @@ var ErrNoWayBack = errors.New("no backward pass is known")
 // logitRows is how many positions get logits at a time, at most.
 const logitRows = 2048
 
-// New loads a model, for batches of so many rows of so many tokens.
-func New(d device.Quantize, l *model.Loader, batch, length int) (*Weigher, error) {
-	modules, err := l.LoadAll(d)
+// New loads the modules of a model by load, for batches of so many rows of so many tokens.
+func New(d device.Quantize, l *model.Loader, load func(model.ModuleSpec) (*model.Module, error), batch, length int) (*Weigher, error) {
+	modules, err := l.All(load)
 	if err != nil {
 		return nil, err
 	}

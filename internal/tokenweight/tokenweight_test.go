@@ -24,7 +24,8 @@ func open(t *testing.T, name string, batch int) (*Weigher, *model.Loader) {
 	}
 	t.Cleanup(func() { files.Close() })
 	l.Spec.SetContext(length)
-	w, err := New(devtest.CPU(t), l, batch, length)
+	d := devtest.CPU(t)
+	w, err := New(d, l, l.On(d), batch, length)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestMemory(t *testing.T) {
 			defer files.Close()
 			l.Spec.SetContext(length)
 			d := devtest.Counting(devtest.CPU(t))
-			w, err := New(d, l, 4, length)
+			w, err := New(d, l, l.On(d), 4, length)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -135,7 +135,22 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	}
 }
 
-func (m *matrix) decode(d *Device, dst tensor.Tensor) {
+func (m *matrix) decode(d *Device, dst tensor.Tensor) { m.decodeTo(d, dst, m.perm) }
+
+// DecodeStored stores the weights of w in stored order.
+func (d *Device) DecodeStored(dst tensor.Tensor, w device.Matrix) {
+	want(dst.Type == tensor.F16 && dst.Rows == w.Out() && dst.Cols == w.In(), "DecodeStored", dst)
+	m, order := w.(*matrix), make([]int32, w.In())
+	for i := range order {
+		order[i] = int32(i)
+	}
+	if d.Sync() == nil {
+		m.decodeTo(d, dst, order)
+	}
+}
+
+// decodeTo decodes stored rows to the columns of dst that perm says.
+func (m *matrix) decodeTo(d *Device, dst tensor.Tensor, perm []int32) {
 	out, k := elements[half.F16](dst), m.In()
 	parallel.Runs(m.out, qTile, func(lo, hi int) {
 		n := wholeQuads(hi - lo)
@@ -144,7 +159,7 @@ func (m *matrix) decode(d *Device, dst tensor.Tensor) {
 		m.Packed.Decode(buf, lo, lo+n)
 		for c := range hi - lo {
 			row := out[(lo+c)*k : (lo+c+1)*k]
-			for stored, original := range m.perm {
+			for stored, original := range perm {
 				row[original] = half.ToF16(buf[c*k+stored])
 			}
 		}

@@ -277,13 +277,31 @@ func (d *Device) SubtractProduct(y, a, x tensor.Tensor) {
 
 // Dot stores Σ x·y, summed row by row so that the order is fixed.
 func (d *Device) Dot(sum, x, y tensor.Tensor) {
-	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0, "Dot", sum, x, y)
-	wantType("Dot", sum, tensor.F64)
-	v, w, out := rowsOf("Dot", x), rowsOf("Dot", y), elements[float64](sum)
-	rows := make([]float64, x.Rows)
+	checkDot("Dot", sum, x, y)
+	v, w := rowsOf("Dot", x), rowsOf("Dot", y)
+	addRows(sum, x, func(r int) float64 { return dotRow(v.row(r), w.row(r)) })
+}
+
+// Distances stores ‖x - y‖² and ‖y‖², in the order of Dot.
+func (d *Device) Distances(diffs, squares, x, y tensor.Tensor) {
+	checkDot("Distances", diffs, x, y)
+	checkDot("Distances", squares, x, y)
+	v, w := rowsOf("Distances", x), rowsOf("Distances", y)
+	addRows(diffs, x, func(r int) float64 { return apart(v.row(r), w.row(r)) })
+	addRows(squares, x, func(r int) float64 { return dotRow(w.row(r), w.row(r)) })
+}
+
+func checkDot(op string, sum, x, y tensor.Tensor) {
+	want(x.Rows == y.Rows && x.Cols == y.Cols && sum.Rows == 1 && sum.Cols > 0, op, sum, x, y)
+	wantType(op, sum, tensor.F64)
+}
+
+// addRows stores sums of runs of the rows of x, each of which is some number.
+func addRows(sum, x tensor.Tensor, of func(r int) float64) {
+	rows, out := make([]float64, x.Rows), elements[float64](sum)
 	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			rows[r] = dotRow(v.row(r), w.row(r))
+			rows[r] = of(r)
 		}
 	})
 	clear(out)
@@ -296,6 +314,15 @@ func (d *Device) Dot(sum, x, y tensor.Tensor) {
 func dotRow(x, y []float32) (sum float64) {
 	for i, v := range x {
 		sum += float64(v) * float64(y[i])
+	}
+	return sum
+}
+
+// apart is the squared distance of two rows.
+func apart(x, y []float32) (sum float64) {
+	for i, v := range x {
+		d := v - y[i]
+		sum += float64(d) * float64(d)
 	}
 	return sum
 }

@@ -210,11 +210,12 @@ func assembleCases() (cases []testCase) {
 			words, scales := f.ints("words", len(m.Words)/m.Out, m.Out, signed(m.Words)), f.ints("packed scales", len(m.Groups), m.Out/8, signed(m.Scales))
 			perm := f.ints("perm", 1, s.in, q.Perm)
 			y, x := f.out("y", activation, s.rows, s.out), f.in("x", activation, s.rows, s.in, noise(1))
-			dst := f.out("dst", tensor.F16, s.out, s.in)
+			dst, stored := f.out("dst", tensor.F16, s.out, s.in), f.out("stored", tensor.F16, s.out, s.in)
 			f.within(limit{bits: true, why: "decoding is exact"})
 			return quantizing(func(d device.Quantize) {
 				w := d.Assemble(c, words, scales, perm, s.out)
 				d.Decode(dst, w)
+				d.DecodeStored(stored, w)
 				d.QMatMul(y, x, w, tensor.Tensor{})
 				d.FreeEXL2(w)
 			})

@@ -113,9 +113,25 @@ func pairsCases() (cases []testCase) {
 		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 0, mostCodes, nil},
 	} {
 		c.op = func(d device.Quantize, list []device.Coding, f device.Factor) { d.Pairs(list, f) }
-		cases = append(cases, testCase{name: fmt.Sprintf("%s %dx%d %v", c.name, c.k, c.n, c.recipes), limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, true) }})
+		name := fmt.Sprintf("%s %dx%d %v", c.name, c.k, c.n, c.recipes)
+		cases = append(cases, testCase{name: name, limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return c.build(f, true) }})
+		if len(c.recipes) > 2 {
+			again := c
+			again.op = twice
+			cases = append(cases, testCase{name: name + " again", limit: c.codes, direct: true, build: func(f *fixture) func(device.Device) { return again.build(f, true) }})
+		}
 	}
 	return cases
+}
+
+// twice improves codes, and repeats that.
+func twice(d device.Quantize, list []device.Coding, f device.Factor) {
+	again, free := device.Repeat(d, func() {
+		d.Descend(list, f, 1)
+		d.Pairs(list, f)
+	})
+	again()
+	free()
 }
 
 // build begins with the nearest codes.

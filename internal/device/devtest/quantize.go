@@ -27,6 +27,7 @@ func quantizeGroups() []group {
 		{"Solve", solveCases()},
 		{"SubtractProduct", subtractProductCases()},
 		{"Dot", withGaps(dotCases())},
+		{"Distances", withGaps(distancesCases())},
 		{"LogLikelihood", withGaps(likelihoodCases())},
 		{"SearchScale", searchScaleCases()},
 		{"GPTQ", gptqCases()},

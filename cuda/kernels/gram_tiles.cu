@@ -1,0 +1,180 @@
+// Moments on Hopper: h += xᵀ·y for x [k, m] and y [k, n], fp16, fp32 sums; up to two at
+// a time, so that the tiles of both fill the GPU.
+//
+// Two blocks of a cluster compute tiles of h that stand one above the other, each 128
+// rows, with the same 256 columns; then other tiles. Two warp groups of a block multiply
+// 64 rows each. A thread of a third has tiles of x and y, 64 of k at a time, copied to
+// shared memory several steps ahead: its own columns of x, and half of those of y, which
+// both blocks get. A stage is filled again when the warps of both blocks have read it.
+// What is outside of x and y reads as zeros.
+#include "cluster.cuh"
+#include "order.cuh"
+#include "tile.cuh"
+#include "wgmma_packed.cuh"
+
+constexpr int bm = 128, bn = 256;  // a tile
+constexpr int depth = 64;          // of k, a step
+constexpr int box = 64;            // columns of x or y that are copied at a time
+constexpr int group = 128, threads = 3 * group;
+constexpr int warps = 8;           // that multiply
+constexpr int few_registers = 40, many_registers = 232;
+constexpr int stages = 4, cluster_blocks = 2;
+constexpr int most_moments = 2;
+constexpr int column_bits = 15;    // of a tile in the list
+
+// Moment is h and its maps; cuda/quantize_tiles.go has the same.
+struct Moment {
+	unsigned char x[128], y[128];
+	float* h;
+	long long ld;
+	int m, n, gap[10];
+};
+
+// Moments is what the kernel is given.
+struct alignas(64) Moments {
+	Moment moments[most_moments];
+	const int* tiles;  // [count]: moment, 256 rows and 256 columns of each
+	int count, k, gap[12];
+};
+
+constexpr int moments_bytes = 704;
+static_assert(sizeof(Moment) == 320 && sizeof(Moments) == moments_bytes, "as cuda/quantize_tiles.go has them");
+
+struct Stage {
+	half x[bm / box][depth][box], y[bn / box][depth][box];
+};
+
+constexpr int shared_bytes = 1024 + stages * 48 * 1024;
+static_assert(few_registers + 2 * many_registers <= 3 * (65536 / threads / 8 * 8), "or groups wait for registers for ever");
+static_assert(sizeof(Stage) == 48 * 1024 && shared_bytes < 227 * 1024 && box * sizeof(half) == 128 && threads == 32 * (warps + 4) && cluster_blocks == 2 && box <= depth, "as multiprocessors and copies have it");
+
+// Tile is a tile of h, and of which moment.
+struct Tile {
+	int moment, row, column;
+	__device__ Tile(int packed, int rank)
+		: moment(packed >> 2 * column_bits), row((packed >> column_bits & ((1 << column_bits) - 1)) * 2 * bm + rank * bm), column((packed & ((1 << column_bits) - 1)) * bn) {}
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+struct Ring {
+	int at = 0, parity = 0;
+	__device__ void next() {
+		if (++at == stages) at = 0, parity ^= 1;
+	}
+};
+
+__device__ inline void bring(Stage* stage, const Moments& p, u64* full, u64* empty, int rank) {
+	Ring ring;
+	constexpr int half_boxes = bn / box / cluster_blocks;
+	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
+		Tile t(p.tiles[i], rank);
+		const Moment& m = p.moments[t.moment];
+		for (int k = 0; k < p.k; k += depth, ring.next()) {
+			Stage& to = stage[ring.at];
+			barrier_wait(&empty[ring.at], ring.parity ^ 1);
+			barrier_expect(&full[ring.at], sizeof(Stage));
+#pragma unroll
+			for (int j = 0; j < bm / box; j++) copy_tile(to.x[j], m.x, t.row + j * box, k, &full[ring.at]);
+#pragma unroll
+			for (int j = rank * half_boxes; j < (rank + 1) * half_boxes; j++) copy_tile_both(to.y[j], m.y, t.column + j * box, k, &full[ring.at]);
+		}
+	}
+}
+
+// down describes columns of 64 halves, rows of k below each other, in boxes. Sixteen of k
+// further is 128 more.
+__device__ inline uint64 down(const half* at) {
+	uint64 address = (unsigned)__cvta_generic_to_shared(at);
+	constexpr uint64 next_box = depth * box * sizeof(half) >> 4, eight_rows = 1024 >> 4, swizzle_128 = 1;
+	return (address & 0x3ffff) >> 4 | next_box << 16 | eight_rows << 32 | swizzle_128 << 62;
+}
+
+// multiply is d += aᵀ·b for a [16, 64] and b [16, 256] in shared memory.
+__device__ inline void multiply(float (&d)[128], uint64 a, uint64 b) {
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+		WGMMA_NAMES_128 "}, %128, %129, 1, 1, 1, 1, 1;"
+		: WGMMA_SUMS_128(d, 0)
+		: "l"(a), "l"(b));
+}
+
+// add adds a warp's sums to rows of h.
+__device__ inline void add(const Moment& m, int row, int column, const float (&sums)[128]) {
+	int lane = threadIdx.x % 32;
+	bool whole = column + bn <= m.n && ((size_t)m.h | m.ld * sizeof(float)) % 8 == 0;
+#pragma unroll
+	for (int h = 0; h < 2; h++) {
+		int r = row + lane / 4 + 8 * h, c = column + lane % 4 * 2;
+		if (r >= m.m) continue;
+		float* to = m.h + r * m.ld + c;
+#pragma unroll
+		for (int j = 0; j < bn / 8; j++) {
+			float a = sums[4 * j + 2 * h], b = sums[4 * j + 2 * h + 1];
+			if (whole) {
+				asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to + 8 * j), "f"(a), "f"(b) : "memory");
+			} else {
+				if (c + 8 * j < m.n) to[8 * j] += a;
+				if (c + 8 * j + 1 < m.n) to[8 * j + 1] += b;
+			}
+		}
+	}
+}
+
+__device__ inline void consume(Stage* stage, const Moments& p, u64* full, u64* empty, int rank) {
+	Ring ring;
+	int mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
+	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
+	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
+		Tile t(p.tiles[i], rank);
+		float sums[bn / 2] = {};
+		unsigned before = 0;
+		for (int k = 0; k < p.k; k += depth, ring.next()) {
+			Stage& from = stage[ring.at];
+			barrier_wait(&full[ring.at], ring.parity);
+			uint64 xs = down(from.x[mine][0]), ys = down(from.y[0][0]);
+			wgmma_begin();
+#pragma unroll
+			for (int j = 0; j < depth / 16; j++) multiply(sums, xs + 128 * j, ys + 128 * j);
+			wgmma_end();
+			wgmma_wait<1>();
+			if (k > 0 && tells) arrive_at(before);
+			before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
+		}
+		wgmma_wait<0>();
+		if (tells) arrive_at(before);
+		add(p.moments[t.moment], t.row + mine * 64 + warp % 4 * 16, t.column, sums);
+	}
+}
+
+__device__ inline void grams(const Moments& p) {
+	extern __shared__ uint4 memory[];
+	Stage* stage = (Stage*)(((size_t)memory + 1023) & ~(size_t)1023);
+	__shared__ u64 full[stages], empty[stages];
+	int rank = rank_in_cluster();
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], cluster_blocks * warps);
+		barriers_ready();
+	}
+	cluster_arrive();
+	cluster_wait();
+	after_previous();
+	if (threadIdx.x < group) {
+		registers_down<few_registers>();
+		if (threadIdx.x == 0) bring(stage, p, full, empty, rank);
+		__syncwarp();
+	} else {
+		registers_up<many_registers>();
+		consume(stage, p, full, empty, rank);
+	}
+	cluster_arrive();
+	cluster_wait();
+}
+
+#else  // other GPUs have product.cu
+
+__device__ inline void grams(const Moments&) {}
+
+#endif
+
+extern "C" __global__ void __launch_bounds__(threads, 1) gram_tiles(const __grid_constant__ Moments p) { grams(p); }
