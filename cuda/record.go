@@ -30,12 +30,12 @@ func (d *Device) Record(fn func()) (replay func(), err error) {
 func (d *Device) capture(fn func()) (graph uintptr) {
 	runtime.LockOSThread() // a capture begins and ends on one thread
 	defer runtime.UnlockOSThread()
+	d.kept.hold() // or others free memory in the recorded stream
+	defer d.kept.letGo()
 	const threadLocal = 1 // other threads may do as they like meanwhile
 	if !d.do("Record", cuStreamBeginCapture, d.stream, threadLocal) {
 		return 0
 	}
-	d.kept.hold() // or others free memory in the recorded stream
-	defer d.kept.letGo()
 	d.recording = true
 	d.forgetWeights() // which replays do not find decoded
 	defer d.forgetWeights()
