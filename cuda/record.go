@@ -10,6 +10,7 @@ import (
 // recorded. It must not allocate, free, upload or download.
 func (d *Device) Record(fn func()) (replay func(), err error) {
 	d.forbidWhileRecording("Record")
+	d.forbidWhileTaping("Record")
 	fn()
 	if d.err != nil {
 		return nil, d.err
@@ -55,6 +56,7 @@ func (d *Device) capture(fn func()) (graph uintptr) {
 // replay issues a recording, whose last kernels have the given names.
 func (d *Device) replay(exec uintptr, names []string) {
 	d.forbidWhileRecording("replay")
+	d.forbidWhileTaping("replay")
 	for _, name := range names {
 		d.trail.add(name)
 	}
