@@ -32,6 +32,7 @@ func (d *Device) Await(m device.Mark) {
 // Carry copies.
 func (d *Device) Carry(dst, src tensor.Tensor, done device.Mark, after ...device.Mark) {
 	d.forbidWhileRecording("Carry")
+	d.forbidWhileTaping("Carry")
 	to, from := d.own("Carry", dst), d.own("Carry", src)
 	want(dst.Type == src.Type && dst.Bytes() == src.Bytes() && dst.Dense() && src.Dense() && (to.host == nil) != (from.host == nil), "Carry", dst, src)
 	way, call := 0, cuMemcpyHtoDAsync

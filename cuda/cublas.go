@@ -99,9 +99,10 @@ const (
 	cublasDefaultAlgo    = 0xffffffff // -1
 )
 
-// gemm computes a product, and reports whether it could: cuBLAS adds no bias.
+// gemm computes a product, and reports whether it could: cuBLAS adds no bias, and what it
+// launches is on no tape.
 func (b *cublas) gemm(d *Device, p product) bool {
-	if b.lib == nil || p.x.Cols%8 != 0 || !p.bias.Nil() {
+	if b.lib == nil || d.tape != nil || p.x.Cols%8 != 0 || !p.bias.Nil() {
 		return false
 	}
 	if d.err != nil {
@@ -128,7 +129,7 @@ func (b *cublas) check(d *Device, op string, status int32) {
 
 // gram computes h += xᵀ·y of fp16, and reports whether it could.
 func (b *cublas) gram(d *Device, h, x, y tensor.Tensor) bool {
-	if b.lib == nil || !halves8(x) || !halves8(y) || x.Rows == 0 {
+	if b.lib == nil || d.tape != nil || !halves8(x) || !halves8(y) || x.Rows == 0 {
 		return false
 	}
 	if d.err != nil {

@@ -270,10 +270,10 @@ func (d *Device) failWith(format string, args ...any) {
 	}
 }
 
-// forbidWhileTaping panics if operations are noted to be repeated.
+// forbidWhileTaping panics if operations are noted to be repeated, which this one cannot be.
 func (d *Device) forbidWhileTaping(op string) {
 	if d.tape != nil {
-		panic("cuda: " + op + " while operations are noted: only what need not be waited for can be repeated")
+		panic("cuda: " + op + " while operations are noted: only launches, and what need not be waited for, can be repeated")
 	}
 }
 

@@ -80,7 +80,7 @@ func (f *fake) invoke(s symbol, args []uintptr) result {
 	case cuMemHostAlloc:
 		block := make([]byte, args[1])
 		*at[unsafe.Pointer](args[0]) = unsafe.Pointer(&block[0])
-	case cuMemAlloc:
+	case cuMemAlloc, cuMemAllocAsync:
 		f.next += 1 << 12
 		*at[uintptr](args[0]) = f.next
 		if f.apart {

@@ -208,5 +208,8 @@ func (d *Device) takeBack() bool {
 			bytes += k.takeKept()
 		}
 	}
+	if bytes > 0 && d.pool.handle != 0 {
+		d.try(cuMemPoolTrimTo, d.pool.handle, 0) // for who does not take it from the pool
+	}
 	return bytes > 0
 }

@@ -178,6 +178,54 @@ func TestRecordingKeepsNothing(t *testing.T) {
 	}
 }
 
+// While a stream is recorded, from the first call to the last, nobody frees memory in it.
+func TestRecordingHoldsKept(t *testing.T) {
+	f := newFake()
+	d := keeping(t, f)
+	x := d.Alloc(tensor.F32, 1, 8)
+	calls := 0
+	f.called = func(s symbol) {
+		if s != cuStreamBeginCapture && s != cuStreamEndCapture {
+			return
+		}
+		if calls++; d.kept.mu.TryLock() {
+			d.kept.mu.Unlock()
+			t.Errorf("%s: others may free", exported[s])
+		}
+	}
+	if _, err := d.Record(func() { d.AddScaled(x, x, 1) }); err != nil || calls != 2 {
+		t.Errorf("%v, %d calls", err, calls)
+	}
+	f.called = nil
+	if !d.kept.mu.TryLock() {
+		t.Fatal("held when it is recorded")
+	}
+	d.kept.mu.Unlock()
+}
+
+// What is taken back leaves the driver's pool, too: a launch takes nothing of that.
+func TestTakenForLaunch(t *testing.T) {
+	f := newFake()
+	d := keeping(t, f)
+	d.pool.handle = 1
+	multiplied(d, alone(fakeMatrix(d, 1024, 1024)), 2)
+	if d.Kept() == 0 {
+		t.Fatal("nothing is kept")
+	}
+	f.fails[cuLaunchKernelEx] = outOfMemory
+	f.called = func(s symbol) {
+		if s == cuMemPoolTrimTo && f.calls[cuMemFreeAsync] > 0 {
+			delete(f.fails, cuLaunchKernelEx)
+		}
+	}
+	x := d.Alloc(tensor.F32, 1, 8)
+	d.AddScaled(x, x, 1)
+	if err := d.Sync(); err != nil || d.Kept() != 0 {
+		t.Errorf("%v, %d bytes are kept", err, d.Kept())
+	}
+	f.called = nil
+}
+
 // Without weights to keep, and on GPUs that multiply otherwise, nothing is.
 func TestDecodedBytes(t *testing.T) {
 	hopper, other := hopperFake(t), newFake().open(t)

@@ -22,6 +22,7 @@ func (d *Device) CopyTo(to device.Device, dst, src tensor.Tensor) bool {
 // GPUs that cannot reach each other's memory copy through the host.
 func (d *Device) CopyPeer(dst tensor.Tensor, to *Device, src tensor.Tensor) {
 	d.forbidWhileRecording("CopyPeer")
+	d.forbidWhileTaping("CopyPeer")
 	to.forbidWhileRecording("CopyPeer")
 	if dst.Type != src.Type || dst.Bytes() != src.Bytes() {
 		panic(fmt.Sprintf("cuda: CopyPeer: %v to %v", src, dst))

@@ -15,7 +15,7 @@ func (b *cublas) productsBack(d *Device, dx tensor.Tensor, list []device.Passed,
 		}
 		bytes += padded(2 * x.Rows * p.DY.Cols)
 	}
-	if b.lib == nil || !halves8(x) {
+	if b.lib == nil || d.tape != nil || !halves8(x) {
 		return false
 	}
 	if d.err != nil {

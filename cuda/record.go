@@ -10,6 +10,7 @@ import (
 // recorded. It must not allocate, free, upload or download.
 func (d *Device) Record(fn func()) (replay func(), err error) {
 	d.forbidWhileRecording("Record")
+	d.forbidWhileTaping("Record")
 	fn()
 	if d.err != nil {
 		return nil, d.err
@@ -30,12 +31,12 @@ func (d *Device) Record(fn func()) (replay func(), err error) {
 func (d *Device) capture(fn func()) (graph uintptr) {
 	runtime.LockOSThread() // a capture begins and ends on one thread
 	defer runtime.UnlockOSThread()
+	d.kept.hold() // or others free memory in the recorded stream
+	defer d.kept.letGo()
 	const threadLocal = 1 // other threads may do as they like meanwhile
 	if !d.do("Record", cuStreamBeginCapture, d.stream, threadLocal) {
 		return 0
 	}
-	d.kept.hold() // or others free memory in the recorded stream
-	defer d.kept.letGo()
 	d.recording = true
 	d.forgetWeights() // which replays do not find decoded
 	defer d.forgetWeights()
@@ -55,6 +56,7 @@ func (d *Device) capture(fn func()) (graph uintptr) {
 // replay issues a recording, whose last kernels have the given names.
 func (d *Device) replay(exec uintptr, names []string) {
 	d.forbidWhileRecording("replay")
+	d.forbidWhileTaping("replay")
 	for _, name := range names {
 		d.trail.add(name)
 	}

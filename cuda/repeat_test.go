@@ -55,14 +55,28 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// What has to be waited for cannot be repeated.
-func TestRepeatedSync(t *testing.T) {
+// What has to be waited for cannot be repeated, nor what is on no tape.
+func TestNotRepeated(t *testing.T) {
 	d := newFake().open(t)
 	defer d.Close()
-	defer func() {
-		if recover() == nil || d.tape != nil {
-			t.Error("no panic, or the tape is left")
-		}
-	}()
-	d.Repeat(func() { d.Sync() })
+	x := d.Alloc(tensor.F32, 1, 8)
+	host, _ := d.AllocHost(tensor.F32, 1, 8)
+	done := d.NewMark()
+	replay, err := d.Record(func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fn := range map[string]func(){
+		"Sync": func() { d.Sync() }, "Download": func() { d.Download(make([]byte, 32), x) }, "Carry": func() { d.Carry(x, host, done) },
+		"CopyPeer": func() { d.CopyTo(d, x, x) }, "Record": func() { d.Record(func() {}) }, "a replay": replay,
+	} {
+		func() {
+			defer func() {
+				if recover() == nil || d.tape != nil {
+					t.Errorf("%s: no panic, or the tape is left", name)
+				}
+			}()
+			d.Repeat(fn)
+		}()
+	}
 }

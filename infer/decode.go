@@ -25,7 +25,8 @@ type manner struct{ penalties, greedy, unfiltered bool }
 func (e *Engine) decode(k decode) error {
 	k.reach = device.ReachOf(e.furthest)
 	parts := e.replays[k]
-	for i := range e.stages {
+	for i, s := range e.stages {
+		s.state.Batch.Reach = k.reach // for parts that are not recorded, too
 		e.receive(i)
 		if i < len(parts) {
 			parts[i]()
@@ -50,7 +51,6 @@ func (e *Engine) decode(k decode) error {
 // record does a stage's part of a step and returns what repeats it.
 func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	s, last := e.stages[i], i == len(e.stages)-1
-	s.state.Batch.Reach = k.reach
 	next := step{advance: true}
 	if len(e.stages) == 1 {
 		next.ids = s.state.IDs

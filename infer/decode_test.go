@@ -8,6 +8,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/devices"
+	"exl2/internal/model"
 	"exl2/internal/tensor"
 )
 
@@ -113,6 +114,61 @@ func TestReaches(t *testing.T) {
 	recorded("two sequences", step(device.LeastReach), few, more, more+1)
 	recorded("two that are short", step(4), few, more, few+1, more+1)
 	recorded("behind all limits", step(device.MostReach), few, more, few+1, more+1, 2)
+}
+
+// told is a device that notes what single rows are told of their positions.
+type told struct {
+	device.Device
+	reaches []int
+}
+
+func (u *told) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
+	if q.Rows == 1 && layer == 0 {
+		u.reaches = append(u.reaches, b.Reach)
+	}
+	u.Device.Mix(y, q, k, v, freqs, c, layer, h, r, a, b)
+}
+
+// alone are weights that no group takes.
+type alone struct{ model.Dense }
+
+// ungroup has the host wait for the choice of experts, so that steps are not recorded.
+func ungroup(t *testing.T, modules []*model.Module) {
+	for _, m := range modules {
+		for _, s := range m.Sites() {
+			for _, l := range s.Linears {
+				if w, ok := l.W.(model.Dense); ok && s.Routed {
+					l.W = alone{w}
+				}
+			}
+		}
+	}
+	if !slices.ContainsFunc(modules, (*model.Module).Waits) {
+		t.Fatal("nothing waits")
+	}
+}
+
+// Steps that cannot be recorded are told the same of their positions, however often a text
+// goes back.
+func TestReachesUnrecorded(t *testing.T) {
+	const first, limit = device.LeastReach - 3, 6
+	u := &told{Device: devtest.CPU(t)}
+	e, err := open(golden("arch/qwen2_moe"), devices.List{u}, Options{Positions: 2 * device.LeastReach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	ungroup(t, e.stages[0].modules)
+	want := []int{device.LeastReach, device.LeastReach, device.LeastReach, device.MostReach, device.MostReach}
+	for turn := range 2 {
+		u.reaches = nil
+		if _, err := e.Generate(context.Background(), &Generation{Prompt: someIDs(first, 100), Limit: limit, Text: spelled{[]string{"a"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(u.reaches, want) {
+			t.Errorf("turn %d: positions below %v, want %v", turn, u.reaches, want)
+		}
+	}
 }
 
 // A text that ends leaves nothing behind of the step that was begun after it.

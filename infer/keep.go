@@ -42,9 +42,11 @@ func decodedBytes(l *model.Loader, modules []model.ModuleSpec, d device.Device, 
 	return bytes
 }
 
+// spare is memory for what nobody has planned.
+const spare = 1 << 30
+
 // keep returns how much a device keeps that has so much free beside all it needs.
 func (o Options) keep(decoded, free int) int {
-	const spare = 1 << 30 // for what nobody has planned
 	switch o.KeepDecoded {
 	case keepOff:
 		return 0
@@ -73,9 +75,10 @@ func (e *Engine) keepDecoded() {
 			continue
 		}
 		free, _ := memory.MemInfo()
-		n := e.Options.keep(s.plan.decoded, free-k.Kept()-s.plan.Workspace)
+		free -= k.Kept() + s.plan.Workspace
+		n := e.Options.keep(s.plan.decoded, free)
 		if n > 0 {
-			k.KeepDecoded(n + n/keepLoss)
+			k.KeepDecoded(min(n+n/keepLoss, max(n, free-spare)))
 		}
 		e.noteKept(n, s)
 	}

@@ -73,15 +73,17 @@ func TestKeepingIsSaid(t *testing.T) {
 	for _, c := range []struct {
 		keep       string
 		free, kept int
-		want       int
+		want       int // to be kept
+		lost       int // what there may be more for what is lost between shares
 		note       string
 	}{
-		{"auto", 1 << 40, 0, all, ""},
-		{"auto", 1 << 40, 1 << 39, all, ""},
-		{"auto", all, 1 << 39, 0, ""},
-		{"on", 1 << 40, 0, all, ""},
-		{"on", gib + 2000, 0, 1000, "keep-decoded on: " + "cpu"},
-		{"off", 1 << 40, 0, 0, ""},
+		{"auto", 1 << 40, 0, all, all / keepLoss, ""},
+		{"auto", 1 << 40, 1 << 39, all, all / keepLoss, ""},
+		{"auto", all, 1 << 39, 0, 0, ""},
+		{"on", 1 << 40, 0, all, all / keepLoss, ""},
+		{"on", gib + all + 1010, 0, all, 10, ""},
+		{"on", gib + 2000, 0, 1000, 0, "keep-decoded on: " + "cpu"},
+		{"off", 1 << 40, 0, 0, 0, ""},
 	} {
 		k := &keeper{Counter: devtest.Counting(devtest.CPU(t)), free: 1 << 40}
 		var notes []string
@@ -107,7 +109,7 @@ func TestKeepingIsSaid(t *testing.T) {
 		}
 		var want []int
 		if c.want > 0 {
-			want = []int{c.want + c.want/keepLoss}
+			want = []int{c.want + c.lost}
 		}
 		if !slices.Equal(k.said, want) {
 			t.Errorf("%+v: said %v, want %v", c, k.said, want)

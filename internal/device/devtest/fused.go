@@ -31,6 +31,7 @@ func fusedCases() (cases []testCase) {
 		{1, 512, 512, 1376, "0.3:5b_128g/0.7:3b_64g", rms, device.GELUTanh, true, false},
 		{1, 1024, 128, 2816, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.SiLU, false, false},
 		{1, 2048, 256, 5632, "0.25:3b_64g/0.75:2b_64g", rms, device.SiLU, false, false},
+		{1, 64, 32, 28672, "0.5:8b_32g/0.5:3b_32g", rms, device.SiLU, false, false},
 		{2, 256, 64, 672, "1:6b_128g", rms, device.ReLU, true, false},
 		{3, 512, 512, 1376, "0.1:4b_128g/0.9:3b_128g", layer, device.SiLU, true, false},
 		{5, 96, 64, 160, "1:5b_32g", layer, device.SiLU, true, true},
