@@ -74,9 +74,12 @@ func TestShortTexts(t *testing.T) {
 	}
 	mustEqual(t, contents(t, auto.folder(auto.Targets[0])), contents(t, plain.folder(plain.Targets[0])))
 
-	if _, err := runOn(context.Background(), on(d), asked(3), &watcher{}); err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0") {
+	given := asked(3)
+	if _, err := runOn(context.Background(), on(d), given, &watcher{}); err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0 with --restart") {
 		t.Errorf("with three rows asked for: %v", err)
 	}
+	given.SyntheticRows, given.Restart = 0, true // as it says
+	mustRun(t, given)
 }
 
 // Columns of the head behind the tokenizer's tokens are never drawn.
