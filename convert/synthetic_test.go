@@ -38,7 +38,7 @@ func TestShortTexts(t *testing.T) {
 	data := tokenFile(t)
 	asked := func(n SyntheticRows) *Options {
 		o := options(t, source, "4.0")
-		o.Data.File, o.SyntheticRows = data, n
+		o.Data.File, o.SyntheticRows, o.conditions.product = data, n, 32
 		return o
 	}
 	d := small{openCPU(t), 1 << 40}
