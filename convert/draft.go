@@ -29,8 +29,11 @@ type draft struct {
 	written map[string]bool
 }
 
+// draftFiles is how many files a draft has at most, all of which are open.
+const draftFiles = 64
+
 // begin begins the files of a model that is being quantized. One whose codes will be
-// trained has none.
+// trained has none, nor has one of very many files.
 func (b *build) begin() (err error) {
 	if b.run.opts.trains() {
 		return nil
@@ -41,7 +44,7 @@ func (b *build) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.shards, err = w.plan(infos); err != nil {
+	if d.shards, err = w.plan(infos); err != nil || len(d.shards) > draftFiles {
 		return err
 	}
 	_, err = os.Stat(d.dir)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"exl2/internal/atomicfile"
+	"exl2/internal/machine"
 )
 
 // While a model is quantized its files are being written; a run that is interrupted
@@ -57,6 +59,54 @@ func TestDraft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A model of more files than may be open at a time has no draft, and the same files.
+func TestDraftOfManyFiles(t *testing.T) {
+	source, data := sourceModel(t, "llama"), tokenFile(t)
+	made := func(megabyte int, step func(o *Options, w *watcher)) map[string]string {
+		o := options(t, source, "4.0")
+		o.Data.File, o.Out, o.ShardMB = data, filepath.Join(t.TempDir(), "model"), 1
+		o.conditions.megabyte = megabyte
+		w := &watcher{}
+		w.step = func() { step(o, w) }
+		if _, err := runOn(context.Background(), on(openCPU(t)), o, w); err != nil {
+			t.Fatal(err)
+		}
+		return contents(t, o.Out)
+	}
+	for _, megabyte := range []int{1, 4096} { // a file for every tensor, and a few
+		open := 0
+		files := len(made(megabyte, func(o *Options, w *watcher) {
+			if w.stage == "quantize 4.0" {
+				open = max(open, len(names(t, o.Out)))
+			}
+		}))
+		if many := files > draftFiles; many != (megabyte == 1) || many != (open == 0) {
+			t.Errorf("%d files, of which %d are open while quantizing", files, open)
+		}
+	}
+}
+
+// What a run that was killed has left unfinished, in the job's folder or the model's, takes
+// no room from the one that goes on.
+func TestRoomOfLeftovers(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	o.Out = filepath.Join(t.TempDir(), "model")
+	stopped(t, o, 4+5+2)
+	const name = "output.safetensors.0123456789abcdef.exl2-partial"
+	left := []string{filepath.Join(o.Out, name), filepath.Join(o.jobDir(), "measure", name)}
+	os.Mkdir(o.Out, 0o777)
+	for _, path := range left {
+		mustWrite(t, path, "half")
+	}
+	o.conditions.disk = func(string) (machine.Disk, bool) {
+		if slices.ContainsFunc(left, exists) {
+			return machine.Disk{}, true
+		}
+		return machine.Disk{Free: math.MaxInt}, true
+	}
+	mustRun(t, o)
 }
 
 // names lists a folder, nothing if there is none.

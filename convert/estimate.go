@@ -34,18 +34,29 @@ func size(bytes int) string {
 	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
-// announce estimates the job, tells the user, and refuses one that does not fit
-// memory or disks.
+// announce estimates the job, with as many workers as there is room for, tells the user,
+// and refuses one that does not fit memory or disks.
 func (r *run) announce() error {
 	e := r.estimate()
+	err := r.fits(e)
+	for err != nil && len(r.places()) > len(r.devices) {
+		r.spared++
+		e = r.estimate()
+		err = r.fits(e)
+	}
 	r.progress.Note("this will take " + e.String())
 	if _, own := r.dev.(device.MemoryInfo); own {
 		r.progress.Note(r.memory.String())
 	}
+	return err
+}
+
+// fits refuses a job that does not fit memory, or disks.
+func (r *run) fits(e Estimate) error {
 	if free, ok := r.opts.on().freeMemory(); ok && e.Memory > free {
 		return fmt.Errorf("%w: the job needs about %s of memory, %s are free%s", ErrRefused, size(e.Memory), size(free), r.lessMemory(e.Memory-free))
 	}
-	return r.fits(e)
+	return r.fitsDisks(e)
 }
 
 // lessMemory says what else than more memory would do.
@@ -58,10 +69,10 @@ func (r *run) lessMemory(missing int) string {
 	return "; end other programs, or use a machine with more"
 }
 
-// fits refuses a job that does not fit the disks that its folder and the models'
+// fitsDisks refuses a job that does not fit the disks that its folder and the models'
 // are on. What it has written already is there; a run that goes on has to find
 // room for the rest.
-func (r *run) fits(e Estimate) error {
+func (r *run) fitsDisks(e Estimate) error {
 	inWork, inModels := r.job.Written()
 	work, models := max(e.Work-int(inWork), 0), max(e.Models-int(inModels), 0)
 	dir := r.opts.Out

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"exl2/internal/atomicfile"
 	"exl2/internal/device"
 	"exl2/internal/job"
 	"exl2/internal/profile"
@@ -81,10 +82,27 @@ func (r *run) begin() error {
 			return err
 		}
 	}
+	if err := r.sweep(); err != nil {
+		return err
+	}
 	if err := r.check(); err != nil {
 		return err
 	}
 	return r.settle(want)
+}
+
+// sweep deletes what a run that was killed has left unfinished, in the job's folder and
+// in the models', before it is found out how much room there is.
+func (r *run) sweep() error {
+	if err := r.job.Sweep(); err != nil || !r.job.Begun() {
+		return err
+	}
+	for _, t := range r.opts.Targets {
+		if err := atomicfile.Clean(r.opts.folder(t)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check does all that can be wrong before there is a job, and finds what an
@@ -281,9 +299,6 @@ func (r *run) settle(want job.Settings) error {
 		if err := r.job.Restart(r.opts.replaces); err != nil {
 			return err
 		}
-	}
-	if err := r.job.Sweep(); err != nil {
-		return err
 	}
 	if r.src.read {
 		if err := r.job.WriteJSON(recordName, r.src.record); err != nil {

@@ -92,6 +92,7 @@ type run struct {
 	memory    *memoryPlan
 	shelf     *shelf // the worker's
 	workers   []*run // one for each place
+	spared    int    // workers of a CPU that there is no room for
 
 	fresh    bool // the job begins, or begins again
 	measured bool // nothing is left to measure

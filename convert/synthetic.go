@@ -184,7 +184,7 @@ func (r *run) sample() error {
 		r.progress.Warn(fmt.Sprintf("%v: quantizing goes on without such rows", err))
 		return r.job.WriteJSON(withoutName, without{err.Error()})
 	case short:
-		return fmt.Errorf("%w; --synthetic-rows 0 does without", err)
+		return fmt.Errorf("%w; --synthetic-rows 0 with --restart, or in another --out-dir, does without", err)
 	case err != nil:
 		return err
 	}

@@ -38,7 +38,7 @@ func TestShortTexts(t *testing.T) {
 	data := tokenFile(t)
 	asked := func(n SyntheticRows) *Options {
 		o := options(t, source, "4.0")
-		o.Data.File, o.SyntheticRows = data, n
+		o.Data.File, o.SyntheticRows, o.conditions.product = data, n, 32
 		return o
 	}
 	d := small{openCPU(t), 1 << 40}
@@ -74,9 +74,12 @@ func TestShortTexts(t *testing.T) {
 	}
 	mustEqual(t, contents(t, auto.folder(auto.Targets[0])), contents(t, plain.folder(plain.Targets[0])))
 
-	if _, err := runOn(context.Background(), on(d), asked(3), &watcher{}); err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0") {
+	given := asked(3)
+	if _, err := runOn(context.Background(), on(d), given, &watcher{}); err == nil || !strings.Contains(err.Error(), "--synthetic-rows 0 with --restart") {
 		t.Errorf("with three rows asked for: %v", err)
 	}
+	given.SyntheticRows, given.Restart = 0, true // as it says
+	mustRun(t, given)
 }
 
 // Columns of the head behind the tokenizer's tokens are never drawn.

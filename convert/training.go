@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -147,7 +148,7 @@ func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
 			rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed)
 			if errors.Is(err, sampled.ErrShort) {
-				return nil, nil, fmt.Errorf("training the codes: %w; --quality normal does without", err)
+				return nil, nil, fmt.Errorf("training the codes: %w; --quality normal in another --out-dir, with --measurement %s, does without", err, cmp.Or(r.opts.Measurement, r.job.Path(measurementName)))
 			}
 			if err == nil {
 				err = r.writeTokens(trainingTokens, rows)

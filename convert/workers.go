@@ -17,7 +17,7 @@ const coresOfWorker, workersOfCPU = 4, 4
 // places lists the devices of workers, each its own, but for a CPU of many cores: it has
 // several while they take little memory, and one where a profile is to tell stages apart.
 func (r *run) places() []device.Quantize {
-	n := min(device.Goroutines(r.dev)/coresOfWorker, workersOfCPU, heldOnHost/max(1, r.memory.Planned()))
+	n := min(device.Goroutines(r.dev)/coresOfWorker, workersOfCPU-r.spared, heldOnHost/max(1, r.memory.Planned()))
 	if n < 2 || len(r.devices) > 1 || r.profile != nil {
 		return r.devices
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync/atomic"
 	"testing"
 
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/machine"
 	"exl2/internal/tensor"
 )
 
@@ -113,4 +115,44 @@ func TestDevicesCopy(t *testing.T) {
 			t.Errorf("not freed: %q; %v", live, c.Faults())
 		}
 	}
+}
+
+// A CPU of many cores has as many workers as there is room for, and one at least.
+func TestRoomForWorkers(t *testing.T) {
+	source, data := sourceModel(t, "llama"), tokenFile(t)
+	asked := func(limit func(c *conditions)) *Options {
+		o := options(t, source, "4.0")
+		o.Data.File, o.conditions.inMemory = data, 0 // hidden states of every worker are files
+		limit(o.conditions)
+		return o
+	}
+	opened := func(limit func(c *conditions)) *run {
+		r, err := open(context.Background(), someCPUs(t, 1), asked(limit), &watcher{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.close)
+		return r
+	}
+	memory := func(n int) func(c *conditions) {
+		return func(c *conditions) { c.freeMemory = func() (int, bool) { return n, true } }
+	}
+	disk := func(n int) func(c *conditions) {
+		return func(c *conditions) { c.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: n}, true } }
+	}
+	withCores(coresOfWorker*workersOfCPU, func() {
+		r := opened(memory(math.MaxInt))
+		for workers := workersOfCPU; workers > 0; workers-- {
+			r.spared = workersOfCPU - workers
+			e := r.estimate()
+			for name, limit := range map[string]func(c *conditions){"memory": memory(e.Memory), "disk": disk(e.Work + e.Models)} {
+				if n := len(opened(limit).places()); n != workers {
+					t.Errorf("%s for %d workers: there are %d", name, workers, n)
+				}
+			}
+		}
+		e := r.estimate()
+		mustRefuse(t, asked(memory(e.Memory-1)), "of memory")
+		mustRefuse(t, asked(disk(e.Work+e.Models-1)), "on disk")
+	})
 }

@@ -94,7 +94,7 @@ func open(choice string) (b implementation, name string, err error) {
 	}
 	l, err := openLibrary(choice)
 	if err != nil {
-		return nil, "", fmt.Errorf("EXL2_BLAS=%s: %w", choice, err)
+		return nil, "", fmt.Errorf("EXL2_BLAS=%s: %w; want none, simd, gonum, openblas, or the path of one", choice, err)
 	}
 	return l.implementation, l.name(), nil
 }
