@@ -17,6 +17,7 @@
 #include "attend_wgmma.cuh"
 #include "mma.cuh"
 #include "order.cuh"
+#include "ring.cuh"
 #include "tile.cuh"
 
 constexpr int groups = 2, group_rows = 64;  // warp groups that compute, and their rows
@@ -75,14 +76,6 @@ struct Order {
 	__device__ bool last() const { Order next = *this; next.round++; return !next.more(); }
 };
 
-// Ring is a place among the stages, and the parity of the rounds through them.
-struct Ring {
-	int stage = 0, parity = 0;
-	__device__ void next() {
-		if (++stage == stages) stage = 0, parity ^= 1;
-	}
-};
-
 // Memory is the shared memory of a block: parts of 64 columns follow each other, in
 // rows of 128 bytes as operand has them.
 template <int D, int keys, int queries>
@@ -101,7 +94,7 @@ __device__ inline int box_of(int page_rows, int keys) {
 // bring_tiles copies keys, or values: a thread for each, as keys are free half a tile earlier.
 template <int D, int keys, int queries>
 __device__ inline void bring_tiles(Memory<D, keys, queries>& m, const Task& t, int box, bool values) {
-	Ring ring;
+	Ring<stages> ring;
 	auto& tiles = values ? m.v : m.k;
 	u64 *got = values ? m.got_v : m.got_k, *free = values ? m.free_v : m.free_k;
 	const unsigned char* map = t.maps + values * map_bytes;
@@ -113,10 +106,10 @@ __device__ inline void bring_tiles(Memory<D, keys, queries>& m, const Task& t, i
 		auto row = [&](int p) { return table[p / t.page_rows] * t.page_rows + p % t.page_rows; };
 		for (int i = 0; i < b.tiles; i++, ring.next()) {
 			int from = b.start + i * keys, boxes = min(keys / box, (b.end - from + box - 1) / box), at = row(from);
-			barrier_wait(&free[ring.stage], ring.parity ^ 1);
-			barrier_expect(&got[ring.stage], boxes * box * parts * 128);
+			barrier_wait(&free[ring.at], ring.parity ^ 1);
+			barrier_expect(&got[ring.at], boxes * box * parts * 128);
 			for (int r = 0; r < boxes * box; r += box, at = row(from + min(r, (boxes - 1) * box)))
-				for (int part = 0; part < parts; part++) copy_tile(tiles[ring.stage][part][r], map, b.kv * t.dim + part * 64, at, &got[ring.stage]);
+				for (int part = 0; part < parts; part++) copy_tile(tiles[ring.at][part][r], map, b.kv * t.dim + part * 64, at, &got[ring.at]);
 		}
 	}
 }
@@ -175,8 +168,8 @@ template <int D, int keys, int queries>
 __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int box) {
 	int mine = threadIdx.x / group - 1, thread = threadIdx.x % group, lane = thread % 32;
 	int row = mine * group_rows + thread / 32 * 16 + lane / 4;
-	Ring at;      // the tile of keys
-	Ring before;  // that of values
+	Ring<stages> at;      // the tile of keys
+	Ring<stages> before;  // that of values
 	Turns turns = {mine};
 	if (mine == groups - 1) turns.pass();
 	for (Order o(t); o.more(); o.round++) {
@@ -199,14 +192,14 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 #pragma unroll
 			for (int i = 0; i < D / 16; i++) {
 				constexpr int q_part = rows_a_block * 128 >> 4, k_part = keys * 128 >> 4;
-				wgmma_rows(s, q + i / 4 * q_part + i % 4 * 2, operand(m.k[at.stage][0][0]) + i / 4 * k_part + i % 4 * 2, i > 0);
+				wgmma_rows(s, q + i / 4 * q_part + i % 4 * 2, operand(m.k[at.at][0][0]) + i / 4 * k_part + i % 4 * 2, i > 0);
 			}
 			wgmma_end();
 		};
 		auto multiply_values = [&] {
 			wgmma_begin();
 #pragma unroll
-			for (int i = 0; i < keys / 16; i++) wgmma_registers(out, w[i], value_operand(m.v[before.stage][0][0], keys) + i * 128);
+			for (int i = 0; i < keys / 16; i++) wgmma_registers(out, w[i], value_operand(m.v[before.at][0][0], keys) + i * 128);
 			wgmma_end();
 		};
 		auto weigh = [&](int tile) {
@@ -228,46 +221,46 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 			if (mine < groups - 1 || !last_item || tile + 1 < b.tiles) turns.pass();
 		};
 		barrier_wait(&m.got_q[o.round % queries], o.round / queries % 2);
-		barrier_wait(&m.got_k[at.stage], at.parity);
+		barrier_wait(&m.got_k[at.at], at.parity);
 		turns.take();
 		multiply_keys();
 		pass(0);
 		wgmma_wait<0>();
 		settled(s);
-		done(&m.free_k[at.stage]);
+		done(&m.free_k[at.at]);
 		weigh(0);
 		round();
 		for (int i = 1; i < b.tiles; i++) {
 			at.next();
-			barrier_wait(&m.got_k[at.stage], at.parity);
+			barrier_wait(&m.got_k[at.at], at.parity);
 			turns.take();
 			multiply_keys();
-			barrier_wait(&m.got_v[before.stage], before.parity);
+			barrier_wait(&m.got_v[before.at], before.parity);
 			multiply_values();
 			pass(i);
 			wgmma_wait<1>();
 			settled(s);
-			done(&m.free_k[at.stage]);
+			done(&m.free_k[at.at]);
 			weigh(i);
 			wgmma_wait<0>();
 			settled(out);
-			done(&m.free_v[before.stage]);
+			done(&m.free_v[before.at]);
 			before.next();
 			softmax.scale(out);
 			round();
 		}
 		at.next();
 		done(&m.free_q[o.round % queries]);
-		barrier_wait(&m.got_v[before.stage], before.parity);
+		barrier_wait(&m.got_v[before.at], before.parity);
 		int left = b.end - b.start - (b.tiles - 1) * keys;
 		if (left < keys) {
-			forget<D, keys>(m.v[before.stage], left);
+			forget<D, keys>(m.v[before.at], left);
 			turns.meet();
 		}
 		multiply_values();
 		wgmma_wait<0>();
 		settled(out);
-		done(&m.free_v[before.stage]);
+		done(&m.free_v[before.at]);
 		before.next();
 #pragma unroll
 		for (int h = 0; h < 2; h++) {

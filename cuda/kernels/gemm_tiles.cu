@@ -17,6 +17,7 @@
 #include "cluster.cuh"
 #include "half.cuh"
 #include "order.cuh"
+#include "ring.cuh"
 #include "tile.cuh"
 #include "unpack.cuh"
 #include "wgmma_packed.cuh"
@@ -94,14 +95,6 @@ struct Tile {
 		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * (p.then == gate ? columns / 2 : columns);
 		t.row = (index % pairs * 2 + rank) * bm;
 		return t;
-	}
-};
-
-template <int stages>
-struct Ring {
-	int at = 0, parity = 0;
-	__device__ void next() {
-		if (++at == stages) at = 0, parity ^= 1;
 	}
 };
 
@@ -345,12 +338,7 @@ __device__ inline void gemm(const Product& p) {
 	M& m = *(M*)(((size_t)memory + 1023) & ~(size_t)1023);
 	__shared__ u64 full[M::stages], empty[M::stages];
 	int rank = rank_in_cluster(), pairs = (p.m + 2 * bm - 1) / (2 * bm), steps = (p.k + depth - 1) / depth;
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < M::stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], cluster_blocks * warps);
-		barriers_ready();
-	}
-	cluster_arrive();
-	cluster_wait();
+	begin_ring(full, empty, cluster_blocks * warps);
 	after_previous();
 	if (threadIdx.x < group) {
 		registers_down<few_registers>();

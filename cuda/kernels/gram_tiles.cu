@@ -9,6 +9,7 @@
 // What is outside of x and y reads as zeros.
 #include "cluster.cuh"
 #include "order.cuh"
+#include "ring.cuh"
 #include "tile.cuh"
 #include "wgmma_packed.cuh"
 
@@ -57,15 +58,8 @@ struct Tile {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-struct Ring {
-	int at = 0, parity = 0;
-	__device__ void next() {
-		if (++at == stages) at = 0, parity ^= 1;
-	}
-};
-
 __device__ inline void bring(Stage* stage, const Moments& p, u64* full, u64* empty, int rank) {
-	Ring ring;
+	Ring<stages> ring;
 	constexpr int half_boxes = bn / box / cluster_blocks;
 	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
 		Tile t(p.tiles[i], rank);
@@ -122,7 +116,7 @@ __device__ inline void add(const Moment& m, int row, int column, const float (&s
 }
 
 __device__ inline void consume(Stage* stage, const Moments& p, u64* full, u64* empty, int rank) {
-	Ring ring;
+	Ring<stages> ring;
 	int mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
 	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
 	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
@@ -152,12 +146,7 @@ __device__ inline void grams(const Moments& p) {
 	Stage* stage = (Stage*)(((size_t)memory + 1023) & ~(size_t)1023);
 	__shared__ u64 full[stages], empty[stages];
 	int rank = rank_in_cluster();
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], cluster_blocks * warps);
-		barriers_ready();
-	}
-	cluster_arrive();
-	cluster_wait();
+	begin_ring(full, empty, cluster_blocks * warps);
 	after_previous();
 	if (threadIdx.x < group) {
 		registers_down<few_registers>();
