@@ -56,9 +56,6 @@ func attentionCases() (cases []testCase) {
 }
 
 func (c attentionCase) build(f *fixture) func(device.Device) {
-	if c.pageRows == 0 {
-		c.pageRows = 256
-	}
 	l := c.layout()
 	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
 	l.fill(f, cache, 1, table, noise(1), noise(2))

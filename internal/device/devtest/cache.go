@@ -160,14 +160,19 @@ func attendCases() (cases []testCase) {
 	return cases
 }
 
-func (c attendCase) testCase() testCase {
+// page is the rows of a page.
+func (c attendCase) page() int {
 	if c.pageRows == 0 {
-		c.pageRows = 256
+		return 256
 	}
+	return c.pageRows
+}
+
+func (c attendCase) testCase() testCase {
 	if c.sharp == 0 {
 		c.sharp = 1
 	}
-	name := fmt.Sprintf("heads=%d/%d dim=%d runs=%v span=%d window=%d cap=%v sharp=%v page=%d", c.heads, c.kvHeads, c.dim, c.runs, c.span, c.window, c.softcap, c.sharp, c.pageRows)
+	name := fmt.Sprintf("heads=%d/%d dim=%d runs=%v span=%d window=%d cap=%v sharp=%v page=%d", c.heads, c.kvHeads, c.dim, c.runs, c.span, c.window, c.softcap, c.sharp, c.page())
 	if c.room > 0 {
 		name += fmt.Sprintf(" room=%d", c.room)
 	}
@@ -175,16 +180,16 @@ func (c attendCase) testCase() testCase {
 }
 
 func (c attendCase) layout() layout {
-	l := layout{runs: c.runs, span: c.span, pageRows: c.pageRows, sequences: max(len(c.runs), 1), dim: c.dim, kvHeads: c.kvHeads}
+	l := layout{runs: c.runs, span: c.span, pageRows: c.page(), sequences: max(len(c.runs), 1), dim: c.dim, kvHeads: c.kvHeads}
 	furthest := 0
 	for _, r := range c.runs {
-		l.seqPages = max(l.seqPages, (r.pos+c.span)/c.pageRows+2) // one more than is used
+		l.seqPages = max(l.seqPages, (r.pos+c.span)/l.pageRows+2) // one more than is used
 		furthest = max(furthest, r.pos+c.span-1)
 	}
 	if c.room > 0 {
 		l.reach = device.ReachOf(furthest)
 	}
-	l.seqPages = max(l.seqPages, c.room/c.pageRows, 1)
+	l.seqPages = max(l.seqPages, c.room/l.pageRows, 1)
 	return l
 }
 

@@ -71,9 +71,6 @@ func mixCases() (cases []testCase) {
 
 // build fills the positions before the rows'.
 func (c mixCase) build(f *fixture) func(device.Device) {
-	if c.pageRows == 0 {
-		c.pageRows = 256
-	}
 	l := c.layout()
 	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
 	before := make([]bool, l.sequences*l.positions())
