@@ -76,23 +76,6 @@ __device__ inline void bring(Stage* stage, const Moments& p, u64* full, u64* emp
 	}
 }
 
-// down describes columns of 64 halves, rows of k below each other, in boxes. Sixteen of k
-// further is 128 more.
-__device__ inline uint64 down(const half* at) {
-	uint64 address = (unsigned)__cvta_generic_to_shared(at);
-	constexpr uint64 next_box = depth * box * sizeof(half) >> 4, eight_rows = 1024 >> 4, swizzle_128 = 1;
-	return (address & 0x3ffff) >> 4 | next_box << 16 | eight_rows << 32 | swizzle_128 << 62;
-}
-
-// multiply is d += aᵀ·b for a [16, 64] and b [16, 256] in shared memory.
-__device__ inline void multiply(float (&d)[128], uint64 a, uint64 b) {
-	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-		WGMMA_NAMES_128 "}, %128, %129, 1, 1, 1, 1, 1;"
-		: WGMMA_SUMS_128(d, 0)
-		: "l"(a), "l"(b));
-}
-
 // add adds a warp's sums to rows of h.
 __device__ inline void add(const Moment& m, int row, int column, const float (&sums)[128]) {
 	int lane = threadIdx.x % 32;
@@ -126,10 +109,10 @@ __device__ inline void consume(Stage* stage, const Moments& p, u64* full, u64* e
 		for (int k = 0; k < p.k; k += depth, ring.next()) {
 			Stage& from = stage[ring.at];
 			barrier_wait(&full[ring.at], ring.parity);
-			uint64 xs = down(from.x[mine][0]), ys = down(from.y[0][0]);
+			uint64 xs = columns_operand<sizeof(from.x[0])>(from.x[mine][0]), ys = columns_operand<sizeof(from.x[0])>(from.y[0][0]);
 			wgmma_begin();
 #pragma unroll
-			for (int j = 0; j < depth / 16; j++) multiply(sums, xs + 128 * j, ys + 128 * j);
+			for (int j = 0; j < depth / 16; j++) wgmma_columns(sums, xs + 128 * j, ys + 128 * j);
 			wgmma_end();
 			wgmma_wait<1>();
 			if (k > 0 && tells) arrive_at(before);

@@ -69,11 +69,12 @@ __device__ inline void wgmma(float (&d)[128], uint64 a, uint64 b) {
 }
 
 // columns_operand describes columns of 64 halves, rows of k, from an address that is
-// a multiple of 1024, in tiles as planes.cuh has them. Sixteen of k further is 128
-// more.
+// a multiple of 1024, in tiles of 64 columns and so many bytes: 4096 as planes.cuh has
+// them. Sixteen of k further is 128 more.
+template <int tile_bytes = 4096>
 __device__ inline uint64 columns_operand(const half* at) {
 	uint64 address = (unsigned)__cvta_generic_to_shared(at);
-	constexpr uint64 next_tile = 4096 >> 4, eight_rows = 1024 >> 4, swizzle_128 = 1;
+	constexpr uint64 next_tile = tile_bytes >> 4, eight_rows = 1024 >> 4, swizzle_128 = 1;
 	return (address & 0x3ffff) >> 4 | next_tile << 16 | eight_rows << 32 | swizzle_128 << 62;
 }
 
@@ -85,6 +86,15 @@ __device__ inline void wgmma_columns(float (&d)[64], uint64 a, uint64 b, int kee
 		WGMMA_NAMES_64 "}, %64, %65, p, 1, 1, 1, 1;\n}"
 		: WGMMA_SUMS_64(d, 0)
 		: "l"(a), "l"(b), "r"(keep));
+}
+
+// wgmma_columns is d += aᵀ·b for a [16, 64] and b [16, 256] in shared memory.
+__device__ inline void wgmma_columns(float (&d)[128], uint64 a, uint64 b) {
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+		WGMMA_NAMES_128 "}, %128, %129, 1, 1, 1, 1, 1;"
+		: WGMMA_SUMS_128(d, 0)
+		: "l"(a), "l"(b));
 }
 
 // settle keeps the compiler from reading sums before what comes before it.
