@@ -2,15 +2,11 @@ package convert
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
-	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
-	"exl2/internal/profile"
-	"exl2/internal/sensitivity"
 	"exl2/internal/tensor"
 )
 
@@ -212,83 +208,4 @@ func (s *source) otherBytes() int {
 		n += s.bytesOf(name)
 	}
 	return n
-}
-
-// operations returns the floating-point operations of the phases that are not
-// done.
-func (r *run) operations() float64 {
-	n := 0.0
-	if !r.measured {
-		n += r.measureOperations()
-	}
-	if r.weighs(r.synthetic) {
-		n += r.weighing(r.synthetic)
-	}
-	each := r.quantizeOperations()
-	if r.opts.trains() {
-		each += trainingOperations * float64(r.trainedWeights()) * r.trainedTokens()
-	}
-	return n + float64(len(r.unfinished()))*each
-}
-
-// measureOperations: passes of the base rows; of the probe rows forth and back, of
-// the options, and of a module's variants; and every candidate's quantization.
-func (r *run) measureOperations() float64 {
-	d, weights := r.opts.Data, float64(r.src.weights())
-	tokens := float64(len(r.tokens.measure) * d.MeasureLength)
-	probes := float64(min(probeRows, len(r.tokens.measure)) * d.MeasureLength)
-	variants := float64(r.src.variants()) / float64(len(r.src.loader.Decoder())) // of a module
-	n := 2*weights*tokens + 2*weights*probes*(20+variants+5)
-	candidates := float64(len(sensitivity.Recipes(arch.Q)))
-	for _, m := range r.src.shapes {
-		in, out := float64(m.In), float64(m.Out)
-		n += 2*in*in*tokens/2 + (candidates+2)*(in*in*out+200*in*out)
-	}
-	head := float64(r.src.loader.Spec.Hidden * r.src.loader.Spec.Vocab)
-	return n + 4*head*probes
-}
-
-// quantizeOperations: two streams through every sublayer, some parts of it
-// several times; moments; one quantization and its descents.
-func (r *run) quantizeOperations() float64 {
-	tokens := float64(r.calibrationRows() * r.opts.Data.Length)
-	n := 2 * 2 * 2.2 * float64(r.src.weights()) * tokens
-	for _, m := range r.src.shapes {
-		in, out := float64(m.In), float64(m.Out)
-		n += 2*1.5*in*in*tokens/2 + float64(4+2*r.opts.Quality.descents())*in*in*out
-	}
-	return n
-}
-
-// speed measures how many operations a second the device does in a product of
-// some size.
-func (r *run) speed() float64 {
-	n := 512
-	if _, own := r.dev.(device.MemoryInfo); own {
-		n = 8192
-	}
-	if side := r.opts.on().product; side > 0 {
-		n = side
-	}
-	d := r.dev
-	x, w, y := d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n)
-	defer func() { d.Free(x); d.Free(w); d.Free(y) }()
-	best := time.Duration(1 << 62)
-	for range 3 {
-		d.Sync()
-		start := time.Now()
-		d.MatMul(y, x, w, tensor.Tensor{})
-		d.Sync()
-		best = min(best, time.Since(start))
-	}
-	return 2 * math.Pow(float64(n), 3) / max(best.Seconds(), 1e-9)
-}
-
-// rates are what the device can do: products, and bytes of its memory.
-func (r *run) rates() profile.Rates {
-	rates := profile.Rates{Flops: r.speed(), Bytes: math.Inf(1)}
-	if m, ok := r.dev.(device.Meter); ok {
-		rates.Bytes = m.Bandwidth()
-	}
-	return rates
 }
