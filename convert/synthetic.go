@@ -232,6 +232,9 @@ func (r *run) textEnds(o *sampled.Options) error {
 		return err
 	}
 	known := int32(min(t.VocabSize(), r.src.loader.Spec.Vocab))
+	if known == 0 {
+		return fmt.Errorf("%s: the tokenizer has no tokens to begin a text with; give --synthetic-rows 0", r.src.dir)
+	}
 	o.Vocab, o.Special = int(known), t.Special
 	o.Unused = func(id int32) bool { _, there := t.Token(id); return !there }
 	first, ok := t.BOS()
