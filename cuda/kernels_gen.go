@@ -780,7 +780,7 @@ const (
 	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
 	gram_tiles_bm                  = 128
-	gram_tiles_bn                  = 256
+	gram_tiles_bn                  = 192
 	gram_tiles_depth               = 64
 	gram_tiles_box                 = 64
 	gram_tiles_group               = 128
@@ -788,12 +788,13 @@ const (
 	gram_tiles_warps               = 8
 	gram_tiles_few_registers       = 40
 	gram_tiles_many_registers      = 232
-	gram_tiles_stages              = 4
+	gram_tiles_stages              = 5
 	gram_tiles_cluster_blocks      = 2
+	gram_tiles_span                = 8
 	gram_tiles_most_moments        = 2
 	gram_tiles_column_bits         = 15
 	gram_tiles_moments_bytes       = 704
-	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*48*1024
+	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*40*1024
 	head_norm_warps                = 8
 	head_norm_held                 = 8
 	inverse_strip                  = 128
