@@ -8,7 +8,7 @@
 // which both blocks get. A stage is filled again when the warps of both blocks have read it.
 // What is outside of x and y reads as zeros.
 //
-// Tensor cores cut bits off the sums that they add to: after 512 of k these are added to
+// Tensor cores cut bits off the sums that they add to: after 256 of k these are added to
 // others, in registers. The groups do that at different times, so that one multiplies.
 #include "cluster.cuh"
 #include "order.cuh"
@@ -23,7 +23,7 @@ constexpr int group = 128, threads = 3 * group;
 constexpr int warps = 8;           // that multiply
 constexpr int few_registers = 40, many_registers = 232;
 constexpr int stages = 5, cluster_blocks = 2;
-constexpr int span = 8;            // steps, after which tensor cores begin new sums
+constexpr int span = 4;            // steps, after which tensor cores begin new sums
 constexpr int most_moments = 2;
 constexpr int column_bits = 15;    // of a tile in the list
 
