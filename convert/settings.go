@@ -10,7 +10,7 @@ import (
 
 // algorithm is the version of what makes bytes of settings: it rises with every
 // change after which a job that was begun before would end with other bytes.
-const algorithm = 8
+const algorithm = 9
 
 // settings are what the job's results depend on; paths are absolute, as the same
 // words mean another file in another folder. What is converted, which is nothing

@@ -126,7 +126,6 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
-	kernel_descend_sum
 	kernel_descend
 	kernel_diagonal_get
 	kernel_diagonal_add
@@ -425,7 +424,6 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
-	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
@@ -713,11 +711,14 @@ const (
 	combine_threads                = 64
 	descend_most_rows              = 256
 	descend_columns                = 32
-	descend_threads                = 256
+	descend_threads                = 512
 	descend_room_bytes             = 104864
+	descend_most_sums              = 16
 	descend_part                   = 32
+	descend_near                   = 8
 	descend_warps                  = descend_threads / 32
-	descend_helpers                = descend_warps - 1
+	descend_team                   = 4
+	descend_helpers                = descend_warps - descend_team
 	descend_most_parts             = descend_most_rows / descend_part
 	descend_stored                 = (descend_part + descend_helpers - 1) / descend_helpers
 	divergence_back_threads        = 256
@@ -780,7 +781,7 @@ const (
 	gptq_search_quarters           = 4
 	gptq_search_unrolled           = 16
 	gram_tiles_bm                  = 128
-	gram_tiles_bn                  = 256
+	gram_tiles_bn                  = 192
 	gram_tiles_depth               = 64
 	gram_tiles_box                 = 64
 	gram_tiles_group               = 128
@@ -788,12 +789,13 @@ const (
 	gram_tiles_warps               = 8
 	gram_tiles_few_registers       = 40
 	gram_tiles_many_registers      = 232
-	gram_tiles_stages              = 4
+	gram_tiles_stages              = 5
 	gram_tiles_cluster_blocks      = 2
+	gram_tiles_span                = 4
 	gram_tiles_most_moments        = 2
 	gram_tiles_column_bits         = 15
 	gram_tiles_moments_bytes       = 704
-	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*48*1024
+	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*40*1024
 	head_norm_warps                = 8
 	head_norm_held                 = 8
 	inverse_strip                  = 128
@@ -820,7 +822,9 @@ const (
 	pairs_columns_held             = 16
 	pairs_warps_held               = 8
 	pairs_each                     = pairs_window_rows / 32
-	pairs_held_bytes               = 131584
+	pairs_held_bytes               = 163840
+	pairs_most_sums                = 16
+	pairs_half_floats              = 36 * 32 * 32
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -3644,12 +3648,6 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) descend_sum(l launch, list pointer) {
-	a := d.begin(kernel_descend_sum)
-	a.pointer(list)
 	d.launch(a, l)
 }
 

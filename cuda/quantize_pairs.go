@@ -36,42 +36,30 @@ func (w *workshop) pairs(h, roots tensor.Tensor) {
 	d.pairs_reach(launch{blocks: dim{x: pieces(k, 8)}, threads: dim{x: 256}}, reach, h, int32(k))
 	var products []productItem
 	var windows []windowItem
-	var sums []blockItem
 	tiles, wide := 0, 0
 	for row := 0; row < k; row += device.PairRows {
 		end := min(k, row+device.PairRows)
 		for i := range w.list {
 			x := &w.list[i]
 			of := x.sheet
-			sum := blockItem{
-				parts: d.at(of.panel) + uintptr(4*x.column()), most: d.at(x.most), next: int64((end - row) * of.n),
-				count: int32(of.parts), rows: int32(end - row), n: int32(x.n), ld: int32(of.n),
-			}
-			window := windowItem{
-				parts: sum.parts, lifted: sum.most, w: d.at(x.W), codes: d.at(x.Codes), scales: d.at(x.Scales), largest: d.at(x.Largest),
+			windows = append(windows, windowItem{
+				parts: d.at(of.panel) + uintptr(4*x.column()), lifted: d.at(x.most), w: d.at(x.W), codes: d.at(x.Codes), scales: d.at(x.Scales), largest: d.at(x.Largest),
 				groups: d.at(groups) + uintptr(4*i*k/32), reach: d.at(reach), planes: d.at(x.errors.mem), most: d.at(x.most),
-				next: sum.next, plane: int64(x.errors.next),
-				tiles: int32(x.errors.tiles), count: sum.count, row: int32(row), rows: sum.rows, n: sum.n, ld: sum.ld,
-			}
-			if window.count > summedInBlock {
-				window.count, window.lifted = 1, 0
-			}
-			windows, sums, wide = append(windows, window), append(sums, sum), max(wide, x.n)
+				next: int64((end - row) * of.n), plane: int64(x.errors.next),
+				tiles: int32(x.errors.tiles), count: int32(of.parts), row: int32(row), rows: int32(end - row), n: int32(x.n), ld: int32(of.n),
+			})
+			wide = max(wide, x.n)
 		}
 		for _, s := range w.sheets {
 			products = append(products, w.parts(s, roots, row, end)...)
 			tiles = max(tiles, products[len(products)-1].blocks())
 		}
 	}
-	list, summed, each := table(d, windows), table(d, sums), len(products)/(len(windows)/len(w.list))
-	defer func() { d.Free(list); d.Free(summed) }()
+	list, each := table(d, windows), len(products)/(len(windows)/len(w.list))
+	defer d.Free(list)
 	w.products = table(d, products)
 	for first := 0; first < len(windows); first += len(w.list) {
 		w.multiply(productRun{first: first / len(w.list) * each, count: each, tiles: tiles})
-		if w.sheets[0].parts > summedInBlock {
-			l := launch{blocks: dim{x: pieces(min(k, device.PairRows)*wide/4, descend_threads), y: len(w.list)}, threads: dim{x: descend_threads}}
-			d.descend_sum(l, pointer(d.at(summed))+pointer(first*blockBytes))
-		}
 		d.pairWindows(pointer(d.at(list))+pointer(first*windowBytes), len(w.list), wide, h)
 	}
 }

@@ -41,7 +41,6 @@ func (d *Device) gramTiles(list ...device.Moment) {
 	if d.err != nil || list[0].X.Rows == 0 {
 		return
 	}
-	const side = gram_tiles_bn // of what a cluster computes
 	p, tiles := &tiledMoments{k: int32(list[0].X.Rows)}, []int32(nil)
 	for i, m := range list {
 		checkGram(m.H, m.X, m.Y)
@@ -49,7 +48,7 @@ func (d *Device) gramTiles(list ...device.Moment) {
 		to.h, to.ld, to.m, to.n = uint64(d.at(m.H)), int64(m.H.Stride), int32(m.H.Rows), int32(m.H.Cols)
 		copy(to.x[:], d.tileMap(m.X, gram_tiles_depth))
 		copy(to.y[:], d.tileMap(m.Y, gram_tiles_depth))
-		tiles = appendTiles(tiles, i, pieces(m.H.Rows, side), pieces(m.H.Cols, side), sameTensor(m.X, m.Y))
+		tiles = appendTiles(tiles, i, m.H, sameTensor(m.X, m.Y))
 	}
 	at := table(d, tiles)
 	defer d.Free(at)
@@ -61,12 +60,13 @@ func (d *Device) gramTiles(list ...device.Moment) {
 
 // appendTiles lists the tiles of a moment, those that run at a time near each other, or
 // those of them that are not below its diagonal.
-func appendTiles(list []int32, moment, down, across int, upper bool) []int32 {
-	const band = 8
+func appendTiles(list []int32, moment int, h tensor.Tensor, upper bool) []int32 {
+	const band, high, wide = 8, gram_tiles_cluster_blocks * gram_tiles_bm, gram_tiles_bn // of what a cluster computes
+	down := pieces(h.Rows, high)
 	for top := 0; top < down; top += band {
-		for j := range across {
+		for j := range pieces(h.Cols, wide) {
 			for i := top; i < min(top+band, down); i++ {
-				if !upper || i <= j {
+				if !upper || i*high < (j+1)*wide {
 					list = append(list, int32(moment<<(2*gram_tiles_column_bits)|i<<gram_tiles_column_bits|j))
 				}
 			}

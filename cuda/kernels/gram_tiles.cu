@@ -2,24 +2,28 @@
 // a time, so that the tiles of both fill the GPU.
 //
 // Two blocks of a cluster compute tiles of h that stand one above the other, each 128
-// rows, with the same 256 columns; then other tiles. Two warp groups of a block multiply
+// rows, with the same 192 columns; then other tiles. Two warp groups of a block multiply
 // 64 rows each. A thread of a third has tiles of x and y, 64 of k at a time, copied to
-// shared memory several steps ahead: its own columns of x, and half of those of y, which
-// both blocks get. A stage is filled again when the warps of both blocks have read it.
+// shared memory several steps ahead: its own columns of x, and by turns half of those of y,
+// which both blocks get. A stage is filled again when the warps of both blocks have read it.
 // What is outside of x and y reads as zeros.
+//
+// Tensor cores cut bits off the sums that they add to: after 256 of k these are added to
+// others, in registers. The groups do that at different times, so that one multiplies.
 #include "cluster.cuh"
 #include "order.cuh"
 #include "ring.cuh"
 #include "tile.cuh"
 #include "wgmma_packed.cuh"
 
-constexpr int bm = 128, bn = 256;  // a tile
+constexpr int bm = 128, bn = 192;  // a tile
 constexpr int depth = 64;          // of k, a step
 constexpr int box = 64;            // columns of x or y that are copied at a time
 constexpr int group = 128, threads = 3 * group;
 constexpr int warps = 8;           // that multiply
 constexpr int few_registers = 40, many_registers = 232;
-constexpr int stages = 4, cluster_blocks = 2;
+constexpr int stages = 5, cluster_blocks = 2;
+constexpr int span = 4;            // steps, after which tensor cores begin new sums
 constexpr int most_moments = 2;
 constexpr int column_bits = 15;    // of a tile in the list
 
@@ -34,7 +38,7 @@ struct Moment {
 // Moments is what the kernel is given.
 struct alignas(64) Moments {
 	Moment moments[most_moments];
-	const int* tiles;  // [count]: moment, 256 rows and 256 columns of each
+	const int* tiles;  // [count]: moment, 256 rows and 192 columns of each
 	int count, k, gap[12];
 };
 
@@ -45,9 +49,9 @@ struct Stage {
 	half x[bm / box][depth][box], y[bn / box][depth][box];
 };
 
-constexpr int shared_bytes = 1024 + stages * 48 * 1024;
+constexpr int shared_bytes = 1024 + stages * 40 * 1024;
 static_assert(few_registers + 2 * many_registers <= 3 * (65536 / threads / 8 * 8), "or groups wait for registers for ever");
-static_assert(sizeof(Stage) == 48 * 1024 && shared_bytes < 227 * 1024 && box * sizeof(half) == 128 && threads == 32 * (warps + 4) && cluster_blocks == 2 && box <= depth, "as multiprocessors and copies have it");
+static_assert(sizeof(Stage) == 40 * 1024 && shared_bytes < 227 * 1024 && box * sizeof(half) == 128 && threads == 32 * (warps + 4) && cluster_blocks == 2 && box <= depth && span > 1, "as multiprocessors and copies have it");
 
 // Tile is a tile of h, and of which moment.
 struct Tile {
@@ -60,7 +64,6 @@ struct Tile {
 
 __device__ inline void bring(Stage* stage, const Moments& p, u64* full, u64* empty, int rank) {
 	Ring<stages> ring;
-	constexpr int half_boxes = bn / box / cluster_blocks;
 	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
 		Tile t(p.tiles[i], rank);
 		const Moment& m = p.moments[t.moment];
@@ -71,13 +74,14 @@ __device__ inline void bring(Stage* stage, const Moments& p, u64* full, u64* emp
 #pragma unroll
 			for (int j = 0; j < bm / box; j++) copy_tile(to.x[j], m.x, t.row + j * box, k, &full[ring.at]);
 #pragma unroll
-			for (int j = rank * half_boxes; j < (rank + 1) * half_boxes; j++) copy_tile_both(to.y[j], m.y, t.column + j * box, k, &full[ring.at]);
+			for (int j = 0; j < bn / box; j++)
+				if ((k / depth + j) % cluster_blocks == rank) copy_tile_both(to.y[j], m.y, t.column + j * box, k, &full[ring.at]);
 		}
 	}
 }
 
 // add adds a warp's sums to rows of h.
-__device__ inline void add(const Moment& m, int row, int column, const float (&sums)[128]) {
+__device__ inline void add(const Moment& m, int row, int column, const float (&sums)[bn / 2]) {
 	int lane = threadIdx.x % 32;
 	bool whole = column + bn <= m.n && ((size_t)m.h | m.ld * sizeof(float)) % 8 == 0;
 #pragma unroll
@@ -104,23 +108,29 @@ __device__ inline void consume(Stage* stage, const Moments& p, u64* full, u64* e
 	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
 	for (int i = blockIdx.x / cluster_blocks; i < p.count; i += gridDim.x / cluster_blocks) {
 		Tile t(p.tiles[i], rank);
-		float sums[bn / 2] = {};
-		unsigned before = 0;
-		for (int k = 0; k < p.k; k += depth, ring.next()) {
-			Stage& from = stage[ring.at];
-			barrier_wait(&full[ring.at], ring.parity);
-			uint64 xs = columns_operand<sizeof(from.x[0])>(from.x[mine][0]), ys = columns_operand<sizeof(from.x[0])>(from.y[0][0]);
-			wgmma_begin();
+		float all[bn / 2] = {}, sums[bn / 2] = {};
+		for (int s = 0, steps = (p.k + depth - 1) / depth; s < steps;) {
+			int first = s, end = min(steps, s == 0 && mine ? span / 2 : s + span);
+			unsigned before = 0;
+			for (; s < end; s++, ring.next()) {
+				Stage& from = stage[ring.at];
+				barrier_wait(&full[ring.at], ring.parity);
+				uint64 xs = columns_operand<sizeof(from.x[0])>(from.x[mine][0]), ys = columns_operand<sizeof(from.x[0])>(from.y[0][0]);
+				wgmma_begin();
 #pragma unroll
-			for (int j = 0; j < depth / 16; j++) wgmma_columns(sums, xs + 128 * j, ys + 128 * j);
-			wgmma_end();
-			wgmma_wait<1>();
-			if (k > 0 && tells) arrive_at(before);
-			before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
+				for (int j = 0; j < depth / 16; j++) wgmma_columns(sums, xs + 128 * j, ys + 128 * j, s - first + j);
+				wgmma_end();
+				wgmma_wait<1>();
+				if (s > first && tells) arrive_at(before);
+				before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
+			}
+			wgmma_wait<0>();
+			settle(sums);
+			if (tells) arrive_at(before);
+#pragma unroll
+			for (int j = 0; j < bn / 2; j++) all[j] += sums[j];
 		}
-		wgmma_wait<0>();
-		if (tells) arrive_at(before);
-		add(p.moments[t.moment], t.row + mine * 64 + warp % 4 * 16, t.column, sums);
+		add(p.moments[t.moment], t.row + mine * 64 + warp % 4 * 16, t.column, all);
 	}
 }
 

@@ -69,9 +69,10 @@ __device__ void product(const Product* list) {
 	__shared__ u64 full[stages], empty[stages];
 	half* base = (half*)(((size_t)memory + 1023) & ~(size_t)1023);
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	after_previous();
-	const Product p = list[blockIdx.y];
+	let_next();
+	const Product p = list[blockIdx.y];  // which no kernel writes
 	const Part part(p, blockIdx.x);
+	after_previous();
 	if (part.empty) return;
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], 4 * groups);

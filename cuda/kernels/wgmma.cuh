@@ -17,6 +17,9 @@ using uint64 = unsigned long long;
 #define WGMMA_NAMES_64                                                                             \
 	WGMMA_NAMES_32 "," "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
 	               "," "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_NAMES_96                                                                             \
+	WGMMA_NAMES_64 "," "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79" \
+	               "," "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define WGMMA_NAMES_128                                                                                            \
 	WGMMA_NAMES_64 "," "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"                 \
 	               "," "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"                 \
@@ -26,6 +29,7 @@ using uint64 = unsigned long long;
 #define WGMMA_SUMS_16(d, i) WGMMA_SUMS_4(d, i), WGMMA_SUMS_4(d, i + 4), WGMMA_SUMS_4(d, i + 8), WGMMA_SUMS_4(d, i + 12)
 #define WGMMA_SUMS_32(d, i) WGMMA_SUMS_16(d, i), WGMMA_SUMS_16(d, i + 16)
 #define WGMMA_SUMS_64(d, i) WGMMA_SUMS_32(d, i), WGMMA_SUMS_32(d, i + 32)
+#define WGMMA_SUMS_96(d, i) WGMMA_SUMS_64(d, i), WGMMA_SUMS_32(d, i + 64)
 #define WGMMA_SUMS_128(d, i) WGMMA_SUMS_64(d, i), WGMMA_SUMS_64(d, i + 64)
 
 // operand describes rows of 64 halves from an address that is a multiple of 1024,
@@ -88,19 +92,21 @@ __device__ inline void wgmma_columns(float (&d)[64], uint64 a, uint64 b, int kee
 		: "l"(a), "l"(b), "r"(keep));
 }
 
-// wgmma_columns is d += aᵀ·b for a [16, 64] and b [16, 256] in shared memory.
-__device__ inline void wgmma_columns(float (&d)[128], uint64 a, uint64 b) {
+// wgmma_columns is d = keep·d + aᵀ·b for a [16, 64] and b [16, 192] in shared memory.
+__device__ inline void wgmma_columns(float (&d)[96], uint64 a, uint64 b, int keep) {
 	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-		WGMMA_NAMES_128 "}, %128, %129, 1, 1, 1, 1, 1;"
-		: WGMMA_SUMS_128(d, 0)
-		: "l"(a), "l"(b));
+		"{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
+		"wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+		WGMMA_NAMES_96 "}, %96, %97, p, 1, 1, 1, 1;\n}"
+		: WGMMA_SUMS_96(d, 0)
+		: "l"(a), "l"(b), "r"(keep));
 }
 
 // settle keeps the compiler from reading sums before what comes before it.
-__device__ inline void settle(float (&d)[64]) {
+template <int n>
+__device__ inline void settle(float (&d)[n]) {
 #pragma unroll
-	for (int i = 0; i < 64; i++) asm volatile("" : "+f"(d[i])::"memory");
+	for (int i = 0; i < n; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 #endif
