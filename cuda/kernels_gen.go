@@ -126,7 +126,9 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_descend_sum
 	kernel_descend
+	kernel_descend_many
 	kernel_diagonal_get
 	kernel_diagonal_add
 	kernel_diagonal_mirror
@@ -424,7 +426,9 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
+	kernel_descend_many:              {"descend", "descend_many", true},
 	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
 	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
 	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
@@ -712,15 +716,13 @@ const (
 	descend_most_rows              = 256
 	descend_columns                = 32
 	descend_threads                = 512
+	descend_many_threads           = 320
+	descend_sum_threads            = 256
 	descend_room_bytes             = 104864
-	descend_most_sums              = 16
 	descend_part                   = 32
 	descend_near                   = 8
-	descend_warps                  = descend_threads / 32
 	descend_team                   = 4
-	descend_helpers                = descend_warps - descend_team
 	descend_most_parts             = descend_most_rows / descend_part
-	descend_stored                 = (descend_part + descend_helpers - 1) / descend_helpers
 	divergence_back_threads        = 256
 	exl2_arrange_warps             = 4
 	exl2_decode_warps              = 4
@@ -3651,8 +3653,22 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	d.launch(a, l)
 }
 
+func (d *Device) descend_sum(l launch, list pointer) {
+	a := d.begin(kernel_descend_sum)
+	a.pointer(list)
+	d.launch(a, l)
+}
+
 func (d *Device) descend(l launch, list pointer, h tensor.Tensor, k int32) {
 	a := d.begin(kernel_descend)
+	a.pointer(list)
+	a.tensor(h, tensor.F32, "h")
+	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) descend_many(l launch, list pointer, h tensor.Tensor, k int32) {
+	a := d.begin(kernel_descend_many)
 	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)

@@ -23,7 +23,12 @@ const blockBytes = int(unsafe.Sizeof(blockItem{}))
 type blockRun struct {
 	products             productRun
 	first, count, across int
+	quads                int // of columns of all rows, at most
 }
+
+// summedInBlock is up to how many parts of products the kernel that needs their sum adds
+// itself.
+const summedInBlock = 2
 
 // A sheet is matrices side by side whose blocks have the same rows, so that a product
 // serves all: narrow ones, of which each alone would leave half of its tiles empty. Any
@@ -154,7 +159,7 @@ func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
 // many tiles, of k rows: as many as take the least time, whatever memory there is, so
 // that the bytes are the same.
 func (d *Device) partsOf(tiles, k int) int {
-	const most, begin = descend_most_sums, 8 // begin: what a tile takes beside its steps of k, in such steps
+	const most, begin = pairs_most_sums, 8 // begin: what a tile takes beside its steps of k, in such steps
 	units, steps, best, least := d.sms, pieces(k, planes_tile_rows), 1, 0
 	if units == 0 { // a plan for no GPU
 		units = 132
@@ -210,7 +215,7 @@ func (x *coded) column() int {
 func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	d, k := w.d, h.Cols
 	var products []productItem
-	var blocks []blockItem
+	var blocks, sums []blockItem
 	var runs []blockRun
 	for b := 0; ; b++ {
 		now := blockRun{first: len(blocks), products: productRun{first: len(products)}}
@@ -228,7 +233,12 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 			for g := range x.blocks[b] {
 				w.items = append(w.items, x.step(d, w.index(x, b)+g, row))
 			}
+			sums = append(sums, item)
+			if item.count > summedInBlock {
+				item.count, item.most = 1, 0
+			}
 			blocks, now.across = append(blocks, item), max(now.across, pieces(x.n, descend_columns))
+			now.quads = max(now.quads, (end-row)*x.n/4)
 		}
 		for _, s := range w.sheets {
 			if b < len(s.blocks) {
@@ -247,14 +257,22 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 	for i := range blocks {
 		blocks[i].steps += d.at(w.table)
 	}
-	list := table(d, blocks)
-	defer d.Free(list)
+	list, summed := table(d, blocks), table(d, sums)
+	defer func() { d.Free(list); d.Free(summed) }()
 	w.products = table(d, products)
 	for range passes {
 		for _, r := range runs {
 			w.multiply(r.products)
+			if w.sheets[0].parts > summedInBlock {
+				over := launch{blocks: dim{x: pieces(r.quads, descend_sum_threads), y: r.count}, threads: dim{x: descend_sum_threads}}
+				d.descend_sum(over, pointer(d.at(summed))+pointer(r.first*blockBytes))
+			}
 			l := launch{blocks: dim{x: r.across, y: r.count}, threads: dim{x: descend_threads}, shared: descend_room_bytes}
-			d.descend(l, pointer(d.at(list))+pointer(r.first*blockBytes), h, int32(k))
+			descend := d.descend
+			if r.across*r.count > d.sms {
+				l.threads.x, descend = descend_many_threads, d.descend_many
+			}
+			descend(l, pointer(d.at(list))+pointer(r.first*blockBytes), h, int32(k))
 		}
 	}
 }

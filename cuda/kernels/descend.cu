@@ -16,29 +16,34 @@
 #include "order.cuh"
 #include "scaled.cuh"
 
-constexpr int most_rows = 256, columns = 32, threads = 512;
-constexpr int room_bytes = 104864, most_sums = 16;
-constexpr int part = 32, near = 8, warps = threads / 32, team = 4, helpers = warps - team, most_parts = most_rows / part;
+constexpr int most_rows = 256, columns = 32;
+constexpr int threads = 512, many_threads = 320, sum_threads = 256;  // of a block, of one of many, of a sum
+constexpr int room_bytes = 104864;
+constexpr int part = 32, near = 8, team = 4, most_parts = most_rows / part;
 
 // Block is one of a list; quantize_descend.go has the same struct.
 struct Block {
 	const Step* steps;   // its groups
-	const float* parts;  // [count][rows, n], of rows of ld: what is left is their sum
-	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted
+	float* parts;        // [count][rows, n], of rows of ld: what is left is their sum
+	const float* most;   // [1]: the largest magnitude of the matrix, by which that is lifted, or null
 	int64 next;          // floats from one part to the next
 	int groups, count, rows, n, ld, unused;
 };
 
-// added returns what is left of four columns of a row. All parts are asked for at once.
+// added returns what is left of four columns of a row. Parts are asked for some at a time.
 __device__ inline float4 added(const Block& b, int row, int column, float lowered) {
+	constexpr int batch = 8;
 	const float* from = b.parts + (int64)row * b.ld + column;
-	float4 sum = {}, v[most_sums];
+	float4 sum = {};
+	for (int first = 0; first < b.count; first += batch) {
+		float4 v[batch];
 #pragma unroll
-	for (int p = 0; p < most_sums; p++, from += b.next)
-		if (p < b.count) v[p] = *(const float4*)from;
+		for (int p = 0; p < batch; p++)
+			if (first + p < b.count) v[p] = *(const float4*)(from + (first + p) * b.next);
 #pragma unroll
-	for (int p = 0; p < most_sums; p++)
-		if (p < b.count) sum.x += v[p].x, sum.y += v[p].y, sum.z += v[p].z, sum.w += v[p].w;
+		for (int p = 0; p < batch; p++)
+			if (first + p < b.count) sum.x += v[p].x, sum.y += v[p].y, sum.z += v[p].z, sum.w += v[p].w;
+	}
 	return make_float4(sum.x * lowered, sum.y * lowered, sum.z * lowered, sum.w * lowered);
 }
 
@@ -60,9 +65,9 @@ static_assert(sizeof(Room) == room_bytes, "room_bytes");
 // begin brings which groups a block has.
 __device__ void begin(Room& room, const Block& b) {
 	constexpr int words = sizeof(Step) / 4;
-	for (int i = threadIdx.x; i < b.groups * words; i += threads) ((int*)room.steps)[i] = ((const int*)b.steps)[i];
+	for (int i = threadIdx.x; i < b.groups * words; i += blockDim.x) ((int*)room.steps)[i] = ((const int*)b.steps)[i];
 	__syncthreads();
-	for (int g = threadIdx.x / 32; g < b.groups; g += warps) {
+	for (int g = threadIdx.x / 32; g < b.groups; g += blockDim.x / 32) {
 		const Step& s = room.steps[g];
 		for (int p = s.before / part + threadIdx.x % 32; p < (s.before + s.rows) / part; p += 32) room.group[p] = g;
 	}
@@ -71,7 +76,7 @@ __device__ void begin(Room& room, const Block& b) {
 
 // scale brings their scales.
 __device__ void scale(Room& room, const Block& b) {
-	for (int g = threadIdx.x / 32; g < b.groups; g += warps) {
+	for (int g = threadIdx.x / 32; g < b.groups; g += blockDim.x / 32) {
 		const Step& s = room.steps[g];
 		room.scales[g][threadIdx.x % 32] = scale_of(s.scales[blockIdx.x * columns + threadIdx.x % 32], *s.largest);
 	}
@@ -215,39 +220,43 @@ __device__ void turn(Room& room, int p) {
 	}
 }
 
-// Rows of a warp of several that store what 32 rows have become.
-constexpr int stored = (part + helpers - 1) / helpers;
+// Stored is the rows of a warp of several that store what 32 rows have become.
+template <int helpers>
+struct Stored {
+	static constexpr int most = (part + helpers - 1) / helpers;
+	float w[most];
 
-// load reads the weights of a warp's rows.
-__device__ void load(float (&w)[stored], const Room& room, int p, int warp) {
-	const Step& s = room.step(p);
-	const float* at = s.w + (int64)(p * part - s.before) * s.n + blockIdx.x * columns + threadIdx.x % 32;
+	// load reads their weights.
+	__device__ void load(const Room& room, int p, int warp) {
+		const Step& s = room.step(p);
+		const float* at = s.w + (int64)(p * part - s.before) * s.n + blockIdx.x * columns + threadIdx.x % 32;
 #pragma unroll
-	for (int e = 0; e < stored; e++) {
-		int i = warp + e * helpers;
-		if (i < part) w[e] = at[(int64)i * s.n];
+		for (int e = 0; e < most; e++) {
+			int i = warp + e * helpers;
+			if (i < part) w[e] = at[(int64)i * s.n];
+		}
 	}
-}
 
-__device__ void store(const Room& room, const float (&w)[stored], int p, int warp) {
-	const Step& s = room.step(p);
-	const Grid grid = room.grid(p);
-	float lift = lift_of(s.most);
-	int lane = threadIdx.x % 32, column = blockIdx.x * columns + lane;
-	int local = p * part - s.before, chunk = column / 8 % 8;
-	int64 at = ((int64)((s.row + local) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
+	__device__ void store(const Room& room, int p, int warp) const {
+		const Step& s = room.step(p);
+		const Grid grid = room.grid(p);
+		float lift = lift_of(s.most);
+		int lane = threadIdx.x % 32, column = blockIdx.x * columns + lane;
+		int local = p * part - s.before, chunk = column / 8 % 8;
+		int64 at = ((int64)((s.row + local) / tile_rows) * s.tiles + column / tile_cols) * tile_halves + column % 8;
 #pragma unroll
-	for (int e = 0; e < stored; e++) {
-		int i = warp + e * helpers;
-		if (i >= part) break;
-		unsigned char code = room.codes[p % 4][i][lane];
-		s.codes[(int64)(local + i) * s.n + column] = code;
-		Pair v((w[e] - grid.value(code - grid.zero)) * room.lift[p % 2][i] * lift);
-		int64 to = at + i * tile_cols + (chunk ^ i % 8) * 8;
-		s.planes[to] = v.high;
-		s.planes[s.plane + to] = v.low;
+		for (int e = 0; e < most; e++) {
+			int i = warp + e * helpers;
+			if (i >= part) break;
+			unsigned char code = room.codes[p % 4][i][lane];
+			s.codes[(int64)(local + i) * s.n + column] = code;
+			Pair v((w[e] - grid.value(code - grid.zero)) * room.lift[p % 2][i] * lift);
+			int64 to = at + i * tile_cols + (chunk ^ i % 8) * 8;
+			s.planes[to] = v.high;
+			s.planes[s.plane + to] = v.low;
+		}
 	}
-}
+};
 
 // pass has the changes of part p reach rows of the block from lo to hi, which h begins
 // with, 4·n at a time.
@@ -274,7 +283,18 @@ __device__ void sum(Room& room, const Block& b, int lo, int hi, int warp, int al
 		*(float4*)&room.x[i][column] = added(b, i, blockIdx.x * columns + column, lowered);
 }
 
-extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* list, const float* h, int k) {
+// descend_sum adds the parts of blocks, in the place of the first ones, where there are so
+// many that it is quicker so: four columns a thread.
+extern "C" __global__ void __launch_bounds__(sum_threads) descend_sum(const void* list) {
+	after_previous();
+	const Block b = ((const Block*)list)[blockIdx.y];
+	int at = blockIdx.x * sum_threads + threadIdx.x, i = at / (b.n / 4), column = at % (b.n / 4) * 4;
+	if (i < b.rows) *(float4*)(b.parts + (int64)i * b.ld + column) = added(b, i, column, 1 / lift_of(b.most));
+}
+
+template <int threads>
+__device__ void descend_block(const void* list, const float* h, int k) {
+	constexpr int warps = threads / 32, helpers = warps - team, helping = 32 * helpers;
 	extern __shared__ uint4 memory[];
 	Room& room = *(Room*)memory;
 	let_next();
@@ -289,25 +309,24 @@ extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* lis
 	fetch_codes(room, 0, threadIdx.x, threads);
 	commit();
 	scale(room, b);
-	int warp = threadIdx.x / 32, helper = warp - team, parts = b.rows / part;
+	int warp = threadIdx.x / 32, helper = warp - team, thread = threadIdx.x - 32 * team, parts = b.rows / part;
 	sum(room, b, 0, part, warp, warps);
 	arrived<0>();
 	__syncthreads();
-	float w[stored];
+	Stored<helpers> rows;
 	for (int p = 0; p < parts; p++) {
 		if (helper < 0) {
 			turn(room, p);
 		} else {
-			constexpr int first = 32 * team;
-			if (p + 1 < parts) fetch(room, b, h, k, p + 1, threadIdx.x - first, threads - first), fetch_codes(room, p + 1, threadIdx.x - first, threads - first);
-			if (p + 2 < parts) fetch_beyond(room, b, h, k, p, threadIdx.x - first, threads - first);
+			if (p + 1 < parts) fetch(room, b, h, k, p + 1, thread, helping), fetch_codes(room, p + 1, thread, helping);
+			if (p + 2 < parts) fetch_beyond(room, b, h, k, p, thread, helping);
 			commit();
 			if (p == 0) {
 				sum(room, b, part, b.rows, helper, helpers);
 			} else {
-				load(w, room, p - 1, helper);
+				rows.load(room, p - 1, helper);
 				pass<4>(room, room.beyond[(p - 1) % 2], p - 1, (p + 1) * part, b.rows, helper, helpers);
-				store(room, w, p - 1, helper);
+				rows.store(room, p - 1, helper);
 			}
 			arrived<0>();
 		}
@@ -317,6 +336,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* lis
 		__syncthreads();
 	}
 	if (helper < 0) return;
-	load(w, room, parts - 1, helper);
-	store(room, w, parts - 1, helper);
+	rows.load(room, parts - 1, helper);
+	rows.store(room, parts - 1, helper);
 }
+
+// descend has a multiprocessor to itself, descend_many half of one.
+extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* list, const float* h, int k) { descend_block<threads>(list, h, k); }
+extern "C" __global__ void __launch_bounds__(many_threads, 2) descend_many(const void* list, const float* h, int k) { descend_block<many_threads>(list, h, k); }
