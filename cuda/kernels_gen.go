@@ -762,13 +762,14 @@ const (
 	gemm_tiles_many_registers      = 192
 	gemm_tiles_all_registers       = 65536 / (3 * 128) / 8 * 8
 	gemm_tiles_cluster_blocks      = 2
+	gemm_tiles_band                = 8
 	gemm_tiles_most_matrices       = 3
 	gemm_tiles_most_unpackings     = 4
 	gemm_tiles_staged_columns      = 64
 	gemm_tiles_staged_stride       = gemm_tiles_staged_columns + 8
 	gemm_tiles_stage_bytes         = 192 * 1024
 	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_staged_stride*2
-	gemm_tiles_product_bytes       = 768
+	gemm_tiles_product_bytes       = 960
 	gemv_most                      = 8
 	gemv_warps                     = 4
 	gemv_group_most                = 8
