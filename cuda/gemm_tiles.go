@@ -92,8 +92,15 @@ func (t tiling) divide(d *Device, p *tiledProduct) division {
 	return v
 }
 
-// busy returns how many columns the cluster multiplies that has most to do.
-func (v division) busy(t tiling) int { return v.whole/v.clusters*t.columns + v.last }
+// busy returns how many columns the cluster multiplies that has most to do. A half takes three
+// quarters of what a whole tile does.
+func (v division) busy(t tiling) int {
+	last := v.last
+	if last < t.columns {
+		last = last * 3 / 2
+	}
+	return v.whole/v.clusters*t.columns + last
+}
 
 // tilingFor chooses the kernel that leaves multiprocessors idle the least; wide tiles do
 // their work a tenth faster.
