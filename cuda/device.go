@@ -58,6 +58,7 @@ type Device struct {
 	linked    stream // what products of few rows know of the last stream
 	ahead     lookahead
 	kept      keeper
+	turned    turned
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free
 }

@@ -11,7 +11,7 @@ const manyBytes = ringBytes / 4
 
 // takesMany reports whether manyProducts makes p, of many rows.
 func (d *Device) takesMany(p *packed) bool {
-	return d.hopper() && p.x.Rows >= tiledRows && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
+	return d.hopper() && p.x.Rows >= tiledRows && (p.scale.Nil() || normOrderShared(1, p.x.Cols) <= d.shared-anyOwn) && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
 }
 
 // all returns all columns of all matrices.
@@ -103,18 +103,26 @@ var normOrders = []struct {
 	kernels map[device.NormKind]normOrderFunc
 	rows    int
 }{
-	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_4, device.Layer: (*Device).norm_order_layer_4}, 4},
 	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_2, device.Layer: (*Device).norm_order_layer_2}, 2},
 	{map[device.NormKind]normOrderFunc{device.RMS: (*Device).norm_order_rms_1, device.Layer: (*Device).norm_order_layer_1}, 1},
 }
 
+// anyOwn is more than what a block takes beside that.
+const anyOwn = 1 << 10
+
+// normOrderShared returns what a block takes that has so many rows of columns at a time: those
+// that are copied ahead, and those in order.
+func normOrderShared(rows, cols int) int {
+	return rows * cols * (norm_order_stages*tensor.F32.Size() + tensor.F16.Size())
+}
+
 // normOrder normalizes x and puts its columns in the order of m: several rows a block, if
-// the GPU is busy and has room then.
+// the GPU is busy and has room for two then.
 func (d *Device) normOrder(y tensor.Tensor, p *packed, m *matrix) {
 	for _, v := range normOrders {
-		blocks, shared := pieces(p.x.Rows, v.rows), v.rows*m.in*tensor.F16.Size()
-		if v.rows == 1 || blocks >= d.sms && shared <= d.shared/2 {
-			l := launch{blocks: dim{x: blocks}, threads: dim{x: norm_order_threads}, shared: shared}
+		blocks, shared := pieces(p.x.Rows, v.rows), normOrderShared(v.rows, m.in)
+		if v.rows == 1 || blocks >= d.sms && shared <= d.shared/2-anyOwn {
+			l := launch{blocks: dim{x: min(blocks, 2*d.sms)}, threads: dim{x: norm_order_threads}, shared: shared}
 			v.kernels[p.norm.Kind](d, l, y, p.x, p.scale, p.shift, m.order, int32(p.x.Rows), int32(m.in), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
 			return
 		}

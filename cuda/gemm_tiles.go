@@ -21,6 +21,9 @@ type tilesProduct struct {
 	unpackings                                 [gemm_tiles_most_unpackings]unpacking
 	order, turns, places                       uint64
 	dim, units, beside, idle                   int32
+	halves                                     [attend_hopper_map_bytes]byte
+	whole                                      int32
+	_                                          [15]int32
 }
 
 // A tiledProduct is products of many rows of x by matrices that lie below each other in
@@ -70,27 +73,43 @@ func (t tiling) count(p *tiledProduct) (n int) {
 	return n
 }
 
+// A division is how clusters divide tiles: so many of those are whole, each one after that is
+// two halves, in the last round. Some clusters have less to do than others then.
+type division struct{ clusters, whole, last, idle int }
+
+// divide divides the tiles of p. Only wide ones are halved.
+func (t tiling) divide(d *Device, p *tiledProduct) division {
+	const cluster = gemm_tiles_cluster_blocks
+	tiles := t.count(p) * pieces(p.x.Rows, cluster*gemm_tiles_bm)
+	v := division{clusters: min(d.sms/cluster, tiles), whole: tiles}
+	rest := tiles % v.clusters
+	switch {
+	case t.columns == gemm_tiles_wide && rest > 0 && 2*rest <= v.clusters:
+		v.whole, v.last, v.idle = tiles-rest, t.columns/2, v.clusters-2*rest
+	case rest > 0:
+		v.last, v.idle = t.columns, v.clusters-rest
+	}
+	return v
+}
+
+// busy returns how many columns the cluster multiplies that has most to do. A half takes three
+// quarters of what a whole tile does.
+func (v division) busy(t tiling) int {
+	last := v.last
+	if last < t.columns {
+		last = last * 3 / 2
+	}
+	return v.whole/v.clusters*t.columns + last
+}
+
 // tilingFor chooses the kernel that leaves multiprocessors idle the least; wide tiles do
 // their work a tenth faster.
 func (d *Device) tilingFor(p *tiledProduct) tiling {
-	pairs := pieces(p.x.Rows, 2*gemm_tiles_bm)
-	busy := func(t tiling) int { return pieces(t.count(p)*pairs, d.sms/2) * t.columns }
-	if 10*busy(tilings[0]) <= 11*busy(tilings[1]) {
+	wide, slim := tilings[0].divide(d, p), tilings[1].divide(d, p)
+	if wide.whole > 0 && 10*wide.busy(tilings[0]) <= 11*slim.busy(tilings[1]) {
 		return tilings[0]
 	}
 	return tilings[1]
-}
-
-// clusters returns how many clusters make p, and how many of them have a tile less than
-// others.
-func (t tiling) clusters(d *Device, p *tiledProduct) (all, idle int) {
-	const cluster = gemm_tiles_cluster_blocks
-	work := t.count(p) * pieces(p.x.Rows, cluster*gemm_tiles_bm)
-	all = min(d.sms/cluster, work)
-	if rest := work % all; rest > 0 {
-		idle = all - rest
-	}
-	return all, idle
 }
 
 // idleUnits returns how many units the warps that have no tile in the last round decode
@@ -98,8 +117,8 @@ func (t tiling) clusters(d *Device, p *tiledProduct) (all, idle int) {
 func (d *Device) idleUnits(p *tiledProduct) int {
 	const weights = 50000
 	t := d.tilingFor(p)
-	_, idle := t.clusters(d, p)
-	return idle * gemm_tiles_cluster_blocks * gemm_tiles_warps * (p.x.Cols * t.columns / weights)
+	v := t.divide(d, p)
+	return v.idle * gemm_tiles_cluster_blocks * gemm_tiles_warps * (p.x.Cols * v.last / weights)
 }
 
 // multiplyTiles makes products for which tiles holds.
@@ -112,9 +131,10 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 		then: int32(p.then), act: int32(p.act), wide: flag(p.list[0].y.Type == tensor.F32)}
 	copy(c.x[:], d.tileMap(p.x, gemm_tiles_bm))
 	copy(c.w[:], d.tileMap(p.w, t.columns/2))
+	copy(c.halves[:], d.tileMap(p.w, t.columns/4))
 	c.order, c.turns, c.places, c.dim = uint64(d.at(p.order)), uint64(d.at(p.turns.turns)), uint64(d.at(p.turns.places)), int32(p.turns.dim)
-	clusters, idle := t.clusters(d, p)
-	c.ahead, c.beside, c.idle = int32(copy(c.unpackings[:], p.ahead)), int32(p.beside), int32(gemm_tiles_cluster_blocks*(clusters-idle))
+	v := t.divide(d, p)
+	c.ahead, c.beside, c.idle, c.whole = int32(copy(c.unpackings[:], p.ahead)), int32(p.beside), int32(gemm_tiles_cluster_blocks*(v.clusters-v.idle)), int32(v.whole)
 	for _, u := range p.ahead {
 		c.units += u.end - u.first
 	}
@@ -124,6 +144,6 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 		row, tiles = row+m.columns, tiles+pieces(m.columns, t.columns)
 	}
 	const cluster = gemm_tiles_cluster_blocks
-	l := launch{blocks: dim{x: cluster * clusters}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
+	l := launch{blocks: dim{x: cluster * v.clusters}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
 	t.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

@@ -215,10 +215,8 @@ const (
 	kernel_norm_back_rms_f16
 	kernel_norm_back_layer_f32
 	kernel_norm_back_layer_f16
-	kernel_norm_order_rms_4
 	kernel_norm_order_rms_2
 	kernel_norm_order_rms_1
-	kernel_norm_order_layer_4
 	kernel_norm_order_layer_2
 	kernel_norm_order_layer_1
 	kernel_operand_largest
@@ -515,10 +513,8 @@ var kernels = [kernelCount]struct {
 	kernel_norm_back_rms_f16:         {"norm_back", "norm_back_rms_f16", true},
 	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
 	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
-	kernel_norm_order_rms_4:          {"norm_order", "norm_order_rms_4", true},
 	kernel_norm_order_rms_2:          {"norm_order", "norm_order_rms_2", true},
 	kernel_norm_order_rms_1:          {"norm_order", "norm_order_rms_1", true},
-	kernel_norm_order_layer_4:        {"norm_order", "norm_order_layer_4", true},
 	kernel_norm_order_layer_2:        {"norm_order", "norm_order_layer_2", true},
 	kernel_norm_order_layer_1:        {"norm_order", "norm_order_layer_1", true},
 	kernel_operand_largest:           {"operand", "operand_largest", true},
@@ -762,13 +758,14 @@ const (
 	gemm_tiles_many_registers      = 192
 	gemm_tiles_all_registers       = 65536 / (3 * 128) / 8 * 8
 	gemm_tiles_cluster_blocks      = 2
+	gemm_tiles_band                = 8
 	gemm_tiles_most_matrices       = 3
 	gemm_tiles_most_unpackings     = 4
 	gemm_tiles_staged_columns      = 64
 	gemm_tiles_staged_stride       = gemm_tiles_staged_columns + 8
 	gemm_tiles_stage_bytes         = 192 * 1024
 	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_staged_stride*2
-	gemm_tiles_product_bytes       = 768
+	gemm_tiles_product_bytes       = 960
 	gemv_most                      = 8
 	gemv_warps                     = 4
 	gemv_group_most                = 8
@@ -815,6 +812,7 @@ const (
 	mixture_most_experts           = 512
 	moments_threads                = 256
 	norm_order_threads             = 512
+	norm_order_stages              = 2
 	operand_halves_threads         = 256
 	operand_halves_side            = 64
 	operand_halves_width           = operand_halves_side + 2
@@ -4807,21 +4805,6 @@ func (d *Device) norm_back_layer_f16(l launch, dx tensor.Tensor, dy tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) norm_order_rms_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
-	a := d.begin(kernel_norm_order_rms_4)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(w, tensor.F32, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(order, tensor.F16, "order")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(ldx)
-	a.float32(eps)
-	a.float32(offset)
-	d.launch(a, l)
-}
-
 func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_2)
 	a.tensor(y, tensor.F16, "y")
@@ -4839,21 +4822,6 @@ func (d *Device) norm_order_rms_2(l launch, y tensor.Tensor, x tensor.Tensor, w 
 
 func (d *Device) norm_order_rms_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
 	a := d.begin(kernel_norm_order_rms_1)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(w, tensor.F32, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(order, tensor.F16, "order")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(ldx)
-	a.float32(eps)
-	a.float32(offset)
-	d.launch(a, l)
-}
-
-func (d *Device) norm_order_layer_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, order tensor.Tensor, rows int32, cols int32, ldx int64, eps float32, offset float32) {
-	a := d.begin(kernel_norm_order_layer_4)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(w, tensor.F32, "w")

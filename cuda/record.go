@@ -61,5 +61,6 @@ func (d *Device) replay(exec uintptr, names []string) {
 		d.trail.add(name)
 	}
 	d.forgetWeights()
+	d.turned = turned{}
 	d.do("replay", cuGraphLaunch, exec, d.stream)
 }

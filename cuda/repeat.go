@@ -47,6 +47,7 @@ func (d *Device) Repeat(fn func()) (again, free func()) {
 
 // play issues what is on a tape.
 func (d *Device) play(t *tape) {
+	d.turned = turned{}
 	for i := range t.calls {
 		c := &t.calls[i]
 		if c.args != nil {

@@ -24,10 +24,27 @@ func (d *Device) turnsHeads(p *packed) bool {
 	return p.y[0].Type == tensor.F16
 }
 
-// turns computes how the rows of t turn, and where they go.
+// turned is what turns are computed of, of rows of a pass.
+type turned struct {
+	batch       device.Batch
+	turns       turns
+	which       uint64 // frequencies
+	rope        device.Rope
+	pages, rows int // of a cache, and of a page
+}
+
+// turns computes how the rows of t turn, and where they go, or finds that of a layer before.
 func (d *Device) turns(t *device.Turning) turns {
 	rows, pairs, shape, b := t.Batch.Pos.Cols, t.Rope.Dims/2, t.Cache.Shape(), t.Batch
 	out := turns{d.scratch(scratchTurns, tensor.F32, rows, t.Rope.Dims), d.scratch(scratchPlaces, tensor.I32, 1, rows), t.HeadDim}
+	now := turned{b, out, t.Which, t.Rope, shape.Pages, shape.PageRows}
+	replayed := d.recording || d.tape != nil // later, when others have been computed
+	if b.Pass > 0 && b.Span > 1 && t.Which != 0 && now == d.turned && !replayed {
+		return out
+	}
+	if d.turned = now; replayed {
+		d.turned = turned{}
+	}
 	_, scale := ropeLaunch(rows, 1, t.Rope)
 	d.turns_f32(launch{blocks: dim{x: pieces(rows*pairs, turns_threads)}, threads: dim{x: turns_threads}}, out.turns, out.places, t.Freqs, b.Pos, b.Seq, b.Table, d.fault,
 		int32(rows), int32(pairs), int32(b.Table.Rows), int32(b.Table.Cols), int32(shape.Pages), int32(shape.PageRows), scale)

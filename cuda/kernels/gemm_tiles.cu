@@ -13,6 +13,8 @@
 // The third group's other warps decode weights that products to come will multiply
 // (unpack.cuh): that takes none of the tensor cores' time. So do the warps of blocks that have
 // a tile less than others.
+//
+// Where tiles of the last round are so few that each can be two clusters', they are halves.
 #include "act.cuh"
 #include "cluster.cuh"
 #include "half.cuh"
@@ -29,13 +31,14 @@ constexpr int group = 128, threads = 3 * group;
 constexpr int warps = 8;             // that multiply
 constexpr int few_registers = 120, many_registers = 192, all_registers = 65536 / (3 * 128) / 8 * 8;
 constexpr int cluster_blocks = 2;
+constexpr int band = 8;              // tiles of clusters, one above the other, that follow each other
 constexpr int most_matrices = 3, most_unpackings = 4;
 constexpr int staged_columns = 64, staged_stride = staged_columns + 8;
 constexpr int stage_bytes = 192 * 1024;
 constexpr int shared_bytes = 1024 + stage_bytes + warps * 16 * staged_stride * 2;
 
 static_assert(few_registers + 2 * many_registers <= 3 * all_registers, "or groups wait for registers for ever");
-static_assert(wide % slim == 0 && depth * sizeof(half) == 128 && threads == 32 * (warps + 4) && warps * 16 == bm && cluster_blocks == 2 && shared_bytes < 227 * 1024, "as wgmma and copies want it");
+static_assert(band > 0 && wide == 2 * slim && depth * sizeof(half) == 128 && threads == 32 * (warps + 4) && warps * 16 == bm && cluster_blocks == 2 && shared_bytes < 227 * 1024, "as wgmma and copies want it");
 
 // What is done with products: device.Then.
 enum Then { store, add, gate, turn };
@@ -62,9 +65,11 @@ struct alignas(64) Product {
 	int dim;            // of heads: 64 or 128
 	int units, beside;  // of all unpackings, and of that beside products
 	int idle;           // the first block that has a tile less than others
+	unsigned char halves[128];  // map for copies of w to half tiles
+	int whole;          // tiles, of a cluster's rows, that are whole; those after them are two halves each
 };
 
-constexpr int product_bytes = 768;
+constexpr int product_bytes = 960;
 static_assert(sizeof(Product) == product_bytes, "as cuda/gemm_tiles.go has it");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -81,36 +86,49 @@ struct Memory {
 	half staged[warps][16][staged_stride];
 };
 
-// Tile is a tile of y: of which matrix, and its first row and column.
+// Tile is a tile of y, or half of its columns: of which matrix, and its first row and column.
 struct Tile {
 	int matrix, row, column;
+	bool halved;
 
-	// Tiles one above the other follow each other.
+	// Tiles one above the other follow each other, so many at most.
 	template <int bn>
 	__device__ static Tile of(const Product& p, int index, int pairs, int rank) {
-		constexpr int columns = bn;
 		Tile t;
-		int at = index / pairs;
+		int part = max(0, index - p.whole);
+		t.halved = bn == wide && index >= p.whole;
+		if (t.halved) index = p.whole + part / 2;
+		int above = index / (band * p.tiles) * band, rest = index - above * p.tiles, high = min(band, pairs - above);
+		int at = rest / high, columns = p.then == gate ? bn / 2 : bn;
 		t.matrix = p.then == gate ? 0 : at >= p.matrices[1].tiles && p.count > 1 ? at >= p.matrices[2].tiles && p.count > 2 ? 2 : 1 : 0;
-		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * (p.then == gate ? columns / 2 : columns);
-		t.row = (index % pairs * 2 + rank) * bm;
+		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * columns + (t.halved ? part % 2 * columns / 2 : 0);
+		t.row = ((above + rest % high) * 2 + rank) * bm;
 		return t;
+	}
+
+	// count returns how many there are.
+	template <int bn>
+	__device__ static int count(const Product& p, int pairs) {
+		int all = pairs * p.tiles;
+		return bn == wide ? 2 * all - p.whole : all;
 	}
 };
 
 template <int bn>
 __device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
 	Ring<Memory<bn>::stages> ring;
-	int all = pairs * p.tiles;
+	int all = Tile::count<bn>(p, pairs);
 	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
 		Tile t = Tile::of<bn>(p, i, pairs, rank);
-		int row = p.then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * (bn / 2);
+		int columns = t.halved ? bn / 4 : bn / 2, row = p.then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * columns;
+		int bytes = sizeof(Stage<bn>::x) + 2 * columns * depth * sizeof(half);
+		const unsigned char* map = t.halved ? p.halves : p.w;
 		for (int s = 0; s < steps; s++, ring.next()) {
 			Stage<bn>& to = m.stage[ring.at];
 			barrier_wait(&empty[ring.at], ring.parity ^ 1);
-			barrier_expect(&full[ring.at], sizeof(Stage<bn>));
+			barrier_expect(&full[ring.at], bytes);
 			copy_tile(to.x, p.x, s * depth, t.row, &full[ring.at]);
-			copy_tile_both(to.w[rank * (bn / 2)], p.w, s * depth, row, &full[ring.at]);
+			copy_tile_both(to.w[rank * columns], map, s * depth, row, &full[ring.at]);
 		}
 	}
 }
@@ -278,44 +296,50 @@ __device__ inline void apply_gate(float (&sums)[n], int act) {
 	}
 }
 
+// multiply_tile computes a tile of so many columns.
+template <int columns, int bn>
+__device__ inline void multiply_tile(Memory<bn>& m, Ring<Memory<bn>::stages>& ring, const Product& p, const Tile& t, u64* full, u64* empty, int steps) {
+	int mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
+	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
+	float sums[columns / 2] = {};
+	unsigned before = 0;
+	for (int s = 0; s < steps; s++, ring.next()) {
+		Stage<bn>& from = m.stage[ring.at];
+		barrier_wait(&full[ring.at], ring.parity);
+		uint64 xs = operand(from.x[mine * 64]), ws = operand(from.w[0]);
+		wgmma_begin();
+#pragma unroll
+		for (int j = 0; j < depth / 16; j++) wgmma(sums, xs + 2 * j, ws + 2 * j);
+		wgmma_end();
+		wgmma_wait<1>();
+		if (s > 0 && tells) arrive_at(before);
+		before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
+	}
+	wgmma_wait<0>();
+	if (tells) arrive_at(before);
+	add_bias<columns>(sums, p, t);
+	const Matrix& w = p.matrices[t.matrix];
+	int row = t.row + mine * 64 + warp % 4 * 16;
+	if (p.then == gate) {
+		apply_gate(sums, p.act);
+		write<columns / 2>(w, t, sums, row, p.m, m.staged[warp], nullptr);
+	} else if (p.then == add)
+		write_wide<columns, true>(w, t, sums, row, p.m, m.staged[warp]);
+	else if (p.wide_y)
+		write_wide<columns, false>(w, t, sums, row, p.m, m.staged[warp]);
+	else {
+		if (p.then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
+		write<columns>(w, t, sums, row, p.m, m.staged[warp], t.matrix > 0 ? p.places : nullptr);
+	}
+}
+
 template <int bn>
 __device__ inline void consume(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
 	Ring<Memory<bn>::stages> ring;
-	int all = pairs * p.tiles, mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
-	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
-	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
-		Tile t = Tile::of<bn>(p, i, pairs, rank);
-		float sums[bn / 2] = {};
-		unsigned before = 0;
-		for (int s = 0; s < steps; s++, ring.next()) {
-			Stage<bn>& from = m.stage[ring.at];
-			barrier_wait(&full[ring.at], ring.parity);
-			uint64 xs = operand(from.x[mine * 64]), ws = operand(from.w[0]);
-			wgmma_begin();
-#pragma unroll
-			for (int j = 0; j < depth / 16; j++) wgmma(sums, xs + 2 * j, ws + 2 * j);
-			wgmma_end();
-			wgmma_wait<1>();
-			if (s > 0 && tells) arrive_at(before);
-			before = of_block(&empty[ring.at], threadIdx.x % cluster_blocks);
-		}
-		wgmma_wait<0>();
-		if (tells) arrive_at(before);
-		add_bias<bn>(sums, p, t);
-		const Matrix& w = p.matrices[t.matrix];
-		int row = t.row + mine * 64 + warp % 4 * 16;
-		if (p.then == gate) {
-			apply_gate(sums, p.act);
-			write<bn / 2>(w, t, sums, row, p.m, m.staged[warp], nullptr);
-		} else if (p.then == add)
-			write_wide<bn, true>(w, t, sums, row, p.m, m.staged[warp]);
-		else if (p.wide_y)
-			write_wide<bn, false>(w, t, sums, row, p.m, m.staged[warp]);
-		else {
-			if (p.then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
-			write<bn>(w, t, sums, row, p.m, m.staged[warp], t.matrix > 0 ? p.places : nullptr);
-		}
-	}
+	int all = Tile::count<bn>(p, pairs), i = blockIdx.x / cluster_blocks;
+	for (; i < (bn == wide ? p.whole : all); i += gridDim.x / cluster_blocks) multiply_tile<bn, bn>(m, ring, p, Tile::of<bn>(p, i, pairs, rank), full, empty, steps);
+	if constexpr (bn == wide)
+		for (; i < all; i += gridDim.x / cluster_blocks) multiply_tile<bn / 2, bn>(m, ring, p, Tile::of<bn>(p, i, pairs, rank), full, empty, steps);
 }
 
 // decode_ahead decodes what is warp w's, of so many, of units lo to hi of all unpackings.

@@ -1,24 +1,28 @@
 // A norm (norm.cu) of rows, whose columns come out in another order: column i is perm[i]
 // of the norm.
 //
-// A block takes so many rows, which pass through shared memory as those of permute.cu do.
-// Names end in those rows. Products that read it are Hopper's (gemm_tiles.cu), so it is.
+// Blocks stay, and take so many rows at a time, which are copied to shared memory ahead, and go
+// back there as those of permute.cu do. Names end in those rows. Products that read it are
+// Hopper's (gemm_tiles.cu), so it is.
 #include "columns_beside.cuh"
 #include "norm.cuh"
 #include "order.cuh"
+#include "ring.cuh"
 
-constexpr int threads = 512;
+constexpr int threads = 512, stages = 2;
+static_assert(stages > 1, "rows are copied while others are in work");
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Rows are those of a block; the last ones may be there again. The first columns of a
-// thread stay in registers.
+// Rows are those that a block has at a time. The first columns of a thread stay in registers.
 template <int R>
 struct Rows {
-	static constexpr int kept = 8 / R;
-	const float* x[R];
+	static constexpr int kept = 4 / R;
+	const float* x;  // [R, cols] in shared memory
 	float4 first[kept][R];
 	int cols;
+
+	__device__ float4 at(int r, int c) const { return *(const float4*)(x + r * cols + c); }
 
 	__device__ void load() {
 #pragma unroll
@@ -26,7 +30,7 @@ struct Rows {
 #pragma unroll
 			for (int r = 0; r < R; r++) {
 				int c = (i * threads + threadIdx.x) * 4;
-				first[i][r] = c < cols ? *(const float4*)(x[r] + c) : make_float4(0, 0, 0, 0);
+				first[i][r] = c < cols ? at(r, c) : make_float4(0, 0, 0, 0);
 			}
 	}
 
@@ -41,7 +45,7 @@ struct Rows {
 		for (int c = (kept * threads + threadIdx.x) * 4; c < cols; c += threads * 4) {
 			float4 v[R];
 #pragma unroll
-			for (int r = 0; r < R; r++) v[r] = *(const float4*)(x[r] + c);
+			for (int r = 0; r < R; r++) v[r] = at(r, c);
 			f(c, kept, v);
 		}
 	}
@@ -78,49 +82,64 @@ __device__ inline void norm_order(
 	int rows,
 	int cols,  // a multiple of 8
 	int64 ldx, float eps, float offset) {
-	extern __shared__ uint4 memory[];  // [cols] Column
-	Column<R>* m = (Column<R>*)memory;
+	extern __shared__ uint4 memory[];  // [stages][R, cols] float, [cols] Column
+	__shared__ u64 full[stages];
+	float* stage = (float*)memory;
+	Column<R>* m = (Column<R>*)(stage + stages * R * cols);
 	int at = threadIdx.x * 8;
 	Shorts places(order, min(at, cols - 8));  // what no kernel writes is read before the wait
 	float4 weights[Rows<R>::kept];
 #pragma unroll
 	for (int i = 0; i < Rows<R>::kept; i++) weights[i] = *(const float4*)(w + min((i * threads + (int)threadIdx.x) * 4, cols - 4));
+	if (threadIdx.x == 0) {
+		for (int s = 0; s < stages; s++) barrier_init(&full[s], 1);
+		barriers_ready();
+	}
+	__syncthreads();
 	after_previous();
-	int first = blockIdx.x * R, last = min(R, rows - first) - 1;
+	auto bring = [&](int first, int s) {  // the last rows may be there again
+		if (first >= rows) return;
+		barrier_expect(&full[s], R * cols * sizeof(float));
+		for (int r = 0; r < R; r++) copy_bulk(stage + (s * R + r) * cols, src + min(first + r, rows - 1) * ldx, cols * sizeof(float), &full[s]);
+	};
+	int step = gridDim.x * R;
+	if (threadIdx.x == 0)
+		for (int s = 0; s < stages; s++) bring(blockIdx.x * R + s * step, s);
+	Ring<stages> ring;
 	Rows<R> all;
 	all.cols = cols;
-	Centre mean[R];
-	float inverse[R];
+	for (int first = blockIdx.x * R; first < rows; first += step, ring.next()) {
+		barrier_wait(&full[ring.at], ring.parity);
+		all.x = stage + ring.at * R * cols;
+		all.load();
+		Centre mean[R];
+		float inverse[R];
 #pragma unroll
-	for (int r = 0; r < R; r++) all.x[r] = src + (first + min(r, last)) * ldx;
-	all.load();
+		for (int r = 0; r < R; r++) mean[r] = {kind == layer ? all.x[r * cols] : 0, 0};
+		if (kind == layer) {
+			float rest[R];
+			all.means(rest, [&](int r, float v) { return mean[r](v); });
 #pragma unroll
-	for (int r = 0; r < R; r++) mean[r] = {kind == layer ? all.x[r][0] : 0, 0};
-	if (kind == layer) {
-		float rest[R];
-		all.means(rest, [&](int r, float v) { return mean[r](v); });
-#pragma unroll
-		for (int r = 0; r < R; r++) mean[r].rest = rest[r];
-	}
-	all.means(inverse, [&](int r, float v) { return mean[r](v) * mean[r](v); });
-#pragma unroll
-	for (int r = 0; r < R; r++) inverse[r] = 1 / sqrtf(inverse[r] + eps);
-	all.each([&](int c, int i, const float4 (&v)[R]) {
-		float4 weight = i < Rows<R>::kept ? weights[i] : *(const float4*)(w + c), shift = bias ? *(const float4*)(bias + c) : make_float4(0, 0, 0, 0);
-		Column<R> out[4];
-#pragma unroll
-		for (int r = 0; r < R; r++) {
-			narrow(out[0].v[r], mean[r](v[r].x) * inverse[r] * (weight.x + offset) + shift.x);
-			narrow(out[1].v[r], mean[r](v[r].y) * inverse[r] * (weight.y + offset) + shift.y);
-			narrow(out[2].v[r], mean[r](v[r].z) * inverse[r] * (weight.z + offset) + shift.z);
-			narrow(out[3].v[r], mean[r](v[r].w) * inverse[r] * (weight.w + offset) + shift.w);
+			for (int r = 0; r < R; r++) mean[r].rest = rest[r];
 		}
-		put_columns(m + c, out);
-	});
-	__syncthreads();
-	for (y += (int64)first * cols; at < cols; at += threads * 8) {
-		if (at >= threads * 8) places = Shorts(order, at);
-		gather_columns(y, m, places, at, last, cols);
+		all.means(inverse, [&](int r, float v) { return mean[r](v) * mean[r](v); });
+#pragma unroll
+		for (int r = 0; r < R; r++) inverse[r] = 1 / sqrtf(inverse[r] + eps);
+		all.each([&](int c, int i, const float4 (&v)[R]) {
+			float4 weight = i < Rows<R>::kept ? weights[i] : *(const float4*)(w + c), shift = bias ? *(const float4*)(bias + c) : make_float4(0, 0, 0, 0);
+			Column<R> out[4];
+#pragma unroll
+			for (int r = 0; r < R; r++) {
+				narrow(out[0].v[r], mean[r](v[r].x) * inverse[r] * (weight.x + offset) + shift.x);
+				narrow(out[1].v[r], mean[r](v[r].y) * inverse[r] * (weight.y + offset) + shift.y);
+				narrow(out[2].v[r], mean[r](v[r].z) * inverse[r] * (weight.z + offset) + shift.z);
+				narrow(out[3].v[r], mean[r](v[r].w) * inverse[r] * (weight.w + offset) + shift.w);
+			}
+			put_columns(m + c, out);
+		});
+		__syncthreads();
+		if (threadIdx.x == 0) bring(first + stages * step, ring.at);
+		for (int i = at; i < cols; i += threads * 8) gather_columns(y + (int64)first * cols, m, i == at ? places : Shorts(order, i), i, min(R, rows - first) - 1, cols);
 	}
 }
 
@@ -138,9 +157,7 @@ __device__ inline void norm_order(half*, const float*, const float*, const float
 		norm_order<kind, R>(y, x, w, bias, order, rows, cols, ldx, eps, offset);                     \
 	}
 
-NORM_ORDER(norm_order_rms_4, rms, 4)
 NORM_ORDER(norm_order_rms_2, rms, 2)
 NORM_ORDER(norm_order_rms_1, rms, 1)
-NORM_ORDER(norm_order_layer_4, layer, 4)
 NORM_ORDER(norm_order_layer_2, layer, 2)
 NORM_ORDER(norm_order_layer_1, layer, 1)

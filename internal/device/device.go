@@ -118,6 +118,10 @@ type Batch struct {
 	// Reach is what all positions are below, or 0 where they may be any: it changes how
 	// work is divided, but no result beyond its rounding.
 	Reach int
+
+	// Pass is another number for every pass, or 0: while it stays the same, so does what the
+	// tensors hold where Span is over 1, and what is computed of it alone need not be again.
+	Pass int
 }
 
 // A Reach is one of these, or twice the one before, up to the largest.

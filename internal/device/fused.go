@@ -76,6 +76,7 @@ const (
 // Turning says how queries and keys turn, and where keys and values go.
 type Turning struct {
 	Freqs   tensor.Tensor
+	Which   uint64 // a number that tells frequencies apart, or 0: unknown
 	HeadDim int
 	Rope    Rope
 	Cache   Cache

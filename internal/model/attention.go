@@ -1,6 +1,8 @@
 package model
 
 import (
+	"hash/fnv"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -50,6 +52,7 @@ type attention struct {
 	clip       float32
 	layer      int
 	freqs      tensor.Tensor
+	which      uint64 // of all frequencies
 	rope       device.Rope
 	attend     device.Attend
 }
@@ -77,6 +80,9 @@ func (a *attention) loadRope(b *builder, m *Module) {
 	freqs, scale := r.Frequencies()
 	a.rope = device.Rope{Dims: r.Dims, Interleaved: r.Interleaved, Scale: scale}
 	a.freqs = b.own(m, b.upload(tensor.F32, 1, len(freqs), tensor.BytesOf(freqs)))
+	h := fnv.New64a()
+	h.Write(tensor.BytesOf(freqs))
+	a.which = h.Sum64() | 1
 }
 
 // mixing returns what a device does between the products, with norms of heads that it
@@ -133,7 +139,7 @@ func (a *attention) turns() bool {
 
 // turning says where queries and keys turn, and keys and values go, in a pass.
 func (a *attention) turning(s *State) device.Turning {
-	return device.Turning{Freqs: a.freqs, HeadDim: a.attend.HeadDim, Rope: a.rope, Cache: s.Cache, Layer: s.layer(a.layer), Batch: s.Batch}
+	return device.Turning{Freqs: a.freqs, Which: a.which, HeadDim: a.attend.HeadDim, Rope: a.rope, Cache: s.Cache, Layer: s.layer(a.layer), Batch: s.Batch}
 }
 
 func (a *attention) norms(s *State) {

@@ -208,6 +208,7 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	}
 	s.view(0, rows)
 	s.Batch.Span = span
+	s.Batch.Pass, s.full.Batch.Pass = s.full.Batch.Pass+1, s.full.Batch.Pass+1
 	pos, seq := make([]int32, 0, rows), make([]int32, 0, rows)
 	for _, r := range runs {
 		if r.Sequence >= s.cache.Sequences || r.Position+span > s.cache.Positions {

@@ -32,6 +32,7 @@ func turnedCases() (cases []testCase) {
 		{lay(65, 256, 128, 2, run{1, 0}, run{0, 250}, run{2, 3}), 8, 256, "0.3:5b_128g/0.7:3b_64g", device.Rope{Dims: 128, Scale: 1.1}, true, false},
 		{lay(130, 32, 64, 3, run{0, 1000}), 9, 256, "1:4b_128g", device.Rope{Dims: 64}, true, false},
 		{lay(513, 16, 64, 2, run{0, 7}), 14, 512, "0.5:8b_128g/0.5:2b_64g", device.Rope{Dims: 64}, false, false},
+		{lay(600, 256, 128, 4, run{0, 0}), 84, 64, "1:4b_32g", whole, true, false},
 		{lay(140, 256, 128, 2, run{0, 0}), 4, 256, "1:4b_128g", whole, false, true},
 		{lay(140, 256, 96, 2, run{0, 0}), 4, 256, "1:4b_128g", device.Rope{Dims: 96}, false, false},
 		{lay(140, 256, 128, 2, run{0, 0}), 4, 256, "1:4b_128g", device.Rope{Dims: 128, Interleaved: true}, false, false},
