@@ -39,6 +39,9 @@ func (a mostOf) all() int32 {
 	return int32(a.units)
 }
 
+// pairs returns of how many pairs of groups a unit is, where one group is a pair.
+func (a mostOf) pairs() int { return (a.unitGroups + 1) / 2 }
+
 // with returns what is the most in two groups.
 func (g *group) with(h *group) mostOf { return g.most.and(h.most) }
 
