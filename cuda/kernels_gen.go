@@ -5324,7 +5324,7 @@ func (d *Device) qmatmul_few(l launch, product []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_2)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5337,7 +5337,9 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5348,7 +5350,7 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_2)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5363,6 +5365,7 @@ func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)
@@ -5377,7 +5380,7 @@ func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_4)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5390,7 +5393,9 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5401,7 +5406,7 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_4)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5416,6 +5421,7 @@ func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)
@@ -5430,7 +5436,7 @@ func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_8)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5443,7 +5449,9 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5454,7 +5462,7 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_8)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5469,6 +5477,7 @@ func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)
