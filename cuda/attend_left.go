@@ -11,9 +11,12 @@ import (
 // leftVariants are the kernels of attend_left.cu by the dimensions of a head.
 var leftVariants = map[int]func(d *Device, l launch, given []byte){64: (*Device).attend_left_64, 128: (*Device).attend_left_128}
 
-// leftWidth is the most columns of queries that share a head of keys: a block of attend_left.cu
-// has few warps to bring them.
+// leftWidth is the most columns of queries of a block of attend_left.cu, which has few warps to
+// bring them. More of a head of keys are sets with blocks of their own.
 const leftWidth = 512
+
+// leftSets is into how many sets the heads of a head of keys are divided.
+func leftSets(t rowsAttend) int { return pieces(t.group()*t.HeadDim, leftWidth) }
 
 // leftFew is up to how many positions attention beside its products is always faster.
 const leftFew = 512
@@ -22,14 +25,14 @@ const leftFew = 512
 // positions are so few that all warps together have them at once (docs/decoding.md).
 func (d *Device) leftTakes(t rowsAttend) bool {
 	const round = attend_left_warps * attend_meet_positions
-	return leftVariants[t.HeadDim] != nil && t.group()*t.HeadDim <= leftWidth && t.KVHeads <= d.sms && d.hopper() && d.meets() &&
+	return leftVariants[t.HeadDim] != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && t.KVHeads*leftSets(t) <= d.sms && d.hopper() && d.meets() &&
 		t.most() <= max(leftFew, d.leftParts(t)*round)
 }
 
-// leftParts is how many blocks may attend to a head of keys: a power of two, and all together one
+// leftParts is how many blocks may attend to a set: a power of two, and all together one
 // a multiprocessor.
 func (d *Device) leftParts(t rowsAttend) int {
-	return min(1<<(bits.Len(uint(max(1, d.sms/t.KVHeads)))-1), attend_left_most_parts)
+	return min(1<<(bits.Len(uint(max(1, d.sms/(t.KVHeads*leftSets(t)))))-1), attend_left_most_parts)
 }
 
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
@@ -37,6 +40,7 @@ func (d *Device) leftParts(t rowsAttend) int {
 type leaving struct {
 	words, pos                 uint64
 	queries, dim, most, window int32
+	sets, _                    int32
 }
 
 type leftGiven struct {
@@ -87,17 +91,17 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 // attendLeft launches both kernels.
 func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *packed, t rowsAttend) {
 	const warps = attend_left_warps
-	at, group := d.addressOrNull, t.group()
-	parts := d.leftParts(t)
-	words := d.scratch(scratchLeft, tensor.I32, t.KVHeads, (parts*group+2)*t.HeadDim)
-	found := d.scratch(scratchMeet, tensor.I32, t.KVHeads*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
-	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(group * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window)}
+	at, split := d.addressOrNull, leftSets(t)
+	parts, sets, heads := d.leftParts(t), t.KVHeads*split, t.group()/split
+	words := d.scratch(scratchLeft, tensor.I32, sets, (parts*heads+2)*t.HeadDim)
+	found := d.scratch(scratchMeet, tensor.I32, sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
+	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split)}
 	d.packedProducts(q)
 	g := &d.left
 	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
 		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
-	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, group, 0)
-	l := launch{blocks: dim{x: t.KVHeads, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
+	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, heads, 0)
+	l := launch{blocks: dim{x: sets, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
 	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))
 }
 

@@ -39,6 +39,9 @@ func (a mostOf) all() int32 {
 	return int32(a.units)
 }
 
+// pairs returns of how many pairs of groups a unit is, where one group is a pair.
+func (a mostOf) pairs() int { return (a.unitGroups + 1) / 2 }
+
 // with returns what is the most in two groups.
 func (g *group) with(h *group) mostOf { return g.most.and(h.most) }
 
@@ -193,10 +196,10 @@ func (d *Device) denseGroup(y, x, rows tensor.Tensor, g *group, r device.Routes)
 }
 
 type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, rows, experts, first tensor.Tensor,
-	count, words1, words2, tiles, together, in, out1, out2 int32, ldy1, ldy2, ldx int64)
+	count, words1, words2, many, blocks1, blocks2, together, in, out1, out2 int32, ldy1, ldy2, ldx int64)
 
 type packedSumFunc func(d *Device, l launch, y, each, gate, up, table, rows, experts, first, places, weights, counters tensor.Tensor,
-	count, words, together, in, out, chosen, columns, act int32, ldy, lde, ldg, ldu int64, scale float32)
+	count, words, many, together, in, out, chosen, columns, act int32, ldy, lde, ldg, ldu int64, scale float32)
 
 // A packedGroupVariant is kernels by the warps of a block.
 type packedGroupVariant struct {
@@ -236,15 +239,45 @@ func (d *Device) packedPlan(in, groups, rows int) (v packedGroupVariant, togethe
 	return v, together, v.warps*qmatmul_group_ring + beside + together*row
 }
 
+// groupSets is how rows that are multiplied by experts are divided into sets of those that are
+// multiplied together: a row each that may begin one, or, of many, the sets.
+type groupSets struct {
+	many  bool
+	sets  int // blocks for them; some have nothing to do
+	split int // blocks of a set and matrix at most, where there are many
+}
+
+// setsOf divides the rows of r: many of them so that a block brings its rows to shared memory once
+// for several tiles, and there are still blocks enough.
+func (d *Device) setsOf(r device.Routes, together, experts int) groupSets {
+	const waves = 8
+	n := r.Rows.Cols
+	if r.Places.Rows <= qmatmul_group_most {
+		return groupSets{sets: n}
+	}
+	likely := max(n/together, min(n, experts))
+	return groupSets{many: true, sets: min(n, n/together+experts), split: pieces(waves*d.sms, likely)}
+}
+
+// blocks returns how many a set and matrix of g has.
+func (s groupSets) blocks(g *group) int {
+	if !s.many {
+		return g.tiles()
+	}
+	return min(g.tiles(), s.split)
+}
+
 // packedGroups multiplies by the matrices of a, and of b if it has any.
 func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
 	v, together, shared := d.packedPlan(a.in, max(a.groups, b.groups), r.Places.Rows)
 	if together < 1 {
 		return
 	}
-	l := launch{blocks: dim{x: a.tiles() + b.tiles(), y: y1.Rows}, threads: dim{x: 32 * v.warps}, shared: shared}
+	s := d.setsOf(r, together, a.count)
+	blocks1, blocks2 := s.blocks(a), s.blocks(b)
+	l := launch{blocks: dim{x: blocks1 + blocks2, y: s.sets}, threads: dim{x: 32 * v.warps}, shared: shared}
 	v.kernel(d, l, y1, y2, x, a.table, b.table, rows, r.Experts, r.First, int32(a.count), int32(a.table.Cols), int32(b.table.Cols),
-		int32(a.tiles()), int32(together), int32(a.in), int32(a.out), int32(b.out), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
+		flag(s.many), int32(blocks1), int32(blocks2), int32(together), int32(a.in), int32(a.out), int32(b.out), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
 }
 
 // packedSum multiplies units of gate and up by the matrices of g, and adds the weighted
@@ -255,8 +288,9 @@ func (d *Device) packedSum(y tensor.Tensor, m device.Experts, g *group, r device
 		return
 	}
 	counters := d.scratch(scratchCounters, tensor.I32, y.Rows, g.tiles())
-	l := launch{blocks: dim{x: g.tiles(), y: r.Rows.Cols}, threads: dim{x: 32 * v.warps}, shared: shared}
+	s := d.setsOf(r, together, g.count)
+	l := launch{blocks: dim{x: s.blocks(g), y: s.sets}, threads: dim{x: 32 * v.warps}, shared: shared}
 	v.sum(d, l, y, m.Each, m.Gates, m.Ups, g.table, r.Rows, r.Experts, r.First, r.Places, r.Weights, counters, int32(g.count), int32(g.table.Cols),
-		int32(together), int32(g.in), int32(g.out), int32(r.Chosen()), int32(r.Places.Cols), int32(m.Act),
+		flag(s.many), int32(together), int32(g.in), int32(g.out), int32(r.Chosen()), int32(r.Places.Cols), int32(m.Act),
 		int64(y.Stride), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride), m.Scale)
 }

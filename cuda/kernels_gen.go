@@ -602,6 +602,7 @@ const (
 	affine_pairs                   = affine_block_rows / 2
 	affine_quads                   = affine_tile_columns / 4
 	attend_row_padding             = 4
+	choice_most_experts            = 512
 	digit_row_asked_halves         = 4
 	digits_biased_zero             = 0x4b400000
 	digits_digit_block             = 4 * affine_block_rows
@@ -613,6 +614,10 @@ const (
 	exl2_most_pieces               = 3
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
+	expert_feed_warps              = 12
+	expert_feed_most_slots         = 6
+	expert_feed_most_listed        = 8
+	expert_feed_lane_row           = 128
 	half_elements                  = 8
 	join_words_part_words          = 8
 	link_most_linked               = 4
@@ -804,12 +809,8 @@ const (
 	inverse_panel_threads          = 2 * inverse_strip
 	latent_threads                 = 256
 	likelihood_threads             = 512
-	mixture_warps                  = 12
-	mixture_most_slots             = 6
-	mixture_most_listed            = 32
-	mixture_most_units             = 32 * mixture_warps
 	mixture_most_blocks            = 8
-	mixture_most_experts           = 512
+	mixture_asked_first            = 1
 	moments_threads                = 256
 	norm_order_threads             = 512
 	norm_order_stages              = 2
@@ -851,7 +852,7 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
 	qmatmul_group_most             = 8
@@ -3047,10 +3048,11 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
 	a.tensor(shift, tensor.F32, "shift")
@@ -3066,10 +3068,11 @@ func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits te
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_bf16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
 	a.tensor(shift, tensor.F32, "shift")
@@ -3085,10 +3088,11 @@ func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits t
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f32)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
 	a.tensor(shift, tensor.F32, "shift")
@@ -4521,36 +4525,34 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, gates tensor.Tensor, ups tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, places1 int32, places2 int32, each int32, units int32, tiles int32, in int32, out int32, slots int32, slot int32, unitGroups int32, ldg int64, ldu int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, largest tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
-	a.tensor(gates, tensor.F16, "gates")
-	a.tensor(ups, tensor.F16, "ups")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(largest, tensor.I32, "largest")
+	a.tensor(words, tensor.I32, "words")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gateTable, tensor.I32, "gateTable")
 	a.tensor(upTable, tensor.I32, "upTable")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(downTable, tensor.I32, "downTable")
 	a.int32(experts)
 	a.int32(chosen)
 	a.int32(words1)
 	a.int32(words2)
+	a.int32(words3)
 	a.int32(places1)
 	a.int32(places2)
 	a.int32(each)
+	a.int32(both)
 	a.int32(units)
 	a.int32(tiles)
 	a.int32(in)
 	a.int32(out)
+	a.int32(act)
 	a.int32(slots)
 	a.int32(slot)
-	a.int32(unitGroups)
-	a.int64(ldg)
-	a.int64(ldu)
-	a.int32(centred)
-	a.float32(eps)
-	a.float32(offset)
+	a.int32(pairs)
+	a.int64(ld)
 	a.int32(score)
 	a.int32(groups)
 	a.int32(topGroups)
@@ -4562,11 +4564,11 @@ func (d *Device) mixture_gate(l launch, gates tensor.Tensor, ups tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, gates tensor.Tensor, ups tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, biased int32, in int32, out int32, act int32, slots int32, slot int32, unitGroups int32, ldg int64, ldu int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, largest tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, rows int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
-	a.tensor(gates, tensor.F16, "gates")
-	a.tensor(ups, tensor.F16, "ups")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(largest, tensor.I32, "largest")
 	a.tensor(all, tensor.F16, "all")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -4578,15 +4580,14 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, gates tensor.Tensor, up
 	a.int32(places)
 	a.int32(blocks)
 	a.int32(units)
+	a.int32(rows)
 	a.int32(biased)
 	a.int32(in)
 	a.int32(out)
-	a.int32(act)
 	a.int32(slots)
 	a.int32(slot)
-	a.int32(unitGroups)
-	a.int64(ldg)
-	a.int64(ldu)
+	a.int32(pairs)
+	a.int64(ld)
 	a.float32(sumScale)
 	a.int32(score)
 	a.int32(groups)
@@ -5323,7 +5324,7 @@ func (d *Device) qmatmul_few(l launch, product []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_2)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5336,7 +5337,9 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5347,7 +5350,7 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_2)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5362,6 +5365,7 @@ func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)
@@ -5376,7 +5380,7 @@ func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_4)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5389,7 +5393,9 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5400,7 +5406,7 @@ func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_4)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5415,6 +5421,7 @@ func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)
@@ -5429,7 +5436,7 @@ func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, tiles int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_8)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
@@ -5442,7 +5449,9 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(tiles)
+	a.int32(many)
+	a.int32(blocks1)
+	a.int32(blocks2)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out1)
@@ -5453,7 +5462,7 @@ func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
+func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
 	a := d.begin(kernel_qmatmul_group_sum_8)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(each, tensor.F16, "each")
@@ -5468,6 +5477,7 @@ func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tens
 	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
+	a.int32(many)
 	a.int32(together)
 	a.int32(in)
 	a.int32(out)

@@ -5,7 +5,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-type logitsFunc func(d *Device, l launch, logits, gateLogits, x, scale, shift, w, bias, gate, gateBias tensor.Tensor,
+type logitsFunc func(d *Device, l launch, logits, gateLogits, words, x, scale, shift, w, bias, gate, gateBias tensor.Tensor,
 	count, k, centred int32, eps, offset float32)
 
 // routersOfARow are kernels by the type of the router.
@@ -21,10 +21,12 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
+	rows           int           // of digits, of a block of the last kernel
+	words, largest tensor.Tensor // what kernels leave for the next one (Left in kernels/mixture.cu)
 }
 
 // A rowPlan is how products with chosen experts are launched.
-type rowPlan struct{ blocks, slots, slot, shared int }
+type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 
 // Mixture computes a mixture of one row whose experts are packed: the router, and two
 // kernels, whose blocks choose for themselves.
@@ -42,8 +44,11 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		gate = to.Gates
 		outputs++
 	}
+	words, tiles := pieces(in, half_elements)*half_elements+half_elements, m.gate.tiles()
+	left := d.scratch(scratchOrdered, tensor.I32, 1, words+m.to.Chosen()*tiles)
+	m.words, m.largest = left.Columns(0, words), left.Columns(words, left.Cols)
 	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
-	logits(d, l, to.Logits, gate, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixtureGate(&m)
 	d.mixtureDown(&m, gate)
 	return true
@@ -53,38 +58,53 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 func (m *rowMixture) fits() bool {
 	r, chosen := m.router, m.to.Chosen()
 	return m.x.Rows == 1 && m.x.Type == tensor.F32 && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
-		r.W.Rows <= mixture_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
+		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
 
 // planMixture plans the products of m, and reports whether there is room for them.
 func (d *Device) planMixture(m *rowMixture) bool {
-	chosen, tiles := m.to.Chosen(), m.gate.tiles()
-	each := max(1, min(tiles, d.sms/(2*chosen)))
-	run := pieces(tiles, each)
-	n := m.gate.with(m.up)
-	beside := packedRow(n.in) + pieces(n.in, half_elements)*half_elements*tensor.F16.Size() + run*mixture_warps*exl2_tile_columns*tensor.F32.Size()
-	var ok bool
-	if m.first, ok = d.planRow(kernel_mixture_gate, n, pieces(n.units*run, mixture_warps), beside); !ok || n.units > 32*mixture_warps {
+	chosen, tiles, ok := m.to.Chosen(), m.gate.tiles(), false
+	for each := max(1, min(tiles, d.sms/(2*chosen))); !ok && each <= tiles; each *= 2 {
+		ok = d.planFirst(m, each)
+	}
+	if !ok {
 		return false
 	}
-	m.first.blocks = each
 	parts := 1
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*mixture_warps), chosen*packedRow(m.down.in))
-	m.last.blocks = parts
-	return ok && chosen*m.down.most.units <= parts*mixture_warps*mixture_most_listed
+	m.rows = chosen
+	if m.down.most.all() > 0 && chosen%parts == 0 {
+		m.rows /= parts
+	}
+	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), m.rows*digitRow(m.down.in))
+	m.last.blocks, m.last.cluster = parts, parts
+	return ok
+}
+
+// planFirst plans the first products, so many blocks a matrix, of both matrices each where there are
+// no clusters.
+func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
+	const sums = expert_feed_warps * exl2_tile_columns
+	n, run, cluster, matrices := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, 2
+	if d.major >= 9 {
+		cluster, matrices = 2, 1
+	}
+	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
+	m.first, ok = d.planRow(kernel_mixture_gate, n, pieces(n.units*run, expert_feed_warps), beside)
+	m.first.blocks, m.first.cluster = each, cluster
+	return ok
 }
 
 // planRow has as many of a warp's units on their way at once as a kernel has room for beside
 // other things.
 func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok bool) {
-	const ranking = 2 * 4 * mixture_most_experts
-	p = rowPlan{slots: min(mixture_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*(2*n.unitGroups+1)}
+	const ranking = 2 * 4 * choice_most_experts
+	p = rowPlan{slots: min(expert_feed_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*3*n.pairs()}
 	for ; p.slots > 0; p.slots-- {
-		p.shared = beside + max(mixture_warps*p.slots*p.slot, ranking)
+		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking)
 		if p.shared <= d.sharedFor(k) {
 			return p, true
 		}
@@ -92,13 +112,21 @@ func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok b
 	return p, false
 }
 
+// launch returns how so many runs of p's blocks are launched.
+func (p rowPlan) launch(runs int) launch {
+	l := launch{blocks: dim{x: runs * p.blocks}, threads: dim{x: 32 * expert_feed_warps}, shared: p.shared, beside: true}
+	if p.cluster > 1 {
+		l.cluster = p.cluster
+	}
+	return l
+}
+
 // mixtureGate multiplies by the first matrices of the experts.
 func (d *Device) mixtureGate(m *rowMixture) {
-	r, n, p, a, b := m.router, m.router.Routing, m.first, m.gate, m.up
-	l := launch{blocks: dim{x: 2 * m.to.Chosen() * p.blocks}, threads: dim{x: 32 * mixture_warps}, shared: p.shared, beside: true}
-	d.mixture_gate(l, m.Gates, m.Ups, m.to.Logits, r.Correction, a.table, b.table, m.x, r.Scale, r.Shift,
-		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out),
-		int32(p.slots), int32(p.slot), int32(a.with(b).unitGroups), int64(m.Gates.Stride), int64(m.Ups.Stride), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset,
+	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
+	d.mixture_gate(p.launch(p.cluster*m.to.Chosen()), m.Gates, m.largest, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
+		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
+		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }
 
@@ -109,11 +137,7 @@ func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
 		all = m.Each.Slice(chosen, chosen+1)
 	}
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	l := launch{blocks: dim{x: p.blocks * g.tiles()}, threads: dim{x: 32 * mixture_warps}, shared: p.shared, beside: true}
-	if p.blocks > 1 {
-		l.cluster = p.blocks
-	}
-	d.mixture_down(l, m.y, m.Gates, m.Ups, all, m.to.Logits, gateLogits, r.Correction, g.table,
-		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), flag(g.biased), int32(g.in), int32(g.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups),
-		int64(m.Gates.Stride), int64(m.Ups.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
+	d.mixture_down(p.launch(g.tiles()), m.y, m.Gates, m.largest, all, m.to.Logits, gateLogits, r.Correction, g.table,
+		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.rows), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }

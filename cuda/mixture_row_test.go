@@ -10,7 +10,7 @@ import (
 // Blocks of a mixture of one row: of each first matrix, and of a tile of the last ones;
 // and the units that a warp of each kernel asks for at once.
 func TestPlanMixture(t *testing.T) {
-	const hopper, ampere, turing, declared = 227 << 10, 99 << 10, 64 << 10, 15 << 10
+	const hopper, ampere, turing, declared = 227 << 10, 99 << 10, 64 << 10, 6 << 10
 	for _, c := range []struct {
 		name                   string
 		major, sms, shared     int
@@ -20,10 +20,10 @@ func TestPlanMixture(t *testing.T) {
 	}{
 		{"qwen3-30b-a3b on Hopper", 9, 132, hopper, 2048, 768, 8, 8, 4, 2, 2, true},
 		{"qwen3-30b-a3b on Ampere", 8, 108, ampere, 2048, 768, 8, 6, 2, 1, 2, true},
-		{"mixtral-8x7b on Hopper", 9, 132, hopper, 4096, 14336, 2, 33, 6, 1, 5, true},
+		{"mixtral-8x7b on Hopper", 9, 132, hopper, 4096, 14336, 2, 33, 5, 1, 3, true},
 		{"few columns", 9, 132, hopper, 256, 32, 4, 1, 1, 8, 1, true},
 		{"two multiprocessors", 9, 2, hopper, 512, 1376, 2, 1, 5, 1, 2, true},
-		{"little shared memory", 7, 72, turing, 2048, 768, 8, 4, 1, 1, 1, true},
+		{"little shared memory", 7, 72, turing, 2048, 768, 8, 8, 1, 1, 1, true},
 		{"too little", 7, 72, turing, 4096, 14336, 8, 0, 0, 0, 0, false},
 		{"more units than lanes have", 9, 132, hopper, 4096, 14336, 4, 0, 0, 0, 0, false},
 	} {

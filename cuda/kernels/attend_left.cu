@@ -20,10 +20,10 @@ struct Given {
 	Attend attend;
 	Cache cache;
 	Leaving leaving;
-	unsigned* found;  // [heads of keys, blocks of a head, 8·dim/4, part_words]
+	unsigned* found;  // [sets, blocks of a set, 8·dim/4, part_words]
 };
 
-static_assert(sizeof(Given) == 280, "as cuda/attend_left.go has it");
+static_assert(sizeof(Given) == 288, "as cuda/attend_left.go has it");
 
 #if __CUDA_ARCH__ >= 900
 
@@ -71,7 +71,7 @@ __device__ void attend(const Given& g) {
 	const Cache& c = g.cache;
 	let_next();
 	int pos = current(a.pos), seq = current(a.seq);
-	Heads h(a, blockIdx.x, 8);
+	Heads h(a, blockIdx.x, g.leaving.queries / D);
 	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y};
 	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
 	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);

@@ -6,7 +6,7 @@
 //
 // Names end in the router's type and the experts of a lane.
 #include "arrive.cuh"
-#include "half.cuh"
+#include "digit_row.cuh"
 #include "norm_row.cuh"
 #include "route.cuh"
 
@@ -41,10 +41,12 @@ __device__ inline void fetch8(Eight<W>& e, const W* p, int i, int n) {
 	}
 }
 
+// dot adds eight products to sum, and their elements of x to the largest.
 template <class W>
-__device__ inline float dot(const Eight<W>& w, const half* x, float sum) {
+__device__ inline float dot(const Eight<W>& w, const half* x, float sum, half2& most) {
 	Eight<half> b;
 	b.words[0] = *(const uint4*)x;
+	measure(most, b.words[0]);
 #pragma unroll
 	for (int e = 0; e < 8; e++) sum += widen(w.v[e]) * widen(b.v[e]);
 	return sum;
@@ -69,10 +71,37 @@ __device__ inline void norm_all(const Rows& x, half* staged, const Factors& f) {
 		for (int c = threadIdx.x; c < in.in; c += blockDim.x) x.y[r * x.ldy + c] = staged[r * padded(in.in) + c];
 }
 
+// digit_words returns the digits of two elements times a power of two, a word each.
+__device__ inline void digit_words(u32* w, half2 x, float to) {
+	u32 d[4];
+	digits_of(d, x, __float2half2_rn(to));
+	u32 low = __byte_perm(d[0], d[1], 0x6240), high = __byte_perm(d[2], d[3], 0x6240);
+	w[0] = __byte_perm(low, high, 0x5410), w[1] = __byte_perm(low, high, 0x7632);
+}
+
+// leave_digits leaves this warp's share of a normed row, whose largest element is known, as
+// digits, those of an element in a word; and behind them what the lowest ones are.
+__device__ inline void leave_digits(u32* words, const half* staged, half2 most, int in, int share, int shares) {
+	Extent extent = {0, 0};
+	extent.add(__low2float(most)), extent.add(__high2float(most));
+	FixedPoint fixed(warp_largest(extent.largest));
+	int lane = threadIdx.x % 32, all = in / 8, each = (all + shares - 1) / shares, end = min((share + 1) * each, all);
+	for (int i = share * each + lane; i < end; i += 32) {
+		uint4 v = *(const uint4*)(staged + i * 8);
+		half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
+		alignas(16) u32 w[8];
+#pragma unroll
+		for (int j = 0; j < 4; j++) digit_words(w + 2 * j, x[j], fixed.to);
+		*(uint4*)(words + i * 8) = *(const uint4*)w, *(uint4*)(words + i * 8 + 4) = *(const uint4*)(w + 4);
+	}
+	if (share == 0 && lane == 0) words[in] = __float_as_uint(fixed.lowest);
+}
+
 // multiply computes this warp's logit for all rows. If the row is alone, it is aligned
-// (norm_row.cuh), and the next kernel may read what is in front of this one without waiting.
+// (norm_row.cuh), the next kernel may read what is in front of this one without waiting, and the row
+// is left as digits.
 template <bool alone, class W>
-__device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* staged) {
+__device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* staged, u32* words) {
 	int j = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32, k = x.first.in;
 	bool gate = j == experts && to.gate, there = j < experts || gate;
 	const W* row = gate ? to.gate : to.w + (int64)j * k;
@@ -94,18 +123,116 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 	for (int r = 0; r < x.rows; r++) {
 		const half* from = staged + r * padded(k);
 		float sum = 0;
+		half2 most = __float2half2_rn(0);
 #pragma unroll
 		for (int c = 0; c < ahead; c++)
-			if ((c * 32 + lane) * 8 < k) sum = dot(first[c], from + (c * 32 + lane) * 8, sum);
+			if ((c * 32 + lane) * 8 < k) sum = dot(first[c], from + (c * 32 + lane) * 8, sum, most);
 #pragma unroll 1
 		for (int i = (ahead * 32 + lane) * 8; i < k; i += 32 * 8) {
 			Eight<W> more;
 			fetch8<alone>(more, row, i, k);
-			sum = dot(more, from + i, sum);
+			sum = dot(more, from + i, sum, most);
 		}
 		sum = warp_sum(sum) + (bias ? *bias : 0);
 		if (lane == 0) (gate ? to.gate_logits[r * to.ldg] : to.logits[r * to.ld + j]) = sum;
+		if (alone) leave_digits(words, from, most, k, j, experts + (to.gate != nullptr));
 	}
+}
+
+// A Share is what a warp, or a block, has of the products of a block's rows of the router with
+// one row of x times the norm's weights; and of the sum of squares, and the largest element.
+struct Share {
+	float dots[warps];
+	float squares;
+	u32 largest;
+};
+
+// Weighted is eight elements of x, times the norm's weights.
+struct Weighted {
+	float v[8];
+
+	__device__ void read(Share& s, const Input& x, const Factors& f, int i) {
+		read_row<true>(v, x, i);
+#pragma unroll
+		for (int e = 0; e < 8; e++) {
+			s.squares += v[e] * v[e];
+			v[e] *= f.scale[e] + x.offset;
+			s.largest = max(s.largest, __float_as_uint(v[e]) & 0x7fffffff);
+		}
+	}
+	// leave leaves them as digits.
+	__device__ void leave(u32* words, float times) const {
+		alignas(16) u32 w[8];
+#pragma unroll
+		for (int j = 0; j < 4; j++) digit_words(w + 2 * j, __floats2half2_rn(v[2 * j] * times, v[2 * j + 1] * times), 1);
+		*(uint4*)words = *(const uint4*)w, *(uint4*)(words + 4) = *(const uint4*)(w + 4);
+	}
+};
+
+// fold adds the lanes' dots: lane 4r has that of row r.
+__device__ inline float fold(float (&v)[warps]) {
+#pragma unroll
+	for (int n = warps / 2, step = 16; n > 0; n /= 2, step /= 2) {
+		bool high = threadIdx.x & step;
+#pragma unroll
+		for (int i = 0; i < n; i++) v[i] = (high ? v[i + n] : v[i]) + __shfl_xor_sync(~0u, high ? v[i] : v[i + n], step);
+	}
+	v[0] += __shfl_xor_sync(~0u, v[0], 2);
+	return v[0] + __shfl_xor_sync(~0u, v[0], 1);
+}
+
+// multiply_row computes a block's logits of one row under a norm without centre and shift, each
+// warp some columns of all, and its share of digits: the norm is a factor of the sums.
+template <class W>
+__device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u32* words) {
+	static_assert(warps == 8, "a lane of eight has a warp's");
+	__shared__ float dots[warps][warps], squares[warps];
+	__shared__ u32 largest[warps];
+	int outputs = experts + (to.gate != nullptr), from = blockIdx.x * warps, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	Share s = {{}, 0, 0};
+	Factors f;
+	Weighted first;
+	f.scale[0] = 0;
+#pragma unroll 1
+	for (int i = threadIdx.x * 8, more = 0; i < x.in; i += blockDim.x * 8, more = 1) {
+		Eight<W> w[warps];
+#pragma unroll
+		for (int j = 0; j < warps; j++) {
+			int row = min(from + j, outputs - 1);
+			fetch8<true>(w[j], row == experts ? to.gate : to.w + (int64)row * x.in, i, x.in);
+		}
+		f.read<true>(x, i);
+		if (!more) wait_for_previous(), let_next();
+		Weighted v;
+		v.read(s, x, f, i);
+#pragma unroll
+		for (int j = 0; j < warps; j++)
+#pragma unroll
+			for (int e = 0; e < 8; e++) s.dots[j] += widen(w[j].v[e]) * v.v[e];
+		if (!more) first = v;
+	}
+	if (threadIdx.x * 8 >= x.in) wait_for_previous(), let_next();
+	float dot = fold(s.dots), square = warp_sum(s.squares);
+	u32 most = warp_largest(s.largest);
+	if (lane % 4 == 0) dots[warp][lane / 4] = dot;
+	if (lane == 0) squares[warp] = square, largest[warp] = most;
+	int j = from + warp;
+	const float* bias = j == experts ? to.gate_bias : to.bias && j < experts ? to.bias + j : nullptr;
+	float added = bias ? *bias : 0;
+	__syncthreads();
+	square = squares[lane % warps], dot = dots[lane % warps][warp];
+#pragma unroll
+	for (int step = 1; step < warps; step *= 2) square += __shfl_xor_sync(~0u, square, step), dot += __shfl_xor_sync(~0u, dot, step);
+	float inverse = rsqrtf(__fdividef(square, x.in) + x.eps);
+	FixedPoint fixed(__float_as_uint(__uint_as_float(warp_largest(largest[lane % warps])) * inverse));
+	if (lane == 0 && j < outputs) (j == experts ? to.gate_logits[0] : to.logits[j]) = dot * inverse + added;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < x.in / 8; i += blockDim.x) {
+		if (i % gridDim.x != blockIdx.x) continue;
+		if (i >= blockDim.x) f.read<true>(x, i * 8), first.read(s, x, f, i * 8);
+		first.leave(words + i * 8, inverse * fixed.to);
+	}
+	if (blockIdx.x == 0 && threadIdx.x == 0) words[x.in] = __float_as_uint(fixed.lowest);
 }
 
 #define CHOOSE(name, W, per)                                                                              \
@@ -119,22 +246,24 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 		extern __shared__ uint4 shared[];                                                                 \
 		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits, ld, ldg};                          \
 		Rows in = {{x, scale, shift, k, centred, eps, offset}, y, rows, ldx, ldy};                        \
-		multiply<false>(to, in, count, (half*)shared);                                                    \
+		multiply<false>(to, in, count, (half*)shared, nullptr);                                               \
 		if (!arrive(counter, gridDim.x)) return;                                                          \
 		Given g = {logits, correction, gate ? gate_logits : nullptr, weights, rows, count, chosen, columns, ld, ldg}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter};              \
 		few<per>(g, r, order, experts, first, places, (float*)shared);                                    \
 	}
 
-// The logits of one row, for mixture.cu.
+// The logits of one row, for mixture.cu, and its digits, each element's in a word.
 #define LOGITS(name, W)                                                                                  \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                       \
-		float* logits, float* gate_logits, const float* x, const float* scale, const float* shift,       \
+		float* logits, float* gate_logits, int* words, const float* x, const float* scale, const float* shift, \
 		const W* w, const float* bias, const W* gate, const float* gate_bias, int count, int k,          \
 		int centred, float eps, float offset) {                                                          \
 		extern __shared__ uint4 shared[];                                                                \
 		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits, 0, 0};                            \
-		multiply<true>(to, {{x, scale, shift, k, centred, eps, offset}, nullptr, 1, 0, 0}, count, (half*)shared); \
+		Input in = {x, scale, shift, k, centred, eps, offset};                                           \
+		if (centred || shift) multiply<true>(to, {in, nullptr, 1, 0, 0}, count, (half*)shared, (u32*)words); \
+		else multiply_row(to, in, count, (u32*)words);                                                   \
 	}
 
 LOGITS(choose_logits_f16, half)

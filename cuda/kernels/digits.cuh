@@ -126,8 +126,8 @@ __device__ inline int group_of_lane(u32 packed) { return threadIdx.x % 4 / 2 & ~
 
 // multiply_halves adds a unit's products; `pairs` says how many pairs of groups it has, if it has
 // four groups, or one.
-template <int bits, int pairs, class Codes>
-__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <int bits, int pairs, class Codes, class Units>
+__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	constexpr int blocks = unit_blocks / pairs;  // of a pair
 	int d[2][4];
 	uint4 all[bits];
@@ -153,8 +153,8 @@ __device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, 
 }
 
 // multiply_width is multiply_halves by a width that is known at run time.
-template <int pairs, class Codes>
-__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <int pairs, class Codes, class Units>
+__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	if (bits <= 4) {
 		if (bits == 4) multiply_halves<4, pairs>(sums, words, first, second, codes, units, e, turn);
 		else if (bits == 3) multiply_halves<3, pairs>(sums, words, first, second, codes, units, e, turn);
@@ -169,8 +169,8 @@ __device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4
 // multiply_unit_digits adds the products of a unit, of so many bits and 2^shift blocks a group, up to
 // four, with the rows of x that begin `row` bytes behind the first. codes gives those of the lane's group
 // of each pair (group_of_lane), units is where the lane's of the first is.
-template <class Codes>
-__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const Digits& x, int row, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <class Codes, class Units>
+__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const Digits& x, int row, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	const char *mine = x.row + row, *first = x.second ? x.zeros : mine, *second = x.second ? mine : x.zeros;
 	if (shift > 0) multiply_width<1>(bits, sums, words, first, second, codes, units, e, turn);
 	else multiply_width<2>(bits, sums, words, first, second, codes, units, e, turn);

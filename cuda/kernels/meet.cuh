@@ -7,18 +7,22 @@
 #include "rows.cuh"
 
 // Leaving is how products of q, k and v are left for the blocks that attend to a row: for a
-// head of keys, `queries` for each of `most` blocks, and the new key and value, of dim.
+// set of heads that share keys, of which a head of keys has some, `queries` for each of `most`
+// blocks, and the new key and value, of dim.
 struct Leaving {
-	unsigned* words;  // [heads of keys, most·queries + 2·dim], or null
+	unsigned* words;  // [sets, most·queries + 2·dim], or null
 	const int* pos;   // of the row
 	int queries, dim, most, window;
+	int sets, unused;  // of a head of keys
 
-	__device__ unsigned* set(int kv) const { return words + (int64)kv * (most * queries + 2 * dim); }
-	__device__ unsigned* newest(int kv) const { return set(kv) + most * queries; }
-	// column returns where a column of q, k or v is left, of q for the first block.
+	__device__ int stride() const { return most * queries + 2 * dim; }
+	__device__ unsigned* set(int i) const { return words + (int64)i * stride(); }
+	__device__ unsigned* newest(int i) const { return set(i) + most * queries; }
+	// column returns where a column of q, k or v is left, of q for the first block, of others for
+	// the first set.
 	__device__ unsigned* column(int matrix, int c) const {
-		int width = matrix == 0 ? queries : dim, kv = (unsigned)c / (unsigned)width;
-		return (matrix == 0 ? set(kv) : newest(kv) + (matrix - 1) * dim) + (c - kv * width);
+		int width = matrix == 0 ? queries : dim, i = (unsigned)c / (unsigned)width;
+		return (matrix == 0 ? set(i) : newest(i * sets) + (matrix - 1) * dim) + (c - i * width);
 	}
 };
 

@@ -42,7 +42,7 @@ struct Product {
 	Link link;            // of two rows and more
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64;
+constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -278,7 +278,8 @@ struct Late {
 __device__ inline void leave_column(const Leaving& l, int matrix, int column, half v, int readers) {
 	unsigned* to = l.column(matrix, column);
 	leave(to, v);
-	for (int r = 1; matrix == 0 && r < readers; r++) leave(to + r * l.queries, v);
+	int more = matrix == 0 ? readers : l.sets, step = matrix == 0 ? l.queries : l.stride();
+	for (int r = 1; r < more; r++) leave(to + r * step, v);
 }
 
 // first_of returns it for a thread's first result.

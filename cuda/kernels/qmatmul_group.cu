@@ -2,10 +2,12 @@
 // expert e of row i. Rows are sorted by expert.
 //
 // blockIdx.y is a row of y; the block of an expert's first row multiplies up to eight
-// rows by a tile of 32 columns, the block of the next row behind those the next ones,
+// rows by tiles of 32 columns, the block of the next row behind those the next ones,
 // and so on; the others have nothing to do. So what is launched does not depend on the
-// choice of experts, which is in device memory. blockIdx.x goes over the tiles of one
-// group of matrices, and then of another, if two are multiplied by the same rows.
+// choice of experts, which is in device memory. Where there are many rows blockIdx.y is the
+// number of such a set of rows, which a block finds by the experts before. blockIdx.x goes over
+// the tiles of one group of matrices, and then of another, if two are multiplied by the same
+// rows; a block has one of them, or every so many.
 //
 // The units of a tile (exl2.cuh) are shared among the warps, each of which asks for
 // several at once: tiles of experts are small, and there are many. They are multiplied
@@ -31,6 +33,43 @@ struct Choice {
 	const int* experts;  // [n]
 	const int* first;    // [count + 1]
 	int count;           // experts
+	bool many;           // blockIdx.y is the number of a set
+};
+
+// A Set is rows of an expert that a block multiplies, `rows` from `from` on, or none.
+struct Set {
+	int expert, from, rows;
+
+	__device__ Set(const Choice& c, int together) : expert(0), from(blockIdx.y), rows(0) {
+		if (!c.many) {
+			expert = c.experts[from];
+			if ((from - c.first[expert]) % together == 0) rows = min(together, c.first[expert + 1] - from);
+			return;
+		}
+		int lane = threadIdx.x % 32, left = blockIdx.y;  // of the sets in front
+#pragma unroll 1
+		for (int e = lane; e - lane < c.count; e += 32) {
+			int begin = c.first[min(e, c.count)], sets = (c.first[min(e + 1, c.count)] - begin + together - 1) / together, end = sets;
+#pragma unroll
+			for (int step = 1; step < 32; step *= 2) {
+				int other = __shfl_up_sync(~0u, end, step);
+				if (lane >= step) end += other;
+			}
+			unsigned behind = __ballot_sync(~0u, left < end);
+			if (behind) {
+				int at = __ffs(behind) - 1;
+				expert = e - lane + at, from = begin + (left - (end - sets)) * together;
+				from = __shfl_sync(~0u, from, at), rows = min(together, c.first[expert + 1] - from);
+				return;
+			}
+			left -= __shfl_sync(~0u, end, 31);
+		}
+	}
+};
+
+// Run is the tiles of a matrix that a block has: every so many.
+struct Run {
+	int from, step, end;
 };
 
 // Inputs are the rows that are multiplied: x, or, where there is up, act(x)·up.
@@ -198,22 +237,21 @@ __device__ void qmatmul_group(
 	half* y,                 // [n, out], rows ldy elements apart
 	const Inputs& x, const Sum& sum,
 	const Table& table, const Choice& choice,
-	int tile, int tiles, int together,  // rows at a time
+	const Run& run, int together,  // rows at a time
 	int in, int out, int64 ldy) {
 	extern __shared__ uint4 memory[];
-	table.ask(choice.count);
+	if (!choice.many) table.ask(choice.count);
 	if (!sums_up) {
 		wait_for_previous();
 		let_next();
 	}
-	int i = blockIdx.y, e = choice.experts[i], begin = choice.first[e];
-	if ((i - begin) % together) return;
-	int rows = min(together, choice.first[e + 1] - i);
-	const int* entry = table.of(e);
+	Set set(choice, together);
+	int i = set.from, rows = set.rows;
+	if (rows == 0) return;
+	const int* entry = table.of(set.expert);
 	Matrix m = *(const Matrix*)entry;
 	if (!sums_up && !m.words) return;  // it is dense
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, padded = padded_groups(m.groups), slots = min(ring / m.slot, 4);
-	Weights w = {m.words + (int64)tile * m.chunks * 32 + lane, (const int4*)(entry + head_words), m.count};
 	unsigned char* mine = (unsigned char*)memory + warp * ring;
 	uint4* scales = (uint4*)((unsigned char*)memory + warps * ring);
 	u32* units = (u32*)(scales + m.groups);
@@ -221,74 +259,82 @@ __device__ void qmatmul_group(
 
 	Order columns;
 	columns.read(m.order, in);
-	Cursor<warps> ahead, now;
-	ahead.start(w, warp);
-	now = ahead;
-	for (int k = threadIdx.x; k < m.groups; k += blockDim.x) copy16(scales + k, m.scales + (int64)tile * m.groups + k, true);
 	for (int k = threadIdx.x; k < padded; k += blockDim.x) copy4(units + k, m.units + min(k, m.groups - 1), k < m.groups);
-	for (int s = 0; s < slots; s++) {
-		if (ahead.index < w.count) {
-			fetch(mine + s * m.slot, w, ahead);
-			ahead.next(w);
+#pragma unroll 1
+	for (int tile = run.from; tile < run.end; tile += run.step) {
+		bool begins = tile == run.from;
+		if (!begins) __syncthreads();  // the sums are no longer needed
+		Weights w = {m.words + (int64)tile * m.chunks * 32 + lane, (const int4*)(entry + head_words), m.count};
+		Cursor<warps> ahead, now;
+		ahead.start(w, warp);
+		now = ahead;
+		for (int k = threadIdx.x; k < m.groups; k += blockDim.x) copy16(scales + k, m.scales + (int64)tile * m.groups + k, true);
+		for (int s = 0; s < slots; s++) {
+			if (ahead.index < w.count) {
+				fetch(mine + s * m.slot, w, ahead);
+				ahead.next(w);
+			}
+			commit();
 		}
-		commit();
-	}
-	if (sums_up) after_previous();
-	for (int r = 0; r < rows; r++) {
-		half* to = staged + r * stride(in);
-		stage<sums_up>(to, m.order, columns, x, !sums_up && choice.rows ? choice.rows[i + r] : i + r, in);
-		for (int k = threadIdx.x; k < row_padding; k += blockDim.x) to[in + k] = __float2half(0);
-	}
-	arrived_but(slots - 1);  // scales and units are in the first batch
-	__syncthreads();
+		if (sums_up && begins) after_previous();
+		for (int r = 0; begins && r < rows; r++) {
+			half* to = staged + r * stride(in);
+			stage<sums_up>(to, m.order, columns, x, !sums_up && choice.rows ? choice.rows[i + r] : i + r, in);
+			for (int k = threadIdx.x; k < row_padding; k += blockDim.x) to[in + k] = __float2half(0);
+		}
+		arrived_but(slots - 1);  // scales and units are in the first batch
+		__syncthreads();
 
-	Exponent e1024;
-	float sums[2][4] = {};
-	const half* xs = staged + min(lane / 4, rows - 1) * stride(in) + lane % 4 * 8;
-	for (int s = 0; now.index < w.count; now.next(w)) {
-		arrived_but(slots - 1);
-		__syncwarp();
-		unsigned char* from = mine + s * m.slot;
-		int block = now.unit * unit_blocks, group = now.at.group_of(block);
-		multiply_unit<most>(now.at.bits, now.at.shift >= 2, sums, (const uint4*)from + lane, (const uint4*)(xs + (now.at.block + block) * block_rows),
-		                    Codes{scales + group}, units + group, now.at.shift, e1024);
-		__syncwarp();
-		if (ahead.index < w.count) {
-			fetch(from, w, ahead);
-			ahead.next(w);
+		Exponent e1024;
+		float sums[2][4] = {};
+		const half* xs = staged + min(lane / 4, rows - 1) * stride(in) + lane % 4 * 8;
+		for (int s = 0; now.index < w.count; now.next(w)) {
+			arrived_but(slots - 1);
+			__syncwarp();
+			unsigned char* from = mine + s * m.slot;
+			int block = now.unit * unit_blocks, group = now.at.group_of(block);
+			multiply_unit<most>(now.at.bits, now.at.shift >= 2, sums, (const uint4*)from + lane, (const uint4*)(xs + (now.at.block + block) * block_rows),
+			                    Codes{scales + group}, units + group, now.at.shift, e1024);
+			__syncwarp();
+			if (ahead.index < w.count) {
+				fetch(from, w, ahead);
+				ahead.next(w);
+			}
+			commit();
+			if (++s == slots) s = 0;
 		}
-		commit();
-		if (++s == slots) s = 0;
+		arrived<0>();
+		finish<warps>(y + (int64)i * ldy, m.bias, sums, (float*)memory, tile, rows, out, ldy);
+		if (sums_up) unite(sum, y, choice.rows + i, rows, tile, run.end, out, ldy);
 	}
-	arrived<0>();
-	finish<warps>(y + (int64)i * ldy, m.bias, sums, (float*)memory, tile, rows, out, ldy);
-	if (sums_up) unite(sum, y, choice.rows + i, rows, tile, tiles, out, ldy);
 }
 
 #define QMATMUL_GROUP(name, sum_name, warps)                                                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps)                                        \
 	name(half* y1, half* y2, const half* x, const int* table1, const int* table2, const int* rows,  \
-	     const int* experts, const int* first, int count, int words1, int words2, int tiles,        \
-	     int together, int in, int out1, int out2, int64 ldy1, int64 ldy2, int64 ldx) {             \
-		bool second = blockIdx.x >= tiles;                                                          \
-		Choice c = {rows, experts, first, count};                                                   \
+	     const int* experts, const int* first, int count, int words1, int words2, int many,         \
+	     int blocks1, int blocks2, int together, int in, int out1, int out2, int64 ldy1,            \
+	     int64 ldy2, int64 ldx) {                                                                   \
+		bool second = blockIdx.x >= blocks1;                                                        \
+		Choice c = {rows, experts, first, count, many != 0};                                        \
+		Run run = {second ? (int)blockIdx.x - blocks1 : (int)blockIdx.x, second ? blocks2 : blocks1, ((second ? out2 : out1) + tile_columns - 1) / tile_columns}; \
 		Table t = {second ? table2 : table1, second ? words2 : words1, 0};                           \
 		Inputs from = {x, nullptr, ldx, 0, 0};                                                      \
-		qmatmul_group<warps, false>(second ? y2 : y1, from, Sum(), t, c,                            \
-		                            second ? blockIdx.x - tiles : blockIdx.x, tiles, together, in,  \
+		qmatmul_group<warps, false>(second ? y2 : y1, from, Sum(), t, c, run, together, in,         \
 		                            second ? out2 : out1, second ? ldy2 : ldy1);                    \
 	}                                                                                               \
 	extern "C" __global__ void __launch_bounds__(32 * warps)                                        \
 	sum_name(float* y, half* each, const half* gate, const half* up, const int* table,              \
 	         const int* rows, const int* experts, const int* first, const int* places,              \
-	         const float* weights, int* counters, int count, int words, int together, int in,       \
-	         int out, int chosen, int columns, int act, int64 ldy, int64 lde, int64 ldg, int64 ldu, \
+	         const float* weights, int* counters, int count, int words, int many, int together,     \
+	         int in, int out, int chosen, int columns, int act, int64 ldy, int64 lde, int64 ldg, int64 ldu, \
 	         float scale) {                                                                         \
-		Choice c = {rows, experts, first, count};                                                   \
+		Choice c = {rows, experts, first, count, many != 0};                                        \
+		Run run = {(int)blockIdx.x, (int)gridDim.x, (out + tile_columns - 1) / tile_columns};       \
 		Table t = {table, words, 0};                                                                \
 		Inputs from = {gate, up, ldg, ldu, act};                                                    \
 		Sum sum = {y, places, weights, counters, chosen, columns, ldy, scale};                      \
-		qmatmul_group<warps, true>(each, from, sum, t, c, blockIdx.x, gridDim.x, together, in, out, lde); \
+		qmatmul_group<warps, true>(each, from, sum, t, c, run, together, in, out, lde);             \
 	}
 
 QMATMUL_GROUP(qmatmul_group_2, qmatmul_group_sum_2, few_warps)

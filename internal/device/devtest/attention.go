@@ -45,6 +45,8 @@ func attentionCases() (cases []testCase) {
 		{mixCase{sunk, whole, rms}, 256, "1:4b_128g", true},
 		{mixCase{roomy, whole, nil}, 256, "1:4b_128g", false},
 		{mixCase{deep, device.Rope{Dims: 64}, nil}, 256, "1:4b_128g", false},
+		{mixCase{at(32, 4, 128, 40), whole, rms}, 512, "1:4b_128g", false},
+		{mixCase{at(16, 2, 128, 500), whole, nil}, 256, "1:4b_128g", true},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
 	} {
 		one := c.testCase()

@@ -1,0 +1,103 @@
+// How every block of a kernel chooses a row's experts for itself, behind the logits of the router
+// (choose.cu), in the order of route.cuh.
+#pragma once
+
+#include "digits.cuh"
+#include "route.cuh"
+
+constexpr int most_experts = 512;
+
+// Chosen is the experts of the row, and their weights.
+struct Chosen {
+	int experts[32];
+	float weights[32];
+};
+
+// A Counting is how a block ranks experts: all at once, each by those before it.
+struct Counting {
+	unsigned by[most_experts];   // what is ranked by, as ordered
+	float score[most_experts];  // logits
+};
+
+// score_of returns the score of a logit, of a softmax but for a factor.
+__device__ inline float score_of(const Rule& r, float logit, float most) {
+	return r.score == softmax_all ? expf(logit - most) : r.score == sigmoids ? sigmoid(logit) : logit;
+}
+
+// moments returns the largest logit, and the sum of a softmax, to each lane of a warp.
+__device__ inline void moments(const Counting& c, int experts, float& most, float& sum) {
+	int lane = threadIdx.x % 32;
+	most = never(), sum = 0;
+#pragma unroll 4
+	for (int e = lane; e < experts; e += 32) most = fmaxf(most, c.score[e]);
+#pragma unroll
+	for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+#pragma unroll 4
+	for (int e = lane; e < experts; e += 32) sum += expf(c.score[e] - most);
+	sum = warp_sum(sum);
+}
+
+// count_ranks ranks by counting what is before each expert, two threads an expert; not of
+// groups, nor SparseMixer's. Weights are left by the first warp, to itself.
+template <bool weighs>
+__device__ inline void count_ranks(Chosen& to, Counting& c, const Given& g, const Rule& r) {
+	int lane = threadIdx.x % 32, padded = (g.experts + 15) / 16 * 16;
+	for (int e = threadIdx.x; e < padded; e += blockDim.x) {
+		float v = e < g.experts ? __ldcg(g.logits + e) : never();
+		c.score[e] = v, c.by[e] = ordered(v == v ? v : never());
+	}
+	__syncthreads();
+	float most = 0, sum = 1;
+	if (r.score == softmax_all && (g.correction || weighs && threadIdx.x < 32)) moments(c, g.experts, most, sum);
+	if (g.correction) {
+		__syncthreads();
+		for (int e = threadIdx.x; e < g.experts; e += blockDim.x) {
+			float v = score_of(r, c.score[e], most) / sum + g.correction[e];
+			c.by[e] = ordered(v == v ? v : never());
+		}
+		__syncthreads();
+	}
+#pragma unroll 1
+	for (int i = threadIdx.x; i < 2 * padded; i += blockDim.x) {
+		int e = i / 2, rank = 0;
+		unsigned mine = c.by[e];
+#pragma unroll 4
+		for (int j = i % 2 * 4; j < padded; j += 8) {  // equal ones are before it if they are of fours before its own
+			uint4 v = *(const uint4*)(c.by + j);
+			unsigned least = mine - (j + 4 <= e);
+			rank += (v.x > least) + (v.y > least) + (v.z > least) + (v.w > least);
+		}
+		if (e / 4 % 2 == i % 2) {
+#pragma unroll
+			for (int j = 0; j < 3; j++) rank += j < e % 4 && c.by[e / 4 * 4 + j] == mine;
+		}
+		rank += __shfl_xor_sync(~0u, rank, 1);
+		if (rank < g.chosen && i % 2 == 0) to.experts[rank] = e;
+	}
+	__syncthreads();
+	if (!weighs || threadIdx.x >= 32) return;
+	float weight = lane < g.chosen ? score_of(r, c.score[to.experts[lane]], most) : 0;
+	if (r.score == softmax_all) weight /= sum;
+	float scale = scale_of(r, weight, g.chosen);
+	to.weights[lane] = weight * scale;
+}
+
+// rank_first has the first warp choose one expert after the other. It is not in line: what it takes of
+// registers, and of code that is fetched, should not be others'.
+__device__ __noinline__ void rank_first(Chosen& to, float* memory, Given g, Rule r) {
+	float weight;
+	int e = rank<most_experts / 32>(g, r, 0, memory, weight);
+	to.experts[threadIdx.x] = e, to.weights[threadIdx.x] = weight;
+}
+
+// choose has every block choose. The memory may be used for other things when all threads
+// have passed another barrier.
+template <bool weighs>
+__device__ inline void choose(Chosen& to, void* memory, const Given& g, const Rule& r) {
+	if (r.groups > 1 || r.score == sparse_mixer) {
+		if (threadIdx.x < 32) rank_first(to, (float*)memory, g, r);
+		__syncthreads();
+	} else {
+		count_ranks<weighs>(to, *(Counting*)memory, g, r);
+	}
+}
