@@ -132,7 +132,7 @@ __device__ void reach(Room& room, int from, int to, const float (*h)[part], int 
 	float4 y[n];
 #pragma unroll
 	for (int e = 0; e < n; e++) y[e] = *(const float4*)&room.x[to + first + e][column];
-#pragma unroll 1
+#pragma unroll (n == 1 ? 2 : 1)
 	for (int i = 0; i < count; i += some) {
 		float4 x[some];
 #pragma unroll
@@ -172,7 +172,7 @@ struct Turn {
 	// go quantizes eight rows of part p, from first on, which changes of all rows before have
 	// reached but for those of the eight in front of them.
 	__device__ void go(Room& room, const Grid& grid, int p, int first) {
-		int lane = threadIdx.x, from = p * part + first;
+		int lane = threadIdx.x % 32, from = p * part + first;
 		const float(*h)[part] = room.close[p % 2];
 		float x[near], q[near];  // q: the weight as it is, then the code
 #pragma unroll
@@ -199,8 +199,8 @@ struct Turn {
 };
 
 // turn quantizes 32 rows, by the warps of a team, and leaves codes and changes.
-__device__ void turn(Room& room, int p) {
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32, from = p * part;
+__device__ void turn(Room& room, int p, int warp) {
+	int lane = threadIdx.x % 32, from = p * part;
 	const float(*h)[part] = room.close[p % 2];
 	const Grid grid = room.grid(p);
 	Turn rows;
@@ -292,9 +292,24 @@ extern "C" __global__ void __launch_bounds__(sum_threads) descend_sum(const void
 	if (i < b.rows) *(float4*)(b.parts + (int64)i * b.ld + column) = added(b, i, column, 1 / lift_of(b.most));
 }
 
-template <int threads>
+// A Role is what a warp does while 32 rows take their turn: it is of the team, or helps.
+// Where apart, the team is every fourth warp: those of one scheduler, on which nothing then
+// keeps the warp that quantizes from its next instruction.
+struct Role {
+	int member, helper;  // -1: not
+
+	__device__ Role(bool apart) {
+		int warp = threadIdx.x / 32;
+		bool in = apart ? warp % 4 == 0 : warp < team;
+		member = !in ? -1 : apart ? warp / 4 : warp;
+		helper = in ? -1 : apart ? warp / 4 * 3 + warp % 4 - 1 : warp - team;
+	}
+};
+
+template <int threads, bool apart>
 __device__ void descend_block(const void* list, const float* h, int k) {
 	constexpr int warps = threads / 32, helpers = warps - team, helping = 32 * helpers;
+	static_assert(!apart || warps == 4 * team, "every fourth");
 	extern __shared__ uint4 memory[];
 	Room& room = *(Room*)memory;
 	let_next();
@@ -309,14 +324,15 @@ __device__ void descend_block(const void* list, const float* h, int k) {
 	fetch_codes(room, 0, threadIdx.x, threads);
 	commit();
 	scale(room, b);
-	int warp = threadIdx.x / 32, helper = warp - team, thread = threadIdx.x - 32 * team, parts = b.rows / part;
+	const Role role(apart);
+	int warp = threadIdx.x / 32, helper = role.helper, thread = 32 * helper + threadIdx.x % 32, parts = b.rows / part;
 	sum(room, b, 0, part, warp, warps);
 	arrived<0>();
 	__syncthreads();
 	Stored<helpers> rows;
 	for (int p = 0; p < parts; p++) {
 		if (helper < 0) {
-			turn(room, p);
+			turn(room, p, role.member);
 		} else {
 			if (p + 1 < parts) fetch(room, b, h, k, p + 1, thread, helping), fetch_codes(room, p + 1, thread, helping);
 			if (p + 2 < parts) fetch_beyond(room, b, h, k, p, thread, helping);
@@ -341,5 +357,5 @@ __device__ void descend_block(const void* list, const float* h, int k) {
 }
 
 // descend has a multiprocessor to itself, descend_many half of one.
-extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* list, const float* h, int k) { descend_block<threads>(list, h, k); }
-extern "C" __global__ void __launch_bounds__(many_threads, 2) descend_many(const void* list, const float* h, int k) { descend_block<many_threads>(list, h, k); }
+extern "C" __global__ void __launch_bounds__(threads, 1) descend(const void* list, const float* h, int k) { descend_block<threads, true>(list, h, k); }
+extern "C" __global__ void __launch_bounds__(many_threads, 2) descend_many(const void* list, const float* h, int k) { descend_block<many_threads, false>(list, h, k); }
