@@ -40,7 +40,7 @@ func batchKernel(rows int) int {
 
 // Bits of a code, on average, up to which this kernel is faster than that of rows.go: of rows up
 // to eight, and of more.
-const fewBatchBits, batchBits = 3.0, 5.25
+const fewBatchBits, batchBits = 3.0, 4.5
 
 // batchTakes reports whether this kernel makes p.
 func (d *Device) batchTakes(p *packed) bool {
