@@ -53,6 +53,7 @@ type Device struct {
 	oneRow    tensor.Tensor // see ones
 	packed    packedProduct // that was launched last
 	rows      rowsProduct   // the same, of several rows
+	batch     batchProduct  // the same, by clusters
 	left      leftGiven     // that attention was given last
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream

@@ -258,6 +258,8 @@ const (
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
+	kernel_qmatmul_batch_8
+	kernel_qmatmul_batch_16
 	kernel_qmatmul_group_2
 	kernel_qmatmul_group_sum_2
 	kernel_qmatmul_group_4
@@ -556,6 +558,8 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
+	kernel_qmatmul_batch_8:           {"qmatmul_batch", "qmatmul_batch_8", true},
+	kernel_qmatmul_batch_16:          {"qmatmul_batch", "qmatmul_batch_16", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
 	kernel_qmatmul_group_sum_2:       {"qmatmul_group", "qmatmul_group_sum_2", true},
 	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
@@ -855,6 +859,15 @@ const (
 	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
+	qmatmul_batch_most             = 16
+	qmatmul_batch_most_blocks      = 4
+	qmatmul_batch_warps            = 16
+	qmatmul_batch_slots            = 2
+	qmatmul_batch_threads          = 32 * qmatmul_batch_warps
+	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 4 + 64
+	qmatmul_batch_leaves_bit       = 31
+	qmatmul_batch_owner_bit        = 28
+	qmatmul_batch_part_bit         = 14
 	qmatmul_group_most             = 8
 	qmatmul_group_ring             = 9216
 	qmatmul_group_few_warps        = 2
@@ -4949,7 +4962,7 @@ func (d *Device) operand_halves(l launch, plain tensor.Tensor, turned tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) order_rows_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) order_rows_f16(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32, powers tensor.Tensor) {
 	a := d.begin(kernel_order_rows_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4960,10 +4973,11 @@ func (d *Device) order_rows_f16(l launch, y tensor.Tensor, x tensor.Tensor, plac
 	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(powers, tensor.F32, "powers")
 	d.launch(a, l)
 }
 
-func (d *Device) order_rows_rms_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) order_rows_rms_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32, powers tensor.Tensor) {
 	a := d.begin(kernel_order_rows_rms_f32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
@@ -4974,10 +4988,11 @@ func (d *Device) order_rows_rms_f32(l launch, y tensor.Tensor, x tensor.Tensor, 
 	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(powers, tensor.F32, "powers")
 	d.launch(a, l)
 }
 
-func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32) {
+func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, cols int32, ldx int64, eps float32, offset float32, powers tensor.Tensor) {
 	a := d.begin(kernel_order_rows_layer_f32)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
@@ -4988,6 +5003,7 @@ func (d *Device) order_rows_layer_f32(l launch, y tensor.Tensor, x tensor.Tensor
 	a.int64(ldx)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(powers, tensor.F32, "powers")
 	d.launch(a, l)
 }
 
@@ -5320,6 +5336,18 @@ func (d *Device) qmatmul_more(l launch, product []byte) {
 
 func (d *Device) qmatmul_few(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_few)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_batch_8(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_batch_8)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_batch_16(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_batch_16)
 	a.bytes(product)
 	d.launch(a, l)
 }

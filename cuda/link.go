@@ -12,6 +12,9 @@ type link struct {
 	parts, cols                                       int32
 }
 
+// mostLinked is the most rows that links have.
+const mostLinked = qmatmul_batch_most
+
 // stream is what there is of the stream that a norm was made of last, or products have been
 // added to since: powers, and, for products that were named then, the stream in their order
 // and its squares. It says nothing of what has been written to the stream since: those who ask
@@ -24,11 +27,10 @@ type stream struct {
 	sorted     uint64 // for matrices of this order, or 0
 	scale      uint64 // of the norm
 	norm       device.Norm
+	powers     bool // of its rows are there
 }
 
-// linkable reports whether such a norm can be left out. The kernel of several rows, whose
-// norms are a kernel of their own, is not faster with links, nor slower with eight rows, and
-// slower with sixteen.
+// linkable reports whether such a norm can be left out.
 func linkable(norm device.Norm, shift tensor.Tensor) bool {
 	return norm.Kind == device.RMS && shift.Nil()
 }
@@ -36,20 +38,20 @@ func linkable(norm device.Norm, shift tensor.Tensor) bool {
 // linkedSquares and linkedRows are where squares, and rows of a stream, are on a side, and
 // linkedPowers where powers are.
 func (d *Device) linkedSquares(side int) tensor.Tensor {
-	return d.allSquares().Slice(side*link_most_linked, (side+1)*link_most_linked)
+	return d.allSquares().Slice(side*mostLinked, (side+1)*mostLinked)
 }
 
 func (d *Device) linkedPowers() tensor.Tensor {
-	return d.allSquares().Slice(2*link_most_linked, 2*link_most_linked+1).Columns(0, link_most_linked)
+	return d.allSquares().Slice(2*mostLinked, 2*mostLinked+1).Columns(0, mostLinked)
 }
 
 func (d *Device) allSquares() tensor.Tensor {
-	return d.scratch(scratchSquares, tensor.F32, 2*link_most_linked+1, link_squares_stride)
+	return d.scratch(scratchSquares, tensor.F32, 2*mostLinked+1, link_squares_stride)
 }
 
 func (d *Device) linkedRows(side, rows, cols int) tensor.Tensor {
-	all := d.scratch(scratchLinked, tensor.F16, 2*link_most_linked, cols)
-	return all.Slice(side*link_most_linked, side*link_most_linked+rows)
+	all := d.scratch(scratchLinked, tensor.F16, 2*mostLinked, cols)
+	return all.Slice(side*mostLinked, side*mostLinked+rows)
 }
 
 // mixed is what attention has left last in the order of a matrix.
@@ -81,7 +83,7 @@ func (d *Device) link(p *packed) {
 		p.ordered = true
 	}
 	switch {
-	case p.x.Rows == 1 || !d.fewTake(p):
+	case p.x.Rows == 1 || !d.fewTake(p) && !d.batchTakes(p):
 	case !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
 		d.linkNormed(p)
 	case p.then == device.Add && p.reader != nil:
@@ -93,12 +95,13 @@ func (d *Device) link(p *packed) {
 func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
 	m := p.list[0]
-	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm}) && m.sorted != 0 {
+	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers}) && m.sorted != 0 {
+		s.powers = true
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
 		return
 	}
-	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side}
+	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side, powers: true}
 	p.powers = d.linkedPowers()
 }
 
@@ -106,14 +109,19 @@ func (d *Device) linkNormed(p *packed) {
 func (d *Device) linkAdded(p *packed) {
 	s, at, r, y := &d.linked, d.addressOrNull, p.reader, p.y[0]
 	m, ok := r.List[0].W.(*matrix)
-	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || p.list[0].tiles() >= link_squares_stride {
+	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || 2*p.list[0].tiles() >= link_squares_stride {
 		return
 	}
 	side := s.side ^ 1
 	p.link = link{leftSquares: at(d.linkedSquares(side)), left: at(d.linkedRows(side, y.Rows, y.Cols)), places: at(m.places), scale: at(r.Scale),
 		offset: r.Norm.Offset, eps: r.Norm.Eps, cols: int32(y.Cols)}
-	if s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols {
+	powers := s.powers && s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols
+	if powers {
 		p.link.powers = at(d.linkedPowers())
 	}
-	*s = stream{at(y), y.Rows, y.Cols, p.list[0].tiles(), side, m.sorted, at(r.Scale), r.Norm}
+	parts := p.list[0].tiles()
+	if !d.fewTake(p) {
+		parts *= 2
+	}
+	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, powers}
 }

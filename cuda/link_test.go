@@ -50,9 +50,9 @@ func (c *chain) made(t *testing.T, p device.Products) []string {
 }
 
 // A norm is left out where the products before have left what it reads: of two rows to
-// four, if nobody has come between, and the norm and the order are those that were named.
+// sixteen, if nobody has come between, and the norm and the order are those that were named.
 func TestLinks(t *testing.T) {
-	for rows, links := range map[int]bool{1: false, 2: true, 4: true, 8: false} {
+	for rows, links := range map[int]bool{1: false, 2: true, 4: true, 8: true, 16: true} {
 		c := newChain(t, rows)
 		next := c.reads(true)
 		other := next
@@ -72,13 +72,17 @@ func TestLinks(t *testing.T) {
 			{"o for the next", c.adds(&next), false},
 			{"another norm", other, false},
 		} {
-			c.d.packed = packedProduct{}
+			c.d.packed, c.d.batch = packedProduct{norm: one_row_no_norm}, batchProduct{}
 			names := c.made(t, step.p)
-			if got := c.d.packed.link.squares != 0; got != (step.left && links) || got && c.d.packed.norm != one_row_no_norm {
+			link := c.d.packed.link
+			if rows > normedRows {
+				link = c.d.batch.link
+			}
+			if got := link.squares != 0; got != (step.left && links) || got && c.d.packed.norm != one_row_no_norm {
 				t.Errorf("%d rows, %d, %s: linked is %v by %v", rows, i, step.name, got, names)
 			}
-			if adds := step.p.Then == device.Add; adds && (c.d.packed.link.left != 0) != (links && step.p.Reader != nil) {
-				t.Errorf("%d rows, %d, %s: left at %d", rows, i, step.name, c.d.packed.link.left)
+			if adds := step.p.Then == device.Add; adds && (link.left != 0) != (links && step.p.Reader != nil) {
+				t.Errorf("%d rows, %d, %s: left at %d", rows, i, step.name, link.left)
 			}
 		}
 	}

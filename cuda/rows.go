@@ -131,7 +131,7 @@ type rowsProduct struct {
 	staged                             [qmatmul_rows_most_blocks][2]int16
 }
 
-var orderRows = map[device.NormKind]func(d *Device, l launch, y, x, places, scale, shift tensor.Tensor, cols int32, ldx int64, eps, offset float32){
+var orderRows = map[device.NormKind]func(d *Device, l launch, y, x, places, scale, shift tensor.Tensor, cols int32, ldx int64, eps, offset float32, powers tensor.Tensor){
 	device.RMS: (*Device).order_rows_rms_f32, device.Layer: (*Device).order_rows_layer_f32,
 }
 
@@ -147,7 +147,7 @@ func (d *Device) orderedRows(p *packed) tensor.Tensor {
 	}
 	y := d.scratch(scratchOrdered, tensor.F16, p.x.Rows, p.x.Cols)
 	l := launch{blocks: dim{x: p.x.Rows}, threads: dim{x: order_rows_threads}, shared: p.x.Cols * tensor.F16.Size()}
-	order(d, l, y, p.x, p.list[0].places, p.scale, p.shift, int32(p.x.Cols), int64(p.x.Stride), p.norm.Eps, p.norm.Offset)
+	order(d, l, y, p.x, p.list[0].places, p.scale, p.shift, int32(p.x.Cols), int64(p.x.Stride), p.norm.Eps, p.norm.Offset, p.powers)
 	return y
 }
 
@@ -203,6 +203,10 @@ func (d *Device) multiplyPacked(p *packed) {
 	d.link(p)
 	if d.fewTake(p) {
 		d.packedProducts(p)
+		return
+	}
+	if plan, ok := d.batchPlan(p); ok {
+		d.batchProducts(p, &plan)
 		return
 	}
 	if plan, ok := d.rowsPlan(p); ok {

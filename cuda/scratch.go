@@ -35,8 +35,8 @@ const turnBytes = 4*128 + 4
 // sums for every block that keeps the GPU busy.
 func (d *Device) Workspace(rows, width int) int {
 	const attention = 64 << 20
-	const squares = (2*link_most_linked + 1) * link_squares_stride
-	n := rows*(width*tensor.F16.Size()+turnBytes) + decodedBytes + attention + squares*tensor.F32.Size() + 2*link_most_linked*width*tensor.F16.Size()
+	const squares = (2*mostLinked + 1) * link_squares_stride
+	n := rows*(width*tensor.F16.Size()+turnBytes) + decodedBytes + attention + squares*tensor.F32.Size() + 2*mostLinked*width*tensor.F16.Size()
 	if d.hopper() && rows >= tiledRows {
 		n += ringBytes
 	}

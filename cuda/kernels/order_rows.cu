@@ -2,6 +2,7 @@
 // x being as it is, or a norm of what is given (norm.cuh). perm is given by its inverse.
 //
 // A block has a row, which passes through shared memory.
+#include "link.cuh"
 #include "norm.cuh"
 #include "order.cuh"
 
@@ -13,6 +14,7 @@ struct Source {
 	const float* shift;
 	int cols;
 	float eps, offset;
+	float* powers;  // [rows] of the norm, to be stored (link.cuh), or null
 };
 
 // place puts eight elements, columns i and on, where places say.
@@ -40,7 +42,9 @@ __device__ inline void order_rows(half* y, const X* x, const half* places, const
 	float inverse = 1;
 	if constexpr (normalized) {
 		if (kind == layer) mean = row_centre(x, s.cols);
-		inverse = 1 / sqrtf(row_variance(x, mean, s.cols) + s.eps);
+		float square = row_variance(x, mean, s.cols);
+		inverse = 1 / sqrtf(square + s.eps);
+		if (s.powers && threadIdx.x == 0) s.powers[blockIdx.x] = power(square);
 	}
 	for (int i = first; i < s.cols; i += threads * 8) {
 		float v[8], weight[8], add[8] = {};
@@ -61,8 +65,8 @@ __device__ inline void order_rows(half* y, const X* x, const half* places, const
 #define ORDER_ROWS(name, normalized, kind, X)                                                                        \
 	extern "C" __global__ void __launch_bounds__(threads) name(half* y, const X* x, const half* places,              \
 	                                                           const float* scale, const float* shift, int cols,     \
-	                                                           int64 ldx, float eps, float offset) {                 \
-		order_rows<normalized, kind>(y, x, places, {scale, shift, cols, eps, offset}, ldx);                          \
+	                                                           int64 ldx, float eps, float offset, float* powers) {  \
+		order_rows<normalized, kind>(y, x, places, {scale, shift, cols, eps, offset, powers}, ldx);                  \
 	}
 
 ORDER_ROWS(order_rows_f16, false, rms, half)

@@ -1,0 +1,478 @@
+// Products of several rows of x, up to sixteen, with EXL2 matrices, up to three of one x: y = x·W + bias, or
+// y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias').
+//
+// x is in stored order, or a stream that was left so (link.cuh). A cluster of blocks has a run of tiles, or of
+// a gate's pairs; each of its blocks has a share of the units of every tile, so that it needs no more than a
+// share of x, and each warp of a block as many of the run's units as the others, one after the other. A warp
+// that leaves a tile sends what it has of it, registers as they are, to the block that finishes the
+// tile, which finds all parts in its own memory, and knows by the bytes that have arrived when they are there.
+// GPUs without clusters have qmatmul_rows.cu.
+#include "act.cuh"
+#include "barrier.cuh"
+#include "cluster.cuh"
+#include "link.cuh"
+#include "order.cuh"
+#include "products.cuh"
+#include "rows_unit.cuh"
+#include "unit.cuh"
+
+constexpr int most = 16;  // rows of x
+constexpr int most_blocks = 4;  // of a cluster
+constexpr int warps = 16, slots = 2, threads = 32 * warps;
+
+static_assert(most <= warps && slots > 0, "a warp has a row of x");
+
+// Product is what a launch does; cuda/batch.go has the same. An item is a tile, or a pair of a gate.
+struct Product {
+	Matrix m[most_matrices];
+	const half* x;         // [rows, in], rows ldx elements apart, each at 16 bytes
+	const half* to;        // [out]: where in y columns go, or null
+	int64 ldx;
+	int count, then, act, in;
+	int wide, rows;        // wide: y is float
+	int share, rest;       // items of a cluster, and how many clusters have one more
+	int blocks, slot;      // of a cluster; bytes
+	int round, owned;      // items at a time, and how many of them a block finishes
+	int parts;             // of a tile, that a block has at most
+	int units, groups;     // of the matrices, with padding, in words of 4 bytes; of a unit, at most
+	int counts;            // bytes of the table of parts
+	short split[most_matrices][most_blocks + 2];  // where in a tile of a matrix units of each block begin, and of the last end
+	short staged[most_blocks][2];  // of every block of a cluster, the first block of x that it needs, and the one behind the last
+	int each;              // units of a round that a warp has, the last ones fewer
+	Link link;
+};
+
+constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 4 + 64;
+static_assert(sizeof(Product) == product_bytes, "as cuda/batch.go has it");
+
+// Range is some of something, from one to another.
+struct Range {
+	int from, to;
+	__device__ int size() const { return to - from; }
+};
+
+// quotient returns n / by, of numbers below 2^20.
+__device__ inline int quotient(int n, int by) { return (int)__fdividef(n + 0.5f, by); }
+
+// run_of returns a cluster's items.
+__device__ inline Range run_of(const Product& p) {
+	int c = p.blocks == 1 ? blockIdx.x : quotient(blockIdx.x, p.blocks), from = c * p.share + min(c, p.rest);
+	return {from, from + p.share + (c < p.rest)};
+}
+
+// next_round returns the round behind one; it is empty at the end.
+__device__ inline Range next_round(const Product& p, Range round) { return {round.to, min(round.to + p.round, run_of(p).to)}; }
+
+// units_of returns a block's units of every tile of matrix k.
+__device__ inline Range units_of(const Product& p, int k, int rank) { return {p.split[k][rank], p.split[k][rank + 1]}; }
+
+// in returns the tiles of a matrix that are in a round.
+__device__ inline Range in(const Matrix& m, Range round) {
+	int from = max(round.from - m.base, 0);
+	return {from, max(from, min(round.to - m.base, m.tiles))};
+}
+
+#if __CUDA_ARCH__ >= 900
+
+// units_of_warp returns how many units of a block's round a warp has.
+__device__ inline int units_of_warp(const Product& p, Range round, int rank) {
+	int size = 0;
+#pragma unroll 1
+	for (int k = 0; k < p.count; k++) size += in(p.m[k], round).size() * units_of(p, k, rank).size();
+	return max(min(size - (int)(threadIdx.x / 32) * p.each, p.each), 0);
+}
+
+// What a warp does behind a unit, in bits: whether it was its last one of a tile; then to which block
+// it sends its part, and as which; and where the units of the matrix's groups are.
+constexpr int leaves_bit = 31, owner_bit = 28, part_bit = 14;
+
+// A Feed brings the units of a warp to its ring of slots, round after round.
+struct Feed {
+	const Product& p;
+	u32 ring, slot;         // where in shared memory the ring and the next slot are, at this lane
+	const uint4* words;     // of the tile, at this lane
+	const u32* scales;
+	uint2 place;            // of the next unit
+	u32 packed[slots], then[slots];  // of the units on their way
+	u32 tile_then;
+	Range round;
+	int left;               // units in the round
+	int k, tile, begin, unit, end;  // of the product; of the matrix, and where in the block's share it begins; of the tile
+	unsigned long long policy;
+
+	__device__ Feed(const Product& p, u32 ring) : p(p), ring(ring), slot(ring), left(0), policy(once()) {
+		round.from = round.to = run_of(p).from;
+#pragma unroll 1
+		for (int s = 0; s <= slots; s++) ask(s > 0);
+	}
+
+	// open goes to the next round in which the warp has units, and to the first of them; there may be none.
+	__device__ bool open(int rank) {
+		int warp = threadIdx.x / 32;
+#pragma unroll 1
+		do {
+			round = next_round(p, round);
+			if (round.size() == 0) return false;
+			left = units_of_warp(p, round, rank);
+		} while (left == 0);
+		int at = warp * p.each, n;
+#pragma unroll 1
+		for (k = 0, begin = 0;; k++) {
+			n = units_of(p, k, rank).size();
+			int all = in(p.m[k], round).size() * n;
+			if (at < begin + all) break;
+			begin += all;
+		}
+		int t = quotient(at - begin, n);
+		begin += t * n, tile = in(p.m[k], round).from + t, unit = at - begin;
+		return true;
+	}
+
+	// next goes to the next unit, if there is one, whose place it asks for.
+	__device__ void next() {
+		if (left > 0 && unit < end) {
+			place = __ldg(p.m[k].places + unit);
+			return;
+		}
+		int rank = rank_in_cluster();
+		if (left > 0) {
+			begin += units_of(p, k, rank).size(), unit = 0;
+			if (++tile == in(p.m[k], round).to) {
+#pragma unroll 1
+				do k++;
+				while (in(p.m[k], round).size() * units_of(p, k, rank).size() == 0);
+				tile = in(p.m[k], round).from;
+			}
+		} else if (!open(rank)) {
+			return;
+		}
+		const Matrix& m = p.m[k];
+		int lane = threadIdx.x % 32;
+		Range units = units_of(p, k, rank);
+		unit += units.from, end = units.to;
+		place = __ldg(m.places + unit);
+		words = m.words + (int64)tile * m.chunks * 32 + lane, scales = (const u32*)m.scales + (int64)tile * m.groups * 4 + lane / 8;
+		int item = tile + m.base - round.from, local = quotient(item, p.blocks), owner = item - local * p.blocks, of = 0;
+		if (p.then == gate) local += k * p.owned;
+#pragma unroll 1
+		for (int i = 0; i < k; i++) of += padded_groups(p.m[i].groups);
+		int part = (local * p.blocks + rank) * p.parts + threadIdx.x / 32 - quotient(begin, p.each);
+		tile_then = owner << owner_bit | part << part_bit | of;
+	}
+
+	// ask asks for the unit, if there is one, in the slot, and goes to the next of both; the first time
+	// there is nothing to ask for.
+	__device__ void ask(bool begun = true) {
+		if (begun) {
+#pragma unroll
+			for (int s = 0; s < slots - 1; s++) packed[s] = packed[s + 1], then[s] = then[s + 1];
+			if (left > 0) {
+				Place u(place);
+				int group = group_of(u.packed);
+				copy_unit(slot + p.groups * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot, scales + group * 4, bits_of_unit(u.packed), policy);
+				if (!has_one_group(u.packed))
+#pragma unroll 1
+					for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
+						copy4((u32*)__cvta_shared_to_generic(slot + i * lane_bytes), scales + min(group + i, p.m[k].groups - 1) * 4, true);
+				left--, unit++;
+				packed[slots - 1] = u.packed, then[slots - 1] = tile_then | (left == 0 || unit == end ? 1u << leaves_bit : 0);
+			}
+			commit();
+			slot = slot == ring + (slots - 1) * p.slot ? ring : slot + p.slot;
+		}
+		next();
+	}
+};
+
+// Parts are what blocks have of tiles that this one finishes: of tile `local`, those of a block behind each
+// other, as many as counts says.
+template <int eights>
+struct Parts {
+	static constexpr int vectors = eights * 2 * 32;  // of a part: lanes' sums, 16 bytes each
+	float4* at;
+	unsigned char* counts;
+	u64* arrival;  // of all parts of a round
+
+	// fill counts, and says how much is to arrive.
+	__device__ void fill(const Product& p, Range round) const {
+		int all = 0;
+		int tiles = p.then == gate ? 2 * p.owned : p.owned, rank = rank_in_cluster();
+#pragma unroll 1
+		for (int i = threadIdx.x; i < tiles * p.blocks; i += threads) {
+			int local = quotient(i, p.blocks), b = i - local * p.blocks, k = 0, begin = 0, n = 0;
+			bool second = local >= p.owned;
+			int item = (second ? local - p.owned : local) * p.blocks + rank + round.from;
+			if (item < round.to) {
+				if (p.then == gate) {
+					k = second;
+					if (second) begin = round.size() * units_of(p, 0, b).size();
+				} else {
+#pragma unroll 1
+					for (; k < p.count - 1 && item >= p.m[k + 1].base; k++) begin += in(p.m[k], round).size() * units_of(p, k, b).size();
+				}
+				n = units_of(p, k, b).size();
+				begin += (item - p.m[k].base - in(p.m[k], round).from) * n;
+			}
+			n = n > 0 ? quotient(begin + n - 1, p.each) - quotient(begin, p.each) + 1 : 0;
+			counts[i] = n, all += n;
+		}
+		if (all > 0) asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrival)), "r"(all * vectors * (int)sizeof(float4)) : "memory");
+	}
+
+	// send sends a warp's sums, and begins new ones.
+	__device__ void send(float (&sums)[eights][2][4], int part, int owner) const {
+		u32 there = of_block(at + part * vectors + threadIdx.x % 32, owner), barrier = of_block(arrival, owner);
+#pragma unroll
+		for (int n = 0; n < eights; n++)
+#pragma unroll
+			for (int t = 0; t < 2; t++) {
+				float(&s)[4] = sums[n][t];
+				asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(there + (2 * n + t) * 32 * (int)sizeof(float4)), "f"(s[0]), "f"(s[1]), "f"(s[2]), "f"(s[3]), "r"(barrier) : "memory");
+				s[0] = s[1] = s[2] = s[3] = 0;
+			}
+	}
+
+	// total adds the parts of a tile.
+	__device__ float4 total(const Product& p, int local, int vector) const {
+		constexpr int together = 8;  // that are loaded
+		float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 1
+		for (int b = 0; b < p.blocks; b++) {
+			int i = local * p.blocks + b, n = counts[i];
+			const float4* from = at + i * p.parts * vectors + vector;
+#pragma unroll 1
+			for (int w = 0; w < n; w += together) {
+				float4 v[together];
+#pragma unroll
+				for (int j = 0; j < together; j++) v[j] = w + j < n ? from[(w + j) * vectors] : make_float4(0, 0, 0, 0);
+#pragma unroll
+				for (int j = 0; j < together; j++) sum.x += v[j].x, sum.y += v[j].y, sum.z += v[j].z, sum.w += v[j].w;
+			}
+		}
+		return sum;
+	}
+};
+
+// opened is activate, once in the code.
+__device__ __noinline__ float opened(int act, float x) { return activate(act, x); }
+
+// Results are four of y: of row and the one behind it, and of column and that eight further.
+template <int eights>
+struct Results {
+	int local, vector, item, row, column, k;
+	int to[2];
+	float bias[2], other[2], y[4];
+	float weight[2], power[2];
+	int left[2];
+
+	__device__ bool there(const Product& p, int r, int c) const { return row + r < p.rows && column + 8 * c < p.m[k].out; }
+
+	__device__ Results(const Product& p, Range round, int i) {
+		constexpr int vectors = Parts<eights>::vectors;
+		local = i / vectors, vector = i % vectors, item = round.from + local * p.blocks + rank_in_cluster();
+		int lane = i % 32, quad = vector / 32;
+		row = quad / 2 * 8 + lane % 4 * 2, k = 0;
+		if (item >= round.to) return;
+#pragma unroll 1
+		while (k < p.count - 1 && p.then != gate && item >= p.m[k + 1].base) k++;
+		const Matrix& m = p.m[k];
+		column = (item - m.base) * tile_columns + quad % 2 * 16 + lane / 4;
+#pragma unroll
+		for (int c = 0; c < 2; c++) {
+			int at = column + 8 * c;
+			bool in_row = at < m.out;
+			to[c] = p.to && in_row ? __half_as_ushort(p.to[at]) : at;
+			bias[c] = m.bias && in_row ? m.bias[at] : 0;
+			other[c] = p.then == gate && p.m[1].bias && in_row ? p.m[1].bias[at] : 0;
+			bool links = p.link.left && in_row;
+			left[c] = links ? __half_as_ushort(p.link.places[at]) : 0, weight[c] = links ? p.link.scale[at] + p.link.offset : 0;
+#pragma unroll
+			for (int r = 0; r < 2; r++) y[2 * c + r] = p.then == add && there(p, r, c) ? read_square((const float*)m.y + (row + r) * m.ldy + to[c]) : 0;
+		}
+#pragma unroll
+		for (int r = 0; r < 2; r++) power[r] = p.link.left && p.link.powers && row + r < p.rows ? read_square(p.link.powers + row + r) : 1;
+	}
+
+	__device__ void store(const Product& p, const Parts<eights>& parts, const float* factors) const {
+		float4 all = parts.total(p, local, vector), second = make_float4(0, 0, 0, 0);
+		if (p.then == gate) second = parts.total(p, p.owned + local, vector);
+		const float *sums = &all.x, *gated = &second.x;
+		const Matrix& m = p.m[k];
+		float squares[2] = {};
+#pragma unroll
+		for (int c = 0; c < 2; c++)
+#pragma unroll
+			for (int r = 0; r < 2; r++) {
+				if (!there(p, r, c)) continue;
+				float factor = factors[row + r], v = sums[2 * c + r] * factor + bias[c];
+				int64 at = (row + r) * m.ldy + to[c];
+				if (p.then == gate) v = opened(p.act, v) * (gated[2 * c + r] * factor + other[c]);
+				if (p.then == add) ((float*)m.y)[at] = v += y[2 * c + r];
+				else if (p.wide) ((float*)m.y)[at] = v;
+				else ((half*)m.y)[at] = __float2half_rn(v);
+				if (p.link.left) {
+					squares[r] += v * v;
+					p.link.left[(int64)(row + r) * p.link.cols + left[c]] = __float2half_rn(fminf(fmaxf(v * weight[c] * power[r], -65504), 65504));
+				}
+			}
+		if (p.link.left) leave(p, squares);
+	}
+
+	// leave adds up the squares of half a tile, and leaves them.
+	__device__ void leave(const Product& p, float (&squares)[2]) const {
+		int lane = threadIdx.x % 32, part = item * 2 + vector / 32 % 2;
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+#pragma unroll
+			for (int step = 4; step < 32; step *= 2) squares[r] += __shfl_xor_sync(~0u, squares[r], step);
+			if (lane >= 4 || row + r >= p.rows) continue;
+			float* to = p.link.left_squares + (row + r) * squares_stride;
+			to[1 + part] = squares[r];
+			if (part == 0) to[0] = power[r];
+		}
+	}
+};
+
+// A row of x in shared memory begins 64 bytes behind a multiple of 128 from the one before, so that lanes that read
+// eight rows at a time do not collide.
+__device__ inline int stride_of(Range blocks) { return (blocks.size() | 1) * 4; }  // of 16 bytes
+
+// clear puts zeros behind the end of x, past which a unit may go.
+__device__ inline void clear(uint4* to, const Product& p, Range blocks) {
+	int behind = max(blocks.to - p.in / block_rows, 0) * 4, from = blocks.size() * 4 - behind;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < behind * p.rows; i += threads) {
+		int row = quotient(i, behind);
+		to[row * stride_of(blocks) + from + i - row * behind] = make_uint4(0, 0, 0, 0);
+	}
+}
+
+// fresh reads what the kernel in front has written, behind the wait for it.
+__device__ inline uint4 fresh(const uint4* p) {
+	uint4 v;
+	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
+// stage brings a block's part of x. A warp has a row, or a part of one.
+__device__ inline void stage(uint4* to, const Product& p, Range blocks) {
+	int there = (min(blocks.to, p.in / block_rows) - blocks.from) * 4, of_row = warps / p.rows, part = threadIdx.x / 32 / p.rows, row = threadIdx.x / 32 - part * p.rows;
+	if (part >= of_row) return;
+	const uint4* x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows);
+	to += row * stride_of(blocks);
+	constexpr int together = 8;
+#pragma unroll 1
+	for (int i = part * 32 + threadIdx.x % 32; i < there; i += 32 * of_row * together) {
+		uint4 v[together];
+#pragma unroll
+		for (int j = 0; j < together; j++)
+			if (int at = i + j * 32 * of_row; at < there) v[j] = fresh(x + at);
+#pragma unroll
+		for (int j = 0; j < together; j++)
+			if (int at = i + j * 32 * of_row; at < there) to[at] = v[j];
+	}
+}
+
+// stage_units brings the units of the matrices' groups, zeros behind those of each.
+__device__ inline void stage_units(u32* to, const Product& p) {
+#pragma unroll 1
+	for (int k = 0; k < p.count; k++) {
+		const Matrix& m = p.m[k];
+		int padded = padded_groups(m.groups);
+#pragma unroll 1
+		for (int i = threadIdx.x; i < padded; i += threads) to[i] = i < m.groups ? __ldg(m.units + i) : 0;
+		to += padded;
+	}
+}
+
+template <int eights>
+__device__ inline void qmatmul(const Product& p) {
+	extern __shared__ uint4 memory[];
+	__shared__ float factors[most];  // of the norm that x is without
+	__shared__ u64 parts_there;
+	let_next();
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_in_cluster();
+	unsigned char* base = (unsigned char*)memory;
+	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
+	int tiles = p.then == gate ? 2 * p.owned : p.owned;
+	Parts<eights> parts = {(float4*)(base + warps * slots * p.slot), nullptr, &parts_there};
+	u32* units = (u32*)(parts.at + tiles * p.blocks * p.parts * parts.vectors);
+	parts.counts = (unsigned char*)(units + p.units);
+	uint4* staged = (uint4*)(parts.counts + p.counts);
+
+	if (threadIdx.x == 0) {
+		barrier_init(&parts_there, warps);
+		barriers_ready();
+	}
+	Feed feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	__syncthreads();
+	Exponent e;
+	u32 select = g % 2 ? 0x3232 : 0x1010;
+	Range blocks = {p.staged[rank][0], p.staged[rank][1]}, round = next_round(p, {0, run_of(p).from});
+	stage_units(units, p);
+	parts.fill(p, round);
+	clear(staged, p, blocks);
+	cluster_arrive();
+	bool met = warp == 0;  // the others: behind the barrier below
+	if (met) cluster_wait();
+	after_previous();
+	stage(staged, p, blocks);
+	if (warp < p.rows) {
+		float f = factor(p.link, warp);
+		if (lane == 0) factors[warp] = f;
+	}
+	if (lane == 0) barrier_arrive(&parts_there);
+	__syncthreads();
+	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = (min(g + 8, p.rows - 1) - own) * stride;
+	const uint4* x = staged + own * stride + lane % 4 - blocks.from * 4;
+	for (int parity = 0;; parity ^= 1) {
+		float sums[eights][2][4] = {};
+		for (int n = units_of_warp(p, round, rank); n > 0; n--) {
+			arrived<slots - 1>();
+			const u32* slot = (const u32*)(base + (feed.slot - first_byte));
+			u32 u = feed.packed[0], then = feed.then[0];
+			const uint4 *words = (const uint4*)(slot + p.groups * lane_words + lane * 3), *mine = x + block_of(u) * 4;
+			const u32* of = units + (then & (1 << part_bit) - 1) + group_of(u);
+			LaneCodes codes = {slot, select};
+			if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, of, shift_of(u), e);
+			else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, of, shift_of(u), e);
+			feed.ask();
+			if (then >> leaves_bit)
+				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
+		}
+		bool all = false;
+#pragma unroll 1
+		for (int i = threadIdx.x;; i += threads) {
+			Results<eights> mine(p, round, i);
+			if (!all) barrier_wait(&parts_there, parity), all = true;
+			if (mine.item >= round.to) break;
+			mine.store(p, parts, factors);
+		}
+		round = next_round(p, round);
+		if (round.size() == 0) break;
+		if (!met) cluster_wait(), met = true;
+		__syncthreads();
+		parts.fill(p, round);
+		cluster_arrive();
+		cluster_wait();
+		if (lane == 0) barrier_arrive(&parts_there);
+	}
+	arrived<0>();
+}
+
+#else
+
+template <int eights>
+__device__ inline void qmatmul(const Product&) {}
+
+#endif
+
+// Names are of the rows.
+#define QMATMUL_BATCH(name, eights)                                              \
+	extern "C" __global__ void __launch_bounds__(threads, 1)                     \
+	name(const __grid_constant__ Product product) {                              \
+		qmatmul<eights>(product);                                                \
+	}
+
+QMATMUL_BATCH(qmatmul_batch_8, 1)
+QMATMUL_BATCH(qmatmul_batch_16, 2)
