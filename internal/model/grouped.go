@@ -35,7 +35,7 @@ func (g *grouped) add(e expert) {
 // group are multiplied one by one, and so are those that see many rows.
 func (g *grouped) run(s *State) bool {
 	d := s.Dev
-	if !s.few() || !g.possible(d) {
+	if !s.few() && !g.sparse(s) || !g.possible(d) {
 		return false
 	}
 	if g.unit.gates() && !s.apart {
@@ -63,6 +63,23 @@ func (g *grouped) run(s *State) bool {
 	}
 	g.mixture.add(s)
 	return true
+}
+
+// Among so many experts rows of a prompt are few for each, up to so many.
+const manyExperts, sparseRows = 32, 64
+
+// sparse reports whether a pass of many rows leaves few for each expert. Then a launch for
+// each takes longer than decoding packed weights once more for every eight of its rows.
+func (g *grouped) sparse(s *State) bool {
+	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
+		for _, l := range k.linears {
+			if _, packed := l.W.(Quantized); !packed {
+				return false
+			}
+		}
+	}
+	n := len(g.each)
+	return n >= manyExperts && s.Routes().Rows.Cols <= sparseRows*n
 }
 
 // mix computes the mixture by as few operations as there are for gated units.
