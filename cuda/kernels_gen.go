@@ -258,6 +258,8 @@ const (
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
+	kernel_qmatmul_two
+	kernel_qmatmul_four
 	kernel_qmatmul_group_2
 	kernel_qmatmul_group_sum_2
 	kernel_qmatmul_group_4
@@ -556,6 +558,8 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
+	kernel_qmatmul_two:               {"qmatmul", "qmatmul_two", true},
+	kernel_qmatmul_four:              {"qmatmul", "qmatmul_four", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
 	kernel_qmatmul_group_sum_2:       {"qmatmul_group", "qmatmul_group_sum_2", true},
 	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
@@ -603,6 +607,8 @@ const (
 	affine_quads                   = affine_tile_columns / 4
 	attend_row_padding             = 4
 	digit_row_asked_halves         = 4
+	digit_rows_row_digits          = 3
+	digit_rows_portion_block       = digit_rows_row_digits * affine_block_rows
 	digits_biased_zero             = 0x4b400000
 	digits_digit_block             = 4 * affine_block_rows
 	draw_threads                   = 512
@@ -851,9 +857,9 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64 + 4*(qmatmul_many_warps+2)
 	qmatmul_group_most             = 8
 	qmatmul_group_ring             = 9216
 	qmatmul_group_few_warps        = 2
@@ -5319,6 +5325,18 @@ func (d *Device) qmatmul_more(l launch, product []byte) {
 
 func (d *Device) qmatmul_few(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_few)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_two(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_two)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_four(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_four)
 	a.bytes(product)
 	d.launch(a, l)
 }

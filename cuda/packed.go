@@ -50,6 +50,7 @@ type need struct {
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
 	groups int // of a unit
+	staged int // blocks of x that warps bring for themselves (portions.go); 0: they do not
 }
 
 // needs returns what p does, made by some blocks.
@@ -61,6 +62,9 @@ func (p *packed) needs(blocks int) need {
 	for _, m := range p.list[:p.n] {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
+	}
+	if p.ordered && p.x.Rows > 1 {
+		n.staged = int(p.portions()[qmatmul_many_warps].at)
 	}
 	return n
 }
@@ -88,10 +92,14 @@ type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
+	portioned           bool // warps bring x for themselves
 }
 
 // plan returns how products with some rows of x are made.
 func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
+	if plan, ok = d.portionPlan(n, rows); ok {
+		return plan, true
+	}
 	for _, v := range packings {
 		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
 			return plan, true
@@ -159,6 +167,7 @@ type packedProduct struct {
 	slot, round, units, groups  int32
 	leaving                     leaving
 	link                        link
+	portions                    portions
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -171,6 +180,9 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
+	if plan.portioned {
+		c.portions = p.portions()
+	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
