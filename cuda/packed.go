@@ -50,7 +50,7 @@ type need struct {
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
 	groups int // of a unit
-	staged int // blocks of x that warps bring for themselves (portions.go); 0: they do not
+	areas  int // units of x that warps bring for themselves (areas.go); 0: they do not
 }
 
 // needs returns what p does, made by some blocks.
@@ -64,7 +64,7 @@ func (p *packed) needs(blocks int) need {
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
 	if p.ordered && p.x.Rows > 1 {
-		n.staged = int(p.portions()[qmatmul_many_warps].at)
+		_, n.areas = p.areas()
 	}
 	return n
 }
@@ -92,12 +92,12 @@ type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
-	portioned           bool // warps bring x for themselves
+	areas               bool // warps bring x for themselves
 }
 
 // plan returns how products with some rows of x are made.
 func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
-	if plan, ok = d.portionPlan(n, rows); ok {
+	if plan, ok = d.digitsPlan(n, rows); ok {
 		return plan, true
 	}
 	for _, v := range packings {
@@ -167,7 +167,7 @@ type packedProduct struct {
 	slot, round, units, groups  int32
 	leaving                     leaving
 	link                        link
-	portions                    portions
+	areas                       [mostMatrices + 1]area
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -180,8 +180,8 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
-	if plan.portioned {
-		c.portions = p.portions()
+	if plan.areas {
+		c.areas, _ = p.areas()
 	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))

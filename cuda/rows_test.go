@@ -70,39 +70,29 @@ func TestStagedBlocks(t *testing.T) {
 	}
 }
 
-// A warp of the products by digits brings what it needs of x for any matrix, behind what the warp before brings.
-func TestPortions(t *testing.T) {
-	even, odd := &matrix{in: 11008}, &matrix{in: 11008}
-	for u := range 86 {
-		even.unitBlocks = append(even.unitBlocks, uint16(4*u))
-	}
-	odd.unitBlocks = append([]uint16{0}, even.unitBlocks...) // a region of a block before all others
-	for u := range odd.unitBlocks[1:] {
-		odd.unitBlocks[1+u]++
-	}
-	even.units128, odd.units128 = 86, 87
+// Matrices whose units begin at the same blocks share what warps bring of x.
+func TestAreas(t *testing.T) {
+	of := func(blocks ...uint16) *matrix { return &matrix{units128: len(blocks), unitBlocks: blocks} }
 	for _, c := range []struct {
-		list         []*matrix
-		warp         int
-		first, size  int
-		most, blocks int
+		list  []*matrix
+		want  [4]area
+		units int
 	}{
-		{[]*matrix{even}, 0, 0, 20, 24, 344}, {[]*matrix{even}, 15, 320, 24, 24, 344},
-		{[]*matrix{odd}, 0, 0, 17, 24, 345}, {[]*matrix{even, odd}, 1, 17, 23, 27, 376},
+		{[]*matrix{of(0, 4)}, [4]area{}, 2},
+		{[]*matrix{of(0, 4), of(0, 4)}, [4]area{}, 2},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [4]area{{}, {1, 2}, {}}, 5},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [4]area{{}, {1, 2}, {1, 2}}, 5},
+		{[]*matrix{of(0, 4), of(make([]uint16, 513)...)}, [4]area{}, 0},
 	} {
 		p := &packed{n: len(c.list)}
 		copy(p.list[:], c.list)
-		list, most := p.portions(), 0
-		for w := range qmatmul_many_warps {
-			most = max(most, int(list[w+1].at-list[w].at))
-		}
-		if w := c.warp; int(list[w].first) != c.first || int(list[w+1].at-list[w].at) != c.size || most != c.most || int(list[qmatmul_many_warps].at) != c.blocks {
-			t.Errorf("warp %d of %d matrices: blocks from %d on, %d, at most %d, in all %d, want %+v", w, len(c.list), list[w].first, list[w+1].at-list[w].at, most, list[qmatmul_many_warps].at, c)
+		if list, units := p.areas(); list != c.want || units != c.units {
+			t.Errorf("%v, %d units, want %v, %d", list, units, c.want, c.units)
 		}
 	}
 }
 
-// Two to four rows that are in order are by digits where there is room for three bytes of each element.
+// Two to four rows that are in order are by digits where there is room for them.
 func TestDigitsOfRows(t *testing.T) {
 	for _, c := range []struct {
 		in, out, widest, groups, rows int
@@ -112,7 +102,7 @@ func TestDigitsOfRows(t *testing.T) {
 	}{
 		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_four, 4}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
 		{4096, 12288, 4, 1, 2, false, kernel_qmatmul_more, 2}, {11008, 4096, 4, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 3, 2, 4, true, kernel_qmatmul_four, 2},
-		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_more, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 8},
+		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 8},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
 		m := &matrix{in: c.in, padded: c.out, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups, units128: c.in / 128}

@@ -203,10 +203,10 @@ struct FixedPoint {
 	}
 };
 
-// digits_of returns some digits of two elements times a power of two, the lowest first: in bytes 0 and 2.
-template <int n>
+// digits_of returns n digits, to some base, of two elements times a power of two, the lowest first: in bytes 0 and 2.
+template <int n, int base_of = 128>
 __device__ inline void digits_of(u32 (&d)[n], half2 x, half2 to) {
-	const half2 integers = __float2half2_rn(1536), base = __float2half2_rn(128);  // 1536 and a number is an integer
+	const half2 integers = __float2half2_rn(1536), base = __float2half2_rn(base_of);  // 1536 and a number is an integer
 #pragma unroll
 	for (int i = n - 1; i >= 0; i--) {
 		half2 v = __hfma2(x, to, integers);

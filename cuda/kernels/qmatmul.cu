@@ -21,7 +21,12 @@
 #include "unit.cuh"
 
 constexpr int most = 8;  // rows of x
-constexpr int many_warps = 16, few_warps = 8;
+
+// An Area is where x of a matrix's units is, in units, and which one it is: matrices whose units begin at the
+// same blocks share it.
+struct Area {
+	short id, at;
+};
 
 struct Product {
 	Matrix m[most_matrices];
@@ -42,10 +47,10 @@ struct Product {
 	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;            // of two rows and more
-	Portion portions[many_warps + 2];  // of rows by digits
+	Area areas[most_matrices + 1];  // of matrices, of rows by digits
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64 + 4 * (many_warps + 2);
+constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64 + 16;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -405,65 +410,92 @@ __device__ inline void qmatmul(const Product& p) {
 	arrived<0>();
 }
 
+// ask_rows asks for x of the units of a block's run, for matrices of one area once. A lane has the first
+// block of its matrices' units of that number.
+template <int rows>
+__device__ inline void ask_rows(char* to, const Product& p, const int (&blocks)[most_matrices], const Range (&units)[most_matrices]) {
+	int asked = 0;
+#pragma unroll
+	for (int k = 0; k < most_matrices; k++) {
+		if (units[k].size() <= 0 || asked >> p.areas[k].id & 1) continue;
+		asked |= 1 << p.areas[k].id;
+		for (int j = 0; j < units[k].size(); j++) Rows<rows>::ask(to + (p.areas[k].at + units[k].from + j) * Rows<rows>::unit, p, __shfl_sync(~0u, blocks[k], j));
+	}
+	commit();
+}
+
 // qmatmul_digits is qmatmul of two rows or up to four, in stored order, by digits (digit_rows.cuh).
-template <int warps, int slots, int most_rows>
+template <int warps, int slots, int rows>
 __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ uint4 memory[];
-	__shared__ float factors[most_rows];
+	__shared__ float factors[rows];
 	let_next();
-	constexpr int sums_of = tile_columns * most_rows;
+	constexpr int sums_of = tile_columns * rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
 	float* parts = (float*)(base + warps * slots * p.slot);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
+	char* staged = (char*)(units + p.units);
 
 	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4);
-	Portion portion = p.portions[warp];
-	int blocks = p.portions[warp + 1].at - portion.at;
-	char* mine = (char*)(units + p.units) + portion.at * most_rows * portion_block;
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
-	Range run = run_of(p);
+	Rows<rows> x;
+	Range run = run_of(p), mine[most_matrices];
+	int blocks[most_matrices];
+#pragma unroll
+	for (int k = 0; k < most_matrices; k++) {
+		mine[k] = {0, 0};
+		if (k >= p.count || in(p.m[k], run).size() <= 0) continue;
+		mine[k] = units_of<warps>(p.m[k]);
+		if (lane < mine[k].size()) blocks[k] = block_of(__ldg(p.m[k].places + mine[k].from + lane).y);
+	}
 	stage_units(units, p);
 	__syncthreads();
 	wait_for_previous();
-	RowDigits<most_rows>::ask(mine, p, portion.first, blocks);
+	ask_rows<rows>(staged, p, blocks, mine);
 	for (int row = warp; row < p.rows; row += warps) {
 		float f = factor(p.link, row);
 		if (lane == 0) factors[row] = f;
 	}
-	RowDigits<most_rows> x(mine, portion.first, blocks);
-	int span = span_of(p);
+	arrived<0>();
+	int span = span_of(p), made = 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<most_rows>(p, round);
+		Late late = first_of<rows>(p, round);
 		float* to = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
 			const Matrix& m = p.m[k];
-			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
+			Range r = units_of<warps>(m);
+			int tiles = in(m, round).size(), n = r.size(), area = 1 << p.areas[k].id;
 			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
-				float sums[most_rows / 2][4] = {};
-				for (int j = 0; j < n; j++) {
+				float sums[4] = {};
+				char* unit = staged + (p.areas[k].at + r.from) * Rows<rows>::unit;
+				for (int j = 0; j < n; j++, unit += Rows<rows>::unit) {
+					if (!(made & area)) Rows<rows>::make(unit);
 					arrived<slots - 1>();
 					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
 					u32 u = *slot;
 					LaneCodes codes = {slot + lane_words, select};
-					multiply_unit_rows<most_rows>(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, block_of(u), codes, of + group_of(u), e, turn);
+					multiply_rows<rows>(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, unit, codes, of + group_of(u), e, turn);
 					feed.ask();
 				}
-				keep_rows<most_rows>(to, sums, x);
+				made |= area;
+				keep_rows<rows>(to, sums, x);
 			}
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows>(p, parts, round, p.rows, late, factors, 0);
+		finish<warps, rows>(p, parts, round, p.rows, late, factors, 0);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
 }
+
+constexpr int many_warps = 16, few_warps = 8;
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
@@ -478,10 +510,10 @@ QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has 
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
 
-#define QMATMUL_DIGITS(name, warps, slots, most_rows)                                 \
-	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                      \
-	name(const __grid_constant__ Product product) {                                  \
-		qmatmul_digits<warps, slots, most_rows>(product);                            \
+#define QMATMUL_DIGITS(name, warps, slots, rows)                  \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 1)  \
+	name(const __grid_constant__ Product product) {              \
+		qmatmul_digits<warps, slots, rows>(product);             \
 	}
 
 QMATMUL_DIGITS(qmatmul_two, many_warps, 2, 2)

@@ -2,8 +2,6 @@ package devtest
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -60,17 +58,17 @@ func fusedCases() (cases []testCase) {
 	return cases
 }
 
-// matrixOf returns a matrix that has the order of seed. The one of seed 1 has its widths in reverse, so that
-// its units begin at other rows than those of others in its order.
+// matrixOf returns a matrix that has the order of seed. The one of seed 1 has widths of its own, so that its
+// units begin at other rows than those of others in its order.
 func (c fusedCase) matrixOf(f *fixture, in, out, seed int) device.Matrix {
-	recipe := strings.Split(c.recipe, "/")
+	recipe := c.recipe
 	if seed == 1 {
-		slices.Reverse(recipe)
+		recipe = "0.15:6b_32g/0.85:3b_64g"
 	}
 	if !c.apart {
 		seed = 0
 	}
-	q := quantizedParts(in, (out+31)/32*32, strings.Join(recipe, "/"))
+	q := quantizedParts(in, (out+31)/32*32, recipe)
 	q.Perm = shuffled(20+seed, in)
 	return f.matrix(q.Pack(), out)
 }

@@ -1,0 +1,56 @@
+package cuda
+
+import (
+	"slices"
+
+	"exl2/internal/tensor"
+)
+
+// An area is Area of kernels/qmatmul.cu.
+type area struct{ id, at int16 }
+
+// areas returns where x of the matrices' units is, and how many units that are; or none, where a lane cannot
+// have one of each that its warp has.
+func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
+	for i, m := range p.list[:p.n] {
+		same := slices.IndexFunc(p.list[:i], func(o *matrix) bool { return slices.Equal(o.unitBlocks, m.unitBlocks) })
+		if same >= 0 {
+			list[i] = list[same]
+			continue
+		}
+		if m.units128 > 32*qmatmul_many_warps {
+			return list, 0
+		}
+		list[i] = area{int16(i), int16(units)}
+		units += m.units128
+	}
+	return list, units
+}
+
+// A digitsPacking is a variant whose warps make digits of x, which has to be in order, and the bytes that a unit
+// of that takes.
+type digitsPacking struct {
+	packing
+	unit int
+}
+
+var digitsPackings = []digitsPacking{
+	{packing{(*Device).qmatmul_two, kernel_qmatmul_two, qmatmul_many_warps, 2, 2, false}, digit_rows_two_unit},
+	{packing{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false}, digit_rows_four_unit},
+}
+
+// digitsPlan is plan by one of them: with sums of as many tiles as there is room for.
+func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
+	for _, v := range digitsPackings {
+		if n.areas == 0 || rows < 2 || rows > v.rows {
+			continue
+		}
+		plan = packedPlan{packing: v.packing, groups: n.groups, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
+		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)
+		plan.shared = v.slots*v.warps*plan.slot + 4*n.units + n.areas*v.unit
+		plan.round = min((n.run+1)/2, (shared-plan.shared)/tile/2) * 2
+		plan.shared += plan.round * tile
+		return plan, plan.round > 0
+	}
+	return plan, false
+}
