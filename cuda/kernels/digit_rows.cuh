@@ -7,7 +7,7 @@
 // before (docs/decoding.md).
 //
 // A warp always multiplies the same units' rows, and so nobody else needs what it makes of x there. It asks for
-// fp16, and makes digits of a unit in its place when it comes to it first, without a barrier.
+// fp16, and makes digits in its place, without a barrier.
 #pragma once
 
 #include "digits.cuh"
@@ -51,40 +51,44 @@ struct Rows {
 		}
 	}
 
-	// ask asks for x of a unit that begins at a block. P is what has it: x, ldx, rows and in of Product (qmatmul.cu).
+	// note notes the block where a unit begins, for ask, which asks for x of it. P is what has that: x, ldx, rows and
+	// in of Product (qmatmul.cu).
+	__device__ static void note(char* unit, int first) { *(int*)(unit + unit_blocks * block) = first; }
+
 	template <class P>
-	__device__ static void ask(char* to, const P& p, int first) {
-		int lane = threadIdx.x % 32, c = (first + lane / 8) * block_rows + lane % 4 * 8;
+	__device__ static void ask(char* to, const P& p) {
+		int lane = threadIdx.x % 32, c = (*(const int*)(to + unit_blocks * block) + lane / 8) * block_rows + lane % 4 * 8;
 		const half* x = (const half*)p.x + (c < p.in ? c : 0);
 #pragma unroll
 		for (int i = 0; i < parts; i++) copy16(to + halves(i), x + min(2 * i + lane / 4 % 2, p.rows - 1) * p.ldx, c < p.in);
 	}
 
-	// make makes digits of a unit that the lane has asked for, and that is there.
-	__device__ static void make(char* unit) {
+	// make makes digits of n units that the lane has asked for, and that are there.
+	template <int n>
+	__device__ static void make(char* first) {
+		constexpr int all = n * parts;
 		bool other = threadIdx.x & 4;  // row of two
-		uint4 x[parts];
-		half2 times[parts];
+		uint4 x[all];
+		half2 times[all];
 #pragma unroll
-		for (int i = 0; i < parts; i++) x[i] = *(const uint4*)(unit + halves(i));
+		for (int i = 0; i < all; i++) x[i] = *(const uint4*)(first + i / parts * unit + halves(i % parts));
 #pragma unroll
-		for (int i = 0; i < parts; i++) {
+		for (int i = 0; i < all; i++) {
 			half2 most = __float2half2_rn(0);
 			measure(most, x[i]);
 			u32 largest = max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff;
-			u32 first = warp_largest(other ? 0 : largest), second = warp_largest(other ? largest : 0);
-			largest = other ? second : first;
+			u32 one_row = warp_largest(other ? 0 : largest), other_row = warp_largest(other ? largest : 0);
+			largest = other ? other_row : one_row;
 			// Two digits are up to 127.5 of the highest. Below 2^(top-15), fp16 has no larger factors, and fewer bits.
 			int exponent = max((int)((largest + (digits == 2 ? 1 << 16 : 0)) >> 23), 127 + top - 15);
 			bool number = largest < 0x7f800000;
 			times[i] = __float2half2_rn(number ? __int_as_float((2 * 127 + top - exponent) << 23) : 0);
 			float one = number ? __int_as_float((exponent - top - (digits == 3 ? 14 : 0)) << 23) : __int_as_float(0x7fffffff);
-			if (threadIdx.x % 32 == 0 || threadIdx.x % 32 == 4) *(float*)(unit + unit_blocks * block + 4 * (2 * i + other)) = one;
+			if (threadIdx.x % 32 == 0 || threadIdx.x % 32 == 4) *(float*)(first + i / parts * unit + unit_blocks * block + 4 * (2 * (i % parts) + other)) = one;
 		}
 		if (rows == 2) __syncwarp();
 #pragma unroll
-		for (int i = 0; i < parts; i++) put(unit + made(i), x[i], times[i]);
-		__syncwarp();
+		for (int i = 0; i < all; i++) put(first + i / parts * unit + made(i % parts), x[i], times[i]);
 	}
 
 	__device__ static void put(char* to, uint4 v, half2 times) {

@@ -410,18 +410,20 @@ __device__ inline void qmatmul(const Product& p) {
 	arrived<0>();
 }
 
-// ask_rows asks for x of the units of a block's run, for matrices of one area once. A lane has the first
-// block of its matrices' units of that number.
-template <int rows>
-__device__ inline void ask_rows(char* to, const Product& p, const int (&blocks)[most_matrices], const Range (&units)[most_matrices]) {
-	int asked = 0;
-#pragma unroll
-	for (int k = 0; k < most_matrices; k++) {
-		if (units[k].size() <= 0 || asked >> p.areas[k].id & 1) continue;
-		asked |= 1 << p.areas[k].id;
-		for (int j = 0; j < units[k].size(); j++) Rows<rows>::ask(to + (p.areas[k].at + units[k].from + j) * Rows<rows>::unit, p, __shfl_sync(~0u, blocks[k], j));
+// each_area calls f for a warp's units of a block's run, of matrices of one area once: with where they are, where x
+// of them is, and how many there are.
+template <int warps, int unit, class F>
+__device__ inline void each_area(const Product& p, char* staged, F f) {
+	int had = 0;
+#pragma unroll 1
+	for (int k = 0; k < p.count; k++) {
+		const Matrix& m = p.m[k];
+		Area a = p.areas[k];
+		if (in(m, run_of(p)).size() <= 0 || had >> a.id & 1) continue;
+		had |= 1 << a.id;
+		Range u = units_of<warps>(m);
+		f(m.places + u.from, staged + (a.at + u.from) * unit, u.size());
 	}
-	commit();
 }
 
 // qmatmul_digits is qmatmul of two rows or up to four, in stored order, by digits (digit_rows.cuh).
@@ -430,6 +432,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ uint4 memory[];
 	__shared__ float factors[rows];
 	let_next();
+	using X = Rows<rows>;
 	constexpr int sums_of = tile_columns * rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -442,26 +445,29 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
-	Rows<rows> x;
-	Range run = run_of(p), mine[most_matrices];
-	int blocks[most_matrices];
-#pragma unroll
-	for (int k = 0; k < most_matrices; k++) {
-		mine[k] = {0, 0};
-		if (k >= p.count || in(p.m[k], run).size() <= 0) continue;
-		mine[k] = units_of<warps>(p.m[k]);
-		if (lane < mine[k].size()) blocks[k] = block_of(__ldg(p.m[k].places + mine[k].from + lane).y);
-	}
+	X x;
+	Range run = run_of(p);
 	stage_units(units, p);
+	each_area<warps, X::unit>(p, staged, [=](const uint2* places, char* unit, int n) {
+		if (lane < n) X::note(unit + lane * X::unit, block_of(__ldg(places + lane).y));
+	});
 	__syncthreads();
 	wait_for_previous();
-	ask_rows<rows>(staged, p, blocks, mine);
+	each_area<warps, X::unit>(p, staged, [&](const uint2*, char* unit, int n) {
+		for (; n > 0; n--, unit += X::unit) X::ask(unit, p);
+	});
+	commit();
 	for (int row = warp; row < p.rows; row += warps) {
 		float f = factor(p.link, row);
 		if (lane == 0) factors[row] = f;
 	}
 	arrived<0>();
-	int span = span_of(p), made = 0;
+	each_area<warps, X::unit>(p, staged, [](const uint2*, char* unit, int n) {
+		for (; n > 1; n -= 2, unit += 2 * X::unit) X::template make<2>(unit);
+		if (n > 0) X::template make<1>(unit);
+	});
+	__syncwarp();
+	int span = span_of(p);
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
 		Late late = first_of<rows>(p, round);
@@ -470,12 +476,11 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		for (int k = 0; k < p.count; k++) {
 			const Matrix& m = p.m[k];
 			Range r = units_of<warps>(m);
-			int tiles = in(m, round).size(), n = r.size(), area = 1 << p.areas[k].id;
+			int tiles = in(m, round).size(), n = r.size();
 			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
 				float sums[4] = {};
-				char* unit = staged + (p.areas[k].at + r.from) * Rows<rows>::unit;
-				for (int j = 0; j < n; j++, unit += Rows<rows>::unit) {
-					if (!(made & area)) Rows<rows>::make(unit);
+				char* unit = staged + (p.areas[k].at + r.from) * X::unit;
+				for (int j = 0; j < n; j++, unit += X::unit) {
 					arrived<slots - 1>();
 					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
 					u32 u = *slot;
@@ -483,7 +488,6 @@ __device__ inline void qmatmul_digits(const Product& p) {
 					multiply_rows<rows>(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, unit, codes, of + group_of(u), e, turn);
 					feed.ask();
 				}
-				made |= area;
 				keep_rows<rows>(to, sums, x);
 			}
 			of += padded_groups(m.groups);
