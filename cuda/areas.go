@@ -27,16 +27,25 @@ func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
 	return list, units
 }
 
-// A digitsPacking is a variant whose warps make digits of x, which has to be in order, and the bytes that a unit
-// of that takes.
-type digitsPacking struct {
-	packing
-	unit int
+// A portion is Portion of kernels/digit_rows.cuh.
+type portion struct{ first, at uint16 }
+
+// portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
+// how many that are.
+func (p *packed) portions() (list [qmatmul_many_warps + 2]portion, blocks int) {
+	for w := range qmatmul_many_warps {
+		from, to := p.stagedBlocks(w, qmatmul_many_warps)
+		list[w].first = uint16(from)
+		blocks += to - from
+		list[w+1].at = uint16(blocks)
+	}
+	return list, blocks
 }
 
-var digitsPackings = []digitsPacking{
-	{packing{(*Device).qmatmul_two, kernel_qmatmul_two, qmatmul_many_warps, 2, 2, false}, digit_rows_two_unit},
-	{packing{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false}, digit_rows_four_unit},
+// digitsPackings lists the variants whose warps make digits of x, which has to be in order.
+var digitsPackings = []packing{
+	{(*Device).qmatmul_two, kernel_qmatmul_two, qmatmul_many_warps, 2, 2, false},
+	{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false},
 }
 
 // digitsPlan is plan by one of them: with sums of as many tiles as there is room for.
@@ -45,9 +54,13 @@ func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 		if n.areas == 0 || rows < 2 || rows > v.rows {
 			continue
 		}
-		plan = packedPlan{packing: v.packing, groups: n.groups, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
+		x := n.areas * digit_rows_four_unit
+		if v.rows == 2 {
+			x = n.blocks * digit_rows_portion_block
+		}
+		plan = packedPlan{packing: v, groups: n.groups, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
 		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)
-		plan.shared = v.slots*v.warps*plan.slot + 4*n.units + n.areas*v.unit
+		plan.shared = v.slots*v.warps*plan.slot + 4*n.units + x
 		plan.round = min((n.run+1)/2, (shared-plan.shared)/tile/2) * 2
 		plan.shared += plan.round * tile
 		return plan, plan.round > 0

@@ -607,7 +607,7 @@ const (
 	affine_quads                   = affine_tile_columns / 4
 	attend_row_padding             = 4
 	digit_row_asked_halves         = 4
-	digit_rows_two_unit            = 2*3*128 + 16
+	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digits_biased_zero             = 0x4b400000
 	digits_digit_block             = 4 * affine_block_rows
@@ -857,9 +857,9 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64 + 16
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 32 + 64 + 16 + 4*(qmatmul_many_warps+2)
 	qmatmul_group_most             = 8
 	qmatmul_group_ring             = 9216
 	qmatmul_group_few_warps        = 2

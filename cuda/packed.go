@@ -50,7 +50,8 @@ type need struct {
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
 	groups int // of a unit
-	areas  int // units of x that warps bring for themselves (areas.go); 0: they do not
+	areas  int // units of x that warps bring for themselves, or 0 (areas.go)
+	blocks int // blocks of x that they do
 }
 
 // needs returns what p does, made by some blocks.
@@ -65,6 +66,7 @@ func (p *packed) needs(blocks int) need {
 	}
 	if p.ordered && p.x.Rows > 1 {
 		_, n.areas = p.areas()
+		_, n.blocks = p.portions()
 	}
 	return n
 }
@@ -168,6 +170,7 @@ type packedProduct struct {
 	leaving                     leaving
 	link                        link
 	areas                       [mostMatrices + 1]area
+	portions                    [qmatmul_many_warps + 2]portion
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -182,6 +185,7 @@ func (d *Device) packedProducts(p *packed) {
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
 	if plan.areas {
 		c.areas, _ = p.areas()
+		c.portions, _ = p.portions()
 	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))

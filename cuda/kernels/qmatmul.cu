@@ -21,12 +21,7 @@
 #include "unit.cuh"
 
 constexpr int most = 8;  // rows of x
-
-// An Area is where x of a matrix's units is, in units, and which one it is: matrices whose units begin at the
-// same blocks share it.
-struct Area {
-	short id, at;
-};
+constexpr int many_warps = 16, few_warps = 8;
 
 struct Product {
 	Matrix m[most_matrices];
@@ -47,10 +42,14 @@ struct Product {
 	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;            // of two rows and more
-	Area areas[most_matrices + 1];  // of matrices, of rows by digits
+	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
+	Portion portions[many_warps + 2];  // of warps, of two
+
+	// has reports whether the block has tiles of a matrix.
+	__device__ bool has(int k) const;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64 + 16;
+constexpr int product_bytes = 80 * most_matrices + 112 + 32 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -80,6 +79,8 @@ __device__ inline Range units_of(const Matrix& m) {
 __device__ inline Range in(const Matrix& m, Range round) {
 	return {max(round.from - m.base, 0), min(round.to - m.base, m.tiles)};
 }
+
+__device__ inline bool Product::has(int k) const { return ::in(m[k], run_of(*this)).size() > 0; }
 
 // span_of returns the tiles of a round, in each of two matrices of a gate.
 __device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
@@ -410,96 +411,67 @@ __device__ inline void qmatmul(const Product& p) {
 	arrived<0>();
 }
 
-// each_area calls f for a warp's units of a block's run, of matrices of one area once: with where they are, where x
-// of them is, and how many there are.
-template <int warps, int unit, class F>
-__device__ inline void each_area(const Product& p, char* staged, F f) {
-	int had = 0;
-#pragma unroll 1
-	for (int k = 0; k < p.count; k++) {
-		const Matrix& m = p.m[k];
-		Area a = p.areas[k];
-		if (in(m, run_of(p)).size() <= 0 || had >> a.id & 1) continue;
-		had |= 1 << a.id;
-		Range u = units_of<warps>(m);
-		f(m.places + u.from, staged + (a.at + u.from) * unit, u.size());
-	}
-}
-
-// qmatmul_digits is qmatmul of two rows or up to four, in stored order, by digits (digit_rows.cuh).
-template <int warps, int slots, int rows>
+// qmatmul_digits is qmatmul of some rows of x, in stored order, by digits (digit_rows.cuh).
+template <int warps, int slots, class X>
 __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ uint4 memory[];
-	__shared__ float factors[rows];
+	__shared__ float factors[X::rows];
 	let_next();
-	using X = Rows<rows>;
-	constexpr int sums_of = tile_columns * rows;
+	constexpr int sums_of = tile_columns * X::rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
 	float* parts = (float*)(base + warps * slots * p.slot);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
-	char* staged = (char*)(units + p.units);
 
 	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
-	X x;
+	X x(p, (char*)(units + p.units));
 	Range run = run_of(p);
 	stage_units(units, p);
-	each_area<warps, X::unit>(p, staged, [=](const uint2* places, char* unit, int n) {
-		if (lane < n) X::note(unit + lane * X::unit, block_of(__ldg(places + lane).y));
-	});
 	__syncthreads();
 	wait_for_previous();
-	each_area<warps, X::unit>(p, staged, [&](const uint2*, char* unit, int n) {
-		for (; n > 0; n--, unit += X::unit) X::ask(unit, p);
-	});
-	commit();
+	x.ask(p);
 	for (int row = warp; row < p.rows; row += warps) {
 		float f = factor(p.link, row);
 		if (lane == 0) factors[row] = f;
 	}
-	arrived<0>();
-	each_area<warps, X::unit>(p, staged, [](const uint2*, char* unit, int n) {
-		for (; n > 1; n -= 2, unit += 2 * X::unit) X::template make<2>(unit);
-		if (n > 0) X::template make<1>(unit);
-	});
-	__syncwarp();
+	x.begin();
 	int span = span_of(p);
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<rows>(p, round);
+		Late late = first_of<X::rows>(p, round);
 		float* to = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
 			const Matrix& m = p.m[k];
-			Range r = units_of<warps>(m);
-			int tiles = in(m, round).size(), n = r.size();
+			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
 			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
 				float sums[4] = {};
-				char* unit = staged + (p.areas[k].at + r.from) * X::unit;
-				for (int j = 0; j < n; j++, unit += X::unit) {
-					arrived<slots - 1>();
+				for (int j = 0; j < n; j++) {
 					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
+					const char* column;
+					if (X::rows == 4) column = x.at(p, k, j, 0);
+					arrived<slots - 1>();
 					u32 u = *slot;
+					if (X::rows == 2) column = x.at(p, k, j, u);
 					LaneCodes codes = {slot + lane_words, select};
-					multiply_rows<rows>(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, unit, codes, of + group_of(u), e, turn);
+					multiply_rows(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, column, codes, of + group_of(u), e, turn);
 					feed.ask();
 				}
-				keep_rows<rows>(to, sums, x);
+				x.end_tile(p.areas[k].id);
+				x.keep(to, sums);
 			}
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, rows>(p, parts, round, p.rows, late, factors, 0);
+		finish<warps, X::rows>(p, parts, round, p.rows, late, factors, 0);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
 }
-
-constexpr int many_warps = 16, few_warps = 8;
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
@@ -514,11 +486,11 @@ QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has 
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
 
-#define QMATMUL_DIGITS(name, warps, slots, rows)                  \
-	extern "C" __global__ void __launch_bounds__(32 * warps, 1)  \
-	name(const __grid_constant__ Product product) {              \
-		qmatmul_digits<warps, slots, rows>(product);             \
+#define QMATMUL_DIGITS(name, X)                                       \
+	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \
+	name(const __grid_constant__ Product product) {                  \
+		qmatmul_digits<many_warps, 2, X>(product);                   \
 	}
 
-QMATMUL_DIGITS(qmatmul_two, many_warps, 2, 2)
-QMATMUL_DIGITS(qmatmul_four, many_warps, 2, 4)
+QMATMUL_DIGITS(qmatmul_two, TwoRows)
+QMATMUL_DIGITS(qmatmul_four, FourRows)
