@@ -21,7 +21,7 @@ struct Portion {
 constexpr int portion_block = 2 * 3 * 32;  // bytes, of both rows
 
 // Two rows have three digits each, to the base of 128. What an element loses is up to 2^-20 of the largest of a warp's
-// portion, 1/17 of what fp16 has lost of x before or less (docs/decoding.md). Eight elements of a row are 24 bytes,
+// portion, in a product a fifteenth of what fp16 has lost of x before, or less (docs/decoding.md). Eight elements of a row are 24 bytes,
 // eight of each digit, the lowest first, in put_digits' order. Before, they are fp16 in the last two thirds of the row's bytes.
 struct TwoRows {
 	static constexpr int rows = 2, digits = 3, block = portion_block / 2;
@@ -93,7 +93,7 @@ struct TwoRows {
 		for (int i = 0; i < digits; i++) *(uint2*)(to + 8 * i) = make_uint2(__byte_perm(d[0][i], d[2][i], 0x6240), __byte_perm(d[1][i], d[3][i], 0x6240));
 	}
 
-	// at returns where the lane's column of a unit is, one that a matrix has and the block's first tile, or another.
+	// at returns where the lane's column of a unit is: of what it is, or of the matrix and which of the warp's.
 	template <class P>
 	__device__ const char* at(const P&, int, int, u32 packed) const { return column + block_of(packed) * block; }
 	__device__ float one(const char*) const { return 1; }
@@ -121,7 +121,7 @@ struct Area {
 constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of what the highest are of each row
 
 // Four rows have two digits each, to the base of 254, of a unit's 128 rows: what an element loses is up to 2^-15 of the
-// largest of those, in a product about a quarter of what fp16 has lost of x before, and less than that whatever x is (docs/decoding.md). They
+// largest of those, in a product a fifth to two fifths of what fp16 has lost of x before, with outliers up to nine tenths (docs/decoding.md). They
 // are made when a warp comes to the unit first. Of eight elements of a row fp16 and digits, the lower first, are the same 16 bytes.
 struct FourRows {
 	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows, most_matrices = 3;
