@@ -18,6 +18,7 @@ type link struct {
 // for it know.
 type stream struct {
 	x          uint64 // where the stream is
+	powered    bool   // there are powers
 	rows, cols int
 	parts      int    // of the squares of a row
 	side       int    // where they are, and what was left
@@ -80,12 +81,21 @@ func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
 	}
+	few := p.x.Rows > 1 && d.fewTake(p)
 	switch {
-	case p.x.Rows == 1 || !d.fewTake(p):
-	case !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
+	case few && !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
 		d.linkNormed(p)
-	case p.then == device.Add && p.reader != nil:
+	case !p.scale.Nil():
+		d.unlink(p.x)
+	case few && p.then == device.Add && p.reader != nil:
 		d.linkAdded(p)
+	}
+}
+
+// unlink forgets a stream that a kernel normalizes which stores no powers: those of the norm before may be of anything.
+func (d *Device) unlink(x tensor.Tensor) {
+	if d.linked.x == d.addressOrNull(x) {
+		d.linked = stream{side: d.linked.side}
 	}
 }
 
@@ -93,12 +103,13 @@ func (d *Device) link(p *packed) {
 func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
 	m := p.list[0]
-	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm}) && m.sorted != 0 {
+	if p.left && *s == (stream{at(p.x), s.powered, p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm}) && m.sorted != 0 {
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
+		s.powered = true
 		return
 	}
-	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side}
+	*s = stream{x: at(p.x), powered: true, rows: p.x.Rows, cols: p.x.Cols, side: s.side}
 	p.powers = d.linkedPowers()
 }
 
@@ -112,8 +123,9 @@ func (d *Device) linkAdded(p *packed) {
 	side := s.side ^ 1
 	p.link = link{leftSquares: at(d.linkedSquares(side)), left: at(d.linkedRows(side, y.Rows, y.Cols)), places: at(m.places), scale: at(r.Scale),
 		offset: r.Norm.Offset, eps: r.Norm.Eps, cols: int32(y.Cols)}
-	if s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols {
+	powered := s.powered && s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols
+	if powered {
 		p.link.powers = at(d.linkedPowers())
 	}
-	*s = stream{at(y), y.Rows, y.Cols, p.list[0].tiles(), side, m.sorted, at(r.Scale), r.Norm}
+	*s = stream{at(y), powered, y.Rows, y.Cols, p.list[0].tiles(), side, m.sorted, at(r.Scale), r.Norm}
 }

@@ -93,11 +93,13 @@ struct TwoRows {
 		for (int i = 0; i < digits; i++) *(uint2*)(to + 8 * i) = make_uint2(__byte_perm(d[0][i], d[2][i], 0x6240), __byte_perm(d[1][i], d[3][i], 0x6240));
 	}
 
-	// at returns where the lane's column of a unit is: of what it is, or of the matrix and which of the warp's.
+	// A tile of a matrix has the warp's units one after the other: column returns where the lane's of the next is, by what
+	// it is, for which others are told in advance.
 	template <class P>
-	__device__ const char* at(const P&, int, int, u32 packed) const { return column + block_of(packed) * block; }
+	__device__ void begin_tile(const P&, int) {}
+	__device__ void begin_unit() {}
+	__device__ const char* column_of(u32 packed) { return column + block_of(packed) * block; }
 	__device__ float one(const char*) const { return 1; }
-	__device__ void end_tile(int) {}
 
 	// keep puts a warp's sums of a tile where they are added. Two lanes hand each other what they have of a row's columns,
 	// and each keeps half of them.
@@ -129,6 +131,8 @@ struct FourRows {
 	char* staged;
 	int column, highest;  // in a unit: the lane's column, and what digits of its row are
 	int made;             // areas
+	bool fresh;           // the tile's is not made
+	char* next;           // unit
 	int blocks[most_matrices], from[most_matrices], count[most_matrices];  // of the warp's units: a lane's first one, and which units
 
 	static constexpr float second = base;
@@ -202,17 +206,22 @@ struct FourRows {
 		__syncwarp();
 	}
 
-	// at is TwoRows', of unit j of the warp's and matrix k.
 	template <class P>
-	__device__ const char* at(const P& p, int k, int j, u32) const {
+	__device__ void begin_tile(const P& p, int k) {
 		Area a = p.areas[k];
 		int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-		char* unit = staged + (a.at + p.m[k].count * warp / warps + j) * four_unit;
-		if (!(made >> a.id & 1)) make(unit);
-		return unit + column;
+		next = staged + (a.at + p.m[k].count * warp / warps) * four_unit;
+		fresh = !(made >> a.id & 1), made |= 1 << a.id;
+	}
+	__device__ void begin_unit() {
+		if (fresh) make(next);
+	}
+	__device__ const char* column_of(u32) {
+		const char* at = next + column;
+		next += four_unit;
+		return at;
 	}
 	__device__ float one(const char* at) const { return *(const float*)(at + (highest - column)); }
-	__device__ void end_tile(int area) { made |= 1 << area; }
 
 	__device__ void keep(float* parts, float (&sums)[4]) const {
 		float* row = parts + threadIdx.x % 4 * tile_columns + threadIdx.x % 32 / 4;
@@ -272,7 +281,7 @@ __device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uin
 }
 
 // multiply_rows adds the products of a unit, of so many bits and 2^shift blocks a group, up to four, with
-// digits in the lane's column (at).
+// digits in the lane's column.
 template <class X, class Codes>
 __device__ inline void multiply_rows(int bits, int shift, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
 	if (shift == 2) multiply_rows_width<4>(bits, sums, words, x, column, codes, units, e, turn);

@@ -450,18 +450,16 @@ __device__ inline void qmatmul_digits(const Product& p) {
 			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
 			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
 				float sums[4] = {};
+				x.begin_tile(p, k);
 				for (int j = 0; j < n; j++) {
-					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
-					const char* column;
-					if (X::rows == 4) column = x.at(p, k, j, 0);
+					x.begin_unit();
 					arrived<slots - 1>();
+					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
 					u32 u = *slot;
-					if (X::rows == 2) column = x.at(p, k, j, u);
 					LaneCodes codes = {slot + lane_words, select};
-					multiply_rows(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, column, codes, of + group_of(u), e, turn);
+					multiply_rows(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, x.column_of(u), codes, of + group_of(u), e, turn);
 					feed.ask();
 				}
-				x.end_tile(p.areas[k].id);
 				x.keep(to, sums);
 			}
 			of += padded_groups(m.groups);
