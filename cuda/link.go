@@ -87,8 +87,13 @@ func (d *Device) link(p *packed) {
 		d.linkNormed(p)
 	case !p.scale.Nil():
 		d.unlink(p.x)
-	case few && p.then == device.Add && p.reader != nil:
-		d.linkAdded(p)
+	case p.then == device.Add:
+		if d.linked.x == d.addressOrNull(p.y[0]) {
+			d.linked.sorted = 0 // what has been left is the stream as it was
+		}
+		if few && p.reader != nil {
+			d.linkAdded(p)
+		}
 	}
 }
 
