@@ -54,6 +54,7 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 	want(y.Rows == x.Rows && y.Cols == x.Cols && w.Cols == x.Cols && (bias.Nil() || bias.Cols == x.Cols), "Norm", y, x, w, bias)
 	norm := pick("Norm", norms, normKey{n.Kind, x.Type, y.Type}, y, x)
 	norm(d, byRow(x.Rows, x.Cols, 1024), y, x, w, bias, int32(x.Cols), int64(y.Stride), int64(x.Stride), n.Eps, n.Offset)
+	d.unlink(x)
 }
 
 // HeadNorm applies Norm to each head of every row.

@@ -258,6 +258,8 @@ const (
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
+	kernel_qmatmul_two
+	kernel_qmatmul_four
 	kernel_qmatmul_batch_8
 	kernel_qmatmul_batch_16
 	kernel_qmatmul_group_2
@@ -558,6 +560,8 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
+	kernel_qmatmul_two:               {"qmatmul", "qmatmul_two", true},
+	kernel_qmatmul_four:              {"qmatmul", "qmatmul_four", true},
 	kernel_qmatmul_batch_8:           {"qmatmul_batch", "qmatmul_batch_8", true},
 	kernel_qmatmul_batch_16:          {"qmatmul_batch", "qmatmul_batch_16", true},
 	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
@@ -608,6 +612,8 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	digit_row_asked_halves         = 4
+	digit_rows_portion_block       = 2 * 3 * 32
+	digit_rows_four_unit           = 4*2*128 + 16
 	digits_biased_zero             = 0x4b400000
 	digits_digit_block             = 4 * affine_block_rows
 	draw_threads                   = 512
@@ -856,9 +862,9 @@ const (
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
 	qmatmul_most                   = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
 	qmatmul_batch_most             = 16
 	qmatmul_batch_most_blocks      = 4
 	qmatmul_batch_warps            = 16
@@ -5336,6 +5342,18 @@ func (d *Device) qmatmul_more(l launch, product []byte) {
 
 func (d *Device) qmatmul_few(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_few)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_two(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_two)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_four(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_four)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -82,12 +82,26 @@ func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
 	}
+	takes := p.x.Rows > 1 && (d.fewTake(p) || d.batchTakes(p))
 	switch {
-	case p.x.Rows == 1 || !d.fewTake(p) && !d.batchTakes(p):
-	case !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
+	case takes && !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
 		d.linkNormed(p)
-	case p.then == device.Add && p.reader != nil:
-		d.linkAdded(p)
+	case !p.scale.Nil():
+		d.unlink(p.x)
+	case p.then == device.Add:
+		if d.linked.x == d.addressOrNull(p.y[0]) {
+			d.linked.sorted = 0 // what has been left is the stream as it was
+		}
+		if takes && p.reader != nil {
+			d.linkAdded(p)
+		}
+	}
+}
+
+// unlink forgets a stream that a kernel normalizes which stores no powers: those of the norm before may be of anything.
+func (d *Device) unlink(x tensor.Tensor) {
+	if d.linked.x == d.addressOrNull(x) {
+		d.linked = stream{side: d.linked.side}
 	}
 }
 
@@ -96,9 +110,9 @@ func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
 	m := p.list[0]
 	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers}) && m.sorted != 0 {
-		s.powers = true
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
+		s.powers = true
 		return
 	}
 	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side, powers: true}

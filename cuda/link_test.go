@@ -70,6 +70,9 @@ func TestLinks(t *testing.T) {
 			{"nobody reads it", c.adds(nil), false},
 			{"nothing is left, whatever is said", next, false},
 			{"o for the next", c.adds(&next), false},
+			{"and for nobody", c.adds(nil), false},
+			{"what was left is old", next, false},
+			{"o once more", c.adds(&next), false},
 			{"another norm", other, false},
 		} {
 			c.d.packed, c.d.batch = packedProduct{norm: one_row_no_norm}, batchProduct{}

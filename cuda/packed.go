@@ -50,6 +50,8 @@ type need struct {
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
 	groups int // of a unit
+	areas  int // units of x that warps bring for themselves, or 0 (areas.go)
+	blocks int // blocks of x that they do
 }
 
 // needs returns what p does, made by some blocks.
@@ -61,6 +63,10 @@ func (p *packed) needs(blocks int) need {
 	for _, m := range p.list[:p.n] {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
+	}
+	if p.ordered && p.x.Rows > 1 {
+		_, n.areas = p.areas()
+		_, n.blocks = p.portions()
 	}
 	return n
 }
@@ -88,10 +94,14 @@ type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
+	areas               bool // warps bring x for themselves
 }
 
 // plan returns how products with some rows of x are made.
 func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
+	if plan, ok = d.digitsPlan(n, rows); ok {
+		return plan, true
+	}
 	for _, v := range packings {
 		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
 			return plan, true
@@ -159,6 +169,8 @@ type packedProduct struct {
 	slot, round, units, groups  int32
 	leaving                     leaving
 	link                        link
+	areas                       [mostMatrices + 1]area
+	portions                    [qmatmul_many_warps + 2]portion
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -171,6 +183,10 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
+	if plan.areas {
+		c.areas, _ = p.areas()
+		c.portions, _ = p.portions()
+	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

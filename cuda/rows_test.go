@@ -69,3 +69,50 @@ func TestStagedBlocks(t *testing.T) {
 		}
 	}
 }
+
+// Matrices whose units begin at the same blocks share what warps bring of x.
+func TestAreas(t *testing.T) {
+	of := func(blocks ...uint16) *matrix { return &matrix{units128: len(blocks), unitBlocks: blocks} }
+	for _, c := range []struct {
+		list  []*matrix
+		want  [4]area
+		units int
+	}{
+		{[]*matrix{of(0, 4)}, [4]area{}, 2},
+		{[]*matrix{of(0, 4), of(0, 4)}, [4]area{}, 2},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [4]area{{}, {1, 2}, {}}, 5},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [4]area{{}, {1, 2}, {1, 2}}, 5},
+		{[]*matrix{of(0, 4), of(make([]uint16, 513)...)}, [4]area{}, 0},
+	} {
+		p := &packed{n: len(c.list)}
+		copy(p.list[:], c.list)
+		if list, units := p.areas(); list != c.want || units != c.units {
+			t.Errorf("%v, %d units, want %v, %d", list, units, c.want, c.units)
+		}
+	}
+}
+
+// Two rows and four that are in order are by digits where there is room for them.
+func TestDigitsOfRows(t *testing.T) {
+	for _, c := range []struct {
+		in, out, widest, groups, rows int
+		ordered                       bool
+		want                          kernel
+		round                         int
+	}{
+		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_more, 2}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
+		{4096, 12288, 4, 1, 2, false, kernel_qmatmul_more, 2}, {11008, 4096, 4, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 3, 2, 4, true, kernel_qmatmul_four, 2},
+		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 8},
+	} {
+		d := planner(t, 9, 132, 227<<10, 384)
+		m := &matrix{in: c.in, padded: c.out, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups, units128: c.in / 128}
+		for i := range m.units128 {
+			m.unitBlocks = append(m.unitBlocks, uint16(4*i))
+		}
+		p := &packed{x: tensor.New(tensor.F16, c.rows, c.in, nil), ordered: c.ordered, list: [mostMatrices]*matrix{m}, n: 1}
+		plan, ok := d.plan(p.needs(d.sms), c.rows)
+		if !ok || plan.name != c.want || plan.round != c.round || plan.shared+384 > 227<<10 {
+			t.Errorf("%+v: kernel %s with sums of %d tiles and %d bytes", c, kernels[plan.name].name, plan.round, plan.shared)
+		}
+	}
+}

@@ -100,11 +100,6 @@ __device__ inline uint4 load_halves(const P& p, int i) {
 	return i < p.in ? __ldcg((const uint4*)((const half*)p.x + i)) : make_uint4(0, 0, 0, 0);
 }
 
-__device__ inline void measure(half2& most, uint4 v) {
-	most = largest_of(largest_of(most, half2_of(v.x)), half2_of(v.y));
-	most = largest_of(largest_of(most, half2_of(v.z)), half2_of(v.w));
-}
-
 // bring_halves brings a row of fp16, the first half of a word of four bytes each, or, if it is in
 // order, eight in a half of eight words, by swaps. It returns the largest. Each of both is straight code:
 // it runs once, and what is jumped over is fetched late.

@@ -203,11 +203,12 @@ struct FixedPoint {
 	}
 };
 
-// digits_of returns the digits of two elements times a power of two, the lowest first: in bytes 0 and 2.
-__device__ inline void digits_of(u32 (&d)[4], half2 x, half2 to) {
-	const half2 integers = __float2half2_rn(1536), base = __float2half2_rn(128);  // 1536 and a number is an integer
+// digits_of returns n digits, to some base, of two elements times a power of two, the lowest first: in bytes 0 and 2.
+template <int n, int base_of = 128>
+__device__ inline void digits_of(u32 (&d)[n], half2 x, half2 to) {
+	const half2 integers = __float2half2_rn(1536), base = __float2half2_rn(base_of);  // 1536 and a number is an integer
 #pragma unroll
-	for (int i = 3; i >= 0; i--) {
+	for (int i = n - 1; i >= 0; i--) {
 		half2 v = __hfma2(x, to, integers);
 		d[i] = bits_of(v);
 		if (i > 0) x = __hfma2(x, to, __hneg2(__hsub2(v, integers))), to = base;
@@ -248,4 +249,10 @@ __device__ inline half2 largest_of(half2 a, half2 b) {
 #else
 	return half2_of(__vmaxu2(bits_of(a), bits_of(b) & 0x7fff7fff));
 #endif
+}
+
+// measure makes `most` the largest of itself and eight elements.
+__device__ inline void measure(half2& most, uint4 v) {
+	most = largest_of(largest_of(most, half2_of(v.x)), half2_of(v.y));
+	most = largest_of(largest_of(most, half2_of(v.z)), half2_of(v.w));
 }

@@ -13,6 +13,7 @@
 #include "act.cuh"
 #include "arrive.cuh"
 #include "digit_row.cuh"
+#include "digit_rows.cuh"
 #include "link.cuh"
 #include "meet.cuh"
 #include "order.cuh"
@@ -20,6 +21,7 @@
 #include "unit.cuh"
 
 constexpr int most = 8;  // rows of x
+constexpr int many_warps = 16, few_warps = 8;
 
 struct Product {
 	Matrix m[most_matrices];
@@ -40,9 +42,14 @@ struct Product {
 	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;            // of two rows and more
+	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
+	Portion portions[many_warps + 2];  // of warps, of two
+
+	// has reports whether the block has tiles of a matrix.
+	__device__ bool has(int k) const;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64;
+constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -72,6 +79,8 @@ __device__ inline Range units_of(const Matrix& m) {
 __device__ inline Range in(const Matrix& m, Range round) {
 	return {max(round.from - m.base, 0), min(round.to - m.base, m.tiles)};
 }
+
+__device__ inline bool Product::has(int k) const { return ::in(m[k], run_of(*this)).size() > 0; }
 
 // span_of returns the tiles of a round, in each of two matrices of a gate.
 __device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
@@ -403,7 +412,65 @@ __device__ inline void qmatmul(const Product& p) {
 	arrived<0>();
 }
 
-constexpr int many_warps = 16, few_warps = 8;
+// qmatmul_digits is qmatmul of some rows of x, in stored order, by digits (digit_rows.cuh).
+template <int warps, int slots, class X>
+__device__ inline void qmatmul_digits(const Product& p) {
+	extern __shared__ uint4 memory[];
+	__shared__ float factors[X::rows];
+	let_next();
+	constexpr int sums_of = tile_columns * X::rows;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	unsigned char* base = (unsigned char*)memory;
+	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
+	float* parts = (float*)(base + warps * slots * p.slot);
+	u32* units = (u32*)(parts + p.round * warps * sums_of);
+
+	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
+	Exponent e;
+	Turn turn;
+	X x(p, (char*)(units + p.units));
+	Range run = run_of(p);
+	stage_units(units, p);
+	__syncthreads();
+	wait_for_previous();
+	x.ask(p);
+	for (int row = warp; row < p.rows; row += warps) {
+		float f = factor(p.link, row);
+		if (lane == 0) factors[row] = f;
+	}
+	x.begin();
+	int span = span_of(p);
+	for (Range round = {run.from, run.from}; round.to < run.to;) {
+		round = {round.to, min(round.to + span, run.to)};
+		Late late = first_of<X::rows>(p, round);
+		float* to = parts + warp * sums_of;
+		const u32* of = units;
+		for (int k = 0; k < p.count; k++) {
+			const Matrix& m = p.m[k];
+			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
+			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
+				float sums[4] = {};
+				x.begin_tile(p, k);
+				for (int j = 0; j < n; j++) {
+					x.begin_unit();
+					arrived<slots - 1>();
+					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
+					u32 u = *slot;
+					LaneCodes codes = {slot + lane_words, select};
+					multiply_rows(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, x.column_of(u), codes, of + group_of(u), e, turn);
+					feed.ask();
+				}
+				x.keep(to, sums);
+			}
+			of += padded_groups(m.groups);
+		}
+		__syncthreads();
+		finish<warps, X::rows>(p, parts, round, p.rows, late, factors, 0);
+		if (round.to < run.to) __syncthreads();
+	}
+	arrived<0>();
+}
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
@@ -417,3 +484,12 @@ QMATMUL(qmatmul_one, many_warps, 2, 1, true, 4)
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
+
+#define QMATMUL_DIGITS(name, X)                                       \
+	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \
+	name(const __grid_constant__ Product product) {                  \
+		qmatmul_digits<many_warps, 2, X>(product);                   \
+	}
+
+QMATMUL_DIGITS(qmatmul_two, TwoRows)
+QMATMUL_DIGITS(qmatmul_four, FourRows)

@@ -34,6 +34,12 @@ func fusedCases() (cases []testCase) {
 		{1, 64, 32, 28672, "0.5:8b_32g/0.5:3b_32g", rms, device.SiLU, false, false},
 		{2, 256, 64, 672, "1:6b_128g", rms, device.ReLU, true, false},
 		{3, 512, 512, 1376, "0.1:4b_128g/0.9:3b_128g", layer, device.SiLU, true, false},
+		{2, 1024, 128, 2816, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.SiLU, false, false},
+		{2, 2048, 256, 5632, "0.25:3b_64g/0.75:2b_64g", rms, device.SiLU, false, false},
+		{3, 512, 512, 1376, "0.3:5b_128g/0.7:3b_64g", rms, device.GELUTanh, false, false},
+		{4, 64, 32, 96, "1:4b_32g", rms, device.SiLU, false, false},
+		{4, 1024, 128, 2816, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.SiLU, false, true},
+		{4, 256, 64, 11008, "0.1:8b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
 		{5, 96, 64, 160, "1:5b_32g", layer, device.SiLU, true, true},
 		{6, 512, 128, 1376, "0.3:6b_64g/0.7:3b_32g", rms, device.GELU, false, false},
 		{7, 1024, 128, 2816, "0.25:3b_64g/0.75:2b_64g", rms, device.SiLU, false, false},
@@ -54,12 +60,17 @@ func fusedCases() (cases []testCase) {
 	return cases
 }
 
-// matrixOf returns a matrix that has the order of seed.
+// matrixOf returns a matrix that has the order of seed. The one of seed 1 has widths of its own, so that its
+// units begin at other rows than those of others in its order.
 func (c fusedCase) matrixOf(f *fixture, in, out, seed int) device.Matrix {
+	recipe := c.recipe
+	if seed == 1 {
+		recipe = "0.15:6b_32g/0.85:3b_64g"
+	}
 	if !c.apart {
 		seed = 0
 	}
-	q := quantizedParts(in, (out+31)/32*32, c.recipe)
+	q := quantizedParts(in, (out+31)/32*32, recipe)
 	q.Perm = shuffled(20+seed, in)
 	return f.matrix(q.Pack(), out)
 }

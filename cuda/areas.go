@@ -1,0 +1,69 @@
+package cuda
+
+import (
+	"slices"
+
+	"exl2/internal/tensor"
+)
+
+// An area is Area of kernels/qmatmul.cu.
+type area struct{ id, at int16 }
+
+// areas returns where x of the matrices' units is, and how many units that are; or none, where a lane cannot
+// have one of each that its warp has.
+func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
+	for i, m := range p.list[:p.n] {
+		same := slices.IndexFunc(p.list[:i], func(o *matrix) bool { return slices.Equal(o.unitBlocks, m.unitBlocks) })
+		if same >= 0 {
+			list[i] = list[same]
+			continue
+		}
+		if m.units128 > 32*qmatmul_many_warps {
+			return list, 0
+		}
+		list[i] = area{int16(i), int16(units)}
+		units += m.units128
+	}
+	return list, units
+}
+
+// A portion is Portion of kernels/digit_rows.cuh.
+type portion struct{ first, at uint16 }
+
+// portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
+// how many that are.
+func (p *packed) portions() (list [qmatmul_many_warps + 2]portion, blocks int) {
+	for w := range qmatmul_many_warps {
+		from, to := p.stagedBlocks(w, qmatmul_many_warps)
+		list[w].first = uint16(from)
+		blocks += to - from
+		list[w+1].at = uint16(blocks)
+	}
+	return list, blocks
+}
+
+// digitsPackings lists the variants whose warps make digits of x, which has to be in order.
+var digitsPackings = []packing{
+	{(*Device).qmatmul_two, kernel_qmatmul_two, qmatmul_many_warps, 2, 2, false},
+	{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false},
+}
+
+// digitsPlan is plan by one of them: with sums of as many tiles as there is room for. Three rows are as fast by halves.
+func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
+	for _, v := range digitsPackings {
+		if n.areas == 0 || rows != v.rows {
+			continue
+		}
+		x := n.areas * digit_rows_four_unit
+		if v.rows == 2 {
+			x = n.blocks * digit_rows_portion_block
+		}
+		plan = packedPlan{packing: v, groups: n.groups, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
+		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)
+		plan.shared = v.slots*v.warps*plan.slot + 4*n.units + x
+		plan.round = min((n.run+1)/2, (shared-plan.shared)/tile/2) * 2
+		plan.shared += plan.round * tile
+		return plan, plan.round > 0
+	}
+	return plan, false
+}

@@ -1,0 +1,290 @@
+// Products of units of an EXL2 matrix with two rows of x, or four, by digits (digits.cuh), of which x lies in
+// stored order.
+//
+// Eight columns of a product of bytes are three digits of two rows each, or two digits of four rows each. A warp always
+// multiplies the same rows of the matrices, so nobody else needs what it makes of x there: it asks for fp16, and makes
+// digits in its place, without a barrier.
+#pragma once
+
+#include "digits.cuh"
+#include "unit.cuh"
+
+// measured returns the largest of a warp's, of a lane's two, as FixedPoint takes it.
+__device__ inline u32 measured(half2 most) { return warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff); }
+
+// A Portion is the first block of x that a warp multiplies, and where it is among all portions, in blocks; the next one's
+// place is where it ends.
+struct Portion {
+	unsigned short first, at;
+};
+
+constexpr int portion_block = 2 * 3 * 32;  // bytes, of both rows
+
+// Two rows have three digits each, to the base of 128. What an element loses is up to 2^-20 of the largest of a warp's
+// portion, in a product a fifteenth of what fp16 has lost of x before, or less (docs/decoding.md). Eight elements of a row are 24 bytes,
+// eight of each digit, the lowest first, in put_digits' order. Before, they are fp16 in the last two thirds of the row's bytes.
+struct TwoRows {
+	static constexpr int rows = 2, digits = 3, block = portion_block / 2;
+
+	char* to;
+	int first, blocks;     // of the portion
+	const char* column;    // the lane's, of block 0, if it were there
+	float second, lowest;  // what the second of two digits is, in lowest ones, or 0, and what those are
+
+	template <class P>
+	__device__ TwoRows(const P& p, char* staged) {
+		int warp = threadIdx.x / 32;
+		Portion portion = p.portions[warp];
+		first = portion.first, blocks = p.portions[warp + 1].at - portion.at, to = staged + portion.at * portion_block;
+	}
+
+	__device__ char* halves(int row, int i) const { return to + row * blocks * block + blocks * block_rows + 16 * i; }
+
+	template <class P>
+	__device__ void ask(const P& p) const {
+#pragma unroll 1
+		for (int i = threadIdx.x % 32; i < 4 * blocks; i += 32) {
+			int c = first * block_rows + 8 * i;
+			const half* x = (const half*)p.x + (c < p.in ? c : 0);
+#pragma unroll
+			for (int r = 0; r < rows; r++) copy16(halves(r, i), x + r * p.ldx, c < p.in);
+		}
+		commit();
+	}
+
+	// begin waits for what has been asked for, and makes digits of it.
+	__device__ void begin() {
+		int lane = threadIdx.x % 32, n = lane / 4;
+		column = to + n / 4 * blocks * block - first * block + lane % 4 * 24 + min(n % 4, 2) * 8;
+		second = lane % 2 ? 0 : 128;
+		arrived<0>();
+		half2 most[rows], times[rows];
+#pragma unroll
+		for (int r = 0; r < rows; r++) most[r] = __float2half2_rn(0);
+#pragma unroll 1
+		for (int i = lane; i < 4 * blocks; i += 32)
+#pragma unroll
+			for (int r = 0; r < rows; r++) measure(most[r], *(const uint4*)halves(r, i));
+#pragma unroll
+		for (int r = 0; r < rows; r++) {
+			FixedPoint fixed(measured(most[r]));
+			times[r] = __float2half2_rn(fixed.to);
+			if (r == lane % 4 / 2) lowest = fixed.lowest * (lane % 2 ? 128.0f * 128 * 128 : 128.0f);  // than of four digits
+		}
+#pragma unroll 1
+		for (int i = lane; i - lane < 4 * blocks; i += 32) {
+			uint4 x[rows];
+#pragma unroll
+			for (int r = 0; r < rows; r++)
+				if (i < 4 * blocks) x[r] = *(const uint4*)halves(r, i);
+			__syncwarp();
+#pragma unroll
+			for (int r = 0; r < rows; r++)
+				if (i < 4 * blocks) put(to + r * blocks * block + 24 * i, x[r], times[r]);
+		}
+		__syncwarp();
+	}
+
+	__device__ static void put(char* to, uint4 v, half2 times) {
+		u32 d[4][digits], x[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+		for (int i = 0; i < 4; i++) digits_of(d[i], half2_of(x[i]), times);
+#pragma unroll
+		for (int i = 0; i < digits; i++) *(uint2*)(to + 8 * i) = make_uint2(__byte_perm(d[0][i], d[2][i], 0x6240), __byte_perm(d[1][i], d[3][i], 0x6240));
+	}
+
+	// A tile of a matrix has the warp's units one after the other: column returns where the lane's of the next is, by what
+	// it is, for which others are told in advance.
+	template <class P>
+	__device__ void begin_tile(const P&, int) {}
+	__device__ void begin_unit() {}
+	__device__ const char* column_of(u32 packed) { return column + block_of(packed) * block; }
+	__device__ float one(const char*) const { return 1; }
+
+	// keep puts a warp's sums of a tile where they are added. Two lanes hand each other what they have of a row's columns,
+	// and each keeps half of them.
+	__device__ void keep(float* parts, float (&sums)[4]) const {
+		int lane = threadIdx.x % 32, odd = lane % 2;
+		float* row = parts + lane % 4 / 2 * tile_columns + lane / 4 + 16 * odd;
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			float a = sums[i] * lowest, b = sums[2 + i] * lowest;
+			row[8 * i] = (odd ? b : a) + __shfl_xor_sync(~0u, odd ? a : b, 1);
+		}
+	}
+};
+
+// An Area is where x of a matrix's units is, in units, and which one it is: matrices whose units begin at the same
+// blocks share it.
+struct Area {
+	short id, at;
+};
+
+constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of what the highest are of each row
+
+// Four rows have two digits each, to the base of 254, of a unit's 128 rows: what an element loses is up to 2^-15 of the
+// largest of those, in a product a fifth to two fifths of what fp16 has lost of x before, with outliers up to nine tenths (docs/decoding.md). They
+// are made when a warp comes to the unit first. Of eight elements of a row fp16 and digits, the lower first, are the same 16 bytes.
+struct FourRows {
+	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows, most_matrices = 3;
+
+	char* staged;
+	int column, highest;  // in a unit: the lane's column, and what digits of its row are
+	int made;             // areas
+	bool fresh;           // the tile's is not made
+	char* next;           // unit
+	int blocks[most_matrices], from[most_matrices], count[most_matrices];  // of the warp's units: a lane's first one, and which units
+
+	static constexpr float second = base;
+
+	template <class P>
+	__device__ FourRows(const P& p, char* staged) : staged(staged), made(0) {
+		int lane = threadIdx.x % 32, n = lane / 4;
+		column = n / 2 * 64 + lane % 4 * 16 + n % 2 * 8, highest = unit_blocks * block + lane % 4 * 4;
+#pragma unroll
+		for (int k = 0; k < most_matrices; k++) {
+			count[k] = 0;
+			if (k >= p.count || !p.has(k)) continue;
+			int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+			from[k] = p.m[k].count * warp / warps, count[k] = p.m[k].count * (warp + 1) / warps - from[k];
+			if (lane < count[k]) blocks[k] = block_of(__ldg(p.m[k].places + from[k] + lane).y);
+		}
+	}
+
+	__device__ static int part(int i) { return threadIdx.x % 32 / 8 * block + 128 * i + threadIdx.x % 8 * 16; }
+
+	template <class P>
+	__device__ void ask(const P& p) const {
+		int asked = 0;
+#pragma unroll
+		for (int k = 0; k < most_matrices; k++) {
+			if (count[k] <= 0 || asked >> p.areas[k].id & 1) continue;
+			asked |= 1 << p.areas[k].id;
+			for (int j = 0; j < count[k]; j++) ask(p, staged + (p.areas[k].at + from[k] + j) * four_unit, __shfl_sync(~0u, blocks[k], j));
+		}
+		commit();
+	}
+
+	// ask asks for a unit. A lane has eight elements of a row and of another: of block lane/8, rows 8q to 8q+7 with q = lane%4.
+	template <class P>
+	__device__ static void ask(const P& p, char* to, int first) {
+		int lane = threadIdx.x % 32, c = (first + lane / 8) * block_rows + lane % 4 * 8;
+		const half* x = (const half*)p.x + (c < p.in ? c : 0);
+#pragma unroll
+		for (int i = 0; i < 2; i++) copy16(to + part(i), x + min(2 * i + lane / 4 % 2, p.rows - 1) * p.ldx, c < p.in);
+	}
+
+	__device__ void begin() const { arrived<0>(); }
+
+	// make makes digits of a unit.
+	__device__ static void make(char* unit) {
+		bool other = threadIdx.x & 4;  // row of two
+		uint4 x[2];
+		half2 times[2];
+#pragma unroll
+		for (int i = 0; i < 2; i++) x[i] = *(const uint4*)(unit + part(i));
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			half2 most = __float2half2_rn(0), none = most;
+			measure(most, x[i]);
+			u32 first = measured(other ? none : most), second = measured(other ? most : none), largest = other ? second : first;
+			// The largest becomes up to 127.5. Where it is below 2^-9, fp16 has no larger factor, and few bits.
+			int exponent = max((int)((largest + (1 << 16)) >> 23), 127 - 9);
+			bool number = largest < 0x7f800000;
+			times[i] = __float2half2_rn(number ? __int_as_float((127 + 6 + 127 - exponent) << 23) : 0);
+			if (threadIdx.x % 32 == 0 || threadIdx.x % 32 == 4) *(float*)(unit + unit_blocks * block + 4 * (2 * i + other)) = __int_as_float(number ? (exponent - 6) << 23 : 0x7fffffff);
+		}
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			u32 d[4][digits], v[4] = {x[i].x, x[i].y, x[i].z, x[i].w}, w[4];
+#pragma unroll
+			for (int j = 0; j < 4; j++) digits_of<digits, base>(d[j], half2_of(v[j]), times[i]);
+#pragma unroll
+			for (int j = 0; j < digits; j++) w[2 * j] = __byte_perm(d[0][j], d[2][j], 0x6240), w[2 * j + 1] = __byte_perm(d[1][j], d[3][j], 0x6240);
+			*(uint4*)(unit + part(i)) = make_uint4(w[0], w[1], w[2], w[3]);
+		}
+		__syncwarp();
+	}
+
+	template <class P>
+	__device__ void begin_tile(const P& p, int k) {
+		Area a = p.areas[k];
+		int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+		next = staged + (a.at + p.m[k].count * warp / warps) * four_unit;
+		fresh = !(made >> a.id & 1), made |= 1 << a.id;
+	}
+	__device__ void begin_unit() {
+		if (fresh) make(next);
+	}
+	__device__ const char* column_of(u32) {
+		const char* at = next + column;
+		next += four_unit;
+		return at;
+	}
+	__device__ float one(const char* at) const { return *(const float*)(at + (highest - column)); }
+
+	__device__ void keep(float* parts, float (&sums)[4]) const {
+		float* row = parts + threadIdx.x % 4 * tile_columns + threadIdx.x % 32 / 4;
+#pragma unroll
+		for (int i = 0; i < 4; i++) row[8 * i] = sums[i] * (1.0f / base);
+	}
+};
+
+// multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
+template <int bits, int blocks, class X, class Codes>
+__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+	// Codes have been multiplied by 2^(8-bits).
+	float low_one = x.one(column) * (1.0f / (1 << (8 - bits))), high_one = low_one * x.second, off = -bias * low_one;
+	int d[2][4];
+	uint4 all[bits];
+#pragma unroll
+	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
+#pragma unroll
+	for (int j = 0; j < unit_blocks; j++) {
+		u32 w[bits];
+#pragma unroll
+		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
+		uint2 b = *(const uint2*)(column + j * X::block);
+		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
+		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
+		if (j % blocks == 0) {
+			mma_bytes_first(d[0], low, b);
+			mma_bytes_first(d[1], high, b);
+		} else {
+			mma_bytes(d[0], low, b);
+			mma_bytes(d[1], high, b);
+		}
+		if (j % blocks != blocks - 1) continue;
+		half2 s[2];
+		scales_of_both(s, codes(j / blocks), units[j / blocks], e);
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const int* two = d[i / 2] + i % 2 * 2;
+			float v = fmaf(__int_as_float(two[1]) - bias, high_one, fmaf(__int_as_float(two[0]), low_one, off));
+			sums[i] = fmaf(i % 2 ? __high2float(s[i / 2]) : __low2float(s[i / 2]), v, sums[i]);
+		}
+	}
+}
+
+// multiply_rows_width is multiply_rows_of by a width that is known at run time.
+template <int blocks, class X, class Codes>
+__device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+	if (bits <= 4) {
+		if (bits == 4) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, e, turn);
+		else if (bits == 3) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, e, turn);
+		else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, e, turn);
+	} else {
+		if (bits == 5) multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, e, turn);
+		else if (bits == 6) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, e, turn);
+		else multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, e, turn);
+	}
+}
+
+// multiply_rows adds the products of a unit, of so many bits and 2^shift blocks a group, up to four, with
+// digits in the lane's column.
+template <class X, class Codes>
+__device__ inline void multiply_rows(int bits, int shift, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+	if (shift == 2) multiply_rows_width<4>(bits, sums, words, x, column, codes, units, e, turn);
+	else if (shift == 1) multiply_rows_width<2>(bits, sums, words, x, column, codes, units, e, turn);
+	else multiply_rows_width<1>(bits, sums, words, x, column, codes, units, e, turn);
+}
