@@ -18,9 +18,10 @@ type shares struct {
 	backward   float64
 	candidates float64 // GPTQ of many candidates at once
 	codes      float64 // everything that is done once for the codes of a matrix
+	training   float64 // small models less on a GPU, larger ones more
 }
 
-var onGPU, onCPU = shares{0.6, 0.2, 0.08, 0.05}, shares{0.6, 0.28, 0.1, 0.12}
+var onGPU, onCPU = shares{0.6, 0.2, 0.08, 0.05, 0.25}, shares{0.6, 0.28, 0.1, 0.12, 0.6}
 
 func (r *run) shares() shares {
 	if _, own := r.dev.(device.MemoryInfo); own {
@@ -44,7 +45,7 @@ func (r *run) operations() float64 {
 	}
 	each := r.quantizeOperations(s)
 	if r.opts.trains() {
-		each += trainingOperations * float64(r.trainedWeights()) * r.trainedTokens()
+		each += trainingOperations * float64(r.trainedWeights()) * r.trainedTokens() / s.training
 	}
 	return n + float64(len(r.unfinished()))*each
 }
