@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"exl2/internal/atomicfile"
 )
@@ -91,9 +92,16 @@ func mustBeOurs(dir string) error {
 // errLocked says that a file is locked by another process.
 var errLocked = errors.New("locked")
 
+// A process that was killed has its locks until its memory is given back, for so long at most as a rule.
+const dying = 3 * time.Second
+
 // acquire takes the lock, which ends with the process.
 func (j *Job) acquire() (err error) {
-	if j.lock, err = lock(filepath.Join(j.dir, lockName)); errors.Is(err, errLocked) {
+	path, tried := filepath.Join(j.dir, lockName), time.Now()
+	for j.lock, err = lock(path); errors.Is(err, errLocked) && time.Since(tried) < dying; j.lock, err = lock(path) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if errors.Is(err, errLocked) {
 		return fmt.Errorf("%w: another process is working on the job in %s; wait for it, or give another --out-dir", ErrRefused, filepath.Dir(j.dir))
 	}
 	return err

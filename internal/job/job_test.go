@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/safetensors"
@@ -90,6 +91,17 @@ func TestLock(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	j.Close()
+	open(t, dir).Close()
+}
+
+// Who comes while a process that was killed still has the lock waits for it.
+func TestDyingProcess(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	go func() {
+		time.Sleep(dying / 10)
+		j.Close()
+	}()
 	open(t, dir).Close()
 }
 
