@@ -24,7 +24,7 @@ type shares struct {
 var onGPU, onCPU = shares{0.6, 0.2, 0.08, 0.05, 0.25}, shares{0.6, 0.28, 0.1, 0.12, 0.6}
 
 func (r *run) shares() shares {
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		return onGPU
 	}
 	return onCPU
@@ -97,7 +97,7 @@ func (r *run) quantizeOperations(s shares) float64 {
 // some size.
 func (r *run) speed() float64 {
 	n := 512
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		n = 8192
 	}
 	if side := r.opts.on().product; side > 0 {

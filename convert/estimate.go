@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/tensor"
 )
@@ -41,7 +40,7 @@ func (r *run) announce() error {
 		err = r.fits(e)
 	}
 	r.progress.Note("this will take " + e.String())
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		r.progress.Note(r.memory.String())
 	}
 	return err
@@ -157,7 +156,7 @@ func (r *run) workspace(o *Options) int {
 	for _, m := range r.src.loader.Layout {
 		read = max(read, r.src.moduleBytes(m))
 	}
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		return len(r.devices)*3*read + 300<<20
 	}
 	as := *r

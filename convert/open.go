@@ -284,8 +284,7 @@ func (r *run) checkSource() error {
 		r.src.witness.sums = then.Tensors
 	}
 	if r.src.read {
-		_, copies := r.dev.(device.MemoryInfo)
-		if err := r.src.inspect(r.ctx, copies, r.looking(), r.progress); err != nil {
+		if err := r.src.inspect(r.ctx, r.ownMemory(), r.looking(), r.progress); err != nil {
 			return err
 		}
 	}

@@ -246,7 +246,7 @@ func (r *run) spill(bytes int) string {
 // whose GPU computes, in half of what is free.
 func (r *run) hostHolds(bytes int) bool {
 	most := r.opts.on().inMemory
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		if free, ok := r.opts.on().freeMemory(); ok {
 			most = max(most, free/2/len(r.devices))
 		}
@@ -263,10 +263,16 @@ func (r *run) variedTogether() int {
 	return r.together(r.opts.Data.MeasureLength)
 }
 
+// ownMemory reports whether the device has memory of its own, as GPUs do.
+func (r *run) ownMemory() bool {
+	_, own := r.dev.(device.MemoryInfo)
+	return own
+}
+
 // together returns how many rows of the given length are brought through a module
 // at a time.
 func (r *run) together(length int) int {
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		return max(1, r.opts.on().together/length)
 	}
 	return 1

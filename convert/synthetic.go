@@ -114,7 +114,7 @@ func (r *run) planSynthetic() error {
 
 // autoRows returns what AutoRows is for the model on the device.
 func (r *run) autoRows() int {
-	if _, gpu := r.dev.(device.MemoryInfo); !gpu {
+	if !r.ownMemory() {
 		return 0
 	}
 	n := int(min(mostSynthetic, syntheticCost/float64(r.src.weights())/float64(r.opts.Data.Length)))

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 
-	"exl2/internal/device"
 	"exl2/internal/distill"
 	"exl2/internal/sampled"
 )
@@ -35,7 +34,7 @@ var (
 // schooling returns that of the device.
 func (r *run) schooling() schooling {
 	s := cpuSchooling
-	if _, gpu := r.dev.(device.MemoryInfo); gpu {
+	if r.ownMemory() {
 		s = gpuSchooling
 	}
 	s.length = min(s.length, r.opts.Data.Length)
@@ -69,7 +68,7 @@ func (r *run) addTraining(e *Estimate) {
 	if !r.opts.trains() {
 		return
 	}
-	if _, own := r.dev.(device.MemoryInfo); own {
+	if r.ownMemory() {
 		e.Memory += len(r.devices) * r.memory.trainHost
 	} else {
 		e.Memory = max(e.Memory, r.memory.Train)
