@@ -24,6 +24,7 @@ type draft struct {
 	made   bool // the folder was not there
 	shards []safetensors.Shard
 	files  []*safetensors.Writer
+	of     map[string]*safetensors.Writer // by tensor
 
 	mu      sync.Mutex
 	written map[string]bool
@@ -38,7 +39,7 @@ func (b *build) begin() (err error) {
 	if b.run.opts.trains() {
 		return nil
 	}
-	d := &draft{dir: b.run.opts.folder(b.target), written: map[string]bool{}}
+	d := &draft{dir: b.run.opts.folder(b.target), of: map[string]*safetensors.Writer{}, written: map[string]bool{}}
 	w := &writer{build: b, dir: d.dir}
 	infos, err := w.outline()
 	if err != nil {
@@ -62,6 +63,9 @@ func (b *build) begin() (err error) {
 			return err
 		}
 		d.files = append(d.files, f)
+		for _, t := range s.Tensors {
+			d.of[t.Name] = f
+		}
 	}
 	return nil
 }
@@ -98,7 +102,7 @@ func (d *draft) put(list []packedMatrix) error {
 	for _, p := range list {
 		for _, t := range p.matrix.Tensors() {
 			name := p.key + "." + t.Suffix
-			if err := d.of(name).Write(name, t.Data); err != nil {
+			if err := d.of[name].Write(name, t.Data); err != nil {
 				return err
 			}
 			d.mu.Lock()
@@ -107,13 +111,6 @@ func (d *draft) put(list []packedMatrix) error {
 		}
 	}
 	return nil
-}
-
-// of returns the file of a tensor.
-func (d *draft) of(name string) *safetensors.Writer {
-	return d.files[slices.IndexFunc(d.shards, func(s safetensors.Shard) bool {
-		return slices.ContainsFunc(s.Tensors, func(t safetensors.Info) bool { return t.Name == name })
-	})]
 }
 
 // file returns the file of a shard, which the caller commits, if it is there as the model
