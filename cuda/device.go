@@ -142,6 +142,7 @@ func (d *Device) identify(i int) error {
 	if v := d.drv.version(); d.major >= 10 && v < oldestBlackwell {
 		return fmt.Errorf("cuda: GPU %d: %w: %s needs an NVIDIA driver for CUDA 12.8 (570) or later, this one is for %d.%d", i, ErrNoDevice, d.name, v/1000, v%1000/10)
 	}
+	d.major = min(d.major, majorOf(d.target)) // code for older GPUs uses nothing of newer ones
 	return nil
 }
 

@@ -280,7 +280,7 @@ func TestArguments(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	for _, major := range []int32{8, 9} {
 		f := newFake()
-		f.attr[attributeMajor] = major
+		f.attr[attributeMajor], f.attr[attributeMinor] = major, 0
 		d := f.open(t)
 		x, y, w := d.Alloc(tensor.F32, 1, 64), d.Alloc(tensor.F16, 1, 64), d.Alloc(tensor.F32, 1, 64)
 		b := device.Batch{Pos: d.Alloc(tensor.I32, 1, 1), Seq: d.Alloc(tensor.I32, 1, 1), Span: 1}
@@ -313,10 +313,12 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
-// Only GPUs that can do so have programmatic dependent launches.
+// Only GPUs that can do so have programmatic dependent launches: not those either that have no
+// code of their own, as that of kernels for all does not wait for the kernel in front.
 func TestDependentLaunch(t *testing.T) {
-	for major, want := range map[int32]symbol{8: cuLaunchKernel, 9: cuLaunchKernelEx} {
+	for major, want := range map[int32]symbol{8: cuLaunchKernel, 9: cuLaunchKernelEx, 11: cuLaunchKernel, 12: cuLaunchKernelEx, 13: cuLaunchKernel} {
 		f := newFake()
+		f.version = oldestBlackwell
 		f.attr[attributeMajor], f.attr[attributeMinor] = major, 0
 		d := f.open(t)
 		d.Cap(d.Alloc(tensor.F32, 1, 8), 1, 1)

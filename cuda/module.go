@@ -104,6 +104,13 @@ func targetFor(targets []string, major, minor int) (string, bool) {
 	return best, rank > 0
 }
 
+// majorOf returns the major compute capability that the code of a target is for.
+func majorOf(target string) (major int) {
+	_, number, _ := strings.Cut(target, "_")
+	fmt.Sscanf(number, "%d", &major)
+	return major / 10
+}
+
 // allow raises the dynamic shared memory that a kernel may be launched with.
 func (d *Device) allow(f *function, name string, shared int) bool {
 	if shared <= f.shared {

@@ -19,6 +19,11 @@ func TestTargetFor(t *testing.T) {
 			t.Errorf("%d.%d: %q, want %q", c.major, c.minor, got, c.want)
 		}
 	}
+	for target, want := range map[string]int{"sm_75": 7, "sm_89": 8, "sm_90a": 9, "sm_120": 12, "compute_80": 8} {
+		if got := majorOf(target); got != want {
+			t.Errorf("code for %s is for %d.x, want %d.x", target, got, want)
+		}
+	}
 	if got, ok := targetFor([]string{"sm_90a"}, 9, 1); ok {
 		t.Errorf("9.1 runs %s", got)
 	}
