@@ -66,7 +66,7 @@ func (d *Device) clusters(size int) int {
 	}
 	if d.atOnce[size] == 0 {
 		const k, threads = kernel_qmatmul_rows_many_16, 32 * qmatmul_rows_many_warps
-		const most = 128 << 10 // of shared memory, of which no two blocks find as much
+		most := min(128<<10, d.sharedFor(k)) // of shared memory, of which no two blocks find as much
 		f, n := d.function(k), int32(0)
 		l := launch{blocks: dim{x: d.sms / size * size}, threads: dim{x: threads}, shared: most, cluster: size}
 		if d.err == nil && d.allow(f, kernels[k].name, most) {

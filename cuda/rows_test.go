@@ -49,6 +49,16 @@ func TestRowsPlan(t *testing.T) {
 	}
 }
 
+// How many clusters run is known of GPUs that have clusters but little shared memory, too.
+func TestClustersOfSmallBlocks(t *testing.T) {
+	for _, shared := range []int{227 << 10, 99 << 10} {
+		d := planner(t, 12, 170, shared, 128)
+		if n := d.clusters(2); n < 1 || d.Sync() != nil {
+			t.Errorf("%d bytes of shared memory: %d clusters, %v", shared, n, d.Sync())
+		}
+	}
+}
+
 // A block brings what it needs of x for any matrix: their units may begin at different
 // blocks.
 func TestStagedBlocks(t *testing.T) {
