@@ -96,7 +96,9 @@ func (e *Engine) start(runs []model.Run) {
 // choose has a token chosen by the logits of one row of the last pass.
 func (e *Engine) choose(row int, how manner) {
 	part := e.last().Slice(row, row+1)
-	e.head.Forward(part)
+	for _, m := range e.end {
+		m.Forward(part)
+	}
 	e.choice.run(part.At(model.Logits), part.Batch.Pos, how, step{})
 	e.choice.begun++
 }

@@ -61,6 +61,7 @@ type Engine struct {
 	files    io.Closer    // what the tensors were read from
 	stages   []*stage     // by device, in the order of the layers
 	head     *model.Module
+	end      []*model.Module // what is left to be run for rows whose logits are wanted: the head, behind others perhaps
 	pages    *model.Pages
 	choice   *choice
 	replays  map[decode][]func() // recorded decode steps, by stage

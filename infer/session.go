@@ -38,8 +38,12 @@ func (s *Session) read(ctx context.Context, ids []int32, how manner) error {
 		if err := e.check(nil, run); err != nil {
 			return err
 		}
-		e.use(pass{runs: []model.Run{{Position: run.First}}, span: len(run.IDs), ids: run.IDs})
-		e.body()
+		p := pass{runs: []model.Run{{Position: run.First}}, span: len(run.IDs), ids: run.IDs, wanted: []int{0}}
+		if len(run.IDs) == len(ids) {
+			p.wanted[0] = 1
+		}
+		e.use(p)
+		e.body(p)
 		if ids = ids[len(run.IDs):]; len(ids) == 0 {
 			e.choose(len(run.IDs)-1, how)
 		}

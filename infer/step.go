@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
@@ -122,10 +123,10 @@ func (e *Engine) pass(p pass, f func(run, row int, logits [][]float32)) error {
 	if p.span == 1 {
 		return e.single(p, f)
 	}
-	e.body()
+	e.body(p)
 	for i, w := range p.wanted {
 		end := (i + 1) * p.span
-		err := e.last().EachLogits(e.head, end-w, end, func(row int, logits [][]float32) error {
+		err := e.last().EachLogits(e.end, end-w, end, func(row int, logits [][]float32) error {
 			if err := finite(logits); err != nil {
 				return err
 			}
@@ -173,15 +174,44 @@ func (e *Engine) use(p pass) {
 	}
 }
 
-// body runs all modules but the head.
-func (e *Engine) body() {
+// fewWanted is of up to how many rows of a run the end of the model is computed for those
+// alone whose logits are wanted.
+const fewWanted = 16
+
+// body runs all modules but those of the end: the head, and the last MLP if few rows need it.
+func (e *Engine) body(p pass) {
 	defer e.keepDecoded()
+	e.end = []*model.Module{e.head}
 	for i, s := range e.stages {
 		e.receive(i)
-		for _, m := range s.modules {
+		modules := s.modules
+		if last := len(modules) - 1; i == len(e.stages)-1 && last > 0 && modules[last].ByRows() && p.few() {
+			e.end, modules = []*model.Module{modules[last], e.head}, modules[:last]
+		}
+		for k, m := range modules {
+			if k > 0 && k == len(s.modules)-2 && len(e.end) > 1 {
+				m.ForwardFor(s.state, p.parts(s.state))
+				continue
+			}
 			m.Forward(s.state)
 		}
 	}
+}
+
+// parts returns the rows of each run whose logits are wanted, two at least: attention of a single
+// row may read what is older before it has been stored.
+func (p pass) parts(s *model.State) (list []*model.State) {
+	for i, w := range p.wanted {
+		if end := (i + 1) * p.span; w > 0 {
+			list = append(list, s.Run(end-max(w, 2), end))
+		}
+	}
+	return list
+}
+
+// few reports whether of all runs the logits of few rows, not of all, are wanted.
+func (p pass) few() bool {
+	return !slices.ContainsFunc(p.wanted, func(w int) bool { return w > fewWanted || w == p.span })
 }
 
 // receive brings the residual stream to a stage.

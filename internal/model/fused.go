@@ -22,6 +22,29 @@ func (m *Module) fused(s *State, left *Step) bool {
 	return true
 }
 
+// ForwardFor is Forward of which only rows of parts of s are read later, and the cache: a device
+// that turns queries and keys with their products leaves out the rest of the stream.
+func (m *Module) ForwardFor(s *State, parts []*State) {
+	f, ok := s.Dev.(device.Fuser)
+	if !ok || s.apart || m.Kind != Attention || len(m.Steps) < 2 {
+		m.Forward(s)
+		return
+	}
+	p, ok := m.Steps[0].normed(s)
+	p.Left = s.left == &m.Steps[0]
+	if !ok || !turned(f, s, p, &m.Steps[1], parts) {
+		m.Forward(s)
+		return
+	}
+	s.left = nil
+	for _, part := range parts {
+		n, _ := finish(f, part, m.Steps[1:], nil, false)
+		for i := 1 + n; i < len(m.Steps); i += n {
+			n, _ = fuse(f, part, m.Steps[i:], nil, nil)
+		}
+	}
+}
+
 // fuse computes the first of some steps, with those behind it that go with it, and
 // returns how many, and the step for which something has been left then, or nil. Follower
 // runs behind the last of them.
@@ -32,7 +55,7 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	}
 	if p, ok := t.normed(s); ok {
 		p.Left = left == t
-		if len(steps) > 1 && (turned(f, s, p, &steps[1]) || mixed(f, s, p, &steps[1])) {
+		if len(steps) > 1 && (turned(f, s, p, &steps[1], []*State{s}) || mixed(f, s, p, &steps[1])) {
 			n, reader = finish(f, s, steps[1:], follower, false)
 			return 1 + n, reader
 		}
@@ -60,9 +83,9 @@ func (t *Step) named(s *State, behind []Step) bool {
 	return true
 }
 
-// turned computes products that attention reads, and attention, if it is nothing but
+// turned computes products that attention reads, and attention of parts of s, if it is nothing but
 // rotation, storing and attention proper, as the step's Run would.
-func turned(f device.Fuser, s *State, p device.Products, t *Step) bool {
+func turned(f device.Fuser, s *State, p device.Products, t *Step, parts []*State) bool {
 	a := t.mixes
 	if a == nil || !a.turns() || s.Batch.Span == 1 {
 		return false
@@ -71,7 +94,9 @@ func turned(f device.Fuser, s *State, p device.Products, t *Step) bool {
 	if !f.Products(p) {
 		return false
 	}
-	s.Dev.Attend(s.At(Mixed), s.At(Query), s.Cache, p.Turn.Layer, a.attend, s.Batch)
+	for _, x := range parts {
+		s.Dev.Attend(x.At(Mixed), x.At(Query), s.Cache, p.Turn.Layer, a.attend, x.Batch)
+	}
 	return true
 }
 

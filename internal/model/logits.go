@@ -2,14 +2,16 @@ package model
 
 import "exl2/internal/tensor"
 
-// EachLogits runs the head over rows lo to hi of a pass, as many at a time as
-// the state has room for, and calls f with the logits of each part: first is its
-// first row.
-func (s *State) EachLogits(head *Module, lo, hi int, f func(first int, logits [][]float32) error) error {
+// EachLogits runs the head, and modules in front of it that are left to be run, over rows lo to
+// hi of a pass, as many at a time as the state has room for, and calls f with the logits of each
+// part: first is its first row.
+func (s *State) EachLogits(end []*Module, lo, hi int, f func(first int, logits [][]float32) error) error {
 	for hi > lo {
 		n := min(hi-lo, s.size.Logits)
 		part := s.Slice(lo, lo+n)
-		head.Forward(part)
+		for _, m := range end {
+			m.Forward(part)
+		}
 		rows, err := part.Logits()
 		if err != nil {
 			return err

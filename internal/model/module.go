@@ -45,6 +45,9 @@ func Follow(modules ...*Module) {
 	}
 }
 
+// ByRows reports whether each row is computed by itself.
+func (m *Module) ByRows() bool { return m.Kind == MLP || m.Kind == Experts || m.Kind == Head }
+
 // Waits reports whether decode steps of the module wait for its device, and so
 // cannot be recorded.
 func (m *Module) Waits() bool { return m.waits != nil && m.waits() }

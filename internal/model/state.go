@@ -277,6 +277,13 @@ func (s *State) Slice(lo, hi int) *State {
 	return &part
 }
 
+// Run returns a State for rows lo to hi of s, of one run, on which attention may run, too.
+func (s *State) Run(lo, hi int) *State {
+	part := s.Slice(lo, hi)
+	part.Batch.Span = hi - lo
+	return part
+}
+
 // view sets the tensors of s to rows lo to hi of the whole State.
 func (s *State) view(lo, hi int) {
 	f := s.full

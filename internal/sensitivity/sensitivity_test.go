@@ -77,7 +77,7 @@ func logits(t *testing.T, m *Measurer, modules []*model.Module) []score.Row {
 		for _, x := range modules[1:last] {
 			x.Forward(s)
 		}
-		return s.EachLogits(modules[last], 0, m.Pass.Length, func(_ int, rows [][]float32) error {
+		return s.EachLogits(modules[last:last+1], 0, m.Pass.Length, func(_ int, rows [][]float32) error {
 			for _, r := range rows {
 				parts[row] = append(parts[row], score.NewRow(append([]float32(nil), r...)))
 			}

@@ -109,7 +109,7 @@ func TestPass(t *testing.T) {
 				x, y = y, x
 			}
 			err := p.Each(ctx, x, func(lane *stream.Lane, row int) error {
-				return lane.State.EachLogits(head, 0, length, func(first int, logits [][]float32) error {
+				return lane.State.EachLogits([]*model.Module{head}, 0, length, func(first int, logits [][]float32) error {
 					for i, got := range logits {
 						if !slices.Equal(got, want[row][first+i]) {
 							t.Errorf("row %d, position %d: other logits", row, first+i)
