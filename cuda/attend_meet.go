@@ -28,10 +28,12 @@ var meetVariants = []meetVariant{
 	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few},
 }
 
-// meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, and
-// where the division of others among blocks is too fine for heads of keys that are few.
+// meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
+// division of others among blocks is too fine for heads of keys that are few, and, with heads of
+// 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere.
 func (d *Device) meetTakes(t rowsAttend) bool {
-	return (t.q.Rows == 1 || fewHeads(t.Attend, t.q.Rows)) && d.hopper() && d.meets()
+	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= qmatmul_batch_most && t.q.Rows*t.KVHeads <= d.sms
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows)) && d.hopper() && d.meets()
 }
 
 // attendMeet divides the positions of every row and set of heads among blocks, of which there

@@ -5,8 +5,14 @@ import "exl2/internal/tensor"
 // spreadLanes is the most rows of attend_spread.cu: a lane each.
 const spreadLanes = 32
 
-// spreadVariants are the kernels of attend_spread.cu by the dimensions of a head.
-var spreadVariants = map[int]splitFunc{64: (*Device).attend_spread_64, 128: (*Device).attend_spread_128}
+// A spreadVariant is a kernel of attend_spread.cu, and one of which more blocks find room.
+type spreadVariant struct{ kernel, more splitFunc }
+
+// spreadVariants are by the dimensions of a head.
+var spreadVariants = map[int]spreadVariant{
+	64:  {(*Device).attend_spread_64, (*Device).attend_spread_64},
+	128: {(*Device).attend_spread_128, (*Device).attend_spread_128_more},
+}
 
 // spreadReach is up to how many positions rows are short.
 const spreadReach = 1024
@@ -14,26 +20,30 @@ const spreadReach = 1024
 // spreadHeads are those of a block.
 const spreadHeads = 8
 
-// spreadParts is how many blocks of attend_spread.cu a set of heads has, of all rows.
-func (d *Device) spreadParts(t rowsAttend) int { return attend_spread_blocks * d.sms / t.KVHeads }
+// spreadParts is how many blocks of attend_spread.cu a set of heads has, of all rows, of which
+// some run on a multiprocessor at a time.
+func (d *Device) spreadParts(t rowsAttend, blocks int) int { return blocks * d.sms / t.KVHeads }
 
 // spreadTakes reports whether there is such a kernel, and it is faster: where there are
 // blocks for two of every row, or rows are short and most blocks run at once. Long ones are
 // divided more evenly by attend_decode.cu.
 func (d *Device) spreadTakes(t rowsAttend) bool {
-	if spreadVariants[t.HeadDim] == nil || t.group() > spreadHeads || t.q.Rows > spreadLanes {
+	if spreadVariants[t.HeadDim].kernel == nil || t.group() > spreadHeads || t.q.Rows > spreadLanes {
 		return false
 	}
-	parts := d.spreadParts(t)
+	parts := d.spreadParts(t, attend_spread_blocks)
 	return t.q.Rows == 1 || t.q.Rows <= parts/2 || t.most() <= spreadReach && t.q.Rows <= parts*4/3
 }
 
 // attendSpread divides the positions of every row and set of heads among blocks, all together
 // as many as there is room for.
-func (d *Device) attendSpread(kernel splitFunc, t rowsAttend) {
+func (d *Device) attendSpread(v spreadVariant, t rowsAttend) {
 	const warps = attend_spread_warps
 	sets, stride := t.KVHeads, t.HeadDim+attend_row_padding
-	parts := max(t.q.Rows, d.spreadParts(t))
+	kernel, parts := v.kernel, d.spreadParts(t, attend_spread_blocks)
+	if parts < t.q.Rows {
+		kernel, parts = v.more, max(t.q.Rows, d.spreadParts(t, attend_spread_more_blocks))
+	}
 	sums := d.scratch(scratchSums, tensor.F32, sets*parts*spreadHeads, stride)
 	counters := d.scratch(scratchCounters, tensor.I32, t.q.Rows, sets)
 	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, t.group(), 32*warps*attend_spread_found)

@@ -33,9 +33,11 @@ func TestMixKernels(t *testing.T) {
 		{"sinks on Hopper", 2, 128, 8, 64, 1, true, true, false, []string{"attend_meet_64_16"}},
 		{"keys of their own, one row on Hopper", 1, 32, 32, 128, 1, false, true, false, []string{"attend_meet_128_8"}},
 		{"keys of their own of an unusual size, one row on Hopper", 1, 32, 32, 80, 1, false, true, false, []string{"attend_meet_128_any"}},
-		{"keys of their own, two rows on Hopper", 2, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
-		{"a few rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_spread_128"}},
-		{"more rows on Hopper", 16, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
+		{"keys of their own, two rows on Hopper", 2, 32, 32, 128, 1, false, true, false, []string{"attend_meet_128_8"}},
+		{"keys of their own, eight rows on Hopper", 8, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
+		{"a few rows on Hopper", 4, 32, 8, 128, 1, false, true, false, []string{"attend_meet_128_8"}},
+		{"more rows on Hopper", 12, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128"}},
+		{"more than run at once", 16, 32, 32, 128, 1, false, true, false, []string{"attend_spread_128_more"}},
 		{"many rows on Hopper", 17, 32, 32, 128, 1, false, true, false, []string{"attend_decode_128_8"}},
 		{"normed heads", 1, 32, 32, 128, 1, false, false, true, []string{"attend_decode_128_8"}},
 		{"normed heads, shared keys", 1, 32, 8, 128, 1, false, false, true, append([]string{"head_norm_rms_f16"}, apart...)},
@@ -141,6 +143,15 @@ func TestMeeting(t *testing.T) {
 	}{{b, true}, {a, false}, {b, true}, {other, true}, {a, false}} {
 		if got := step.d.meetTakes(row); got != step.want {
 			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	for rows, want := range map[int]bool{4: true, 5: false} {
+		many := rowAttending(rows, 32, 4096)
+		if b.meetTakes(many) {
+			t.Errorf("%d long rows", rows)
+		}
+		if many.batch.Reach = spreadReach; b.meetTakes(many) != want {
+			t.Errorf("%d short rows: %v", rows, !want)
 		}
 	}
 	if err := b.Close(); err != nil || !a.meetTakes(row) {

@@ -38,9 +38,8 @@ func batchKernel(rows int) int {
 	return 1
 }
 
-// Bits of a code, on average, up to which this kernel is faster than that of rows.go: of rows up
-// to eight, and of more.
-const fewBatchBits, batchBits = 3.0, 4.5
+// batchBits are those of a code, on average, up to which this kernel is faster than that of rows.go.
+const batchBits = 4.5
 
 // batchTakes reports whether this kernel makes p.
 func (d *Device) batchTakes(p *packed) bool {
@@ -48,16 +47,14 @@ func (d *Device) batchTakes(p *packed) bool {
 	return ok
 }
 
-// batchLikes reports whether p is faster so.
+// batchLikes reports whether p is faster so, as a head, which is wide, is in any case.
 func batchLikes(p *packed) bool {
-	chunks, units, most := 0, 0, fewBatchBits
+	chunks, units := 0, 0
 	for _, m := range p.list[:p.n] {
 		chunks, units = chunks+m.chunks, units+m.units128
 	}
-	if p.x.Rows > batchKernels[0].rows {
-		most = batchBits
-	}
-	return p.x.Rows > normedRows && float64(chunks) <= most*float64(units)
+	head := p.then == device.Put && p.y[0].Type == tensor.F32
+	return p.x.Rows > normedRows && (head || float64(chunks) <= batchBits*float64(units))
 }
 
 // batchPlan returns how p is made by clusters of such a size that the busiest block has the

@@ -24,8 +24,10 @@ func TestBatchPlan(t *testing.T) {
 		{"pairs of tiles", 9, 4096, 11008, 16, 4, true, want{3, 8, 3, 11, 2}},
 		{"long rows", 9, 11008, 4096, 12, 4, false, want{3, 3, 1, 6, 6}},
 		{"few rows of narrow codes", 9, 4096, 4096, 8, 2, false, want{2, 2, 1, 2, 8}},
-		{"of wider ones", 9, 4096, 4096, 8, 4, false, want{}},
+		{"of wider ones", 9, 4096, 4096, 8, 4, false, want{2, 2, 1, 2, 8}},
+		{"few rows of wide ones", 9, 4096, 4096, 8, 6, false, want{}},
 		{"many rows of wide ones", 9, 4096, 4096, 16, 6, false, want{}},
+		{"a head of wide ones", 9, 4096, 32000, 8, 6, false, want{2, 16, 8, 16, 1}},
 		{"four rows", 9, 4096, 4096, 4, 2, false, want{}},
 		{"too many rows", 9, 4096, 4096, 17, 4, false, want{}},
 		{"no clusters", 8, 4096, 4096, 16, 4, false, want{}},
@@ -41,6 +43,10 @@ func TestBatchPlan(t *testing.T) {
 		p := &packed{x: tensor.New(tensor.F16, c.rows, c.in, nil), list: [mostMatrices]*matrix{m}, n: 1}
 		if c.gate {
 			p.list[1], p.n, p.then = m, 2, device.Gate
+		}
+		p.y[0] = tensor.New(tensor.F16, c.rows, c.out, nil)
+		if c.out == 32000 {
+			p.y[0].Type = tensor.F32
 		}
 		plan, ok := d.batchPlan(p)
 		if got := (want{plan.cluster, plan.round, plan.owned, plan.each, plan.parts}); ok != (c.want.cluster > 0) || ok && (got != c.want || plan.shared+declared > hopper) {

@@ -88,6 +88,7 @@ const (
 	kernel_attend_prefill_256
 	kernel_attend_spread_64
 	kernel_attend_spread_128
+	kernel_attend_spread_128_more
 	kernel_cap_f32
 	kernel_cap_back
 	kernel_choose_logits_f16
@@ -390,6 +391,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
 	kernel_attend_spread_64:          {"attend_spread", "attend_spread_64", true},
 	kernel_attend_spread_128:         {"attend_spread", "attend_spread_128", true},
+	kernel_attend_spread_128_more:    {"attend_spread", "attend_spread_128_more", true},
 	kernel_cap_f32:                   {"cap", "cap_f32", true},
 	kernel_cap_back:                  {"cap_back", "cap_back", true},
 	kernel_choose_logits_f16:         {"choose", "choose_logits_f16", true},
@@ -714,6 +716,7 @@ const (
 	attend_prefill_keys_256        = 32
 	attend_spread_warps            = 4
 	attend_spread_blocks           = 3
+	attend_spread_more_blocks      = 4
 	attend_spread_alone            = 3
 	attend_spread_found            = 32
 	choose_warps                   = 8
@@ -870,6 +873,7 @@ const (
 	qmatmul_batch_warps            = 16
 	qmatmul_batch_slots            = 2
 	qmatmul_batch_threads          = 32 * qmatmul_batch_warps
+	qmatmul_batch_early            = 1
 	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 4 + 64
 	qmatmul_batch_leaves_bit       = 31
 	qmatmul_batch_owner_bit        = 28
@@ -3000,6 +3004,51 @@ func (d *Device) attend_spread_64(l launch, y tensor.Tensor, places tensor.Tenso
 
 func (d *Device) attend_spread_128(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_spread_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(sums, tensor.F32, "sums")
+	a.tensor(counters, tensor.I32, "counters")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_spread_128_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, sums tensor.Tensor, counters tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+	a := d.begin(kernel_attend_spread_128_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")

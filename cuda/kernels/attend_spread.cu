@@ -10,11 +10,11 @@
 #include "join_parts.cuh"
 
 constexpr int warps = 4;
-constexpr int blocks = 3;  // of a multiprocessor
+constexpr int blocks = 3, more_blocks = 4;  // of a multiprocessor: the latter with some registers in memory
 constexpr int alone = 3;   // a block does this many rounds of its warps without help
 constexpr int found = 32;  // bytes of a thread that joins
 
-static_assert(found == sizeof(Part) && blocks > 0 && alone > 0, "as cuda/attend_rows.go has it");
+static_assert(found == sizeof(Part) && blocks > 0 && more_blocks > 0 && alone > 0, "as cuda/attend_spread.go has it");
 
 #if __CUDA_ARCH__ >= 900
 
@@ -103,8 +103,8 @@ __device__ void attend(const Attend&, const Cache&, float*, int*) {}
 
 #endif
 
-// Names are of the dimension, and the heads of a set.
-#define ATTEND(name, D, N)                                                                          \
+// Names are of the dimension, and whether there is room for more blocks, as there is with 64 anyway.
+#define ATTEND(name, D, N, blocks)                                                                          \
 	extern "C" __global__ void __launch_bounds__(32 * warps, blocks)                                \
 	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
@@ -122,5 +122,6 @@ __device__ void attend(const Attend&, const Cache&, float*, int*) {}
 			c, sums, counters);                                                                     \
 	}
 
-ATTEND(attend_spread_64, 64, 1)
-ATTEND(attend_spread_128, 128, 1)
+ATTEND(attend_spread_64, 64, 1, blocks)
+ATTEND(attend_spread_128, 128, 1, blocks)
+ATTEND(attend_spread_128_more, 128, 1, more_blocks)

@@ -12,6 +12,13 @@
 // measured returns the largest of a warp's, of a lane's two, as FixedPoint takes it.
 __device__ inline u32 measured(half2 most) { return warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff); }
 
+// newest reads what the kernel in front has written, behind the wait for it.
+__device__ inline uint4 newest(const uint4* p) {
+	uint4 v;
+	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
 // A Portion is the first block of x that a warp multiplies, and where it is among all portions, in blocks; the next one's
 // place is where it ends.
 struct Portion {
@@ -40,8 +47,9 @@ struct TwoRows {
 
 	__device__ char* halves(int row, int i) const { return to + row * blocks * block + blocks * block_rows + 16 * i; }
 
-	template <class P>
-	__device__ void ask(const P& p) const {
+	// ask asks for x, and then for what is to come behind it.
+	template <class P, class Behind>
+	__device__ void ask(const P& p, const Behind& behind) const {
 #pragma unroll 1
 		for (int i = threadIdx.x % 32; i < 4 * blocks; i += 32) {
 			int c = first * block_rows + 8 * i;
@@ -50,14 +58,15 @@ struct TwoRows {
 			for (int r = 0; r < rows; r++) copy16(halves(r, i), x + r * p.ldx, c < p.in);
 		}
 		commit();
+		behind();
 	}
 
-	// begin waits for what has been asked for, and makes digits of it.
+	// begin waits for x, behind which one batch has been asked for, and makes digits of it.
 	__device__ void begin() {
 		int lane = threadIdx.x % 32, n = lane / 4;
 		column = to + n / 4 * blocks * block - first * block + lane % 4 * 24 + min(n % 4, 2) * 8;
 		second = lane % 2 ? 0 : 128;
-		arrived<0>();
+		arrived<1>();
 		half2 most[rows], times[rows];
 #pragma unroll
 		for (int r = 0; r < rows; r++) most[r] = __float2half2_rn(0);
@@ -153,28 +162,47 @@ struct FourRows {
 
 	__device__ static int part(int i) { return threadIdx.x % 32 / 8 * block + 128 * i + threadIdx.x % 8 * 16; }
 
-	template <class P>
-	__device__ void ask(const P& p) const {
+	// ask brings x, by loads, which do not wait for words that copies have asked for before, as copies would; behind
+	// the first ones it asks for what is to come.
+	template <class P, class Behind>
+	__device__ void ask(const P& p, const Behind& behind) const {
+		constexpr int together = 3;  // units
 		int asked = 0;
+		bool begun = false;
 #pragma unroll
 		for (int k = 0; k < most_matrices; k++) {
 			if (count[k] <= 0 || asked >> p.areas[k].id & 1) continue;
 			asked |= 1 << p.areas[k].id;
-			for (int j = 0; j < count[k]; j++) ask(p, staged + (p.areas[k].at + from[k] + j) * four_unit, __shfl_sync(~0u, blocks[k], j));
-		}
-		commit();
-	}
-
-	// ask asks for a unit. A lane has eight elements of a row and of another: of block lane/8, rows 8q to 8q+7 with q = lane%4.
-	template <class P>
-	__device__ static void ask(const P& p, char* to, int first) {
-		int lane = threadIdx.x % 32, c = (first + lane / 8) * block_rows + lane % 4 * 8;
-		const half* x = (const half*)p.x + (c < p.in ? c : 0);
+#pragma unroll 1
+			for (int j = 0; j < count[k]; j += together) {
+				uint4 v[together][2];
 #pragma unroll
-		for (int i = 0; i < 2; i++) copy16(to + part(i), x + min(2 * i + lane / 4 % 2, p.rows - 1) * p.ldx, c < p.in);
+				for (int n = 0; n < together; n++) load(v[n], p, __shfl_sync(~0u, blocks[k], min(j + n, 31)), j + n < count[k]);
+				if (!begun) behind(), begun = true;
+				char* to = staged + (p.areas[k].at + from[k] + j) * four_unit;
+#pragma unroll
+				for (int n = 0; n < together; n++)
+#pragma unroll
+					for (int i = 0; i < 2; i++)
+						if (j + n < count[k]) *(uint4*)(to + n * four_unit + part(i)) = v[n][i];
+			}
+		}
+		if (!begun) behind();
 	}
 
-	__device__ void begin() const { arrived<0>(); }
+	// load reads a unit from block `first` of x on, if it is there. A lane has eight elements of a row and of another: of
+	// block lane/8, rows 8q to 8q+7 with q = lane%4.
+	template <class P>
+	__device__ static void load(uint4 (&v)[2], const P& p, int first, bool there) {
+		int lane = threadIdx.x % 32, c = (first + lane / 8) * block_rows + lane % 4 * 8;
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			v[i] = make_uint4(0, 0, 0, 0);
+			if (there && c < p.in) v[i] = newest((const uint4*)((const half*)p.x + min(2 * i + lane / 4 % 2, p.rows - 1) * p.ldx + c));
+		}
+	}
+
+	__device__ void begin() const { __syncwarp(); }
 
 	// make makes digits of a unit.
 	__device__ static void make(char* unit) {

@@ -39,9 +39,9 @@ __device__ inline float power(float square) {
 	return __int_as_float((127 - 4 - (exponent >> 1)) << 23);
 }
 
-// factor returns what sums of a warp's row are to be multiplied by.
+// factor returns what sums of a warp's row are to be multiplied by; so many loads are on their way at a time.
+template <int at_once>
 __device__ inline float factor(const Link& l, int row) {
-	constexpr int at_once = 4;
 	if (!l.squares) return 1;
 	const float* squares = l.squares + row * squares_stride;
 	float sum = 0, left = read_square(squares);

@@ -101,11 +101,13 @@ struct Feed {
 	Range round;
 	unsigned long long policy;
 
-	__device__ Feed(const Product& product, u32 ring) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
+	// The first units are asked for at once, up to `early`.
+	__device__ Feed(const Product& product, u32 ring, int early = slots) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
-		for (int s = 0; s < slots; s++) ask();
+		for (int s = 0; s < slots; s++)
+			if (s < early) ask();
 	}
 
 	// open goes on to the next matrix of which there are units, or to the end.
@@ -370,7 +372,7 @@ __device__ inline void qmatmul(const Product& p) {
 	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
-			float f = factor(p.link, row);
+			float f = factor<4>(p.link, row);
 			if (lane == 0) factors[row] = f;
 		}
 	}
@@ -425,7 +427,8 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	float* parts = (float*)(base + warps * slots * p.slot);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 
-	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	static_assert(slots == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
+	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
@@ -434,9 +437,9 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	stage_units(units, p);
 	__syncthreads();
 	wait_for_previous();
-	x.ask(p);
+	x.ask(p, [&] { feed.ask(); });
 	for (int row = warp; row < p.rows; row += warps) {
-		float f = factor(p.link, row);
+		float f = factor<4>(p.link, row);
 		if (lane == 0) factors[row] = f;
 	}
 	x.begin();

@@ -19,8 +19,9 @@
 constexpr int most = 16;  // rows of x
 constexpr int most_blocks = 4;  // of a cluster
 constexpr int warps = 16, slots = 2, threads = 32 * warps;
+constexpr int early = 1;  // units of a warp that are asked for in front of x, which waits behind them
 
-static_assert(most <= warps && slots > 0, "a warp has a row of x");
+static_assert(most <= warps && 0 < early && early <= slots, "a warp has a row of x");
 
 // Product is what a launch does; cuda/batch.go has the same. An item is a tile, or a pair of a gate.
 struct Product {
@@ -103,7 +104,7 @@ struct Feed {
 	__device__ Feed(const Product& p, u32 ring) : p(p), ring(ring), slot(ring), left(0), policy(once()) {
 		round.from = round.to = run_of(p).from;
 #pragma unroll 1
-		for (int s = 0; s <= slots; s++) ask(s > 0);
+		for (int s = 0; s <= early; s++) ask(s > 0);
 	}
 
 	// open goes to the next round in which the warp has units, and to the first of them; there may be none.
@@ -417,8 +418,10 @@ __device__ inline void qmatmul(const Product& p) {
 	if (met) cluster_wait();
 	after_previous();
 	stage(staged, p, blocks);
+#pragma unroll 1
+	for (int s = early; s < slots; s++) feed.ask();
 	if (warp < p.rows) {
-		float f = factor(p.link, warp);
+		float f = factor<8>(p.link, warp);
 		if (lane == 0) factors[warp] = f;
 	}
 	if (lane == 0) barrier_arrive(&parts_there);
