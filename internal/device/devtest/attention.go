@@ -11,7 +11,8 @@ import (
 var attentionLimit = limit{rms: 2e-2, rel: 4 * ulp, nmse: 2e-5, why: "queries, keys and values rounded to fp16 of sums in another order"}
 
 // An attentionCase is norm, products of q, k and v, and Mix, twice
-// after each other.
+// after each other. Of several rows the stream has been added to before, by products that may
+// leave it for those, and the result is multiplied by a matrix that may have it in its order.
 type attentionCase struct {
 	mixCase
 	hidden int
@@ -27,6 +28,15 @@ func attentionCases() (cases []testCase) {
 	windowed, capped, sunk := at(8, 4, 128, 700), at(8, 8, 64, 333), at(4, 2, 128, 255)
 	windowed.window, windowed.pageRows, capped.softcap, capped.temperature, sunk.sinks = 300, 32, 20, 0.3, true
 	roomy, deep := at(8, 8, 128, 1030), at(8, 4, 64, 1500)
+	several := func(heads, kvHeads, dim int, positions ...int) attendCase {
+		c := attendCase{heads: heads, kvHeads: kvHeads, dim: dim, span: 1}
+		for i, p := range positions {
+			c.runs = append(c.runs, run{len(positions) - 1 - i, p})
+		}
+		return c
+	}
+	sunken := several(4, 2, 128, 255, 10, 64, 0)
+	sunken.sinks = true
 	roomy.room, deep.room = 4096, 4096
 	for _, c := range []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
@@ -48,6 +58,13 @@ func attentionCases() (cases []testCase) {
 		{mixCase{at(32, 4, 128, 40), whole, rms}, 512, "1:4b_128g", false},
 		{mixCase{at(16, 2, 128, 500), whole, nil}, 256, "1:4b_128g", true},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
+		{mixCase{several(32, 32, 128, 190, 3), whole, nil}, 512, "1:4b_128g", false},
+		{mixCase{several(32, 32, 128, 0, 63, 64, 200), whole, nil}, 512, "1:4b_128g", true},
+		{mixCase{several(32, 8, 128, 100, 15), whole, rms}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", false},
+		{mixCase{several(16, 4, 64, 5, 130, 70, 180), device.Rope{Dims: 64, Interleaved: true}, nil}, 512, "1:3b_64g", false},
+		{mixCase{several(32, 4, 128, 40, 200), whole, nil}, 512, "1:6b_32g", true},
+		{mixCase{sunken, whole, rms}, 256, "1:4b_128g", true},
+		{mixCase{several(8, 8, 128, 100, 3, 17), whole, nil}, 256, "1:4b_128g", false},
 	} {
 		one := c.testCase()
 		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
@@ -59,20 +76,21 @@ func attentionCases() (cases []testCase) {
 
 func (c attentionCase) build(f *fixture) func(device.Device) {
 	l := c.layout()
+	rows, width := l.rows(), c.heads*c.dim
 	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
 	l.fill(f, cache, 1, table, noise(1), noise(2))
-	stream, scale := f.in("stream", residual, 1, c.hidden, noise(3)), f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(4), 0.1, 0))
+	stream, scale := f.inOut("stream", residual, rows, c.hidden, noise(3)), f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(4), 0.1, 0))
 	fc := fusedCase{recipe: c.recipe}
 	var list []device.Product
-	for i, out := range []int{c.heads * c.dim, cols, cols} {
-		y := f.out(fmt.Sprint("projection ", i), activation, 1, out)
+	for i, out := range []int{width, cols, cols} {
+		y := f.out(fmt.Sprint("projection ", i), activation, rows, out)
 		f.within(spent)
 		list = append(list, device.Product{Y: y, W: fc.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
 	}
-	normed := f.out("normed", activation, 1, c.hidden)
+	normed := f.out("normed", activation, rows, c.hidden)
 	f.within(spent)
-	y, again := f.out("y", activation, 1, c.heads*c.dim), f.out("again", activation, 1, c.heads*c.dim)
-	q2, y2 := f.in("q2", activation, 1, c.heads*c.dim, noise(6)), f.out("y2", activation, 1, c.heads*c.dim)
+	y, again := f.out("y", activation, rows, width), f.out("again", activation, rows, width)
+	q2, y2 := f.in("q2", activation, rows, width, noise(6)), f.out("y2", activation, rows, width)
 	freqs := tensor.Tensor{}
 	if c.rope.Dims > 0 {
 		freqs = f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
@@ -82,17 +100,48 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	m := device.Mixing{Freqs: freqs, Cache: cache, Layer: 1, Heads: c.normed(f), Rope: c.rope, Attend: a, Batch: b}
 	near := a
 	near.Window = 2
-	return func(d device.Device) {
-		for _, y := range []tensor.Tensor{y, again} {
-			if fuser, ok := d.(device.Fuser); ok && fuser.Attention(y, p, m) {
-				continue
-			}
-			d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
-			for _, one := range list {
-				d.QMatMul(one.Y, normed, one.W, one.Bias)
-			}
-			d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, a, b)
+	mix := func(d device.Device, y tensor.Tensor) {
+		if fuser, ok := d.(device.Fuser); ok && fuser.Attention(y, p, m) {
+			return
 		}
+		d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
+		for _, one := range list {
+			d.QMatMul(one.Y, normed, one.W, one.Bias)
+		}
+		d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, m.Attend, b)
+	}
+	if rows == 1 {
+		return func(d device.Device) {
+			mix(d, y)
+			mix(d, again)
+			d.Attend(y2, q2, cache, 1, near, b)
+		}
+	}
+	x, o := f.in("x", activation, rows, c.hidden, noise(7)), fc.matrixOf(f, c.hidden, c.hidden, 7)
+	sum, reader := f.inOut("sum", residual, rows, c.hidden, noise(8)), fc.matrixOf(f, width, c.hidden, 8)
+	inOrder := f.out("in order", activation, rows, width)
+	f.within(spent)
+	spare := f.out("spare", activation, rows, c.hidden)
+	f.within(spent)
+	return func(d device.Device) {
+		_, p.Left = d.(device.Fuser)
+		addTo(d, device.Products{X: x, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
+		mix(d, y)
+		mix(d, again)
+		m.Attend.Reader = reader
+		mix(d, inOrder)
+		m.Attend.Reader = nil
+		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: sum, W: reader}}, Then: device.Add, Left: true}, spare)
 		d.Attend(y2, q2, cache, 1, near, b)
 	}
+}
+
+// addTo adds a product to a stream.
+func addTo(d device.Device, p device.Products, spare tensor.Tensor) {
+	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
+		return
+	}
+	one := p.List[0]
+	d.QMatMul(spare, p.X, one.W, tensor.Tensor{})
+	d.AddScaled(one.Y, spare, 1)
 }
