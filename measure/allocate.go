@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"exl2/internal/parallel"
 )
 
 // A Choice is one of the ways to store something.
@@ -28,8 +30,9 @@ func (e *RangeError) Error() string {
 // a bit; a choice whose cost at that price exceeds its class's cheapest by more
 // than the gap between the relaxation and a known solution cannot be part of a
 // better one. What is left is solved by dynamic programming over lists of
-// undominated partial sums, pruned by the same bound: at first as if the gap were a
-// fraction of what it is, which costs little, and proves what it finds within that.
+// undominated partial sums, pruned by the same bound: of both halves of the classes, so
+// that lists stay short, and at first as if the gap were a fraction of what it is, which
+// costs little, and proves what it finds within that.
 func Allocate(classes [][]Choice, budget int) ([]int, error) {
 	s := solver{budget: budget}
 	lo, hi := 0, 0
@@ -174,7 +177,7 @@ type partial struct {
 // much the share grows.
 const (
 	firstShare = 1.0 / 256
-	wider      = 4
+	wider      = 2
 )
 
 // refine returns the best solution, given one and the price of a bit.
@@ -196,24 +199,62 @@ func (s *solver) refine(known []int, price float64) []int {
 // within returns the best solution whose cost exceeds the bound by up to slack, or else
 // the known one.
 func (s *solver) within(known []int, price, slack float64) []int {
-	least := make([]int, len(s.classes)+1) // bits that classes i and on take at least
-	for i := len(s.classes) - 1; i >= 0; i-- {
-		least[i] = least[i+1] + s.classes[i][0].Bits
-	}
-	layers := [][]partial{{{}}}
-	for i, c := range s.classes {
-		layers = append(layers, s.extend(layers[i], c, price, slack, s.budget-least[i+1]))
-	}
-	final := layers[len(layers)-1]
-	if len(final) == 0 {
+	middle := len(s.classes) / 2
+	low, high := s.classes[:middle], s.classes[middle:]
+	var halves [2][][]partial
+	parallel.For(2, func(i int) {
+		halves[i] = s.layers([][][]option{low, high}[i], price, slack, s.budget-fewest([][][]option{high, low}[i]))
+	})
+	first, second := halves[0], halves[1]
+	a, b, cost := s.join(first[len(first)-1], second[len(second)-1])
+	if !(cost < s.cost(known)) {
 		return known
 	}
-	at := len(final) - 1 // the most bits, the least cost
-	if final[at].cost >= s.cost(known) {
-		return known
+	return append(trace(first, a), trace(second, b)...)
+}
+
+// fewest returns the bits that classes take at least.
+func fewest(classes [][]option) (bits int) {
+	for _, c := range classes {
+		bits += c[0].Bits
 	}
-	pick := make([]int, len(s.classes))
-	for i := len(s.classes); i > 0; i-- {
+	return bits
+}
+
+// layers returns the partial solutions of none of some classes, the first, and so on to all.
+func (s *solver) layers(classes [][]option, price, slack float64, room int) [][]partial {
+	list := [][]partial{{{}}}
+	room -= fewest(classes)
+	for i, c := range classes {
+		room += c[0].Bits
+		list = append(list, s.extend(list[i], c, price, slack, room))
+	}
+	return list
+}
+
+// join returns the places of two partial solutions, of both halves, that cost least together
+// and fit, and their cost, infinite if none do.
+func (s *solver) join(first, second []partial) (a, b int, cost float64) {
+	cost = math.Inf(1)
+	at := len(second) - 1
+	for i, p := range first {
+		for at >= 0 && p.bits+second[at].bits > s.budget {
+			at--
+		}
+		if at < 0 {
+			break
+		}
+		if c := p.cost + second[at].cost; c < cost {
+			a, b, cost = i, at, c
+		}
+	}
+	return a, b, cost
+}
+
+// trace returns the choices of a partial solution of the last layer.
+func trace(layers [][]partial, at int) []int {
+	pick := make([]int, len(layers)-1)
+	for i := len(pick); i > 0; i-- {
 		p := layers[i][at]
 		pick[i-1], at = p.last, p.before
 	}
@@ -240,29 +281,42 @@ func cheapest(c []option, price float64) float64 {
 // better solution, by rising bits and falling cost.
 func (s *solver) extend(before []partial, c []option, price, slack float64, room int) []partial {
 	least := cheapest(c, price)
-	var list []partial
-	for b, p := range before {
-		for i, o := range c {
-			excess := p.excess + o.Cost + price*float64(o.Bits) - least
-			if excess <= slack && p.bits+o.Bits <= room {
-				list = append(list, partial{p.bits + o.Bits, p.cost + o.Cost, excess, i, b})
+	var list, merged, more []partial
+	for i, o := range c {
+		extra := o.Cost + price*float64(o.Bits) - least
+		if extra > slack {
+			continue
+		}
+		more = more[:0]
+		for b, p := range before {
+			next := partial{p.bits + o.Bits, p.cost + o.Cost, p.excess + extra, i, b}
+			if next.excess <= slack && next.bits <= room {
+				more = append(more, next)
 			}
 		}
+		list, merged = merge(merged[:0], list, more), list
 	}
-	slices.SortStableFunc(list, func(a, b partial) int {
-		if a.bits != b.bits {
-			return a.bits - b.bits
-		}
-		return compare(a.cost, b.cost)
-	})
-	kept := list[:0]
-	for _, p := range list {
-		if len(kept) == 0 || p.cost < kept[len(kept)-1].cost {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+	return list
 }
+
+// merge appends those of two lists that nothing in the other beats, by rising bits and
+// falling cost, as both are.
+func merge(to, a, b []partial) []partial {
+	for len(a) > 0 || len(b) > 0 {
+		from := &a
+		if len(a) == 0 || len(b) > 0 && b[0].ahead(a[0]) {
+			from = &b
+		}
+		if p := (*from)[0]; len(to) == 0 || p.cost < to[len(to)-1].cost {
+			to = append(to, p)
+		}
+		*from = (*from)[1:]
+	}
+	return to
+}
+
+// ahead reports whether p has fewer bits than q, or as many and costs less.
+func (p partial) ahead(q partial) bool { return p.bits < q.bits || p.bits == q.bits && p.cost < q.cost }
 
 // indices translates picks to indices of the caller's choices.
 func (s *solver) indices(pick []int) []int {
