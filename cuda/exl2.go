@@ -244,7 +244,20 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 		return
 	}
 	m := w.(*matrix)
-	d.decode(dst, m, m.perm, 0)
+	if m.in%8 != 0 || !dst.Dense() {
+		d.decode(dst, m, m.perm, 0)
+		return
+	}
+	// Weights that are scattered to where they belong come slowly, one by one.
+	inverse := d.scratch(scratchInputs, tensor.I32, 1, m.in)
+	d.permute_inverse(launch{blocks: dim{x: pieces(m.in, permute_threads)}, threads: dim{x: permute_threads}}, inverse, m.perm, int32(m.in))
+	step := min(m.out, max(256, decodedBytes/2/m.in&^255))
+	stored := d.scratch(scratchWeights, tensor.F16, step, m.in)
+	for lo := 0; lo < m.out; lo += step {
+		to := dst.Slice(lo, min(lo+step, m.out))
+		d.decode(stored.Slice(0, to.Rows), m, tensor.Tensor{}, lo)
+		d.permute(to, stored.Slice(0, to.Rows), inverse)
+	}
 }
 
 // DecodeStored stores the weights of w, [out, in] in stored order, in dst.

@@ -234,6 +234,7 @@ const (
 	kernel_pairs_reach
 	kernel_pairs_held
 	kernel_pairs
+	kernel_permute_inverse
 	kernel_permute_1_f16
 	kernel_permute_2_f16
 	kernel_permute_4_f16
@@ -537,6 +538,7 @@ var kernels = [kernelCount]struct {
 	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
 	kernel_pairs_held:                {"pairs", "pairs_held", true},
 	kernel_pairs:                     {"pairs", "pairs", true},
+	kernel_permute_inverse:           {"permute", "permute_inverse", true},
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
 	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
@@ -839,6 +841,8 @@ const (
 	pairs_held_bytes               = 163840
 	pairs_most_sums                = 16
 	pairs_half_floats              = 36 * 32 * 32
+	pairs_most_together            = 4
+	pairs_most_changes             = (pairs_most_together - 1) * pairs_window_rows
 	permute_threads                = 512
 	product_threads                = 256
 	product_warp_m                 = 64
@@ -5084,6 +5088,14 @@ func (d *Device) pairs(l launch, list pointer, h tensor.Tensor, k int32) {
 	a.pointer(list)
 	a.tensor(h, tensor.F32, "h")
 	a.int32(k)
+	d.launch(a, l)
+}
+
+func (d *Device) permute_inverse(l launch, inverse tensor.Tensor, perm tensor.Tensor, count int32) {
+	a := d.begin(kernel_permute_inverse)
+	a.tensor(inverse, tensor.I32, "inverse")
+	a.tensor(perm, tensor.I32, "perm")
+	a.int32(count)
 	d.launch(a, l)
 }
 

@@ -45,6 +45,13 @@ type sheet struct {
 // narrow reports whether a matrix of n columns shares a sheet.
 func narrow(n int) bool { return n == planes_tile_cols }
 
+// shares says in how many parts products are made, 0 of none that are, and for how many
+// blocks at once.
+type shares struct{ parts, blocks int }
+
+// panels returns how many times the memory of a block's rows products fill.
+func (s shares) panels() int { return max(s.parts*s.blocks, 1) }
+
 // sheetsOf returns which matrices begin a sheet.
 func sheetsOf(list []device.Coding) (first []int) {
 	for i, c := range list {
@@ -80,7 +87,7 @@ func tilesOf(list []device.Coding) (tiles int) {
 func blockTiles(n int) int { return pieces(blockRows, productSide) * pieces(n, productSide) }
 
 // spread takes room for sheets of matrices, and measures these.
-func (w *workshop) spread(list []device.Coding, parts int) {
+func (w *workshop) spread(list []device.Coding, of shares) {
 	w.most = w.room.takeZeros(tensor.F32, 1, len(list))
 	measured := make([]operandItem, len(list))
 	for i, c := range list {
@@ -93,7 +100,7 @@ func (w *workshop) spread(list []device.Coding, parts int) {
 	run.measure(w.d)
 	run.free(w.d)
 	for _, i := range sheetsOf(list) {
-		w.sheets = append(w.sheets, &sheet{first: i, blocks: w.list[i].blocks, parts: parts})
+		w.sheets = append(w.sheets, &sheet{first: i, blocks: w.list[i].blocks, parts: of.parts})
 	}
 	for i, s := range w.sheets {
 		end, rows := len(w.list), 0
@@ -103,7 +110,7 @@ func (w *workshop) spread(list []device.Coding, parts int) {
 		for _, x := range w.list[s.first:end] {
 			s.n, rows = s.n+x.n, max(rows, panelRows(x.Groups))
 		}
-		s.errors, s.panel = w.room.takePlanes(2, w.list[s.first].k, s.n), w.room.take(tensor.F32, parts*rows, s.n)
+		s.errors, s.panel = w.room.takePlanes(2, w.list[s.first].k, s.n), w.room.take(tensor.F32, of.parts*of.blocks*rows, s.n)
 		column := 0
 		for at := s.first; at < end; at++ {
 			x := &w.list[at]
@@ -121,12 +128,12 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if passes == 0 || len(list) == 0 {
 		return
 	}
-	inBlocks, parts := d.sharedFor(kernel_descend) >= descend_room_bytes, 0
+	inBlocks, parts := d.sharedFor(kernel_descend) >= descend_room_bytes, shares{}
 	for _, c := range list {
 		inBlocks = inBlocks && panelRows(c.Groups) <= descend_most_rows
 	}
 	if inBlocks {
-		parts = d.partsOf(tilesOf(list), f.H.Cols)
+		parts = shares{d.partsOf(tilesOf(list), f.H.Cols), 1}
 	}
 	d.byParts("Descend", list, operandOf{f.H, byRoot, f.Ready}, parts, func(w *workshop) {
 		roots := w.leftovers(f.H)
@@ -160,16 +167,21 @@ func (d *Device) ReadyToDescend(f device.Factor) tensor.Tensor {
 // that the bytes are the same.
 func (d *Device) partsOf(tiles, k int) int {
 	const most, begin = pairs_most_sums, 8 // begin: what a tile takes beside its steps of k, in such steps
-	units, steps, best, least := d.sms, pieces(k, planes_tile_rows), 1, 0
-	if units == 0 { // a plan for no GPU
-		units = 132
-	}
+	units, steps, best, least := d.planned(), pieces(k, planes_tile_rows), 1, 0
 	for p := 1; p <= min(most, max(1, steps/begin)); p++ {
 		if time := pieces(tiles*p, units)*(pieces(steps, p)+begin) + p; p == 1 || time < least {
 			best, least = p, time
 		}
 	}
 	return best
+}
+
+// planned returns how many multiprocessors products are divided for.
+func (d *Device) planned() int {
+	if d.sms == 0 { // a plan for no GPU
+		return 132
+	}
+	return d.sms
 }
 
 // leftovers leaves the errors of all matrices as operands, and returns what their rows

@@ -13,7 +13,7 @@ import (
 // the same groups are quantized once (inherit).
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, 0, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, shares{}, func(w *workshop) {
 		w.inherit()
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
@@ -79,7 +79,7 @@ const plentyOfWork = 1 << 30
 
 // byParts calls f for parts of a list that there is memory for, with planes of the
 // factor that they share; and, if products are in parts, with room for those of sheets.
-func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts int, f func(w *workshop)) {
+func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts shares, f func(w *workshop)) {
 	factor := of.x
 	k := factor.Cols
 	for _, c := range list {
@@ -91,7 +91,7 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 	}
 	all := shared
 	for _, c := range list {
-		all += codedBytes(c, max(parts, 1))
+		all += codedBytes(c, parts.panels())
 	}
 	free := d.workLimit
 	if free == 0 {
@@ -103,8 +103,8 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 	}
 	for first := 0; first < len(list); {
 		bytes, end := shared, first
-		for end < len(list) && (end == first || bytes+codedBytes(list[end], max(parts, 1)) <= free) {
-			bytes += codedBytes(list[end], max(parts, 1))
+		for end < len(list) && (end == first || bytes+codedBytes(list[end], parts.panels()) <= free) {
+			bytes += codedBytes(list[end], parts.panels())
 			end++
 		}
 		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
@@ -113,7 +113,7 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts in
 			w.factor = w.room.takePlanes(2, k, k)
 			d.split(w.factor, factor, of.how)
 		}
-		if parts > 0 {
+		if parts.parts > 0 {
 			w.spread(list[first:end], parts)
 		} else {
 			for _, c := range list[first:end] {
@@ -253,12 +253,15 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	if count == 0 {
 		return 0
 	}
-	const tables = 1 << 20 // steps and products of a matrix
-	columns := n           // of what is left at a block's rows
+	const tables = 1 << 20   // steps and products of a matrix
+	columns, changes := n, 0 // of what is left at a block's rows
 	if count == 1 {
-		columns *= d.partsOf(blockTiles(n), k)
+		together := d.windowsTogether(blockTiles(n))
+		if columns *= max(d.partsOf(blockTiles(n), k), together*d.partsOf(together*blockTiles(n), k)); together > 1 {
+			changes = changeBytes(n)
+		}
 	}
-	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + tables
+	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + changes + tables
 	gram := 2 * planesBytes(2, gramRows, k)
 	return max(planesBytes(2, k, k)+padded(4*k)+max(count*one, 2*planesBytes(2, k, n)), inverseBytes(k), gram)
 }

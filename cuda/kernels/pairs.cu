@@ -19,6 +19,7 @@ constexpr int each = window_rows / 32;
 constexpr int held_bytes = 163840;  // of half a window, and of what is left of columns
 constexpr int most_sums = 16, half_floats = 36 * 32 * 32;
 constexpr float least_share = 1.0f / 1024;
+constexpr int most_together = 4, most_changes = (most_together - 1) * window_rows;  // windows that share products, and changes in those before the last
 
 // none is what a row reads of itself: it gains nothing by that.
 __device__ inline float none() { return __int_as_float(0x7fffffff); }
@@ -35,9 +36,12 @@ struct Window {
 	const float* reach;           // [k]
 	half* planes;                 // of errors
 	const float* most;            // [1]: by which they are lifted
+	float2* changes;              // [n][most_changes]: rows, as bits, and by what their values have changed since parts were made
+	int* counts;                  // [n]: so many
 	int64 next, plane;            // from one part, and plane, to the next
 	int tiles;                    // of planes, in a row
 	int count, row, rows, n, ld;
+	int since, keeps;             // there are changes; those of this window are wanted, too
 };
 
 // Levels is what the weights of a group of a column are measured in.
@@ -115,8 +119,31 @@ struct Column {
 		}
 	}
 
+	// follow has what has changed in other windows since products were made reach this one.
+	__device__ void follow(const Window& s, int column, const float* whole, int k) {
+		constexpr int some = 4;
+		const float2* list = s.changes + (int64)column * most_changes;
+		int n = s.counts[column];
+#pragma unroll 1
+		for (int i = 0; i < n; i += some) {
+			float f[some][each], d[some];
+#pragma unroll
+			for (int j = 0; j < some; j++) {
+				float2 c = list[min(i + j, n - 1)];
+				const float* row = whole + (int64)__float_as_int(c.x) * k + s.row + lane;
+				d[j] = i + j < n ? 2 * c.y : 0;
+#pragma unroll
+				for (int e = 0; e < each; e++) f[j][e] = row[min(32 * e, all - 32)];
+			}
+#pragma unroll
+			for (int j = 0; j < some; j++)
+#pragma unroll
+				for (int e = 0; e < each; e++) rows[e].twice = __fsub_rn(rows[e].twice, __fmul_rn(f[j][e], d[j]));
+		}
+	}
+
 	// begin brings the rest; of what is left, the rows are side by side.
-	__device__ void begin(const Window& s, int column, const float* left) {
+	__device__ void begin(const Window& s, int column, const float* left, const float* whole, int k) {
 #pragma unroll
 		for (int e = 0; e < each; e++) {
 			int row = s.row + min(32 * e, all - 32) + lane;
@@ -125,6 +152,7 @@ struct Column {
 			rows[e].code = s.codes[(int64)row * s.n + column];
 			grid[e] = {scale_of(s.scales[(int64)(group[e] / 16) * s.n + column], s.largest[group[e] / 16]), (float)(1 << (group[e] % 16 - 1))};
 		}
+		if (s.since) follow(s, column, whole, k);
 #pragma unroll
 		for (int e = 0; e < each; e++) {
 			rows[e].code -= grid[e].zero;
@@ -275,16 +303,26 @@ struct Column {
 	// store stores what has changed.
 	__device__ void store(const Window& s, int column) const {
 		float lift = lift_of(s.most);
+		float2* list = s.changes + (int64)column * most_changes;
+		int n = s.since ? s.counts[column] : 0;
 #pragma unroll
 		for (int e = 0; e < each; e++) {
-			if (!(changed >> e & 1)) continue;
-			int row = s.row + 32 * e + lane;
-			int64 at = (int64)row * s.n + column, to = place_of(row, column, s.tiles);
-			s.codes[at] = (unsigned char)(rows[e].code + grid[e].zero);
-			Pair p((s.w[at] - grid[e].value(rows[e].code)) * root_of(rows[e].diagonal) * lift);
-			s.planes[to] = p.high;
-			s.planes[s.plane + to] = p.low;
+			bool own = changed >> e & 1;
+			unsigned all = __ballot_sync(~0u, own);
+			if (own) {
+				int row = s.row + 32 * e + lane;
+				int64 at = (int64)row * s.n + column, to = place_of(row, column, s.tiles);
+				float value = grid[e].value(rows[e].code);
+				if (s.keeps) list[n + __popc(all & (1u << lane) - 1)] = make_float2(__int_as_float(row), __fsub_rn(value, grid[e].value(s.codes[at] - grid[e].zero)));
+				s.codes[at] = (unsigned char)(rows[e].code + grid[e].zero);
+				Pair p((s.w[at] - value) * root_of(rows[e].diagonal) * lift);
+				s.planes[to] = p.high;
+				s.planes[s.plane + to] = p.low;
+			}
+			n += __popc(all);
 		}
+		__syncwarp();
+		if (s.keeps && lane == 0) s.counts[column] = n;
 	}
 };
 
@@ -354,7 +392,7 @@ extern "C" __global__ void __launch_bounds__(32 * columns_held) pairs_held(const
 	arrived<0>();
 	__syncthreads();
 	if (warp >= columns || column >= s.n) return;
-	c.begin(s, column, left[warp]);
+	c.begin(s, column, left[warp], h, k);
 	c.go();
 	c.store(s, column);
 }
@@ -370,7 +408,7 @@ extern "C" __global__ void __launch_bounds__(32 * columns) pairs(const void* lis
 	__syncthreads();
 	if (column >= s.n) return;
 	Column<Whole> c(s, h, k, Whole{h + (int64)s.row * k + s.row, k, s.rows});
-	c.begin(s, column, left[threadIdx.x / 32]);
+	c.begin(s, column, left[threadIdx.x / 32], h, k);
 	c.go();
 	c.store(s, column);
 }

@@ -49,6 +49,13 @@ __device__ inline void permute(
 	}
 }
 
+// permute_inverse stores the inverse of a permutation.
+extern "C" __global__ void permute_inverse(int* inverse, const int* perm, int count) {
+	after_previous();
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < count) inverse[perm[i]] = i;
+}
+
 // Names are of the rows of a block.
 #define PERMUTE(name, R)                                                                            \
 	extern "C" __global__ void __launch_bounds__(threads)                                           \

@@ -109,6 +109,7 @@ func pairsCases() (cases []testCase) {
 		{"groups across windows", 352, 64, coarse(3), integers, []string{"0.2:5b_96g/0.8:3b_32g"}, 0, exact, nil},
 		{"a list", 544, 64, coarse(5), integers, []string{"1:6b_128g", "0.1:5b_32g/0.9:4b_96g", "1:3b_64g"}, 0, exact, nil},
 		{"narrow ones", 544, 64, coarse(8), integers, []string{"1:4b_64g", "1:3b_64g", "1:2b_128g", "0.3:5b_96g/0.7:3b_32g", "1:6b_32g"}, 0, exact, nil},
+		{"many windows", 1376, 64, coarse(9), integers, []string{"1:4b_64g", "0.3:5b_96g/0.7:3b_32g"}, 0, exact, nil},
 		{"realistic", 256, 128, noise(6), realistic, []string{"1:4b_128g"}, 0, mostCodes, nil},
 		{"a realistic list", 544, 96, noise(7), realistic, []string{"0.1:4b_32g/0.9:3b_32g", "1:2b_64g"}, 0, mostCodes, nil},
 	} {
