@@ -28,11 +28,22 @@ type Dense struct{ tensor.Tensor }
 // Quantized is W in EXL2.
 type Quantized struct{ device.Matrix }
 
+// Unpacked is W in EXL2, decoded for every product, which has the bits of Dense.
+type Unpacked struct{ device.Matrix }
+
 func (w Dense) mul(d device.Device, y, x, bias tensor.Tensor) { d.MatMul(y, x, w.Tensor, bias) }
 func (w Dense) free(d device.Device)                          { d.Free(w.Tensor) }
 
 func (w Quantized) mul(d device.Device, y, x, bias tensor.Tensor) { d.QMatMul(y, x, w.Matrix, bias) }
 func (w Quantized) free(d device.Device)                          { d.FreeEXL2(w.Matrix) }
+
+func (w Unpacked) mul(d device.Device, y, x, bias tensor.Tensor) {
+	decoded := d.Alloc(tensor.F16, w.Out(), w.In())
+	d.Decode(decoded, w.Matrix)
+	d.MatMul(y, x, decoded, bias)
+	d.Free(decoded)
+}
+func (w Unpacked) free(d device.Device) { d.FreeEXL2(w.Matrix) }
 
 // Replace puts w in the place of the linear's weight, which it frees, if it is the
 // linear's own.

@@ -225,6 +225,12 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	}
 }
 
+// Again makes the next pass one of the runs that Use was given last. It waits for nothing.
+func (s *State) Again() {
+	s.view(0, s.Batch.Pos.Cols)
+	s.Batch.Pass, s.full.Batch.Pass = s.full.Batch.Pass+1, s.full.Batch.Pass+1
+}
+
 // Lend has a slot be other memory, of as many rows, until the next Use.
 func (s *State) Lend(slot Slot, t tensor.Tensor) {
 	if own := s.act[slot]; t.Type != own.Type || t.Rows != own.Rows || t.Cols != own.Cols {

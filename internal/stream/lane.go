@@ -18,6 +18,7 @@ type Lane struct {
 	pass   *Pass
 	cache  *model.Cache
 	lender *Store // whose rows the state has now, or nil
+	used   int    // rows that the device knows the state is for, or 0
 }
 
 // laneBytes is about what the lanes of a pass may take beside the first: small models,
@@ -54,12 +55,17 @@ func (l *Lane) free() {
 
 // use prepares the state for n rows.
 func (l *Lane) use(n int, ids []int32) {
+	l.lender = nil
+	if ids == nil && n == l.used {
+		l.State.Again()
+		return
+	}
 	runs := make([]model.Run, n)
 	for i := range runs {
 		runs[i].Sequence = i
 	}
 	l.State.Use(runs, l.pass.Length, ids)
-	l.lender = nil
+	l.used = n
 }
 
 // Rows cuts n things into runs that a lane takes at once: it returns how many there are,
