@@ -48,6 +48,8 @@ type work struct {
 	batch       int  // bytes that candidates of a matrix may take, with the work on them
 	moments     int  // bytes of moments that are gathered together
 	compensates bool // columns make up for each other's errors
+	unpacks     bool // quantized matrices are decoded when they are multiplied by
+	holds       bool // and stay so
 }
 
 func square(k int) int { return 4 * k * k }
@@ -273,19 +275,49 @@ func (w *work) site(l *ledger, m model.ModuleSpec, s []model.LinearSpec, packed 
 		l.atOnce(2*4*k*tile, w.dev.QuantizeWorkspace(k, tile, 1))
 		l.give(moments)
 	}
-	l.take(k * columns)
-	l.use(w.dev.QuantizeWorkspace(k, columns, 1))
-	if w.compensates && s[0].Expert == 0 {
-		bytes, more, block := quant.CompensateBytes(k, each)
-		workspace := w.dev.QuantizeWorkspace(k, block, 1)
-		if _, repeats := w.dev.(device.Repeater); repeats {
-			workspace += 2 * 4 * k * block // what is repeated keeps all of its memory
-		}
-		l.use(bytes + max(more, workspace))
-	}
+	codes := k*columns + k*columns/exl2.Align // and scales
+	l.take(codes)
+	w.improve(l, k, each, s[0].Expert == 0)
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
 	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))
-	l.give(k*columns + stays + wide + 2*square(k))
+	l.give(codes + stays + wide + 2*square(k))
+	return w.unpack(l, s, stays)
+}
+
+// improve counts GPTQ of matrices of so many columns each, descent, and compensation, which
+// is prepared before.
+func (w *work) improve(l *ledger, k int, each []int, compensates bool) {
+	columns := 0
+	for _, n := range each {
+		columns += n
+	}
+	gptq := w.dev.QuantizeWorkspace(k, columns, 1)
+	if !w.compensates || !compensates {
+		l.use(gptq)
+		return
+	}
+	prepared, more, bytes, block := quant.CompensateBytes(k, each)
+	workspace := w.dev.QuantizeWorkspace(k, block, 1)
+	if _, repeats := w.dev.(device.Repeater); repeats {
+		workspace += 2 * 4 * k * block // what is repeated keeps all of its memory
+	}
+	l.atOnce(prepared, max(more, gptq, bytes+workspace))
+}
+
+// unpack counts what matrices are multiplied as, and returns what stays of that.
+func (w *work) unpack(l *ledger, s []model.LinearSpec, packed int) (stays int) {
+	if !w.unpacks {
+		return packed
+	}
+	for _, x := range s {
+		stays += 2 * x.In * x.Out
+	}
+	if !w.holds {
+		l.use(stays) // a matrix at a time
+		return packed
+	}
+	l.take(stays)
+	l.give(packed)
 	return stays
 }

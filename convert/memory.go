@@ -241,7 +241,7 @@ func (r *run) measureMemory(p *memoryPlan) int {
 // quantizeMemory is the most that quantizing takes, of any target.
 func (r *run) quantizeMemory(p *memoryPlan) int {
 	length := r.opts.Data.Length
-	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: length, most: r.together(length), moments: p.moments, compensates: r.opts.Quality.compensates()}
+	w := &work{spec: r.src.loader.Spec, dev: r.dev, length: length, most: r.together(length), moments: p.moments, compensates: r.opts.Quality.compensates(), unpacks: r.ownMemory(), holds: p.Held}
 	l := &ledger{}
 	r.common(l, p, w, 2, r.quantizeStreams())
 	l.take(w.most * length * r.src.loader.Width() * r.dev.Activation().Size()) // differences

@@ -249,6 +249,8 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	end()
 	loss := d.Alloc(tensor.F64, 1, len(linears))
 	defer d.Free(loss)
+	ready := q.prepare(targets, linears)
+	defer ready.Free()
 	end = p.On("quantize: gptq", profile.Work{Flops: k * weights})
 	list := quant.Quantize(targets, recipes, loss)
 	defer func() {
@@ -261,14 +263,14 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
-	if err := q.compensate(list, linears); err != nil {
+	if err := q.compensate(ready, list, linears); err != nil {
 		return nil, err
 	}
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
 	packed := make([]device.Matrix, len(linears))
 	device.SideBySide(d, len(list), func(i int) { packed[i] = list[i].Matrix() })
 	for i, l := range linears {
-		l.Replace(d, model.Quantized{Matrix: packed[i]})
+		l.Replace(d, q.weight(packed[i]))
 	}
 	matrices, err := quant.Download(list, packed, &q.stock)
 	if err != nil {
@@ -276,22 +278,47 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	}
 	for i, l := range linears {
 		out = append(out, packedMatrix{l.Name, matrices[i]})
+		q.unpack(l, packed[i])
 	}
 	return out, nil
 }
 
-// Compensation of columns: how much of the mean of their moments is added to each one's
-// own, and passes of descent for each block.
-const (
-	columnDamp    = 0.1
-	blockDescents = 1
-)
+// weight returns what a packed matrix is multiplied as. A GPU decodes it, as so many rows are
+// multiplied by it.
+func (q *quantizing) weight(packed device.Matrix) model.Weight {
+	if q.run.ownMemory() {
+		return model.Unpacked{Matrix: packed}
+	}
+	return model.Quantized{Matrix: packed}
+}
 
-// compensate has columns make up for each other's errors, where their moments are known.
-func (q *quantizing) compensate(list []*quant.Result, linears []*model.Linear) error {
-	known, flops := make([]*quant.Columns, len(linears)), 0.0
+// unpack has a linear's packed matrix stay decoded, where there is room for what linears read, too.
+func (q *quantizing) unpack(l *model.Linear, packed device.Matrix) {
+	if d := q.run.dev; q.holds && q.run.ownMemory() {
+		w := d.Alloc(tensor.F16, l.Out, l.In)
+		d.Decode(w, packed)
+		l.Replace(d, model.Dense{Tensor: w})
+	}
+}
+
+// columnDamp is how much of the mean of columns' moments is added to each one's own.
+const columnDamp = 0.1
+
+// prepare prepares for compensation where moments of columns are known.
+func (q *quantizing) prepare(targets []*quant.Target, linears []*model.Linear) *quant.Preparation {
+	defer q.run.profile.On("quantize: compensation", profile.Work{})()
+	known := make([]*quant.Columns, len(linears))
 	for i, l := range linears {
-		if known[i] = q.columns[l.Name]; known[i] != nil {
+		known[i] = q.columns[l.Name]
+	}
+	return quant.Prepare(targets, known, columnDamp)
+}
+
+// compensate has columns make up for each other's errors.
+func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, linears []*model.Linear) error {
+	flops := 0.0
+	for _, l := range linears {
+		if q.columns[l.Name] != nil {
 			flops += 8 * float64(l.In) * float64(l.In) * float64(l.Out)
 		}
 	}
@@ -299,7 +326,7 @@ func (q *quantizing) compensate(list []*quant.Result, linears []*model.Linear) e
 		return nil
 	}
 	defer q.run.profile.On("quantize: compensation", profile.Work{Flops: flops})()
-	return quant.Compensate(list, known, columnDamp, blockDescents)
+	return p.Compensate(list)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.

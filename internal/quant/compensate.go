@@ -13,44 +13,32 @@ const (
 	spansAtOnce = 32
 )
 
-// Compensate lets columns of a matrix make up for each other's errors, as GPTQ does
+// Compensate lets columns of matrices make up for each other's errors, as GPTQ does
 // with rows: it lowers tr(B·Δᵀ·H·Δ), with B the columns' moments, where Descend
-// lowers tr(Δᵀ·H·Δ). Results of one factor go side by side; one whose columns are
-// nil stays as it is. Scales stay.
+// lowers tr(Δᵀ·H·Δ). Results are of the targets that were prepared for, and go side by
+// side; one whose columns are nil stays as it is. Scales stay.
 //
 // In every span the columns that matter most come first, in blocks. With the errors Δ
 // of a block C known, those of the columns R after it that cost least are
 // -Δ·B[C,R]·B[R,R]⁻¹ = -Δ·U[C,C]⁻¹·U[C,R], UᵀU = B⁻¹; so much is added to their
 // targets, and descent brings their codes there. What columns of one block
 // have in common is left out.
-func Compensate(list []*Result, columns []*Columns, damp float32, passes int) error {
+func (p *Preparation) Compensate(list []*Result) error {
 	f := list[0].f
-	if f.Nearest || passes == 0 {
-		return nil
-	}
-	var places []place
-	for i, r := range list {
-		if columns[i] == nil {
-			continue
+	for len(p.places) > 0 {
+		if p.spans == nil {
+			p.prepare()
 		}
-		for lo := 0; lo < r.c.Codes.Cols; lo += columns[i].Span {
-			places = append(places, place{r, columns[i], lo})
-		}
-	}
-	for len(places) > 0 {
-		n := min(len(places), spansAtOnce)
-		spans := spansOf(places[:n], damp)
+		spans := p.begin(list)
 		ready := f.Factor
 		ready.Ready = f.dev.ReadyToDescend(ready)
-		same := &sameBlocks{dev: f.dev, improve: func(list []device.Coding) { descend(f.dev, list, ready, passes) }}
+		same := &sameBlocks{dev: f.dev, improve: func(list []device.Coding) { descend(f.dev, list, ready, 1) }}
 		for step := 0; same.step(spans, step*blockCols); step++ {
 		}
 		same.free()
 		f.dev.Free(ready.Ready)
-		for _, s := range spans {
-			s.free()
-		}
-		places = places[n:]
+		p.places = p.places[len(spans):]
+		p.Free()
 	}
 	return f.dev.Sync()
 }
@@ -97,17 +85,19 @@ func (s *sameBlocks) free() {
 	}
 }
 
-// CompensateBytes returns the memory that Compensate takes for matrices of k rows with
-// so many columns each, what it takes more before the first block, and the columns that
-// it improves at once: those of the first spans, which no others exceed by much.
-func CompensateBytes(k int, columns []int) (bytes, more, block int) {
-	spans := 0
+// CompensateBytes returns the memory that preparing takes for matrices of k rows with so
+// many columns each, what it takes more meanwhile, what Compensate takes beside it, and the
+// columns that it improves at once: those of the first spans, which no others exceed by much.
+func CompensateBytes(k int, columns []int) (prepared, more, bytes, block int) {
+	spans, moments := 0, 0
 	for _, all := range columns {
+		moments = max(moments, (2+4)*min(Span, all)*min(all, spansAtOnce*Span)) // as they are stored, of a matrix
 		for lo := 0; lo < all && spans < spansAtOnce; lo += Span {
 			n := min(Span, all-lo)
-			bytes, more, block = bytes+4*n*(k+n+1)+(4+1+1)*k*min(n, blockCols), more+2*4*n*n, block+min(n, blockCols)
+			prepared, more = prepared+4*n*(n+2), more+2*4*n*n
+			bytes, block = bytes+4*n*k+(4+1+1)*k*min(n, blockCols), block+min(n, blockCols)
 			spans++
 		}
 	}
-	return bytes, more, block
+	return prepared, more + moments, bytes, block
 }

@@ -83,13 +83,13 @@ func TestCompensate(t *testing.T) {
 		list, _ := quantizeOne(t, d, target, exl2.Uniform(bits, 32))
 		Descend(list, 2)
 		before, apart := cost(t, f, list[0], c, damp), cost(t, f, list[0], alone, damp)
-		if err := Compensate(list, []*Columns{alone}, damp, 1); err != nil {
+		if err := Prepare([]*Target{target}, []*Columns{alone}, damp).Compensate(list); err != nil {
 			t.Fatal(err)
 		}
 		if after := cost(t, f, list[0], alone, damp); after > apart {
 			t.Errorf("%d bits: columns that do not depend on each other: %v, before %v", bits, after, apart)
 		}
-		if err := Compensate(list, []*Columns{c}, damp, 1); err != nil {
+		if err := Prepare([]*Target{target}, []*Columns{c}, damp).Compensate(list); err != nil {
 			t.Fatal(err)
 		}
 		after := cost(t, f, list[0], c, damp)
@@ -172,9 +172,10 @@ func TestCompensateSpans(t *testing.T) {
 	d, p := devtest.CPU(t), newProblem(32, Span+77, 64)
 	f := p.factor(t, d)
 	c := p.columns(t, d, 100)
-	list, _ := quantizeOne(t, d, f.Target(matrix(d, p.out, p.in, p.w)), exl2.Uniform(3, 32))
+	target := f.Target(matrix(d, p.out, p.in, p.w))
+	list, _ := quantizeOne(t, d, target, exl2.Uniform(3, 32))
 	before := cost(t, f, list[0], c, 0.3)
-	if err := Compensate(list, []*Columns{c}, 0.3, 2); err != nil {
+	if err := Prepare([]*Target{target}, []*Columns{c}, 0.3).Compensate(list); err != nil {
 		t.Fatal(err)
 	}
 	if after := cost(t, f, list[0], c, 0.3); !(after < 0.8*before) {

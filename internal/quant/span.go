@@ -10,11 +10,42 @@ import (
 	"exl2/internal/tensor"
 )
 
-// A place is where a span of a matrix begins.
+// A place is n columns of a matrix from lo on that depend on each other.
 type place struct {
-	r       *Result
+	matrix  int // in the list of targets
 	columns *Columns
-	lo      int
+	lo, n   int
+}
+
+// A Preparation is what is made of the moments of columns before there are codes, so that
+// the host does its part while the device works on these.
+type Preparation struct {
+	dev    device.Quantize
+	damp   float32
+	places []place
+	spans  []*span         // of the first places, or none
+	cols   []tensor.Tensor // orders of these, a matrix each
+	ok     tensor.Tensor   // I32 [spans, 1]: moments of these are such
+}
+
+// Prepare prepares to compensate in targets of one factor, all that have columns. It waits
+// for nothing.
+func Prepare(targets []*Target, columns []*Columns, damp float32) *Preparation {
+	f := targets[0].f
+	p := &Preparation{dev: f.dev, damp: damp}
+	if f.Nearest {
+		return p
+	}
+	for i, t := range targets {
+		if columns[i] == nil {
+			continue
+		}
+		for lo := 0; lo < t.w.Cols; lo += columns[i].Span {
+			p.places = append(p.places, place{i, columns[i], lo, min(columns[i].Span, t.w.Cols-lo)})
+		}
+	}
+	p.prepare()
+	return p
 }
 
 // A span is columns of a matrix that depend on each other, those that matter most
@@ -22,64 +53,101 @@ type place struct {
 type span struct {
 	r      *Result
 	order  []int32       // columns of the matrix
-	cols   tensor.Tensor // order on the device
-	target tensor.Tensor // [k, n]
+	cols   tensor.Tensor // order on the device, the preparation's
 	feed   tensor.Tensor // [n, n]: what errors of a block take off the others (device.Feed)
+	target tensor.Tensor // [k, n]
 	part   parts
 }
 
-// spansOf takes spans. The host waits once for all of them.
-func spansOf(list []place, damp float32) []*span {
-	f := list[0].r.f
-	d, ok := f.dev, f.dev.Alloc(tensor.I32, len(list), 1)
-	defer d.Free(ok)
-	spans, inverses, feeds := make([]*span, len(list)), make([]device.Inverse, len(list)), make([]device.Feed, len(list))
+// prepare makes the first spans.
+func (p *Preparation) prepare() {
+	list, d := p.places[:min(len(p.places), spansAtOnce)], p.dev
+	if len(list) == 0 {
+		return
+	}
+	p.ok = d.Alloc(tensor.I32, len(list), 1)
 	orders := make([][]int32, len(list))
-	parallel.For(len(list), func(i int) { orders[i] = list[i].columns.order(list[i].lo, list[i].cols()) })
-	device.SideBySide(d, len(list), func(i int) {
-		s, sorted := list[i].span(orders[i])
-		n := len(s.order)
-		s.feed = d.Alloc(tensor.F32, n, n)
-		inverses[i] = device.Inverse{H: sorted, U: d.Alloc(tensor.F32, n, n), OK: ok.Slice(i, i+1)}
-		spans[i], feeds[i] = s, device.Feed{Feed: s.feed, U: inverses[i].U}
-	})
-	d.InverseFactors(inverses, damp)
-	d.Feeds(feeds, blockCols)
-	done := make([]int32, len(list))
-	d.Download(tensor.BytesOf(done), ok)
+	parallel.For(len(list), func(i int) { orders[i] = list[i].columns.order(list[i].lo, list[i].n) })
+	var inverses []device.Inverse
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].matrix == list[0].matrix {
+			n++
+		}
+		inverses = append(inverses, p.sorted(list[:n], orders[:n])...)
+		list, orders = list[n:], orders[n:]
+	}
+	feeds := make([]device.Feed, len(inverses))
 	for i, v := range inverses {
+		inverses[i].OK, feeds[i] = p.ok.Slice(i, i+1), device.Feed{Feed: p.spans[i].feed, U: v.U}
+	}
+	d.InverseFactors(inverses, p.damp)
+	d.Feeds(feeds, blockCols)
+	for _, v := range inverses {
 		d.Free(v.H)
 		d.Free(v.U)
-		if done[i] == 0 { // moments that are no moments say nothing
-			spans[i].order = nil
-		}
 	}
-	return spans
 }
 
-// cols is the columns of the span.
-func (p place) cols() int { return min(p.columns.Span, p.r.c.Codes.Cols-p.lo) }
-
-// span takes the columns from the place on, in an order, and returns their moments in that.
-func (p place) span(order []int32) (s *span, sorted tensor.Tensor) {
-	r, c := p.r, p.columns
-	d, n := r.f.dev, p.cols()
-	s = &span{r: r, order: order, cols: d.Alloc(tensor.I32, 1, n), target: d.Alloc(tensor.F32, r.f.k, n)}
-	s.part = s.parts()
+// sorted makes spans of places of one matrix, and returns the moments of their columns in
+// their orders. What is to be uploaded goes at once.
+func (p *Preparation) sorted(list []place, orders [][]int32) (moments []device.Inverse) {
+	d, c, first := p.dev, list[0].columns, list[0].lo
+	last := list[len(list)-1]
+	n := last.lo + last.n - first
+	order := slices.Concat(orders...)
 	within := make([]int32, n)
-	for i, c := range s.order {
-		within[i] = c - int32(p.lo)
+	for i, at := range order {
+		within[i] = at - int32(list[i/c.Span].lo)
 	}
-	d.Upload(s.cols, tensor.BytesOf(s.order))
-	d.Take(s.target, r.c.W, tensor.Tensor{}, s.cols)
-	stored, b, places := d.Alloc(tensor.F16, n, c.Span), d.Alloc(tensor.F32, n, c.Span), d.Alloc(tensor.I32, 1, n)
-	defer func() { d.Free(stored); d.Free(b); d.Free(places) }()
-	d.Upload(stored, tensor.BytesOf(c.rows(p.lo, n)))
-	d.Copy(b, stored)
+	cols, places := d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.I32, 1, n)
+	stored, b := d.Alloc(tensor.F16, n, c.Span), d.Alloc(tensor.F32, n, c.Span)
+	defer func() { d.Free(b); d.Free(places) }()
+	d.Upload(cols, tensor.BytesOf(order))
 	d.Upload(places, tensor.BytesOf(within))
-	sorted = d.Alloc(tensor.F32, n, n)
-	d.Take(sorted, b, places, places)
-	return s, sorted
+	d.Upload(stored, tensor.BytesOf(c.rows(first, n)))
+	d.Copy(b, stored)
+	d.Free(stored)
+	p.cols = append(p.cols, cols)
+	for i, x := range list {
+		lo, hi := x.lo-first, x.lo-first+x.n
+		p.spans = append(p.spans, &span{order: orders[i], cols: cols.Columns(lo, hi), feed: d.Alloc(tensor.F32, x.n, x.n)})
+		h := d.Alloc(tensor.F32, x.n, x.n)
+		d.Take(h, b.Slice(lo, hi), places.Columns(lo, hi), places.Columns(lo, hi))
+		moments = append(moments, device.Inverse{H: h, U: d.Alloc(tensor.F32, x.n, x.n)})
+	}
+	return moments
+}
+
+// begin waits for the spans that are prepared, and takes what they are of.
+func (p *Preparation) begin(list []*Result) []*span {
+	done := make([]int32, len(p.spans))
+	p.dev.Download(tensor.BytesOf(done), p.ok)
+	device.SideBySide(p.dev, len(p.spans), func(i int) {
+		s := p.spans[i]
+		if done[i] == 0 { // moments that are no moments say nothing
+			s.order = nil
+			return
+		}
+		s.r = list[p.places[i].matrix]
+		s.target = p.dev.Alloc(tensor.F32, s.r.f.k, p.places[i].n)
+		s.part = s.parts()
+		p.dev.Take(s.target, s.r.c.W, tensor.Tensor{}, s.cols)
+	})
+	return p.spans
+}
+
+// Free frees what is prepared.
+func (p *Preparation) Free() {
+	for _, s := range p.spans {
+		for _, t := range []tensor.Tensor{s.target, s.feed, s.part.w, s.part.codes, s.part.scales} {
+			p.dev.Free(t)
+		}
+	}
+	for _, t := range append(p.cols, p.ok) {
+		p.dev.Free(t)
+	}
+	p.spans, p.cols, p.ok = nil, nil, tensor.Tensor{}
 }
 
 // rows returns the moments of n columns from lo on, zeros for those that pad the
@@ -101,11 +169,4 @@ func (c *Columns) order(lo, n int) []int32 {
 		return cmp.Or(cmp.Compare(cost[int(b)-lo], cost[int(a)-lo]), cmp.Compare(a, b))
 	})
 	return list
-}
-
-func (s *span) free() {
-	d := s.r.f.dev
-	for _, t := range []tensor.Tensor{s.cols, s.target, s.feed, s.part.w, s.part.codes, s.part.scales} {
-		d.Free(t)
-	}
 }
