@@ -16,6 +16,7 @@ type group struct {
 	most           mostOf        // of packed matrices
 	dense          tensor.Type   // of those that are not packed
 	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
+	shuffles       []uint64      // of packed matrices, the orders in which qgemm takes x; 0 is none
 	places         int           // where in a row of the table those are, in words
 	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
 }
@@ -115,13 +116,13 @@ func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
-	g.groups = max(g.groups, m.groups)
+	g.groups, g.shuffles = max(g.groups, m.groups), append(g.shuffles, m.shuffled())
 	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false})
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}
 	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(uint32(high))<<32 }
-	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), pair(m.units128, 0), 0)
+	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), pair(m.units128, 0), d.addressOrNull(m.shuffle))
 	for _, r := range m.regions {
 		entry = append(entry, pair(r.bits, r.block), pair(r.blocks, r.place), pair(r.group, r.shift), 0)
 	}
@@ -177,11 +178,20 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 			d.denseGroup(ys[i], x, rows, g, r)
 		}
 	}
-	for ; len(packed) > 1; packed, tables = packed[2:], tables[2:] {
-		d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], r)
-	}
-	if len(packed) > 0 {
-		d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, r)
+	v, many := d.seesMany(r, tables...)
+	many = many && len(packed) == len(groups) && atSixteenBytes(x)
+	for len(packed) > 0 {
+		k := min(2, len(packed))
+		last := k - 1
+		switch {
+		case many:
+			d.manyGroups(packed[0], packed[last], groupInput{x: x, rows: rows}, tables[0], tables[last], v, r)
+		case k > 1:
+			d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], r)
+		default:
+			d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, r)
+		}
+		packed, tables = packed[k:], tables[k:]
 	}
 }
 

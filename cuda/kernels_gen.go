@@ -246,6 +246,11 @@ const (
 	kernel_product_hopper_12
 	kernel_product_hopper_21
 	kernel_product_hopper_22
+	kernel_qgemm_group_16
+	kernel_qgemm_group_32
+	kernel_qgemm_group_64
+	kernel_qgemm_group_128
+	kernel_qgemm_group_order
 	kernel_qgemm_hopper_128_f16
 	kernel_qgemm_hopper_128_f32
 	kernel_qgemm_hopper_64_f16
@@ -550,6 +555,11 @@ var kernels = [kernelCount]struct {
 	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", true},
 	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", true},
 	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", true},
+	kernel_qgemm_group_16:            {"qgemm_group", "qgemm_group_16", true},
+	kernel_qgemm_group_32:            {"qgemm_group", "qgemm_group_32", true},
+	kernel_qgemm_group_64:            {"qgemm_group", "qgemm_group_64", true},
+	kernel_qgemm_group_128:           {"qgemm_group", "qgemm_group_128", true},
+	kernel_qgemm_group_order:         {"qgemm_group", "qgemm_group_order", true},
 	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
 	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
 	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
@@ -647,6 +657,15 @@ const (
 	product_block_m                = 128
 	product_block_n                = 128
 	products_most_matrices         = 3
+	qgemm_warps                    = 8
+	qgemm_copier                   = qgemm_warps
+	qgemm_threads                  = 32 * (qgemm_warps + 4)
+	qgemm_columns                  = qgemm_warps * exl2_tile_columns
+	qgemm_unit_rows                = exl2_unit_blocks * exl2_block_rows
+	qgemm_half_rows                = qgemm_unit_rows / 2
+	qgemm_absent                   = 0xffff
+	qgemm_under_way                = 2
+	qgemm_most_stages              = 8
 	route_few_chosen               = 512
 	route_most_groups              = 32
 	rows_at_once                   = 16
@@ -856,14 +875,10 @@ const (
 	product_hopper_stage           = 4 * product_hopper_slot
 	product_hopper_groups          = 2
 	product_hopper_copier          = 4 * product_hopper_groups
-	qgemm_hopper_warps             = 8
-	qgemm_hopper_copier            = qgemm_hopper_warps
-	qgemm_hopper_threads           = 32 * (qgemm_hopper_warps + 4)
-	qgemm_hopper_columns           = qgemm_hopper_warps * exl2_tile_columns
-	qgemm_hopper_unit_rows         = exl2_unit_blocks * exl2_block_rows
-	qgemm_hopper_half_rows         = qgemm_hopper_unit_rows / 2
-	qgemm_hopper_under_way         = 2
-	qgemm_hopper_most_stages       = 8
+	qgemm_group_rows_at_once       = 4
+	qgemm_group_write_rows         = 32
+	qgemm_group_write_stride       = exl2_tile_columns + 8
+	qgemm_group_write_bytes        = qgemm_group_write_rows * qgemm_group_write_stride * 2
 	qgemm_order_threads            = 256
 	qgemm_order_unit_rows          = exl2_unit_blocks * exl2_block_rows
 	qgemm_order_half_rows          = 64
@@ -5181,6 +5196,121 @@ func (d *Device) product_hopper_21(l launch, list pointer) {
 func (d *Device) product_hopper_22(l launch, list pointer) {
 	a := d.begin(kernel_product_hopper_22)
 	a.pointer(list)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_group_16(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
+	a := d.begin(kernel_qgemm_group_16)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x1, tensor.F16, "x1")
+	a.tensor(x2, tensor.F16, "x2")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(blocks1)
+	a.int32(blocks2)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(halves)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_group_32(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
+	a := d.begin(kernel_qgemm_group_32)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x1, tensor.F16, "x1")
+	a.tensor(x2, tensor.F16, "x2")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(blocks1)
+	a.int32(blocks2)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(halves)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_group_64(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
+	a := d.begin(kernel_qgemm_group_64)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x1, tensor.F16, "x1")
+	a.tensor(x2, tensor.F16, "x2")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(blocks1)
+	a.int32(blocks2)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(halves)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_group_128(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x1 tensor.Tensor, x2 tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, blocks1 int32, blocks2 int32, slot int32, slots int32, halves int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64) {
+	a := d.begin(kernel_qgemm_group_128)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x1, tensor.F16, "x1")
+	a.tensor(x2, tensor.F16, "x2")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(blocks1)
+	a.int32(blocks2)
+	a.int32(slot)
+	a.int32(slots)
+	a.int32(halves)
+	a.int32(out1)
+	a.int32(out2)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, rows tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, n int32, words int32, in int32, halves int32, act int32, ldx int64, ldu int64) {
+	a := d.begin(kernel_qgemm_group_order)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(n)
+	a.int32(words)
+	a.int32(in)
+	a.int32(halves)
+	a.int32(act)
+	a.int64(ldx)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 

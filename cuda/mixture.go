@@ -57,7 +57,7 @@ func (d *Device) chooseApart(to device.Choice, y, x tensor.Tensor, r device.Rout
 	d.Route(to.Routes, to.Logits, r.Correction, to.Gates, r.Routing)
 }
 
-// MixExperts computes a mixture behind its choice: of packed matrices in two kernels.
+// MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels.
 func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
 	const lanes = 32 // each has an expert of a row
 	gate, up, down := e.Gate.(*group), e.Up.(*group), e.Down.(*group)
@@ -65,6 +65,12 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	wantPlaces("MixExperts", y, e.Each, r.Places, r.Weights)
 	want(e.Gates.Rows == n && e.Ups.Rows == n && e.Gates.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1, "MixExperts", e.Gates, e.Ups)
 	d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
+	if v, ok := d.seesMany(r, down); ok && atSixteenBytes(e.Gates) && atSixteenBytes(e.Ups) {
+		each := e.Each.Slice(0, n)
+		d.manyGroups(each, each, groupInput{x: e.Gates, up: e.Ups, act: e.Act}, down, down, v, r)
+		d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
+		return
+	}
 	if n > 0 && gate.packed() && up.packed() && down.packed() && r.Places.Cols <= lanes && r.Places.Dense() && r.Weights.Dense() {
 		d.packedSum(y, e, down, r)
 		return

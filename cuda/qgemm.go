@@ -42,7 +42,7 @@ func (d *Device) qgemm(y, x tensor.Tensor, m *matrix, bias tensor.Tensor) bool {
 		v = qgemms[i]
 	}
 	xs := d.ordered(x, m)
-	blocks := dim{x: pieces(m.padded, qgemm_hopper_columns), y: pieces(x.Rows, v.rows)}
+	blocks := dim{x: pieces(m.padded, qgemm_columns), y: pieces(x.Rows, v.rows)}
 	blocks.z = max(1, min(d.sms/(blocks.x*blocks.y), m.units128/4))
 	if blocks.z == 1 {
 		d.qgemmInto(y, xs, m, bias, v, x.Rows, blocks)
@@ -68,13 +68,13 @@ func (d *Device) ordered(x tensor.Tensor, m *matrix) tensor.Tensor {
 // qgemmInto stores a product, or the sums of its parts, in y.
 func (d *Device) qgemmInto(y, xs tensor.Tensor, m *matrix, bias tensor.Tensor, v qgemmVariant, rows int, blocks dim) {
 	const mostSlots, alignment = 8, 1024
-	slot := v.rows*4*qgemm_order_half_rows + qgemm_hopper_warps*512*m.widest
+	slot := v.rows*4*qgemm_order_half_rows + qgemm_warps*512*m.widest
 	slots := min(mostSlots, (d.sharedFor(v.name)-alignment)/slot)
 	f := v.f16
 	if y.Type == tensor.F32 {
 		f = v.f32
 	}
-	l := launch{blocks: blocks, threads: dim{x: qgemm_hopper_threads}, shared: slots*slot + alignment}
+	l := launch{blocks: blocks, threads: dim{x: qgemm_threads}, shared: slots*slot + alignment}
 	f(d, l, y, xs, m.words, m.scales, m.units, bias, m.table, int32(len(m.regions)), int32(m.chunks), int32(m.groups),
 		int32(m.padded/exl2_tile_columns), int32(slot), int32(slots), int32(m.units128), int32(rows), int32(m.out), int64(y.Stride))
 }

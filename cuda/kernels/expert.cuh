@@ -16,7 +16,8 @@ struct alignas(16) Matrix {
 	const half* stored;   // [in]: where in stored order a column of x is, likewise
 	const float* bias;    // [out] or null
 	int count, chunks, groups, slot;  // count: regions; slot: bytes of the largest unit
-	int units128, unused[3];          // units of a tile
+	int units128, unused;             // units of a tile
+	const half* shuffle;              // [128·units128]: order as qgemm_order.cu makes it, or null
 };
 static_assert(sizeof(Matrix) == 4 * head_words, "the table's layout");
 

@@ -13,50 +13,11 @@
 //
 // Where there are few tiles, the units of each are divided among blockIdx.z: y is
 // then [gridDim.z, rows, ldy], parts that gemm_join adds.
-#include "barrier.cuh"
-#include "exl2.cuh"
 #include "gemm.cuh"
 #include "order.cuh"
-#include "wgmma_packed.cuh"
-
-constexpr int warps = 8, copier = warps;  // that multiply; the one that copies
-constexpr int threads = 32 * (warps + 4);  // whole warp groups
-constexpr int columns = warps * tile_columns;
-constexpr int unit_rows = unit_blocks * block_rows, half_rows = unit_rows / 2;
-static_assert(threads == 384 && copier == 8 && columns == 256 && half_rows * sizeof(half) == 128, "whole warp groups, rows of 128 bytes");
+#include "qgemm.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-struct Matrix {
-	const uint4* words;           // [tiles, chunks, 32]
-	const unsigned short* scales;  // [tiles, groups, 8]
-	const int* units;             // [groups]
-	const int4* regions;          // [count, 2], as Region
-	int count, chunks, groups, tiles;
-
-	__device__ Region region(int i) const {
-		int4 a = __ldg(regions + 2 * i), b = __ldg(regions + 2 * i + 1);
-		return {a.x, a.y, a.z, a.w, b.x, b.y};
-	}
-};
-
-// Cursor goes through the units of a matrix.
-struct Cursor {
-	Region at;
-	int index, unit;
-
-	__device__ Cursor(const Matrix& w, int first) : at(w.region(0)), index(0), unit(first) { settle(w); }
-	__device__ void next(const Matrix& w) {
-		unit++;
-		settle(w);
-	}
-	__device__ void settle(const Matrix& w) {
-		while (unit >= at.units() && index + 1 < w.count) {
-			unit -= at.units();
-			at = w.region(++index);
-		}
-	}
-};
 
 // Stages are the slots of shared memory: rows of x and words of eight tiles.
 struct Stages {
@@ -67,7 +28,7 @@ struct Stages {
 // copy_all is what the copier does, by one lane: lane i copies a tile's words, and
 // lane 0 the rows of x, too.
 template <int n>
-__device__ void copy_all(const half* x, const Matrix& w, Stages s, u64* full, u64* empty, int rows8, int row, int first, int steps) {
+__device__ void copy_all(const half* x, const Packed& w, Stages s, u64* full, u64* empty, int rows8, int row, int first, int steps) {
 	int lane = threadIdx.x % 32, tile = blockIdx.x * warps + lane;
 	int there = min(warps, w.tiles - (int)blockIdx.x * warps);
 	Cursor c(w, first);
@@ -85,73 +46,6 @@ __device__ void copy_all(const half* x, const Matrix& w, Stages s, u64* full, u6
 		__syncwarp();
 		if (lane < there)
 			copy_bulk(to + n * unit_rows * sizeof(half) + lane * bytes, w.words + ((int64)tile * w.chunks + c.at.place + c.unit * c.at.bits) * 32, bytes, &full[at]);
-	}
-}
-
-// Scales is what a lane needs of the blocks of a unit beside words: its columns'
-// scales, and the units of their groups.
-struct Scales {
-	u32 codes[unit_blocks], units[unit_blocks];
-
-	__device__ Scales(const Matrix& w, const Cursor& c, int tile) {
-		const unsigned short* mine = w.scales + (int64)min(tile, w.tiles - 1) * w.groups * 8 + threadIdx.x % 32 / 4;
-#pragma unroll
-		for (int j = 0; j < unit_blocks; j++) {
-			int group = min(c.at.group_of(c.unit * unit_blocks + j), w.groups - 1);
-			codes[j] = __ldg(mine + group * 8);
-			units[j] = __ldg(w.units + group);
-		}
-	}
-};
-
-constexpr int under_way = 2;  // batches of products
-
-// multiply adds the products of a unit, the last of which it leaves under way; free is
-// told when those of the unit before are done.
-template <int bits, int n>
-__device__ inline void multiply(float (&first)[n / 2], float (&second)[n / 2], const uint4* from, uint64 x, const Scales& s, Exponent e, u64* free) {
-	constexpr int next_half = n * half_rows * (int)sizeof(half) >> 4;
-	u32 all[unit_blocks * bits];
-#pragma unroll
-	for (int i = 0; i < bits; i++) {
-		uint4 v = from[i * 32];
-		all[4 * i] = v.x, all[4 * i + 1] = v.y, all[4 * i + 2] = v.z, all[4 * i + 3] = v.w;
-	}
-#pragma unroll
-	for (int j = 0; j < unit_blocks; j++) {
-		u32 w[bits];
-#pragma unroll
-		for (int i = 0; i < bits; i++) w[i] = all[j * bits + i];
-		half2 v[16], scales[2];
-		numbers<bits>(v, w, e);
-		scales_of(scales, s.codes[j], s.units[j], e);
-#pragma unroll
-		for (int h = 0; h < 2; h++) {
-			u32 a[2][4];
-#pragma unroll
-			for (int t = 0; t < 2; t++)
-#pragma unroll
-				for (int i = 0; i < 4; i++)
-					a[t][i] = bits_of(__hmul2(v[8 * t + i % 2 * 4 + 2 * h + i / 2], i % 2 ? __high2half2(scales[t]) : __low2half2(scales[t])));
-			uint64 b = x + j / 2 * next_half + (j % 2 * 2 + h) * 2;
-			wgmma_begin();
-			wgmma(first, a[0], b);
-			wgmma(second, a[1], b);
-			wgmma_end();
-			wgmma_wait<under_way>();
-			if (2 * j + h == under_way - 1 && threadIdx.x % 32 == 0 && free) barrier_arrive(free);
-		}
-	}
-}
-
-// put_all writes as many elements as 16 bytes are, those that there are.
-template <class Y>
-__device__ inline void put_all(Y* to, const Y* from, int count) {
-	constexpr int all = 16 / sizeof(Y);
-	if (count >= all && (size_t)to % 16 == 0) {
-		*(uint4*)to = *(const uint4*)from;
-	} else {
-		for (int i = 0; i < min(count, all); i++) to[i] = from[i];
 	}
 }
 
@@ -179,8 +73,6 @@ __device__ inline void write(Y* y, const float* bias, const float (&first)[n / 2
 	}
 }
 
-constexpr int most_stages = 8;
-
 // together waits for all warps that multiply.
 __device__ inline void together() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
@@ -189,7 +81,7 @@ __device__ void product(
 	Y* y,               // [rows, out], rows ldy elements apart
 	const half* x,      // [2·units, rows8, 64]
 	const float* bias,  // [out] or null
-	const Matrix& w, int slot, int slots, int units, int rows, int out, int64 ldy) {
+	const Packed& w, int slot, int slots, int units, int rows, int out, int64 ldy) {
 	extern __shared__ uint4 memory[];
 	__shared__ u64 full[most_stages], empty[most_stages];
 	Stages stages = {(unsigned char*)(((size_t)memory + 1023) & ~(size_t)1023), slot, slots};
@@ -241,7 +133,7 @@ __device__ void product(
 
 #else  // other GPUs decode matrices first
 
-struct Matrix {
+struct Packed {
 	const uint4* words;
 	const unsigned short* scales;
 	const int* units;
@@ -250,7 +142,7 @@ struct Matrix {
 };
 
 template <int n, class Y>
-__device__ void product(Y*, const half*, const float*, const Matrix&, int, int, int, int, int, int64) {}
+__device__ void product(Y*, const half*, const float*, const Packed&, int, int, int, int, int, int64) {}
 
 #endif
 
@@ -259,7 +151,7 @@ __device__ void product(Y*, const half*, const float*, const Matrix&, int, int, 
 	name(Y* y, const half* x, const int* words, const int* scales, const int* units,                \
 	     const float* bias, const int* regions, int count, int chunks, int groups, int tiles,        \
 	     int slot, int slots, int steps, int rows, int out, int64 ldy) {                            \
-		Matrix w = {(const uint4*)words, (const unsigned short*)scales, units, (const int4*)regions, count, chunks, groups,\
+		Packed w = {(const uint4*)words, (const unsigned short*)scales, units, (const int4*)regions, count, chunks, groups,\
 		            tiles};                                                                         \
 		product<n>(y, x, bias, w, slot, slots, steps, rows, out, ldy);                              \
 	}

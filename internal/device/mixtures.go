@@ -23,6 +23,9 @@ type Mixtures interface {
 	// GroupsAffine reports whether these matrices may be LoadAffine's; LoadEXL2's
 	// always may.
 	GroupsAffine() bool
+	// GroupsMany reports whether GroupMul is faster than a product with each matrix where
+	// experts see many rows each.
+	GroupsMany() bool
 	FreeGroup(g Group)
 
 	// GroupMul is y[i] = x[rows[i]]·W[e] + bias[e], e = r.Experts[i], with rows I32

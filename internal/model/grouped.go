@@ -65,7 +65,8 @@ func (g *grouped) run(s *State) bool {
 	return true
 }
 
-// Among so many experts rows of a prompt are few for each, up to so many.
+// Among so many experts rows of a prompt are few for each, up to so many, or any number on a device
+// that groups many.
 const manyExperts, sparseRows = 32, 64
 
 // sparse reports whether a pass of many rows leaves few for each expert. Then a launch for
@@ -79,7 +80,7 @@ func (g *grouped) sparse(s *State) bool {
 		}
 	}
 	n := len(g.each)
-	return n >= manyExperts && s.Routes().Rows.Cols <= sparseRows*n
+	return n >= manyExperts && (s.Dev.GroupsMany() || s.Routes().Rows.Cols <= sparseRows*n)
 }
 
 // mix computes the mixture by as few operations as there are for gated units.

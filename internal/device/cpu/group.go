@@ -58,6 +58,9 @@ func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) devi
 // GroupsAffine is true.
 func (d *Device) GroupsAffine() bool { return true }
 
+// GroupsMany is false.
+func (d *Device) GroupsMany() bool { return false }
+
 // FreeGroup leaves the memory to the garbage collector.
 func (d *Device) FreeGroup(device.Group) {}
 

@@ -72,6 +72,8 @@ func mixExpertsCases() (cases []testCase) {
 		{3, 4, 4, 256, 96, mixed, 0, device.ReLU, true, false},
 		{9, 6, 3, 1024, 160, mixed, 0, device.SiLU, true, false},
 		{40, 5, 2, 480, 96, everyMix(), 0, device.SiLU, false, false},
+		{70, 8, 3, 256, 160, mixed, 0, device.GELU, true, true},
+		{300, 5, 2, 480, 320, mixed, 0, device.SiLU, false, false},
 		{1, 8, 2, 256, 96, nil, tensor.F16, device.SiLU, true, true},
 		{7, 5, 3, 100, 33, nil, tensor.BF16, device.SiLU, false, false},
 		{2, 6, 3, 128, 96, []string{"", "1:4b_32g"}, tensor.F16, device.SiLU, false, false},

@@ -2,6 +2,7 @@ package devtest
 
 import (
 	"fmt"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -116,6 +117,14 @@ func (f *fixture) groupOf(name string, experts, in, out int, t tensor.Type, reci
 	return g
 }
 
+// rotated is recipes from the second one on, and the first.
+func rotated(recipes []string) []string {
+	if len(recipes) == 0 {
+		return nil
+	}
+	return append(slices.Clone(recipes[1:]), recipes[0])
+}
+
 func groupMulCases() (cases []testCase) {
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	for _, c := range []struct {
@@ -134,6 +143,10 @@ func groupMulCases() (cases []testCase) {
 		{9, 6, 3, 1024, 160, mixed, 0, true, false, false},
 		{40, 5, 2, 480, 96, everyMix(), 0, false, false, true},
 		{70, 4, 2, 352, 33, mixed, 0, true, true, false},
+		{40, 9, 2, 640, 290, mixed, 0, true, false, false},
+		{100, 5, 2, 256, 800, mixed[:1], 0, true, true, true},
+		{300, 3, 2, 1120, 96, everyMix(), 0, true, false, false},
+		{600, 4, 2, 512, 520, mixed, 0, false, true, false},
 		{5, 3, 1, 11008, 64, mixed, 0, false, false, false},
 		{0, 4, 2, 64, 64, nil, tensor.F16, false, false, false},
 		{1, 8, 2, 256, 96, nil, tensor.F16, true, true, false},
@@ -147,7 +160,7 @@ func groupMulCases() (cases []testCase) {
 			r, n := f.routes(c.rows, c.experts, c.chosen), c.rows*c.chosen
 			ys, groups := []tensor.Tensor{f.out("y", activation, n, c.out)}, []device.Group{f.groupOf("w", c.experts, c.in, c.out, c.t, c.recipes, c.biased)}
 			if c.two {
-				ys, groups = append(ys, f.out("second y", activation, n, c.out+7)), append(groups, f.groupOf("second w", c.experts, c.in, c.out+7, c.t, c.recipes, c.biased))
+				ys, groups = append(ys, f.out("second y", activation, n, c.out+7)), append(groups, f.groupOf("second w", c.experts, c.in, c.out+7, c.t, rotated(c.recipes), c.biased))
 			}
 			x, rows := f.in("x", activation, c.rows, c.in, noise(1)), r.Rows
 			if c.gathered {
