@@ -625,6 +625,7 @@ const (
 	affine_quads                   = affine_tile_columns / 4
 	attend_row_padding             = 4
 	choice_most_experts            = 512
+	choice_ranked                  = 128
 	digit_row_asked_halves         = 4
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16

@@ -90,6 +90,45 @@ __device__ __noinline__ void rank_first(Chosen& to, float* memory, Given g, Rule
 	to.experts[threadIdx.x] = e, to.weights[threadIdx.x] = weight;
 }
 
+constexpr int ranked = 128;  // experts that Logits has
+
+// Logits are those of up to `ranked` experts, each warp's, of which a lane has every 32nd.
+struct Logits {
+	float v[ranked / 32];
+
+	__device__ Logits(const float* logits, int experts) {
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++) {
+			int e = j * 32 + threadIdx.x % 32;
+			v[j] = e < experts ? __ldcg(logits + e) : 0;
+		}
+	}
+
+	// kth returns the expert of the kth largest to all lanes, or -1 where equal ones are in the way. No
+	// warp waits for another one.
+	__device__ int kth(int experts, int k) const {
+		unsigned all[ranked / 32], left[ranked / 32], most;
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++) left[j] = all[j] = j * 32 + threadIdx.x % 32 < experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
+#pragma unroll 1
+		for (int i = 0;; i++) {
+			most = warp_largest(max(max(left[0], left[1]), max(left[2], left[3])));
+			if (i == k) break;
+#pragma unroll
+			for (int j = 0; j < ranked / 32; j++) left[j] = left[j] == most ? 0 : left[j];
+		}
+		int up_to = 0, at = ranked;
+#pragma unroll
+		for (int j = ranked / 32 - 1; j >= 0; j--) {
+			up_to += __popc(__ballot_sync(~0u, all[j] >= most));
+			if (all[j] == most) at = j * 32 + threadIdx.x % 32;
+		}
+		at = ranked - (int)warp_largest(ranked - at);
+		return up_to == k + 1 ? at : -1;
+	}
+};
+static_assert(ranked / 32 == 4, "as kth has it");
+
 // choose has every block choose. The memory may be used for other things when all threads
 // have passed another barrier.
 template <bool weighs>
@@ -100,4 +139,13 @@ __device__ inline void choose(Chosen& to, void* memory, const Given& g, const Ru
 	} else {
 		count_ranks<weighs>(to, *(Counting*)memory, g, r);
 	}
+}
+
+// choose_kth has every block choose, and returns the kth expert.
+__device__ inline int choose_kth(Chosen& to, void* memory, const Given& g, const Rule& r, int k, const Logits& logits) {
+	int expert = -1;
+	if (g.experts <= ranked && !g.correction && r.groups < 2 && r.score != sparse_mixer) expert = logits.kth(g.experts, k);
+	if (expert >= 0) return expert;
+	choose<false>(to, memory, g, r);
+	return to.experts[k];
 }

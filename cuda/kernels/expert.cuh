@@ -33,11 +33,4 @@ struct Table {
 		constexpr int line = 32;
 		for (int i = (block * blockDim.x + threadIdx.x) * line; i < experts * stride; i += blocks * blockDim.x * line) prefetch(words + i);
 	}
-
-	// ask_orders is ask of the orders of inputs.
-	__device__ void ask_orders(int experts, int in, int block, int blocks) const {
-		constexpr int line = 64;
-		int lines = (in + line - 1) / line;
-		for (int i = block * blockDim.x + threadIdx.x; i < experts * lines; i += blocks * blockDim.x) prefetch(((const Matrix*)of(i / lines))->order + i % lines * line);
-	}
 };

@@ -58,27 +58,29 @@ __device__ inline void copy_beside(u32 to, const u32* scales, const u32* units) 
 #endif
 }
 
-// copy_words asks for a lane's words of a unit.
+// copy_words asks for a lane's words of a unit, which leave the L2 cache first.
 __device__ inline void copy_words(u32 to, const uint4* words, int bits) {
 #if __CUDA_ARCH__ >= 800
 	asm volatile(
-		"{.reg .pred p;"
-		"cp.async.cg.shared.global [%0], [%1], 16;"
-		"cp.async.cg.shared.global [%0+512], [%1+512], 16;"
+		"{.reg .pred p; .reg .b64 once;"
+		"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, once;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0+512], [%1+512], 16, once;"
 		"setp.gt.s32 p, %2, 2;"
-		"@p cp.async.cg.shared.global [%0+1024], [%1+1024], 16;"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1024], [%1+1024], 16, once;"
 		"setp.gt.s32 p, %2, 3;"
-		"@p cp.async.cg.shared.global [%0+1536], [%1+1536], 16;}"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, once;}"
 		::"r"(to), "l"(words), "r"(bits) : "memory");
 	if (bits > 4)
 		asm volatile(
-			"{.reg .pred p;"
-			"cp.async.cg.shared.global [%0+2048], [%1+2048], 16;"
+			"{.reg .pred p; .reg .b64 once;"
+			"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
+			"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, once;"
 			"setp.gt.s32 p, %2, 5;"
-			"@p cp.async.cg.shared.global [%0+2560], [%1+2560], 16;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, once;"
 			"setp.gt.s32 p, %2, 6;"
-			"@p cp.async.cg.shared.global [%0+3072], [%1+3072], 16;"
-			"@p cp.async.cg.shared.global [%0+3584], [%1+3584], 16;}"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, once;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, once;}"
 			::"r"(to), "l"(words), "r"(bits) : "memory");
 #else
 	for (int i = 0; i < bits; i++) ((uint4*)__cvta_shared_to_generic(to))[i * 32] = words[i * 32];

@@ -90,18 +90,30 @@ struct Own {
 
 constexpr int asked_first = 1;  // units of a warp, before the row is put in order: reads wait behind words
 
-// multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts.
-__device__ inline void multiply_matrix(float* parts, const Table& table, int expert, Span span, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored, int& place) {
+// Late is what a thread needs behind the products, and asks for before them: where in down's order its first
+// column is, and the column's bias.
+struct Late {
+	int place;
+	float bias;
+};
+
+// multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
+// the thread's place is, or null; it has some of the columns.
+__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
 	const int* entry = table.of(expert);
 	const Matrix& m = *(const Matrix*)entry;
 	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
 	Eight<half> at;
-	if (i < in) at.words[0] = __ldg((const uint4*)(m.order + i));
+	Late late = {0, 0};
 	int n = units128 ? units128 : m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
 	Tiling list = {table, entry, n, span.from};
 	Feed<Tiling> feed(slots, window, list, low, high);
+	if (i < in) at.words[0] = __ldg((const uint4*)(m.order + i));
 	feed.begin(asked_first);
-	if (stored) place = __half_as_ushort(__ldg(stored));
+	if (threadIdx.x < columns) {
+		if (stored) late.place = __half_as_ushort(__ldg(stored));
+		if (m.bias) late.bias = __ldg(m.bias + span.from * tile_columns + threadIdx.x);
+	}
 	if (i < in) octet(staged + i, words, at);
 #pragma unroll 1
 	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
@@ -123,6 +135,16 @@ __device__ inline void multiply_matrix(float* parts, const Table& table, int exp
 	}
 	arrived<0>();
 	__syncthreads();
+	return late;
+}
+
+// other_activation is not in line, as code that is jumped over makes what is behind it come late.
+__device__ __noinline__ float other_activation(int act, float x) { return activate(act, x); }
+
+// late_of returns it for another column than the thread's first.
+__device__ inline Late late_of(const Table& table, int expert, const half* stored, int i, int column) {
+	const float* bias = ((const Matrix*)table.of(expert))->bias;
+	return {stored ? (int)__half_as_ushort(__ldg(stored + i)) : 0, bias ? bias[column] : 0};
 }
 
 // Mail is sums that blocks of a cluster send to the first one, which waits for them: `there` completes
@@ -180,40 +202,43 @@ __device__ void first_products(
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
 	int asking = both ? 1 : 2;  // of the cluster, for a table each
 	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
-	mine.ask_orders(g.experts, in, blockIdx.x / asking, gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	if (!both) mail.end();
 	wait_for_previous();
 	let_next();
+	Logits logits(g.logits, g.experts);
 	Own own(left.words, in);
-	choose<false>(chosen, slots.ring, g, r);
-	int expert = chosen.experts[k];
+	int expert = choose_kth(chosen, slots.ring, g, r, k, logits);
 	own.put(words, left.words, in);  // the barrier behind ends the choosing's use of the ring, too
 	float lowest = own.lowest;
 	__syncthreads();
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
-	const half* stored = ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
-	int columns = min(span.count * tile_columns, out - span.from * tile_columns), place = 0;  // of the thread's first column
+	const half* stored = second ? nullptr : ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
+	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	Late late = {0, 0}, other_late = {0, 0};
 #pragma unroll 1
-	for (int m = 0; m < 1 + both; m++) multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, units128, lowest, words, staged, windows[warp], in, slots, !second && threadIdx.x < columns ? stored + threadIdx.x : nullptr, place);
-	const float* bias = ((const Matrix*)mine.of(expert))->bias;
-	const float* other_bias = both ? ((const Matrix*)up.of(expert))->bias : nullptr;
+	for (int m = 0; m < 1 + both; m++) {
+		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
+		(m ? other_late : late) = l;
+	}
+#pragma unroll 1
 	for (int i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
 		int at = i / tile_columns * warps * tile_columns + lane, column = span.from * tile_columns + i;
 		bool there = i < columns;
-		if (there && i >= blockDim.x) place = __half_as_ushort(__ldg(stored + i));
-		float sum = total(parts + at) + (bias && there ? bias[column] : 0), other = 0;
+		if (there && i >= blockDim.x) late = late_of(mine, expert, stored, i, column), other_late = late_of(both ? up : mine, expert, nullptr, i, column);
+		float sum = total(parts + at) + late.bias, other;
 		if (second) {
 			mail.send(others + i, sum);
 			continue;
 		}
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
 		if (!both) mail.wait(), other = others[i];
-		else other = total(ups + at) + (other_bias && there ? other_bias[column] : 0);
-		half v = __float2half_rn(activate(act, sum) * other);
-		if (there) left.acts[k * left.ld + place] = v;
+		else other = total(ups + at) + other_late.bias;
+		half v = __float2half_rn(sum * other);
 		u32 largest = warp_largest(there ? __float_as_uint(__half2float(v)) & 0x7fffffff : 0);
+		if (there) left.acts[k * left.ld + late.place] = v;
 		if (lane == 0) left.largest[k * left.tiles + column / tile_columns] = largest;
 	}
 }
@@ -254,35 +279,48 @@ struct Runs {
 	}
 };
 
-// stage_acts brings the rows of some experts to shared memory as digits, and what their lowest are.
-__device__ inline void stage_acts(u32* to, float* lowests, const Left& left, int first, int count, int in) {
-	int vectors = in / 8, lane = threadIdx.x % 32;
-#pragma unroll 1
-	for (int i = threadIdx.x; i - lane < count * vectors; i += blockDim.x) {
-		bool there = i < count * vectors;
-		int mine = min(i / vectors, count - 1), from = (i - lane) / vectors, to_last = min((i - lane + 31) / vectors, count - 1);
-		uint4 v = make_uint4(0, 0, 0, 0);
-		if (there) v = __ldcg((const uint4*)(left.acts + (first + mine) * left.ld + i % vectors * 8));
-		u32 largest = 0;
-#pragma unroll 1
-		for (int k = from; k <= to_last; k++) {
-			u32 most = 0;
-#pragma unroll 1
-			for (int t = lane; t < left.tiles; t += 32) most = max(most, __ldcg(left.largest + (first + k) * left.tiles + t));
-			most = warp_largest(most);
-			if (k == mine) largest = most;
-		}
-		FixedPoint fixed(largest);
+// Eights is eight elements of an expert's row, of those that a block has to do with.
+struct Eights {
+	int row, column;
+	__device__ Eights(int i, int vectors, int count) : row(min(i / vectors, count - 1)), column(i % vectors * 8) {}
+	__device__ uint4 read(const half* acts, int64 ld) const { return __ldcg((const uint4*)(acts + row * ld + column)); }
+	__device__ void put(u32* to, uint4 v, const float* factors, int in) const {
 		half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
-		if (!there) continue;
-		put_digits(to + mine * stride(in) + i % vectors * 8, x, __float2half2_rn(fixed.to), false);
-		if (i % vectors == 0) lowests[mine] = fixed.lowest;
+		put_digits(to + row * stride(in) + column, x, __float2half2_rn(factors[row]), false);
+	}
+};
+
+// stage_acts brings the rows of some experts to shared memory as digits, and what their lowest are. `mine` is the
+// thread's first.
+__device__ inline void stage_acts(u32* to, float* lowests, float* factors, const Left& left, Eights mine, int first, int count, int in) {
+	int vectors = in / 8, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	bool there = threadIdx.x < count * vectors;
+	const half* acts = left.acts + first * left.ld;
+	uint4 v = make_uint4(0, 0, 0, 0);
+	if (there) v = mine.read(acts, left.ld);
+#pragma unroll 1
+	for (int from = 0; from < count; from += warps) {
+		u32 most = 0;
+		int k = from + warp;
+		const u32* largest = left.largest + (first + k) * left.tiles;
+		if (k < count && lane < left.tiles) most = __ldcg(largest + lane);  // a loop alone would leave lanes apart
+#pragma unroll 1
+		for (int t = lane + 32; k < count && t < left.tiles; t += 32) most = max(most, __ldcg(largest + t));
+		FixedPoint fixed(warp_largest(most));
+		if (k < count && lane == 0) factors[k] = fixed.to, lowests[k] = fixed.lowest;
+	}
+	__syncthreads();
+	if (there) mine.put(to, v, factors, in);
+#pragma unroll 1
+	for (int i = threadIdx.x + blockDim.x; i < count * vectors; i += blockDim.x) {
+		Eights more(i, vectors, count);
+		more.put(to, more.read(acts, left.ld), factors, in);
 	}
 }
 
 __device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int rows, int biased, int in, int out, Slots slots) {
 	extern __shared__ uint4 memory[];
-	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns], lowests[32];
+	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns], lowests[32], factors[32];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
@@ -307,10 +345,11 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	float y = 0, bias = 0;
 	for (int k = 0; adds && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
 	for (int k = 0; k < count; k++) zero_behind(staged + k * step, in);
+	Eights mine(threadIdx.x, in / 8, count);
 	if (blocks > 1) mail.end();
 	after_previous();
 	if (adds) y = to.y[column];
-	stage_acts(staged, lowests, left, runs.first, count, in);
+	stage_acts(staged, lowests, factors, left, mine, runs.first, count, in);
 	__syncthreads();
 	Exponent exponent;
 	Turn turn;
@@ -333,7 +372,8 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	if (part > 0) mail.send(others + part * tile_columns + lane, sum);
 	else if (blocks > 1) mail.wait();
 	if (!adds) return;
-	for (int b = 1; b < blocks; b++) sum += others[b * tile_columns + lane];
+#pragma unroll
+	for (int b = 1; b < most_blocks; b++) sum += b < blocks ? others[b * tile_columns + lane] : 0;  // straight code
 	if (to.all) sum += weight_of_all(g, 0) * __half2float(to.all[column]);
 	to.y[column] = y + to.scale * sum;
 }
