@@ -27,7 +27,7 @@ func open(ctx context.Context, list []device.Quantize, o *Options, p Progress) (
 	if err != nil {
 		return nil, err
 	}
-	if w := src.loader.Spec.Warning(); w != "" {
+	for _, w := range src.loader.Warnings() {
 		p.Warn(w)
 	}
 	if s := src.loader.Scheme; s.Lossy() {

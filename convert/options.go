@@ -116,7 +116,7 @@ func (o *Options) Check() error {
 	}
 	for _, t := range o.Targets {
 		if !(t.Bits > 0 && t.Bits < 100) {
-			return fmt.Errorf("bits: %q, want a positive number", t.Text)
+			return fmt.Errorf("bits: %q, want a number above 0 and below 100", t.Text)
 		}
 	}
 	if !(o.RopeScale > 0 && o.RopeScale <= math.MaxFloat32 && o.RopeAlpha > 0 && o.RopeAlpha <= math.MaxFloat32) {

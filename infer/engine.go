@@ -126,8 +126,10 @@ func open(dir string, list devices.List, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w := l.Spec.Warning(); w != "" && o.Note != nil {
-		o.Note(w)
+	if o.Note != nil {
+		for _, w := range l.Warnings() {
+			o.Note(w)
+		}
 	}
 	e, err := fit(l, true, list, o)
 	if err != nil {

@@ -74,17 +74,19 @@ func (o *benchOptions) check(a *app) error {
 	if (o.model == "") == (o.synthetic == "") {
 		return usage("give --model-dir (-m) or --synthetic, one of them; see exl2 bench --help")
 	}
-	for _, list := range [][]int{o.prompts, o.generates, o.depths, o.batches} {
-		for _, v := range list {
-			if v < 0 || v > 1<<24 {
-				return usage("%d, want 0 to %d", v, 1<<24)
+	for _, l := range []struct {
+		flag  string
+		list  []int
+		least int
+	}{{"prompt", o.prompts, 0}, {"generate", o.generates, 0}, {"depth", o.depths, 0}, {"batch", o.batches, 1}} {
+		for _, v := range l.list {
+			if v < l.least || v > 1<<24 {
+				return usage("--%s: %d, want %d to %d", l.flag, v, l.least, 1<<24)
 			}
 		}
 	}
-	for _, b := range o.batches {
-		if b < 1 {
-			return usage("--batch: %d, want 1 or more", b)
-		}
+	if len(o.tests()) == 0 {
+		return usage("nothing to measure: give --prompt (-p), --generate (-n) or both another number than 0")
 	}
 	if o.repeat < 1 {
 		return usage("--repeat: %d, want 1 or more", o.repeat)

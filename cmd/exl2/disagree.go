@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"exl2/internal/model"
 	"exl2/internal/regular"
@@ -66,9 +65,11 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 			}
 		}
 	}
-	next := spec.Names.Layer(spec.Layers+spec.Further, "")
-	if slices.ContainsFunc(files.Names(), func(name string) bool { return strings.HasPrefix(name, next) }) {
-		say("there are weights of %s*, config.json says %d layers", next, spec.Layers)
+	for _, name := range files.Names() {
+		if spec.Behind(name, spec.Layers+spec.Further) {
+			say("there are weights of %s, config.json says %d layers", name, spec.Layers)
+			break
+		}
 	}
 	var config struct {
 		Quantization struct {

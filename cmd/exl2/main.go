@@ -59,6 +59,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	strict(root)
 	root.SetArgs(args)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

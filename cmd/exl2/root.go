@@ -74,7 +74,7 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
 	root.SetGlobalNormalizationFunc(normalize)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%w; see exl2 %s --help", err, c.Name())
+		return usage("%w; see %s --help", err, c.CommandPath())
 	})
 	root.SetUsageFunc(usageWithExitCodes(root.UsageFunc()))
 	for _, c := range []*cobra.Command{
@@ -106,6 +106,31 @@ func checked(args cobra.PositionalArgs) cobra.PositionalArgs {
 			return usage("%w; see %s --help", err, c.CommandPath())
 		}
 		return nil
+	}
+}
+
+// strict has cobra's own commands complain about what they do not know, where they
+// would show help and be content.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args = checked(c.Args)
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+			for _, shell := range c.Commands() {
+				shell.Args = checked(shell.Args)
+			}
+		case "help":
+			c.Args = checked(func(c *cobra.Command, list []string) error {
+				_, rest, err := c.Root().Find(list)
+				if err == nil && len(rest) > 0 {
+					err = fmt.Errorf("no help about %q", rest[0])
+				}
+				return err
+			})
+		}
 	}
 }
 

@@ -34,7 +34,10 @@ func Load(dir string) (*Tokenizer, error) {
 		return nil, err
 	}
 	names := []string{"tokenizer.json", "tokenizer.model", "tiktoken.model"}
-	others, _ := filepath.Glob(filepath.Join(dir, "*.tiktoken"))
+	others, err := regular.WithSuffix(dir, ".tiktoken")
+	if err != nil {
+		return nil, err
+	}
 	for _, path := range others {
 		names = append(names, filepath.Base(path))
 	}

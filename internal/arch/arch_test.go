@@ -236,7 +236,10 @@ func TestRefusals(t *testing.T) {
 		"experts":            {`"architectures":["MixtralForCausalLM"],"num_local_experts":2,"num_experts_per_tok":3`, "num_experts_per_tok: 3, want 1 to 2", false},
 		"routing":            {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"scoring_func":"softmax"`, `scoring_func: unsupported: "softmax"`, true},
 		"groups":             {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":9,"num_experts_per_tok":2,"moe_intermediate_size":32`, "n_group: 8 groups of 9 experts", false},
-		"factor":             {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logit scale: +Inf, want a positive number", false},
+		"factor":             {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logits_scaling: 0, want a positive number", false},
+		"logit scale":        {`"architectures":["CohereForCausalLM"],"logit_scale":-0.0`, "logit_scale: 0, want a positive number", false},
+		"embedding scale":    {`"architectures":["GraniteForCausalLM"],"embedding_multiplier":0`, "embedding_multiplier: 0, want", false},
+		"no experts' scale":  {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"routed_scaling_factor":0`, "routed_scaling_factor: 0, want", false},
 		"inner model":        {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
 		"two architectures":  {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
 		"activation":         {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
@@ -328,7 +331,8 @@ func FuzzConfig(f *testing.F) {
 func TestUnused(t *testing.T) {
 	s := Spec{Layers: 3, Further: 1, Names: Names{Layers: "model.layers.*"}}
 	for name, want := range map[string]bool{
-		"model.layers.3.eh_proj.weight": true, "model.layers.2.mlp.up_proj.weight": false, "model.layers.30.mlp.up_proj.weight": false,
+		"model.layers.3.eh_proj.weight": true, "model.layers.2.mlp.up_proj.weight": false, "model.layers.30.mlp.up_proj.weight": true,
+		"model.layers.2x.mlp.up_proj.weight": false, "vision.layers.30.mlp.up_proj.weight": false, "model.layers.30": false,
 		"model.layers.0.self_attn.rotary_emb.inv_freq": true, "model.embed_tokens.weight": false,
 	} {
 		if got := s.Unused(name); got != want {

@@ -103,7 +103,7 @@ func (s *Spec) routedExperts(c *Config) {
 	m := MoE{Experts: c.Int("n_routed_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
 	m.Routing.Routing = device.Routing{
 		Groups: int(c.optional("n_group", 1)), TopGroups: int(c.optional("topk_group", 1)),
-		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.Float("routed_scaling_factor", 1)),
+		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
 	}
 	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
 	if n := int(c.optional("n_shared_experts", 0)); n > 0 {

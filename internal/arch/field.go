@@ -96,6 +96,17 @@ func (c *Config) Float(key string, def ...float64) float64 {
 	return f
 }
 
+// factor is Float of what is multiplied or divided by: 0 would leave nothing, and
+// means 1 in a Spec.
+func (c *Config) factor(key string, def float64) float64 {
+	f := c.Float(key, def)
+	if f == 0 {
+		_, name, _ := c.field(key)
+		c.fail(name, "0, want a positive number")
+	}
+	return f
+}
+
 // optional returns a number field that null turns off: 0 if it is null, def if
 // it is absent.
 func (c *Config) optional(key string, def float64) float64 {

@@ -109,8 +109,8 @@ func smolLM3(c *Config) Spec {
 // granite has multipliers (models/granite/modeling_granite.py).
 func granite(c *Config) Spec {
 	s := llama(c)
-	s.EmbedScale, s.Residual = float32(c.Float("embedding_multiplier", 1)), float32(c.Float("residual_multiplier", 1))
-	s.Attn.Scale, s.LogitScale = float32(c.Float("attention_multiplier", 1)), float32(1/c.Float("logits_scaling", 1))
+	s.EmbedScale, s.Residual = float32(c.factor("embedding_multiplier", 1)), float32(c.factor("residual_multiplier", 1))
+	s.Attn.Scale, s.LogitScale = float32(c.Float("attention_multiplier", 1)), float32(1/c.factor("logits_scaling", 1))
 	return s
 }
 
@@ -118,9 +118,9 @@ func granite(c *Config) Spec {
 func miniCPM(c *Config) Spec {
 	c.defaults("tie_word_embeddings", true)
 	s := llama(c)
-	s.EmbedScale = float32(c.Float("scale_emb", 1))
-	s.Residual = float32(c.Float("scale_depth", 1) / math.Sqrt(float64(max(s.Layers, 1))))
-	s.LogitScale = float32(c.Float("dim_model_base", float64(s.Hidden)) / float64(max(s.Hidden, 1)))
+	s.EmbedScale = float32(c.factor("scale_emb", 1))
+	s.Residual = float32(c.factor("scale_depth", 1) / math.Sqrt(float64(max(s.Layers, 1))))
+	s.LogitScale = float32(c.factor("dim_model_base", float64(s.Hidden)) / float64(max(s.Hidden, 1)))
 	return s
 }
 

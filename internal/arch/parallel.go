@@ -7,7 +7,7 @@ func cohere(c *Config) Spec {
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_eps", 1e-5), false)
 	s.Parallel, s.Names.NormMLPIn = true, ""
-	s.LogitScale = float32(c.Float("logit_scale", 0.0625))
+	s.LogitScale = float32(c.factor("logit_scale", 0.0625))
 	s.interleaved()
 	if c.Bool("use_qk_norm", false) {
 		s.headNorms(EachHeadsOwn, "self_attn.q_norm", "self_attn.k_norm")

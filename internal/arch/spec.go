@@ -4,6 +4,7 @@
 package arch
 
 import (
+	"strconv"
 	"strings"
 
 	"exl2/internal/device"
@@ -193,17 +194,23 @@ func (s *Spec) SetContext(length int) {
 }
 
 // Unused reports whether a tensor of the source is one that nothing reads:
-// frequencies, which follow from the configuration, and layers behind the last.
+// frequencies, which follow from the configuration, and layers behind the last, which
+// predict further tokens, or are more than the configuration speaks of.
 func (s Spec) Unused(name string) bool {
 	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
 		return true
 	}
-	for i := range s.Further {
-		if strings.HasPrefix(name, s.Names.Layer(s.Layers+i, "")) {
-			return true
-		}
-	}
-	return false
+	return s.Behind(name, s.Layers)
+}
+
+// Behind reports whether a tensor is of a layer that has the given number or a
+// later one.
+func (s Spec) Behind(name string, layer int) bool {
+	before, _, _ := strings.Cut(s.Names.Layers, "*")
+	rest, ok := strings.CutPrefix(name, before)
+	number, _, inside := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	return ok && inside && err == nil && n >= layer
 }
 
 // Sparse reports whether a layer has a mixture of experts.

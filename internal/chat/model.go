@@ -83,7 +83,7 @@ func (m *Model) Template(tools bool) (*Template, error) {
 
 // readFiles reads the templates that are files of their own.
 func (m *Model) readFiles() error {
-	files, err := filepath.Glob(filepath.Join(m.dir, "additional_chat_templates", "*.jinja"))
+	files, err := regular.WithSuffix(filepath.Join(m.dir, "additional_chat_templates"), ".jinja")
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (l *Loader) Use(f Files) error {
 		f = shown
 	}
 	l.show(newUnfused(l.Spec, l.Layout, f))
-	return nil
+	return l.refuseBiases()
 }
 
 // show has the loader find tensors in u, folded if it folds.

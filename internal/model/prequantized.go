@@ -8,7 +8,6 @@ import (
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/prequant"
-	"exl2/internal/tensor"
 )
 
 // Packed reads a linear's matrix as another program has quantized it, or returns
@@ -93,18 +92,8 @@ func (l *Loader) dropBiases(f *prequant.Files) error {
 		if !ok || used[name] || !f.Decoded(linear+".weight") {
 			continue
 		}
-		t, err := f.Get(name)
-		if err != nil {
+		if err := l.checkZero(f, name); err != nil {
 			return err
-		}
-		kind, ok := floatTypes[t.DType]
-		if !ok {
-			return fmt.Errorf("%s is %s, want F16, BF16 or F32", name, t.DType)
-		}
-		for i, v := range tensor.Widen(kind, t.Data) {
-			if v != 0 {
-				return fmt.Errorf("%s: element %d is %v, and the architecture %s has no such bias", name, i, v, l.Spec.Arch)
-			}
 		}
 		f.Hide(name)
 	}

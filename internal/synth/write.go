@@ -21,11 +21,20 @@ var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model", "tokenizer_co
 // Write writes the model to a folder, with the tokenizer of another folder if
 // that is not "". step is called with the name of every tensor written.
 func (m *Model) Write(dir, tokenizer string, step func(name string)) error {
-	if present, err := filepath.Glob(filepath.Join(dir, "*.safetensors")); err != nil || len(present) > 0 {
-		return fmt.Errorf("%s holds %v already: give another folder", dir, present)
+	present, err := regular.WithSuffix(dir, ".safetensors")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "config.json")); err == nil || len(present) > 0 {
+		return fmt.Errorf("%s holds a model already: give another folder", dir)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
+	}
+	if tokenizer != "" {
+		if err := copyTokenizer(dir, tokenizer); err != nil {
+			return err
+		}
 	}
 	base := "model"
 	if m.bits != 0 {
@@ -37,11 +46,6 @@ func (m *Model) Write(dir, tokenizer string, step func(name string)) error {
 	}
 	for _, s := range shards {
 		if err := m.shard(filepath.Join(dir, s.Name), s, step); err != nil {
-			return err
-		}
-	}
-	if tokenizer != "" {
-		if err := copyTokenizer(dir, tokenizer); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,85 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"exl2/internal/tensor"
+)
+
+// Warnings says what of the model's folder nothing reads that might mean something:
+// fields of config.json, and layers of the files.
+func (l *Loader) Warnings() []string {
+	var list []string
+	if w := l.Spec.Warning(); w != "" {
+		list = append(list, w)
+	}
+	last := l.Spec.Layers + l.Spec.Further
+	for _, name := range l.Files.Names() {
+		if l.Spec.Behind(name, last) {
+			return append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
+		}
+	}
+	return list
+}
+
+// refuseBiases refuses biases that the files have of a linear or norm that has none
+// by the configuration: other programs would add them. Those that are zero, and add
+// nothing, are hidden.
+func (l *Loader) refuseBiases() error {
+	zero := map[string]bool{}
+	for _, m := range l.Layout {
+		for _, name := range l.unbiased(m) {
+			if !l.Files.Has(name) {
+				continue
+			}
+			if err := l.checkZero(l.Files, name); err != nil {
+				return err
+			}
+			zero[name] = true
+		}
+	}
+	l.unfused.names = slices.DeleteFunc(l.unfused.names, func(name string) bool { return zero[name] })
+	return nil
+}
+
+// unbiased lists the biases that the module does not have, of its own matrices and of
+// those that the source keeps several in.
+func (l *Loader) unbiased(m ModuleSpec) []string {
+	var list []string
+	for _, t := range l.Spec.Stored {
+		if whole, ok := strings.CutSuffix(t.Weight, ".weight"); ok && t.Bias == "" {
+			list = append(list, l.Spec.Names.Layer(m.Layer, whole+".bias"))
+		}
+	}
+	for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+		if !x.Biased {
+			list = append(list, x.Name+".bias")
+		}
+	}
+	for _, n := range m.Norms {
+		if !n.Bias {
+			list = append(list, n.Name+".bias")
+		}
+	}
+	return list
+}
+
+// checkZero refuses a bias that is not zero everywhere.
+func (l *Loader) checkZero(f Files, name string) error {
+	t, err := f.Get(name)
+	if err != nil {
+		return err
+	}
+	kind, ok := floatTypes[t.DType]
+	if !ok {
+		return fmt.Errorf("%s is %s, want F16, BF16 or F32", name, t.DType)
+	}
+	for i, v := range tensor.Widen(kind, t.Data) {
+		if v != 0 {
+			return fmt.Errorf("%s: element %d is %v, and by config.json the architecture %s has no such bias", name, i, v, l.Spec.Arch)
+		}
+	}
+	return nil
+}
