@@ -27,7 +27,7 @@ func scanFolder(dir string) (*folder, error) {
 	var other string
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case e.IsDir():
+		case e.IsDir(), strings.HasPrefix(name, "."):
 		case strings.HasSuffix(name, extension):
 			f.names = append(f.names, name)
 		case strings.HasSuffix(name, ".bin") && (other == "" || strings.HasPrefix(name, "pytorch_model")):
@@ -54,6 +54,10 @@ func scanFolder(dir string) (*folder, error) {
 func (f *folder) choose(unindexed func(tensor string) bool) (*Set, error) {
 	s := &Set{dir: f.dir, owner: map[string]*File{}}
 	if unindexed != nil && f.any(unindexed) {
+		return s, f.takeAll(s)
+	}
+	if slices.Contains(f.names, wholeName) {
+		f.names = []string{wholeName}
 		return s, f.takeAll(s)
 	}
 	index, err := readIndex(filepath.Join(f.dir, indexName))

@@ -10,6 +10,7 @@ import (
 
 const (
 	extension = ".safetensors"
+	wholeName = "model.safetensors"
 	indexName = "model.safetensors.index.json"
 )
 
@@ -23,12 +24,13 @@ type Set struct {
 	bytes int64
 }
 
-// OpenDir opens the tensors of a model folder: those that
-// model.safetensors.index.json names, in the files that it names, or else
-// those of every *.safetensors file. If unindexed, which may be nil, is true of
-// any tensor of the folder the index is not looked at: quantizers leave their
-// source's index, which names files that are not there. A tensor that two files
-// hold is an error.
+// OpenDir opens the tensors of a model folder: those of model.safetensors, or else
+// those that model.safetensors.index.json names, in the files that it names
+// (transformers modeling_utils.py looks in this order), or else those of every
+// *.safetensors file. If unindexed, which may be nil, is true of any tensor of the
+// folder all files are taken: quantizers leave their source's index, which names
+// files that are not there. A tensor that two files hold is an error. Hidden files,
+// such as those that macOS leaves, are no files of the model.
 func OpenDir(dir string, unindexed func(tensor string) bool) (*Set, error) {
 	f, err := scanFolder(dir)
 	if err != nil {

@@ -54,6 +54,12 @@ func TestOpenDir(t *testing.T) {
 	}{
 		{"one file", files{"model.safetensors": one("b", "a")}, "a b", ""},
 		{"two files without an index", files{"x.safetensors": one("b"), "y.safetensors": one("a")}, "a b", ""},
+		{"one file, beside others", files{
+			"model.safetensors": one("b"), "consolidated.safetensors": one("a", "b"), indexName: index("a", "x.safetensors"),
+		}, "b", ""},
+		{"quantized, in one file beside others", files{"model.safetensors": one("m.codes"), "more.safetensors": one("n")}, "m.codes n", ""},
+		{"damaged file beside", files{"model.safetensors": one("b"), "._model.safetensors": {0, 5, 22, 7}, "x.safetensors": {}}, "b", ""},
+		{"hidden file", files{"x.safetensors": one("b"), "._x.safetensors": {0, 5, 22, 7}}, "b", ""},
 		{"index", files{
 			"model-1.safetensors": one("b"), "model-2.safetensors": one("a"),
 			indexName: index("a", "model-2.safetensors", "b", "model-1.safetensors"),
