@@ -40,17 +40,17 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 		switch {
 		case !ok:
 			say("%s is missing", name)
-		case !slices.Equal(info.Shape, want):
+		case want != nil && !slices.Equal(info.Shape, want):
 			say("%s has the shape %v, config.json says %v", name, info.Shape, want)
+		case !model.Holds(info.DType):
+			say("%s is %s, want F16, BF16 or F32", name, info.DType)
 		}
 	}
 	spec := l.Spec
 	checkTensor(spec.Names.Embed+".weight", []int{spec.Vocab, spec.Hidden})
 	for _, module := range l.Layout {
 		for _, name := range small(module) {
-			if _, ok := l.Files.Info(name); !ok {
-				say("%s is missing", name)
-			}
+			checkTensor(name, nil)
 		}
 		for _, s := range module.Fixed {
 			checkTensor(s.Name+".weight", []int{s.Out, s.In})
@@ -67,7 +67,7 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 	}
 	for _, name := range files.Names() {
 		if spec.Behind(name, spec.Layers+spec.Further) {
-			say("there are weights of %s, config.json says %d layers", name, spec.Layers)
+			say("there are weights of layers such as %s, config.json says %d layers", name, spec.Layers)
 			break
 		}
 	}

@@ -198,6 +198,12 @@ func (b *builder) get(name string, shapes ...[]int) (safetensors.Tensor, tensor.
 
 var floatTypes = map[string]tensor.Type{"F16": tensor.F16, "BF16": tensor.BF16, "F32": tensor.F32}
 
+// Holds reports whether tensors that stay as they are may have a type.
+func Holds(dtype string) bool {
+	_, ok := floatTypes[dtype]
+	return ok
+}
+
 func (b *builder) upload(t tensor.Type, rows, cols int, data []byte) tensor.Tensor {
 	dst := b.dev.Alloc(t, rows, cols)
 	b.dev.Upload(dst, data)
