@@ -15,12 +15,15 @@ type interrupts struct {
 	stop func() // nil: the program ends
 }
 
-// context returns a context that ends at Ctrl-C or SIGTERM, and a function that
-// ends it and gives the signals back. A second Ctrl-C ends the program at once.
+// context returns a context that ends at Ctrl-C, SIGTERM, or when the terminal is
+// gone, and a function that ends it and gives the signals back. A second Ctrl-C ends the program at once.
 func (i *interrupts) context(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	context.AfterFunc(ctx, func() { signal.Stop(signals) })
 	go func() {
 		for {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,7 @@ shape and seed give the same bytes. SHAPE is one of
   exl2 synth llama2-7b --layers 2 -o random --tokenizer models/llama
   exl2 synth --config models/llama/config.json -o random --bits 4.0`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return runSynth(a, o, args) },
+		RunE: func(c *cobra.Command, args []string) error { return runSynth(c.Context(), a, o, args) },
 	}
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "config.json of the shape, instead of SHAPE (here, --config names no file of flags)")
@@ -75,7 +76,7 @@ func (o *synthOptions) shape(args []string) (*synth.Shape, error) {
 	return synth.FromConfig(o.config, data)
 }
 
-func runSynth(a *app, o *synthOptions, args []string) error {
+func runSynth(ctx context.Context, a *app, o *synthOptions, args []string) error {
 	if o.out == "" {
 		return usage("--out-dir (-o) is missing; see exl2 synth --help")
 	}
@@ -103,7 +104,7 @@ func runSynth(a *app, o *synthOptions, args []string) error {
 		return err
 	}
 	p.Start("write", len(m.Infos()))
-	if err := m.Write(o.out, o.tokenizer, func(name string) { p.Step(name, "") }); err != nil {
+	if err := m.Write(ctx, o.out, o.tokenizer, func(name string) { p.Step(name, "") }); err != nil {
 		return err
 	}
 	p.Close()

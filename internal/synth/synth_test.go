@@ -1,6 +1,8 @@
 package synth
 
 import (
+	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,7 +40,7 @@ func TestModelsRun(t *testing.T) {
 	for _, bits := range []float64{0, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 8} {
 		m := newModel(t, 1, bits)
 		dir := filepath.Join(t.TempDir(), "model")
-		if err := m.Write(dir, "", func(string) {}); err != nil {
+		if err := m.Write(t.Context(), dir, "", func(string) {}); err != nil {
 			t.Fatal(err)
 		}
 		l, files, err := model.Open(dir)
@@ -159,14 +161,58 @@ func TestKnownShapes(t *testing.T) {
 	}
 }
 
+// Files that are in the way are named, and stay; folders may have any name.
 func TestWriteKeepsWhatIsThere(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), nil, 0o666); err != nil {
+	tokenizer := filepath.Join(t.TempDir(), "[tokenizer")
+	if err := os.Mkdir(tokenizer, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := newModel(t, 1, 0).Write(dir, "", func(string) {}); err == nil {
-		t.Error("wrote over a model")
+	if err := os.WriteFile(filepath.Join(tokenizer, "tokenizer.json"), []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
 	}
+	for _, name := range []string{"model.safetensors", "config.json", "tokenizer.json"} {
+		dir := filepath.Join(t.TempDir(), "a[b")
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := newModel(t, 1, 0).Write(t.Context(), dir, tokenizer, func(string) {}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != "mine" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if left := entries(t, dir); len(left) != 1 {
+			t.Errorf("%s: %v beside it", name, left)
+		}
+	}
+}
+
+// A model that is not written to its end leaves nothing.
+func TestWriteInterrupted(t *testing.T) {
+	dir, tokenizer := filepath.Join(t.TempDir(), "model"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(tokenizer, "tokenizer.json"), []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := newModel(t, 1, 0).Write(ctx, dir, tokenizer, func(string) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if left := entries(t, dir); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// entries lists a folder.
+func entries(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // What EXL2 cannot hold is refused by name, and written as fp16.

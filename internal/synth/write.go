@@ -1,10 +1,13 @@
 package synth
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/ordered"
@@ -18,23 +21,34 @@ const shardBytes = 4 << 30
 // tokenizerFiles are what a tokenizer may consist of.
 var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"}
 
-// Write writes the model to a folder, with the tokenizer of another folder if
-// that is not "". step is called with the name of every tensor written.
-func (m *Model) Write(dir, tokenizer string, step func(name string)) error {
-	present, err := regular.WithSuffix(dir, ".safetensors")
+// Write writes the model to a folder that holds none, with the tokenizer of another
+// folder if that is not "". step is called with the name of every tensor written.
+// What does not end whole, or is interrupted, leaves no file.
+func (m *Model) Write(ctx context.Context, dir, tokenizer string, step func(name string)) (err error) {
+	files, err := readTokenizer(tokenizer)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(filepath.Join(dir, "config.json")); err == nil || len(present) > 0 {
-		return fmt.Errorf("%s holds a model already: give another folder", dir)
+	if err := checkVacant(dir, files); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	if tokenizer != "" {
-		if err := copyTokenizer(dir, tokenizer); err != nil {
+	var written []string
+	defer func() {
+		if err != nil {
+			for _, path := range written {
+				os.Remove(path)
+			}
+		}
+	}()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, name)
+		if err := atomicfile.Write(path, files[name]); err != nil {
 			return err
 		}
+		written = append(written, path)
 	}
 	base := "model"
 	if m.bits != 0 {
@@ -45,20 +59,50 @@ func (m *Model) Write(dir, tokenizer string, step func(name string)) error {
 		return err
 	}
 	for _, s := range shards {
-		if err := m.shard(filepath.Join(dir, s.Name), s, step); err != nil {
+		path := filepath.Join(dir, s.Name)
+		if err := m.shard(ctx, path, s, step); err != nil {
 			return err
 		}
+		written = append(written, path)
 	}
 	return m.config(dir)
 }
 
-func (m *Model) shard(path string, s safetensors.Shard, step func(name string)) error {
+// checkVacant refuses a folder that holds a model, or one of the files to be written.
+func checkVacant(dir string, files map[string][]byte) error {
+	present, err := regular.WithSuffix(dir, ".safetensors")
+	if err != nil {
+		return err
+	}
+	for name := range maps.Keys(files) {
+		present = append(present, existing(dir, name)...)
+	}
+	if present = append(present, existing(dir, "config.json")...); len(present) > 0 {
+		slices.Sort(present)
+		return fmt.Errorf("%s is there already: give another folder", present[0])
+	}
+	return nil
+}
+
+// existing returns the path of a file in dir, if it is there.
+func existing(dir, name string) []string {
+	path := filepath.Join(dir, name)
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	return []string{path}
+}
+
+func (m *Model) shard(ctx context.Context, path string, s safetensors.Shard, step func(name string)) error {
 	w, err := safetensors.Create(path, s.Tensors)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
 	for _, i := range s.Tensors {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		t, err := m.Get(i.Name)
 		if err != nil {
 			return err
@@ -71,25 +115,26 @@ func (m *Model) shard(path string, s safetensors.Shard, step func(name string)) 
 	return w.Commit()
 }
 
-func copyTokenizer(to, from string) error {
-	copied := false
+// readTokenizer returns the files of a folder's tokenizer, none of no folder.
+func readTokenizer(dir string) (map[string][]byte, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	files := map[string][]byte{}
 	for _, name := range tokenizerFiles {
-		data, err := regular.Read(filepath.Join(from, name), 1<<28)
+		data, err := regular.Read(filepath.Join(dir, name), 1<<28)
 		if os.IsNotExist(err) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := atomicfile.Write(filepath.Join(to, name), data); err != nil {
-			return err
-		}
-		copied = true
+		files[name] = data
 	}
-	if !copied {
-		return fmt.Errorf("%s has none of the files of a tokenizer: %v", from, tokenizerFiles)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has none of the files of a tokenizer: %v", dir, tokenizerFiles)
 	}
-	return nil
+	return files, nil
 }
 
 // config writes config.json, signed if the model is EXL2.
