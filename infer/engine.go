@@ -26,6 +26,10 @@ type Options struct {
 	Devices string
 	Note    func(text string) // may be nil
 
+	// Interrupted is asked before each sublayer that is loaded, and ends that with its
+	// error, if it has one; it may be nil.
+	Interrupted func() error
+
 	Positions int // of a sequence
 	Sequences int // at the same time; 0 means 1
 	Chunk     int // positions of a prompt that are processed together; 0 leaves it to the device
@@ -232,6 +236,9 @@ func (e *Engine) load(l *model.Loader, list devices.List, parts []Part) error {
 		s := &stage{dev: d, plan: parts[i]}
 		e.stages = append(e.stages, s)
 		for _, spec := range part.modules {
+			if err := e.Options.interrupted(); err != nil {
+				return err
+			}
 			m, err := l.Load(d, spec)
 			if err != nil {
 				return err
@@ -256,6 +263,13 @@ func (e *Engine) load(l *model.Loader, list devices.List, parts []Part) error {
 	}
 	e.choice = newChoice(e.last().Dev, e.Options.Sequences)
 	return e.sync()
+}
+
+func (o Options) interrupted() error {
+	if o.Interrupted == nil {
+		return nil
+	}
+	return o.Interrupted()
 }
 
 func (e *Engine) sync() error {

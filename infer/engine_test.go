@@ -2,6 +2,7 @@ package infer
 
 import (
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -111,6 +112,20 @@ func TestBatchIsSeparate(t *testing.T) {
 	for s, l := range lengths {
 		want := whole(t, one, someIDs(l+1, 100+s))
 		mustBeNear(t, "sequence", rows[s], want[l])
+	}
+}
+
+// Loading ends between sublayers.
+func TestLoadingIsInterrupted(t *testing.T) {
+	left := 3
+	_, err := Open(golden("arch/llama"), Options{Devices: "cpu", Positions: 4, Interrupted: func() error {
+		if left--; left < 0 {
+			return context.Canceled
+		}
+		return nil
+	}})
+	if !errors.Is(err, context.Canceled) || left != -1 {
+		t.Errorf("error %v, asked %d times", err, 3-left)
 	}
 }
 

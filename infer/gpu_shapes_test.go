@@ -54,7 +54,7 @@ func writeRandom(t testing.TB, shapes map[string]string, bits float64) (dirs []s
 			t.Fatal(err)
 		}
 		dir := filepath.Join(t.TempDir(), name)
-		if err := m.Write(dir, "", func(string) {}); err != nil {
+		if err := m.Write(t.Context(), dir, "", func(string) {}); err != nil {
 			t.Fatal(err)
 		}
 		dirs = append(dirs, dir)

@@ -17,7 +17,7 @@ func (a *app) openModel(dir string, o infer.Options) (*infer.Engine, error) {
 
 // on adds the devices that the flags ask for.
 func (a *app) on(o infer.Options) infer.Options {
-	o.Devices, o.Note, o.KeepDecoded = a.devices, a.note, a.keep
+	o.Devices, o.Note, o.KeepDecoded, o.Interrupted = a.devices, a.note, a.keep, a.interrupted
 	return o
 }
 

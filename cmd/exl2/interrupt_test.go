@@ -53,6 +53,18 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// A random model that is not written to its end is no model.
+func TestInterruptSynth(t *testing.T) {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt)
+	defer signal.Stop(ignored)
+	dir := filepath.Join(t.TempDir(), "model")
+	code, stderr := interrupted(t, `"step":1,`, "synth", "tinyllama-1.1b", "-o", dir)
+	if list, err := os.ReadDir(dir); code != exitInterrupted || err != nil || len(list) > 0 {
+		t.Errorf("exit code %d, want %d; %d files are left (%v):\n%s", code, exitInterrupted, len(list), err, stderr)
+	}
+}
+
 func mustExit(t *testing.T, want int, args ...string) {
 	t.Helper()
 	if code, stderr := command(t, args...); code != want {

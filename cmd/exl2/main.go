@@ -60,6 +60,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 		return err
 	}
 	strict(root)
+	a.interrupted = ctx.Err
 	root.SetArgs(args)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

@@ -30,7 +30,8 @@ type app struct {
 	hint   string // added to the message when interrupted
 	closes []func()
 
-	interrupts interrupts
+	interrupts  interrupts
+	interrupted func() error // the error of a program that was
 }
 
 func newRootCommand(a *app) *cobra.Command {
