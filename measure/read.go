@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"exl2/internal/exl2"
 	"exl2/internal/ordered"
+	"exl2/internal/regular"
 )
 
 // maxFile bounds the size of a measurement.json: a model of 126 layers has
@@ -23,14 +23,7 @@ const maxError = 1e60
 
 // ReadFile reads a measurement.json.
 func ReadFile(name string) (*File, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("measurement: %w", err)
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("measurement %s: %d bytes, want at most %d", name, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(name)
+	data, err := regular.ReadFile(name, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("measurement: %w", err)
 	}

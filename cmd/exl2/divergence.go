@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,12 +70,11 @@ var pointsHeader = []string{"program", "label", "file_bytes", "kl"}
 
 // readPoints reads the points of other programs.
 func readPoints(path string) ([]series, error) {
-	f, err := os.Open(path)
+	data, err := regular.ReadFile(path, 16<<20)
 	if err != nil {
 		return nil, fmt.Errorf("--points: %w", err)
 	}
-	defer f.Close()
-	list, err := parsePoints(f)
+	list, err := parsePoints(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("--points %s: %w", path, err)
 	}

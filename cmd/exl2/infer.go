@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
+	"exl2/internal/regular"
 )
 
 type inferOptions struct {
@@ -202,19 +203,22 @@ func (o *inferOptions) hasPrompt(c *cobra.Command) bool {
 	return c.Flags().Changed("prompt") || o.promptFile != ""
 }
 
+// maxPrompt bounds a prompt, in bytes, of which a token has some.
+const maxPrompt = 8 * infer.MaxPositions
+
 // readPrompt returns the text to continue.
 func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, error) {
 	if c.Flags().Changed("prompt") {
 		return o.prompt, nil
 	}
 	if o.promptFile != "" {
-		data, err := os.ReadFile(o.promptFile)
+		data, err := regular.ReadFile(o.promptFile, maxPrompt)
 		if err != nil {
 			return "", fmt.Errorf("--prompt-file: %w", err)
 		}
 		return string(data), nil
 	}
-	data, err := io.ReadAll(stdin)
+	data, err := regular.ReadAll(stdin, maxPrompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt from stdin: %w", err)
 	}

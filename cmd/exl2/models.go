@@ -1,6 +1,7 @@
 package main
 
 import (
+	"exl2/internal/regular"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func findModel(name string) (string, error) {
 		return "", fmt.Errorf("model %s: no such folder", name)
 	}
 	folder := filepath.Join(cacheFolder(), "models--"+org+"--"+model)
-	ref, err := os.ReadFile(filepath.Join(folder, "refs", "main"))
+	ref, err := regular.Read(filepath.Join(folder, "refs", "main"), 1<<20)
 	if err != nil {
 		return "", fmt.Errorf("model %s: no such folder, and not in the Hugging Face cache (%s); nothing is downloaded", name, cacheFolder())
 	}

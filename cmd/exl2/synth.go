@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"exl2/internal/regular"
 	"exl2/internal/synth"
 )
 
@@ -69,7 +69,7 @@ func (o *synthOptions) shape(args []string) (*synth.Shape, error) {
 		}
 		return s, nil
 	}
-	data, err := os.ReadFile(o.config)
+	data, err := regular.ReadFile(o.config, 16<<20)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}

@@ -4,6 +4,7 @@
 package regular
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -43,9 +44,36 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	data, err := ReadAll(f, limit)
+	if errors.Is(err, errLarge) {
+		err = &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, err
+}
+
+// errLarge is in the chain of errors about what is too large.
+var errLarge = errors.New("larger than")
+
+// ReadAll returns what is left of r, which may be without end, if that is at most
+// limit bytes.
+func ReadAll(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d MB", limit>>20)}
+		return nil, fmt.Errorf("%w %d MB", errLarge, limit>>20)
+	}
+	return data, err
+}
+
+// ReadFile is Read of a file that the user names, which may be a pipe.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := ReadAll(f, limit)
+	if errors.Is(err, errLarge) {
+		err = &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	return data, err
 }
