@@ -132,11 +132,22 @@ func (m *Model) linear(l model.LinearSpec, order string, recipe exl2.Recipe, own
 		m.matrix(l, order, recipe)
 		out = exl2.Pad(out)
 	case own:
-		m.add(l.Name+".weight", safetensors.F16, []int{l.Out, l.In}, m.normal)
+		m.add(l.Name+".weight", safetensors.F16, m.shape(l), m.normal)
 	}
 	if l.Biased {
 		m.add(l.Name+".bias", safetensors.F16, []int{out}, m.normal)
 	}
+}
+
+// shape returns that of a linear's weights, which a file may have transposed under the
+// same name.
+func (m *Model) shape(l model.LinearSpec) []int {
+	for _, t := range m.Spec.Stored {
+		if t.Weight == l.Part+".weight" && t.Transposed && slices.Equal(t.Holds, []string{l.Part}) {
+			return []int{l.In, l.Out}
+		}
+	}
+	return []int{l.Out, l.In}
 }
 
 func orNil(r, other exl2.Recipe) exl2.Recipe {

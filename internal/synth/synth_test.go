@@ -13,6 +13,7 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/device/devtest"
+	"exl2/internal/goldens"
 	"exl2/internal/half"
 	"exl2/internal/model"
 )
@@ -158,6 +159,42 @@ func TestKnownShapes(t *testing.T) {
 		if _, _, err := Parse(text); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A random model of every golden architecture loads.
+func TestArchitecturesLoad(t *testing.T) {
+	for _, golden := range goldens.Dirs(t, "arch") {
+		t.Run(goldens.Name(golden), func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join(golden, "config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := FromConfig("config.json", data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := New(s, 1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(t.TempDir(), "model")
+			if err := m.Write(t.Context(), dir, "", func(string) {}); err != nil {
+				t.Fatal(err)
+			}
+			l, files, err := model.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer files.Close()
+			modules, err := l.LoadAll(devtest.CPU(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range modules {
+				m.Free()
+			}
+		})
 	}
 }
 
