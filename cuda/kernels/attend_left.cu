@@ -71,7 +71,7 @@ __device__ void attend(const Given& g) {
 	const Cache& c = g.cache;
 	let_next();
 	int pos = current(a.pos), seq = current(a.seq);
-	Heads h(a, blockIdx.x, g.leaving.queries / D);
+	Heads h(blockIdx.x, g.leaving.queries / D, g.leaving.sets);
 	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y};
 	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
 	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);

@@ -51,6 +51,8 @@ struct Heads {
 		kv = set / sets, first = kv * group + set % sets * most, leads = set % sets == 0;
 		count = min(most, (kv + 1) * group - first);
 	}
+	// Of as many a set, `sets` of which are a head of keys.
+	__device__ Heads(int set, int count, int sets) : kv(sets == 1 ? set : set / sets), first(set * count), count(count), leads(kv * sets == set) {}
 };
 
 // dim_of is the dimensions of a head: as many as the kernel is made for where heads are
