@@ -79,7 +79,7 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 		return false
 	}
 	q := &parts[0]
-	if plan, ok := d.plan(q.needs(d.sms), 1); !ok || plan.name != kernel_qmatmul_one || t.q.Type != tensor.F16 {
+	if plan, ok := d.plan(q.needs(d.sms), 1); !ok || !plan.digits || t.q.Type != tensor.F16 {
 		return false
 	}
 	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == 1 && y.Cols == width &&

@@ -66,7 +66,7 @@ func TestDigitsOrHalves(t *testing.T) {
 		in, widest, groups int
 		want               kernel
 	}{
-		{4096, 8, 4, kernel_qmatmul_one}, {11008, 4, 1, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_one},
+		{4096, 8, 4, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_one_wide},
 		{28672, 6, 4, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
@@ -86,9 +86,10 @@ func TestPackedPlan(t *testing.T) {
 		shared, in, out, rows    int
 		warps, round, slots, fit int
 	}{
-		{"a row", hopper, 4096, 4096, 1, 16, 2, 2, 1},
-		{"a long row", hopper, 11008, 4096, 1, 16, 2, 2, 1},
-		{"long runs", hopper, 4096, 128256, 1, 16, 14, 2, 1},
+		{"a row", hopper, 4096, 4096, 1, 16, 2, 3, 1},
+		{"a long row", hopper, 11008, 4096, 1, 16, 2, 3, 1},
+		{"a longer row", hopper, 28672, 4096, 1, 16, 2, 3, 1},
+		{"long runs", hopper, 4096, 128256, 1, 16, 14, 3, 1},
 		{"eight rows", hopper, 4096, 4096, 8, 16, 2, 2, 8},
 		{"rows that do not all fit", hopper, 28672, 8192, 8, 8, 2, 1, 3},
 		{"little shared memory", ampere, 4096, 4096, 8, 8, 2, 1, 7},

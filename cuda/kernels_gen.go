@@ -262,6 +262,7 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
+	kernel_qmatmul_one_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -571,6 +572,7 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -5516,6 +5518,12 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 
 func (d *Device) qmatmul_one(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }

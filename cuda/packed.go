@@ -72,8 +72,8 @@ func (p *packed) needs(blocks int) need {
 }
 
 // A packing is a variant of a packed product, this one or that of rows.go: its kernel, the
-// warps of a block, the units that a warp has asked for at a time, the most rows of x, and
-// whether a row is of digits.
+// warps of a block, the slots that a warp has for units, the most rows of x, and whether a row
+// is of digits.
 type packing struct {
 	kernel             func(d *Device, l launch, product []byte)
 	name               kernel
@@ -83,7 +83,8 @@ type packing struct {
 
 // packings lists the variants, better ones first.
 var packings = []packing{
-	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
+	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},

@@ -68,8 +68,8 @@ struct Bring {
 
 // bring_normed brings a row that is to be normalized as norm.cu does it, but for what the returned
 // number is to multiply, and returns that number and the largest element with it.
-template <class P>
-__device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& largest) {
+template <class P, class Come>
+__device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& largest, const Come& come) {
 	const float* x = (const float*)p.x;
 	Row row(x, p.in);
 	Bring<P> bring = {to, p, a, {0, 0}, 1, {0, 0}};
@@ -85,6 +85,7 @@ __device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& l
 		bring.inverse = rsqrtf(__fdividef(block_sum(squares.of), p.in) + p.eps);
 	}
 	row.each(bring);
+	come();
 	Extent extent = block_extent(bring.extent);
 	float inverse = p.shift ? 1 : rsqrtf(__fdividef(extent.squares, p.in) + p.eps);
 	largest = __float_as_uint(__uint_as_float(extent.largest) * inverse);
@@ -103,8 +104,8 @@ __device__ inline uint4 load_halves(const P& p, int i) {
 // bring_halves brings a row of fp16, the first half of a word of four bytes each, or, if it is in
 // order, eight in a half of eight words, by swaps. It returns the largest. Each of both is straight code:
 // it runs once, and what is jumped over is fetched late.
-template <class P>
-__device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a) {
+template <class P, class Come>
+__device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a, const Come& come) {
 	int step = blockDim.x * 8;
 	half2 most = __float2half2_rn(0);
 	if (!p.places) {
@@ -128,21 +129,23 @@ __device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a) {
 			bring(to, p, a, v.v, i);
 		}
 	}
+	come();
 	Extent extent = {0, 0};
 	extent.add(__low2float(most)), extent.add(__high2float(most));
 	return block_extent(extent).largest;
 }
 
 // stage_digits brings a row to shared memory, and zeros behind it. It returns what its lowest digits
-// are: of a row with an element that is no number, none. A barrier is to follow.
-template <class P>
-__device__ inline float stage_digits(u32* row, const P& p, const Ahead& a) {
+// are: of a row with an element that is no number, none. come is called when the thread has read
+// its elements. A barrier is to follow.
+template <class P, class Come>
+__device__ inline float stage_digits(u32* row, const P& p, const Ahead& a, const Come& come) {
 	if (threadIdx.x < row_padding) row[p.in + threadIdx.x] = 0;
 	bool normed = p.norm != no_norm;
 	u32 largest;
 	float times = 1;
-	if (normed) times = bring_normed(row, p, a, largest);
-	else largest = bring_halves(row, p, a);
+	if (normed) times = bring_normed(row, p, a, largest, come);
+	else largest = bring_halves(row, p, a, come);
 	FixedPoint fixed(largest);
 	half2 to = __float2half2_rn(normed ? 1 : fixed.to);
 	times *= fixed.to;

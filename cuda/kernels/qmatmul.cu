@@ -9,7 +9,8 @@
 //
 // Units come to shared memory several steps ahead, each lane's part for itself, so that
 // only the lane waits for it. The first ones are asked for before the kernel in front of
-// this one is done: weights depend on nothing.
+// this one is done: weights depend on nothing. What a multiprocessor reads waits behind all
+// words that it has asked for, so these are not all that there is room for (docs/decoding.md).
 #include "act.cuh"
 #include "arrive.cuh"
 #include "digit_row.cuh"
@@ -89,6 +90,9 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 // round after each other, and then of the next matrix, or round.
 template <int warps, int slots, bool digits>
 struct Feed {
+	// How many units are on their way at most: of three slots one is multiplied meanwhile.
+	static constexpr int flight = slots > 2 ? slots - 1 : slots;
+
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
 	const uint4* words;             // of the tile, at this lane
@@ -102,11 +106,11 @@ struct Feed {
 	unsigned long long policy;
 
 	// The first units are asked for at once, up to `early`.
-	__device__ Feed(const Product& product, u32 ring, int early = slots) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
+	__device__ Feed(const Product& product, u32 ring, int early = flight) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
-		for (int s = 0; s < slots; s++)
+		for (int s = 0; s < flight; s++)
 			if (s < early) ask();
 	}
 
@@ -162,7 +166,18 @@ struct Feed {
 			}
 		}
 		commit();
-		slot = slot == ring + (slots - 1) * product.slot ? ring : slot + product.slot;
+		slot = after(slot);
+	}
+	__device__ u32 after(u32 s) const { return s == ring + (slots - 1) * product.slot ? ring : s + product.slot; }
+
+	// next_unit waits for the next unit, and returns where it is. ahead tells that another is asked for before it is
+	// multiplied, not behind.
+	static constexpr bool ahead = flight < slots;
+	__device__ u32 next_unit() {
+		arrived<flight - 1>();
+		u32 now = ahead ? after(slot) : slot;
+		if (ahead) ask();
+		return now;
 	}
 };
 
@@ -249,14 +264,19 @@ __device__ inline void stage(half* to, const Product& p, const Ahead& a, int row
 	}
 }
 
-// stage_units brings the units of the matrices' groups, zeros behind those of each.
-__device__ inline void stage_units(u32* to, const Product& p) {
-	for (int k = 0; k < p.count; k++) {
-		const Matrix& m = p.m[k];
-		int padded = padded_groups(m.groups);
-		for (int i = threadIdx.x; i < padded; i += blockDim.x) to[i] = i < m.groups ? __ldg(m.units + i) : 0;
-		to += padded;
-	}
+// unit_of returns number i of the units of the matrices' groups, zeros being behind those of each.
+__device__ inline u32 unit_of(const Product& p, int i) {
+	if (i >= p.units) return 0;
+	int k = 0;
+	for (int padded; k < p.count - 1 && i >= (padded = padded_groups(p.m[k].groups)); k++) i -= padded;
+	return i < p.m[k].groups ? __ldg(p.m[k].units + i) : 0;
+}
+
+// keep_units stores the units of the matrices' groups, of which the thread has asked for the first.
+__device__ inline void keep_units(u32* to, const Product& p, u32 first) {
+	if (threadIdx.x < p.units) to[threadIdx.x] = first;
+#pragma unroll 1
+	for (int i = threadIdx.x + blockDim.x; i < p.units; i += blockDim.x) to[i] = unit_of(p, i);
 }
 
 // total adds the warps' sums of a column and row.
@@ -358,17 +378,20 @@ __device__ inline void qmatmul(const Product& p) {
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
 
-	Feed<warps, slots, digits> feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	using Units = Feed<warps, slots, digits>;
+	static_assert(!digits || Units::flight == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
+	Units feed(p, first_byte + warp * slots * p.slot + lane * 4, digits ? 1 : Units::flight);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
 	Ahead ahead(p);
-	stage_units(units, p);
+	u32 unit = unit_of(p, threadIdx.x);
 	wait_for_previous();
 	let_next();
+	keep_units(units, p, unit);
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
 	float lowest = 1;  // of digits
-	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead);
+	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
 	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
@@ -393,14 +416,13 @@ __device__ inline void qmatmul(const Product& p) {
 			for (int t = 0; t < tiles; t++, mine += warps * sums_of) {
 				float sums[2][4] = {};
 				for (int j = 0; j < n; j++) {
-					arrived<slots - 1>();
-					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
+					const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
 					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
-					feed.ask();
+					if (!feed.ahead) feed.ask();
 				}
 				if constexpr (digits) keep_digits(mine, sums, lowest);
 				else keep<most_rows>(mine, sums);
@@ -434,7 +456,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	Turn turn;
 	X x(p, (char*)(units + p.units));
 	Range run = run_of(p);
-	stage_units(units, p);
+	keep_units(units, p, unit_of(p, threadIdx.x));
 	__syncthreads();
 	wait_for_previous();
 	x.ask(p, [&] { feed.ask(); });
@@ -483,7 +505,8 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		qmatmul<warps, slots, most_rows, digits>(product);                       \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 2, 1, true, 4)
+QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
+QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
