@@ -31,7 +31,9 @@ var errDone = errors.New("file already committed or aborted")
 type File struct {
 	path string // where Commit puts it
 	temp *os.File
-	err  error // the first failed write, or errDone
+
+	mu  sync.Mutex // of err, as WriteAt may be called from several sides
+	err error      // the first failed write, or errDone
 
 	complete func(content *os.File, durable func() error) error
 }
@@ -85,8 +87,8 @@ const worthwhile = 1 << 20
 
 // WriteAt writes p at byte off of the file. What is skipped reads as zeros.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
-	if f.err != nil {
-		return 0, f.err
+	if err := f.failed(); err != nil {
+		return 0, err
 	}
 	n, err := f.temp.WriteAt(p, off)
 	if n >= worthwhile {
@@ -109,7 +111,19 @@ func (f *File) keep(err error) error {
 	if err == nil {
 		return nil
 	}
-	f.err = fmt.Errorf("write %s: %w", f.path, cause(err))
+	err = fmt.Errorf("write %s: %w", f.path, cause(err))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+	return err
+}
+
+// failed returns what Commit would fail with so far.
+func (f *File) failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.err
 }
 

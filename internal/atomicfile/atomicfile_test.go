@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -139,6 +140,15 @@ func TestFullDisk(t *testing.T) {
 	writes := map[string]func(f *File) error{
 		"Write":   func(f *File) error { _, err := f.Write([]byte("new")); return err },
 		"WriteAt": func(f *File) error { _, err := f.WriteAt([]byte("new"), 0); return err },
+		"WriteAt from several sides": func(f *File) (err error) {
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() { f.WriteAt([]byte("new"), int64(8*i)) })
+			}
+			all.Wait()
+			_, err = f.WriteAt([]byte("new"), 64)
+			return err
+		},
 	}
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
