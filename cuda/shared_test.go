@@ -23,12 +23,13 @@ func planner(t *testing.T, major, sms, shared, declared int) *Device {
 func TestSharedMemoryIsThere(t *testing.T) {
 	const hopper, ampere, turing = 227 << 10, 99 << 10, 64 << 10
 	const declared = 15 << 10 // as much as any whose launches are planned
-	for _, c := range []struct{ major, sms, shared int }{{9, 132, hopper}, {9, 2, hopper}, {8, 84, ampere}, {7, 68, turing}} {
+	for _, c := range []struct{ major, sms, shared int }{{9, 132, hopper}, {9, 2, hopper}, {8, 84, ampere}, {7, 68, turing}, {12, 170, ampere}} {
 		for in := 128; in <= 60<<10; in += 128 * (1 + in/2048) {
 			d := planner(t, c.major, c.sms, c.shared, declared)
 			mixRow(d, in)
 			chooseRows(d, in)
 			permuteRows(d, in)
+			multiplyRows(d, in)
 			if err := d.Sync(); err != nil {
 				t.Fatalf("%+v, %d columns: %v", c, in, err)
 			}
@@ -62,6 +63,23 @@ func chooseRows(d *Device, in int) {
 		Weights: d.Alloc(tensor.F32, rows, chosen)}, Logits: d.Alloc(tensor.F32, rows, experts)}
 	r := device.Router{Scale: d.Alloc(tensor.F32, 1, in), W: d.Alloc(tensor.F16, experts, in)}
 	d.Choose(to, d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.F32, rows, in), r)
+}
+
+// multiplyRows multiplies as many rows as one kernel may.
+func multiplyRows(d *Device, in int) {
+	for i, rows := range []int{1, 2, 3, 4, 5, 8, 9, 16} {
+		m := fakeMatrix(d, in, 4096)
+		m.widest, m.unitGroups, m.groups, m.chunks = []int{3, 4, 8}[(i+in/128)%3], 1+3*(i%2), in/32, in/128*4
+		m.order, m.places, m.sorted = d.Alloc(tensor.F16, 1, in), d.Alloc(tensor.F16, 1, in), 1
+		for u := range m.units128 {
+			m.unitBlocks = append(m.unitBlocks, uint16(4*u))
+		}
+		p := packed{x: d.Alloc(tensor.F16, rows, in), ordered: i%2 == 0, then: device.Gate, n: 2}
+		p.list[0], p.list[1], p.y[0] = m, m, d.Alloc(tensor.F16, rows, m.out)
+		if d.takesPacked(&p) {
+			d.multiplyPacked(&p)
+		}
+	}
 }
 
 // permuteRows puts many rows in another order, if there is room for one.
