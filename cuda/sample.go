@@ -14,9 +14,9 @@ func (d *Device) Sample(out, x, pos tensor.Tensor, s device.Sampling) {
 	if x.Rows == 0 {
 		return
 	}
-	state := d.scratch(scratchState, tensor.U8, x.Rows, sample_state_bytes)
+	state := d.scratch(scratchState, tensor.U8, x.Rows, sample_row_state_bytes)
 	list := d.scratch(scratchList, tensor.F32, x.Rows, x.Cols)
-	l := launch{blocks: dim{x: pieces(x.Cols, sample_columns), y: x.Rows}, threads: dim{x: sample_threads}}
+	l := launch{blocks: dim{x: pieces(x.Cols, sample_row_columns), y: x.Rows}, threads: dim{x: sample_row_threads}}
 	cols, ldx := int32(x.Cols), int64(x.Stride)
 	var advanced, slots, numbers tensor.Tensor
 	if s.Advance {
