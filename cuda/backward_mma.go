@@ -30,11 +30,11 @@ func (d *Device) attendBackMMA(dq, dk, dv, dy, q, k, v tensor.Tensor, a device.A
 	halves, floats := 2*(w.dim+8), 4*(w.dim+8)
 	stats := d.scratch(scratchStats, tensor.F32, q.Rows*a.Heads, 2)
 	run := func(f attendBackMMAFunc, heads, shared int) {
-		l := launch{blocks: dim{x: q.Rows / b.Span * pieces(b.Span, attend_back_mma_side), y: heads}, threads: dim{x: 32 * attend_back_mma_warps}, shared: shared}
+		l := launch{blocks: dim{x: q.Rows / b.Span * pieces(b.Span, attend_back_tiles_side), y: heads}, threads: dim{x: 32 * attend_back_tiles_warps}, shared: shared}
 		f(d, l, dq, dk, dv, stats, dy, q, k, v, int32(b.Span), int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int32(a.Window),
 			int64(dq.Stride), int64(dk.Stride), int64(dv.Stride), int64(dy.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), a.Scale, a.Softcap)
 	}
-	const side, tile, stages = attend_back_mma_side, attend_back_mma_tile, 2
+	const side, tile, stages = attend_back_tiles_side, attend_back_tiles_tile, 2
 	run(w.rows, a.Heads, side*(halves+floats)+stages*2*tile*halves)
 	run(w.keys, a.KVHeads, 2*side*halves+stages*tile*(halves+floats+8))
 	return true

@@ -625,6 +625,10 @@ const (
 	affine_tile_columns            = 32
 	affine_pairs                   = affine_block_rows / 2
 	affine_quads                   = affine_tile_columns / 4
+	attend_back_tiles_warps        = 4
+	attend_back_tiles_threads      = 32 * attend_back_tiles_warps
+	attend_back_tiles_side         = 64
+	attend_back_tiles_tile         = 32
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
@@ -700,10 +704,6 @@ const (
 	attend_back_half_rows_tile_128 = 32
 	attend_back_half_keys_tile     = 32
 	attend_back_half_prepare_warps = 8
-	attend_back_mma_warps          = 4
-	attend_back_mma_threads        = 32 * attend_back_mma_warps
-	attend_back_mma_side           = 64
-	attend_back_mma_tile           = 32
 	attend_decode_extra            = 4
 	attend_hopper_groups           = 2
 	attend_hopper_group_rows       = 64
