@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"sync"
+	"unsafe"
 
 	"exl2/internal/tensor"
 )
@@ -63,14 +64,21 @@ type gpu struct {
 	handle uintptr
 }
 
-// meets reports whether blocks may wait for each other: if d is the first Device of its GPU
-// that asks, and no other process shares multiprocessors with this one (MPS).
-func (d *Device) meets() bool {
+// alone reports whether no other process shares multiprocessors with this one (MPS), and the
+// driver can tell.
+func (d *Device) alone() bool {
 	const sharedWithOthers = 133 // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+	var shared int32
+	return d.drv.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&shared)), sharedWithOthers, d.handle) == success && shared == 0
+}
+
+// meets reports whether blocks may wait for each other: if d is the first Device of its GPU
+// that asks, and alone.
+func (d *Device) meets() bool {
 	g := gpu{d.drv, d.handle}
 	meeting.Lock()
 	defer meeting.Unlock()
-	if meeting.by[g] == nil && d.attribute(sharedWithOthers) == 0 {
+	if meeting.by[g] == nil && d.alone() {
 		meeting.by[g] = d
 		d.onClose(func() {
 			meeting.Lock()

@@ -158,8 +158,15 @@ func TestMeeting(t *testing.T) {
 		t.Errorf("%v: the other Device is closed", err)
 	}
 	f = newFake()
-	f.attr[attributeMajor], f.attr[133] = 9, 1
+	f.attr[attributeMajor], f.attr[attributeMinor], f.attr[133] = 9, 0, 1
 	if f.open(t).meetTakes(row) {
 		t.Error("multiprocessors are shared")
+	}
+	f = newFake()
+	f.attr[attributeMajor], f.attr[attributeMinor] = 9, 0
+	d := f.open(t)
+	f.fails[cuDeviceGetAttribute] = 1
+	if d.meetTakes(row) {
+		t.Error("the driver does not tell whether multiprocessors are shared")
 	}
 }
