@@ -5,7 +5,8 @@
 //
 // What is left is fp16, of which the norm's result would be, too. So it is multiplied by a
 // power of two for each row, by which the row as it was normalized last has a root mean
-// square of 1/16: so there is room for rows that grow a thousandfold.
+// square of 1/16, or less where the norm's eps counts, as in a row of zeros: so there is room
+// for rows that grow a thousandfold.
 #pragma once
 
 #include "half.cuh"
@@ -33,7 +34,7 @@ __device__ inline float read_square(const float* p) {
 	return v;
 }
 
-// power returns the power of two for a row with some mean square.
+// power returns the power of two for a row with some mean square, the norm's eps added.
 __device__ inline float power(float square) {
 	int exponent = (__float_as_int(square) >> 23 & 255) - 127;
 	return __int_as_float((127 - 4 - (exponent >> 1)) << 23);
@@ -53,9 +54,9 @@ __device__ inline float factor(const Link& l, int row) {
 #pragma unroll
 		for (int j = 0; j < at_once; j++) sum += v[j];
 	}
-	float square = __fdividef(warp_sum(sum), l.cols);
+	float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
 	if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
-	return rsqrtf(square + l.eps) / left;
+	return rsqrtf(square) / left;
 }
 
 // Linked is what a thread needs to leave an element of the stream.

@@ -42,8 +42,8 @@ __device__ inline void order_rows(half* y, const X* x, const half* places, const
 	float inverse = 1;
 	if constexpr (normalized) {
 		if (kind == layer) mean = row_centre(x, s.cols);
-		float square = row_variance(x, mean, s.cols);
-		inverse = 1 / sqrtf(square + s.eps);
+		float square = row_variance(x, mean, s.cols) + s.eps;
+		inverse = 1 / sqrtf(square);
 		if (s.powers && threadIdx.x == 0) s.powers[blockIdx.x] = power(square);
 	}
 	for (int i = first; i < s.cols; i += threads * 8) {

@@ -235,9 +235,9 @@ __device__ inline void normalize(half* to, const float* x, const Product& p, con
 	}
 	Squares squares = {mean, 0};
 	row.each(squares);
-	float square = __fdividef(block_sum(squares.of), p.in);
+	float square = __fdividef(block_sum(squares.of), p.in) + p.eps;
 	if (row_power && threadIdx.x == 0) *row_power = power(square);
-	Put put = {to, p, a, mean, rsqrtf(square + p.eps)};
+	Put put = {to, p, a, mean, rsqrtf(square)};
 	row.each(put);
 }
 

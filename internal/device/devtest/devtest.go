@@ -67,6 +67,7 @@ func groups() []group {
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
 		{"Products", withGaps(fusedCases())},
+		{"Products of odd rows", oddRowsCases()},
 		{"Products that turn", withGaps(turnedCases())},
 		{"Decode affine", affineDecodeCases()},
 		{"QMatMul affine", withGaps(affineCases())},

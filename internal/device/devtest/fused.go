@@ -50,6 +50,13 @@ func fusedCases() (cases []testCase) {
 		{16, 64, 32, 96, "1:4b_32g", rms, device.SiLU, true, false},
 		{15, 512, 96, 1376, "1:2b_32g", rms, device.GELUTanh, true, true},
 		{16, 2048, 512, 5632, "0.1:4b_128g/0.9:3b_128g", rms, device.SiLU, false, false},
+		{1, 2880, 64, 2880, "0.1:5b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
+		{2, 2880, 64, 2880, "0.1:5b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
+		{4, 2880, 64, 2880, "0.1:5b_32g/0.9:3b_64g", rms, device.SiLU, false, false},
+		{8, 2880, 64, 2880, "0.1:5b_32g/0.9:2b_64g", rms, device.SiLU, false, false},
+		{16, 2880, 64, 2880, "0.1:5b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
+		{4, 96, 32, 18944, "0.1:6b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
+		{16, 96, 32, 18944, "0.1:6b_128g/0.9:4b_128g", rms, device.SiLU, false, false},
 		{129, 64, 32, 96, "1:4b_32g", rms, device.SiLU, false, false},
 		{300, 512, 128, 1376, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", rms, device.GELU, false, false},
 		{513, 256, 64, 3232, "0.5:8b_128g/0.5:2b_64g", layer, device.GELUTanh, true, true},
@@ -75,11 +82,14 @@ func (c fusedCase) matrixOf(f *fixture, in, out, seed int) device.Matrix {
 	return f.matrix(q.Pack(), out)
 }
 
-func (c fusedCase) build(f *fixture) func(device.Device) {
-	stream := f.inOut("stream", residual, c.rows, c.hidden, noise(1))
+func (c fusedCase) build(f *fixture) func(device.Device) { return c.buildOf(f, noise(1), c.biased) }
+
+// buildOf is build of a stream, with a norm that may have a bias.
+func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Device) {
+	stream := f.inOut("stream", residual, c.rows, c.hidden, v)
 	scale := f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.1, 0)) // products stay within fp16
 	shift := tensor.Tensor{}
-	if c.biased {
+	if shifted {
 		shift = f.in("shift", tensor.F32, 1, c.hidden, noise(3))
 	}
 	var list []device.Product
