@@ -82,6 +82,7 @@ func groups() []group {
 		{"Choose", withGaps(chooseCases())},
 		{"MixExperts", withGaps(mixExpertsCases())},
 		{"Mixture", withGaps(rowMixtureCases())},
+		{"Mixture of odd rows", oddMixtureCases()},
 		{"Gather", withGaps(gatherCases())},
 		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},

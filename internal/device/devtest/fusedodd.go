@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"exl2/internal/device"
+	"exl2/internal/tensor"
 )
 
 // An oddRowsCase is a fusedCase of a stream some of whose rows are unlike the others; its norm
@@ -27,34 +28,49 @@ func oddRowsCases() (cases []testCase) {
 	return cases
 }
 
-func (c oddRowsCase) build(f *fixture) func(device.Device) { return c.buildOf(f, c.stream(), false) }
+func (c oddRowsCase) build(f *fixture) func(device.Device) {
+	return c.buildOf(f, oddRows(c.kind, c.rows, c.hidden), false)
+}
 
-// stream returns the elements of the stream.
-func (c oddRowsCase) stream() values {
-	last, v := c.rows-1, noise(1)
+// oddMixtureCases are mixtures of such rows.
+func oddMixtureCases() (cases []testCase) {
+	for _, rows := range []int{1, 3} {
+		for _, kind := range []string{"zeros", "tiny", "huge", "outliers", "no number"} {
+			c := rowMixtureCase{rows, 8, 3, 256, 96, []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, tensor.F16, device.Norm{Eps: 1e-5}, device.SiLU, device.Routing{Renorm: true}, true, true, false}
+			cases = append(cases, testCase{name: fmt.Sprintf("%s rows=%d", kind, rows), limit: rowMixtureLimit, build: func(f *fixture) func(device.Device) {
+				return c.buildOf(f, oddRows(kind, rows, c.hidden))
+			}})
+		}
+	}
+	return cases
+}
+
+// oddRows returns the elements of rows, of which the last one is odd, or all.
+func oddRows(kind string, rows, cols int) values {
+	last, v := rows-1, noise(1)
 	row := func(factor float32) values {
 		return func(i int) float32 {
-			if i/c.hidden == last {
+			if i/cols == last {
 				return factor * v(i)
 			}
 			return v(i)
 		}
 	}
-	switch c.kind {
+	switch kind {
 	case "zeros":
-		return withRow(v, last, c.hidden, 0)
+		return withRow(v, last, cols, 0)
 	case "tiny":
 		return row(1e-12)
 	case "huge":
 		return row(1e12)
 	case "outliers":
 		return func(i int) float32 {
-			if r := i / c.hidden; i%c.hidden == 7*r+3 {
+			if r := i / cols; i%cols == 7*r+3 {
 				return 3000
 			}
 			return v(i)
 		}
 	default:
-		return withAt(v, infinity, last*c.hidden+5)
+		return withAt(v, infinity, last*cols+5)
 	}
 }

@@ -53,6 +53,11 @@ func rowMixtureCases() (cases []testCase) {
 }
 
 func (c rowMixtureCase) build(f *fixture) func(device.Device) {
+	return c.buildOf(f, scaled(noise(1), 5, 1))
+}
+
+// buildOf is build of some rows.
+func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 	n := c.rows * c.chosen
 	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
 	for i := range f.operands {
@@ -64,7 +69,7 @@ func (c rowMixtureCase) build(f *fixture) func(device.Device) {
 		return x
 	}
 	to := device.Choice{Routes: routes, Logits: spare("logits", residual, c.rows, c.experts, nothing)}
-	x := f.in("x", residual, c.rows, c.hidden, scaled(noise(1), 5, 1))
+	x := f.in("x", residual, c.rows, c.hidden, v)
 	normed := spare("normed", activation, c.rows, c.hidden, nothing)
 	weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0) }
 	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, weights(3)), Routing: c.r}
