@@ -54,6 +54,15 @@ func TestDeviceOfTwoUnits(t *testing.T) {
 	})
 }
 
+// As on a GPU that has clusters, and little shared memory.
+func TestDeviceOfSmallBlocks(t *testing.T) {
+	devtest.Run(t, func(t testing.TB) device.Device {
+		d := openGPU(t)
+		d.shared = min(d.shared, 99<<10)
+		return d
+	})
+}
+
 func openQuantizer(t testing.TB) device.Quantize { return openGPU(t) }
 
 func TestDeviceBackward(t *testing.T) {
