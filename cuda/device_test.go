@@ -56,7 +56,7 @@ func TestDeviceOfTwoUnits(t *testing.T) {
 
 // As on a GPU that has clusters, and little shared memory.
 func TestDeviceOfSmallBlocks(t *testing.T) {
-	devtest.Run(t, func(t testing.TB) device.Device {
+	devtest.RunFewRows(t, func(t testing.TB) device.Device {
 		d := openGPU(t)
 		d.shared = min(d.shared, 99<<10)
 		return d

@@ -15,6 +15,7 @@ package devtest
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"exl2/internal/device"
@@ -66,7 +67,7 @@ func groups() []group {
 		{"MatMul", withGaps(matMulCases())},
 		{"Decode", decodeCases()},
 		{"QMatMul", withGaps(qMatMulCases())},
-		{"Products", withGaps(fusedCases())},
+		{"Products", withGaps(fusedCases(math.MaxInt))},
 		{"Products of odd rows", oddRowsCases()},
 		{"Products that turn", withGaps(turnedCases())},
 		{"Decode affine", affineDecodeCases()},
@@ -105,6 +106,13 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 	t.Run("Panics", func(t *testing.T) { testPanics(t, open) })
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) { runCases(t, ref, opened(t, open), g.cases) })
+	}
+}
+
+// RunFewRows checks products of few rows only, which plan for the shared memory that there is.
+func RunFewRows(t *testing.T, open func(t testing.TB) device.Device) {
+	for _, g := range []group{{"Products", fusedCases(16)}, {"Products of odd rows", oddRowsCases()}, {"Mixture", rowMixtureCases()}, {"Mixture of odd rows", oddMixtureCases()}} {
+		t.Run(g.name, func(t *testing.T) { runCases(t, CPU(t), opened(t, open), g.cases) })
 	}
 }
 
