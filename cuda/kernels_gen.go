@@ -199,6 +199,7 @@ const (
 	kernel_lift_f32
 	kernel_likelihood
 	kernel_mixture_gate
+	kernel_mixture_gate_any
 	kernel_mixture_down
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
@@ -509,6 +510,7 @@ var kernels = [kernelCount]struct {
 	kernel_lift_f32:                  {"lift", "lift_f32", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
 	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
+	kernel_mixture_gate_any:          {"mixture", "mixture_gate_any", true},
 	kernel_mixture_down:              {"mixture", "mixture_down", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
@@ -4617,6 +4619,45 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 
 func (d *Device) mixture_gate(l launch, acts tensor.Tensor, largest tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(largest, tensor.I32, "largest")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(each)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, largest tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(largest, tensor.I32, "largest")
 	a.tensor(words, tensor.I32, "words")

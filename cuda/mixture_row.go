@@ -93,7 +93,7 @@ func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
 		cluster, matrices = 2, 1
 	}
 	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
-	m.first, ok = d.planRow(kernel_mixture_gate, n, pieces(n.units*run, expert_feed_warps), beside)
+	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, expert_feed_warps), beside)
 	m.first.blocks, m.first.cluster = each, cluster
 	return ok
 }
@@ -124,7 +124,11 @@ func (p rowPlan) launch(runs int) launch {
 // mixtureGate multiplies by the first matrices of the experts.
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
-	d.mixture_gate(p.launch(p.cluster*m.to.Chosen()), m.Gates, m.largest, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
+	gate := (*Device).mixture_gate
+	if r.W.Rows > choice_ranked || !r.Correction.Nil() || n.Groups > 1 || n.Score == device.SparseMixer {
+		gate = (*Device).mixture_gate_any
+	}
+	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.largest, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
 		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)

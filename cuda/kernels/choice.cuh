@@ -92,7 +92,7 @@ __device__ __noinline__ void rank_first(Chosen& to, float* memory, Given g, Rule
 
 constexpr int ranked = 128;  // experts that Logits has
 
-// Logits are those of up to `ranked` experts, each warp's, of which a lane has every 32nd.
+// Logits are those of up to `ranked` experts, of which each lane of a warp has every 32nd.
 struct Logits {
 	float v[ranked / 32];
 
@@ -104,27 +104,39 @@ struct Logits {
 		}
 	}
 
-	// kth returns the expert of the kth largest to all lanes, or -1 where equal ones are in the way. No
-	// warp waits for another one.
+	// kth returns the expert of the kth largest, the first among equals, to all lanes.
 	__device__ int kth(int experts, int k) const {
 		unsigned all[ranked / 32], left[ranked / 32], most;
+		int lane = threadIdx.x % 32, up_to = 0, at;
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++) left[j] = all[j] = j * 32 + threadIdx.x % 32 < experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
+		for (int j = 0; j < ranked / 32; j++) left[j] = all[j] = j * 32 + lane < experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
 #pragma unroll 1
-		for (int i = 0;; i++) {
-			most = warp_largest(max(max(left[0], left[1]), max(left[2], left[3])));
+		for (int i = 0;; i++) {  // equal ones are one
+			most = largest(left);
 			if (i == k) break;
 #pragma unroll
 			for (int j = 0; j < ranked / 32; j++) left[j] = left[j] == most ? 0 : left[j];
 		}
-		int up_to = 0, at = ranked;
+		at = first(all, most);
 #pragma unroll
-		for (int j = ranked / 32 - 1; j >= 0; j--) {
-			up_to += __popc(__ballot_sync(~0u, all[j] >= most));
-			if (all[j] == most) at = j * 32 + threadIdx.x % 32;
+		for (int j = 0; j < ranked / 32; j++) up_to += __popc(__ballot_sync(~0u, all[j] >= most));
+#pragma unroll 1
+		for (int i = up_to == k + 1 ? k : -1; i < k; i++) {  // equal ones are in the way
+			at = first(all, largest(all));
+#pragma unroll
+			for (int j = 0; j < ranked / 32; j++) all[j] = at == j * 32 + lane ? 0 : all[j];
 		}
-		at = ranked - (int)warp_largest(ranked - at);
-		return up_to == k + 1 ? at : -1;
+		return at;
+	}
+	__device__ static unsigned largest(const unsigned (&keys)[ranked / 32]) { return warp_largest(max(max(keys[0], keys[1]), max(keys[2], keys[3]))); }
+
+	// first returns where a key is.
+	__device__ static int first(const unsigned (&keys)[ranked / 32], unsigned key) {
+		int at = ranked;
+#pragma unroll
+		for (int j = ranked / 32 - 1; j >= 0; j--)
+			if (keys[j] == key) at = j * 32 + threadIdx.x % 32;
+		return ranked - (int)warp_largest(ranked - at);
 	}
 };
 static_assert(ranked / 32 == 4, "as kth has it");
@@ -139,13 +151,4 @@ __device__ inline void choose(Chosen& to, void* memory, const Given& g, const Ru
 	} else {
 		count_ranks<weighs>(to, *(Counting*)memory, g, r);
 	}
-}
-
-// choose_kth has every block choose, and returns the kth expert.
-__device__ inline int choose_kth(Chosen& to, void* memory, const Given& g, const Rule& r, int k, const Logits& logits) {
-	int expert = -1;
-	if (g.experts <= ranked && !g.correction && r.groups < 2 && r.score != sparse_mixer) expert = logits.kth(g.experts, k);
-	if (expert >= 0) return expert;
-	choose<false>(to, memory, g, r);
-	return to.experts[k];
 }

@@ -175,6 +175,9 @@ struct Mail {
 #endif
 };
 
+// first_products is the first kernel. It is plain where up to `ranked` experts are chosen by their logits alone:
+// code for other choices, though jumped over, would cost it 2 % of a step.
+template <bool plain>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
@@ -182,7 +185,6 @@ __device__ void first_products(
 	int units128, // units of a tile, if all matrices have as many, or 0
 	int tiles, int in, int out, int act, Slots slots) {
 	extern __shared__ uint4 memory[];
-	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
 	__shared__ unsigned long long mail_there;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
@@ -207,12 +209,27 @@ __device__ void first_products(
 	if (!both) mail.end();
 	wait_for_previous();
 	let_next();
-	Logits logits(g.logits, g.experts);
-	Own own(left.words, in);
-	int expert = choose_kth(chosen, slots.ring, g, r, k, logits);
-	own.put(words, left.words, in);  // the barrier behind ends the choosing's use of the ring, too
-	float lowest = own.lowest;
-	__syncthreads();
+	int expert;
+	float lowest;
+	if constexpr (plain) {
+		__shared__ int found;
+		Logits logits(g.logits, warp == 0 ? g.experts : 0);
+		Own own(left.words, in);
+		if (warp == 0) {  // one warp chooses faster than all do
+			int e = logits.kth(g.experts, k);
+			if (lane == 0) found = e;
+		}
+		own.put(words, left.words, in), lowest = own.lowest;
+		__syncthreads();
+		expert = found;
+	} else {
+		__shared__ Chosen chosen;
+		Own own(left.words, in);
+		choose<false>(chosen, slots.ring, g, r);
+		expert = chosen.experts[k];
+		own.put(words, left.words, in), lowest = own.lowest;
+		__syncthreads();  // the ring's memory is no longer the choosing's
+	}
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
 	const half* stored = second ? nullptr : ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
@@ -378,20 +395,24 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	to.y[column] = y + to.scale * sum;
 }
 
-extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_gate(
-	half* acts, int* largest, const int* words, const float* logits, const float* correction,
-	const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen,
-	int words1, int words2, int words3, int places1, int places2, int each, int both, int units,
-	int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score,
-	int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor,
-	float jitter) {
-	Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0};
-	Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter};
-	int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2;
-	Left left = {(const u32*)words, acts, (u32*)largest, ld, tiles};
-	first_products(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act,
-	               {nullptr, slot, slots, pairs});
-}
+#define MIXTURE_GATE(name, plain)                                                                        \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
+		half* acts, int* largest, const int* words, const float* logits, const float* correction, \
+		const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen, \
+		int words1, int words2, int words3, int places1, int places2, int each, int both, int units, \
+		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
+		int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor, \
+		float jitter) { \
+		Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
+		int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2; \
+		Left left = {(const u32*)words, acts, (u32*)largest, ld, tiles}; \
+		first_products<plain>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act, \
+		               {nullptr, slot, slots, pairs}); \
+	}
+
+MIXTURE_GATE(mixture_gate, true)
+MIXTURE_GATE(mixture_gate_any, false)
 
 extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_down(
 	float* y, const half* acts, const int* largest, const half* all, const float* logits,

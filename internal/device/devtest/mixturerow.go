@@ -23,6 +23,7 @@ type rowMixtureCase struct {
 	r                     device.Routing
 	shared, biased        bool
 	correction            bool
+	distinct              int // rows of the router, if others are equal to those
 }
 
 func rowMixtureCases() (cases []testCase) {
@@ -32,21 +33,25 @@ func rowMixtureCases() (cases []testCase) {
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
 	for _, c := range []rowMixtureCase{
-		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false},
-		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false},
-		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false},
-		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false},
-		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false},
-		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true},
-		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true},
-		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true},
-		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false},
-		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false},
-		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false},
-		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false},
-		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false},
+		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, 0},
+		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, 0},
+		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, 0},
+		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, 0},
+		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, 0},
+		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, 0},
+		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, 4},
+		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, 0},
+		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, 0},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
+		if c.distinct > 0 {
+			name += " equal"
+		}
 		cases = append(cases, testCase{name: name, limit: rowMixtureLimit, build: c.build})
 	}
 	return cases
@@ -72,7 +77,7 @@ func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 	x := f.in("x", residual, c.rows, c.hidden, v)
 	normed := spare("normed", activation, c.rows, c.hidden, nothing)
 	weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0) }
-	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, weights(3)), Routing: c.r}
+	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, c.repeated(weights(3))), Routing: c.r}
 	if c.biased {
 		r.Shift, r.Bias = f.in("shift", tensor.F32, 1, c.hidden, noise(4)), f.in("bias", tensor.F32, 1, c.experts, noise(5))
 	}
@@ -105,4 +110,12 @@ func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 		d.Choose(to, normed, x, r)
 		d.MixExperts(y, normed, e, to.Routes)
 	}
+}
+
+// repeated returns values of the router's rows, of which only some are distinct.
+func (c rowMixtureCase) repeated(v values) values {
+	if c.distinct == 0 {
+		return v
+	}
+	return func(i int) float32 { return v(i % (c.distinct * c.hidden)) }
 }
