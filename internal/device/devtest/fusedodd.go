@@ -36,7 +36,12 @@ func (c oddRowsCase) build(f *fixture) func(device.Device) {
 func oddMixtureCases() (cases []testCase) {
 	for _, rows := range []int{1, 3} {
 		for _, kind := range []string{"zeros", "tiny", "huge", "outliers", "no number"} {
-			c := rowMixtureCase{rows, 8, 3, 256, 96, []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, tensor.F16, device.Norm{Eps: 1e-5}, device.SiLU, device.Routing{Renorm: true}, true, true, false}
+			c := rowMixtureCase{
+				rows: rows, experts: 8, chosen: 3, hidden: 256, width: 96,
+				recipes: []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, t: tensor.F16,
+				norm: device.Norm{Eps: 1e-5}, act: device.SiLU, r: device.Routing{Renorm: true},
+				shared: true, biased: true,
+			}
 			cases = append(cases, testCase{name: fmt.Sprintf("%s rows=%d", kind, rows), limit: rowMixtureLimit, build: func(f *fixture) func(device.Device) {
 				return c.buildOf(f, oddRows(kind, rows, c.hidden))
 			}})
