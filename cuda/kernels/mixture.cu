@@ -184,7 +184,7 @@ __device__ void first_products(
 	int each,     // blocks of a matrix
 	int units128, // units of a tile, if all matrices have as many, or 0
 	int tiles, int in, int out, int act, Slots slots) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Listed windows[warps][most_listed];
 	__shared__ unsigned long long mail_there;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
@@ -336,7 +336,7 @@ __device__ inline void stage_acts(u32* to, float* lowests, float* factors, const
 }
 
 __device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int rows, int biased, int in, int out, Slots slots) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns], lowests[32], factors[32];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;

@@ -366,7 +366,7 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 
 template <int warps, int slots, int most_rows, bool digits>
 __device__ inline void qmatmul(const Product& p) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
@@ -439,7 +439,7 @@ __device__ inline void qmatmul(const Product& p) {
 // qmatmul_digits is qmatmul of some rows of x, in stored order, by digits (digit_rows.cuh).
 template <int warps, int slots, class X>
 __device__ inline void qmatmul_digits(const Product& p) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[X::rows];
 	let_next();
 	constexpr int sums_of = tile_columns * X::rows;

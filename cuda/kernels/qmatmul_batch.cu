@@ -388,7 +388,7 @@ __device__ inline void stage_units(u32* to, const Product& p) {
 
 template <int eights>
 __device__ inline void qmatmul(const Product& p) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most];  // of the norm that x is without
 	__shared__ u64 parts_there;
 	let_next();

@@ -362,7 +362,7 @@ __device__ inline void stage_units(u32* to, const Product& p) {
 
 template <int warps, int slots, int eights>
 __device__ inline void qmatmul(const Product& p) {
-	extern __shared__ uint4 memory[];
+	extern __shared__ __align__(128) uint4 memory[];
 	let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_of(p);
 	unsigned char* base = (unsigned char*)memory;
