@@ -65,11 +65,8 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 			}
 		}
 	}
-	for _, name := range files.Names() {
-		if spec.Behind(name, spec.Layers+spec.Further) {
-			say("there are weights of layers such as %s, config.json says %d layers", name, spec.Layers)
-			break
-		}
+	if name := spec.Stray(files.Names()); name != "" {
+		say("there are weights of layers such as %s, config.json says %d layers", name, spec.Layers)
 	}
 	var config struct {
 		Quantization struct {

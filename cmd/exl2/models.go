@@ -1,11 +1,12 @@
 package main
 
 import (
-	"exl2/internal/regular"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"exl2/internal/regular"
 )
 
 // findModel returns the folder of a model: the folder of that name, or, for a

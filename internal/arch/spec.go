@@ -200,12 +200,23 @@ func (s Spec) Unused(name string) bool {
 	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
 		return true
 	}
-	return s.Behind(name, s.Layers)
+	return s.behind(name, s.Layers)
 }
 
-// Behind reports whether a tensor is of a layer that has the given number or a
+// Stray returns the first of tensors' names that is of a layer which the configuration does
+// not speak of, not as one that predicts further tokens either; or "".
+func (s Spec) Stray(names []string) string {
+	for _, name := range names {
+		if s.behind(name, s.Layers+s.Further) {
+			return name
+		}
+	}
+	return ""
+}
+
+// behind reports whether a tensor is of a layer that has the given number or a
 // later one.
-func (s Spec) Behind(name string, layer int) bool {
+func (s Spec) behind(name string, layer int) bool {
 	before, _, _ := strings.Cut(s.Names.Layers, "*")
 	rest, ok := strings.CutPrefix(name, before)
 	number, _, inside := strings.Cut(rest, ".")

@@ -15,11 +15,8 @@ func (l *Loader) Warnings() []string {
 	if w := l.Spec.Warning(); w != "" {
 		list = append(list, w)
 	}
-	last := l.Spec.Layers + l.Spec.Further
-	for _, name := range l.Files.Names() {
-		if l.Spec.Behind(name, last) {
-			return append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
-		}
+	if name := l.Spec.Stray(l.Files.Names()); name != "" {
+		list = append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
 	}
 	return list
 }

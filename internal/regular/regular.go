@@ -44,11 +44,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := ReadAll(f, limit)
-	if errors.Is(err, errLarge) {
-		err = &fs.PathError{Op: "read", Path: path, Err: err}
-	}
-	return data, err
+	return readAll(f, path, limit)
 }
 
 // errLarge is in the chain of errors about what is too large.
@@ -71,6 +67,11 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readAll(f, path, limit)
+}
+
+// readAll is ReadAll of an open file; its errors name the file.
+func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 	data, err := ReadAll(f, limit)
 	if errors.Is(err, errLarge) {
 		err = &fs.PathError{Op: "read", Path: path, Err: err}
