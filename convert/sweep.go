@@ -55,7 +55,7 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	if s.chained() { // and so no step but the last changes the streams
 		bring = (*stream.Lane).Borrow
 	}
-	work, source := s.joined(s.work, n), s.joined(s.source, n)
+	work, source, done := s.joined(s.work, n), s.joined(s.source, n), 0
 	err := s.pairs(bring, bring, func(wave []pair) error {
 		err := eachPair(wave, func(p pair) error {
 			s.advance(work, s.held, hold, n, p.x.State, p.row)
@@ -71,11 +71,11 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 				err = s.gather(hessians[i], site, s.source.Steps[n].Sites[lo+i], wave)
 			}
 		}
-		if err != nil {
-			return err
+		if done += len(wave); err == nil && done == s.passes() { // all is issued
+			err = s.collect()
 		}
-		if !last {
-			return nil
+		if err != nil || !last {
+			return err
 		}
 		return eachPair(wave, func(p pair) error {
 			if err := p.x.Keep(s.x, p.row); err != nil {
@@ -98,29 +98,27 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 
 // quantize quantizes the linears of step n, which are then in their places; a step
 // without any is run.
-func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error)) (list []packedMatrix, err error) {
+func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error)) error {
 	sites := s.work.Steps[n].Sites
 	for lo := 0; lo == 0 || lo < len(sites); {
 		hi := s.together(n, lo)
 		hessians, err := s.to(n, lo, hi)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, site := range sites[lo:hi] {
 			if !site.Packable() {
 				hessians[i].Free()
 				continue
 			}
-			packed, err := s.site(hessians[i], site, recipe)
-			if err != nil {
+			if err := s.site(hessians[i], site, recipe); err != nil {
 				freeAll(hessians[i+1:])
-				return nil, err
+				return err
 			}
-			list = append(list, packed...)
 		}
 		lo = max(hi, 1)
 	}
-	return list, nil
+	return nil
 }
 
 // gather adds what a site reads in both streams, in the order of rows.
@@ -182,10 +180,13 @@ type pair struct {
 // bring brings rows of a stream to a lane.
 type bring func(l *stream.Lane, src *stream.Store, row, n int) (*model.State, error)
 
+// passes returns how many pairs there are.
+func (q *quantizing) passes() int { return (q.x.Rows + q.pass.Most - 1) / q.pass.Most }
+
 // pairs brings rows of both streams, as many as there are lanes at a time, and calls f.
 func (q *quantizing) pairs(x, r bring, f func(wave []pair) error) error {
 	most := q.pass.Most
-	return q.pass.Beside(q.run.ctx, q.passR, (q.x.Rows+most-1)/most, func(lanes, beside []*stream.Lane, first int) error {
+	return q.pass.Beside(q.run.ctx, q.passR, q.passes(), func(lanes, beside []*stream.Lane, first int) error {
 		wave := make([]pair, len(lanes))
 		err := stream.Each(len(wave), func(i int) error {
 			row := (first + i) * most

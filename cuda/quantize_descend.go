@@ -293,12 +293,16 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 // The kernel that adds them takes the errors' lifts off.
 func (w *workshop) parts(s *sheet, roots tensor.Tensor, row, end int) (list []productItem) {
 	d, k := w.d, w.list[s.first].k
-	tiles := pieces(k, planes_tile_rows)
+	tiles, unit := pieces(k, planes_tile_rows), 1
+	if w.pa+w.pb == 2 { // whose products take two tiles at a time
+		unit = 2
+	}
+	tiles /= unit
 	for p := range s.parts {
 		item := productItem{
 			to: d.at(s.panel) + uintptr(4*p*(end-row)*s.n), rows: d.at(roots.Slice(row, end)), alpha: 1.0 / diagonalLift,
 			m0: int32(row), m1: int32(end), n1: int32(s.n), ld: int32(s.n),
-			k0: int32(tiles * p / s.parts * planes_tile_rows), k1: int32(tiles * (p + 1) / s.parts * planes_tile_rows),
+			k0: int32(tiles * p / s.parts * unit * planes_tile_rows), k1: int32(tiles * (p + 1) / s.parts * unit * planes_tile_rows),
 		}
 		list = append(list, item.of(d, w.factor, s.errors))
 	}

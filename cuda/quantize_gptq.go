@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"os"
+
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
@@ -45,6 +47,7 @@ type workshop struct {
 	factor   planes
 	products tensor.Tensor
 	blocks   []block
+	pa, pb   int // planes of products' operands
 }
 
 // A block is what happens to one block of every matrix: what others have done is copied,
@@ -107,7 +110,10 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts sh
 			bytes += codedBytes(list[end], parts.panels())
 			end++
 		}
-		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
+		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first, pa: 2, pb: 2}
+		if op != "GPTQ" {
+			w.pa, w.pb = planesTried(k, !of.ready.Nil())
+		}
 		w.factor = newPlanes(2, k, k, of.ready)
 		if of.ready.Nil() {
 			w.factor = w.room.takePlanes(2, k, k)
@@ -228,7 +234,7 @@ func rowsOf(groups []exl2.Group) (row, end int) {
 // multiply computes the products of a run.
 func (w *workshop) multiply(r productRun) {
 	if r.count > 0 {
-		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, 2, 2)
+		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, w.pa, w.pb)
 	}
 }
 
@@ -264,4 +270,16 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + changes + tables
 	gram := 2 * planesBytes(2, gramRows, k)
 	return max(planesBytes(2, k, k)+padded(4*k)+max(count*one, 2*planesBytes(2, k, n)), inverseBytes(k), gram)
+}
+
+func planesTried(k int, ready bool) (int, int) {
+	name := "DPLANES"
+	if ready {
+		name = "CPLANES"
+	}
+	v := os.Getenv(name)
+	if v == "" || v == "11" && pieces(k, planes_tile_rows)%2 != 0 {
+		return 2, 2
+	}
+	return int(v[0] - '0'), int(v[1] - '0')
 }

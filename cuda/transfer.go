@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 
+	"exl2/internal/device"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
@@ -91,27 +92,37 @@ func each(slots []*slot, f func(i int)) {
 
 // Download waits for earlier operations and copies src to dst, which is left
 // as it is if something has failed.
-func (d *Device) Download(dst []byte, src tensor.Tensor) {
-	d.forbidWhileRecording("Download")
-	d.forbidWhileTaping("Download")
+func (d *Device) Download(dst []byte, src tensor.Tensor) { d.download("Download", dst, src, d.stream) }
+
+// Fetch is Download of what was there when a mark was set, beside operations issued since.
+func (d *Device) Fetch(dst []byte, src tensor.Tensor, after device.Mark) {
+	stream := d.carrierStream(1)
+	d.do("Fetch", cuStreamWaitEvent, stream, d.carrier.marks[after], 0)
+	d.download("Fetch", dst, src, stream)
+}
+
+// download copies src to dst behind what a stream has.
+func (d *Device) download(op string, dst []byte, src tensor.Tensor, stream uintptr) {
+	d.forbidWhileRecording(op)
+	d.forbidWhileTaping(op)
 	if len(dst) != src.Bytes() {
-		panic(fmt.Sprintf("cuda: Download: %d bytes from %v", len(dst), src))
+		panic(fmt.Sprintf("cuda: %s: %d bytes from %v", op, len(dst), src))
 	}
-	at, left := d.address("Download", src), len(dst)
+	at, left := d.address(op, src), len(dst)
 	var coming [][]*slot
 	for len(dst) > 0 && d.err == nil {
 		for left > 0 && len(coming) < ringSlots/copiedAtOnce {
-			slots := d.takeFor("Download", left)
+			slots := d.takeFor(op, left)
 			for _, s := range slots {
 				n := min(left, slotBytes)
-				d.do("Download", cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), d.stream)
-				d.do("Download", cuEventRecord, s.event, d.stream)
+				d.do(op, cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), stream)
+				d.do(op, cuEventRecord, s.event, stream)
 				at, left = at+uintptr(n), left-n
 			}
 			coming = append(coming, slots)
 		}
 		slots := coming[0]
-		if d.do("Download", cuEventSynchronize, slots[len(slots)-1].event) { // and so are those before it
+		if d.do(op, cuEventSynchronize, slots[len(slots)-1].event) { // and so are those before it
 			each(slots, func(i int) { copy(dst[i*slotBytes:], slots[i].host) })
 			dst, coming = dst[min(len(dst), len(slots)*slotBytes):], coming[1:]
 		}

@@ -369,7 +369,17 @@ type Carrier interface {
 	Carry(dst, src tensor.Tensor, done Mark, after ...Mark)
 }
 
-// A Mark is a moment in the work of a Carrier.
+// A Fetcher downloads beside its operations.
+type Fetcher interface {
+	// NewMark and Set are a Carrier's.
+	NewMark() Mark
+	Set(m Mark)
+	// Fetch is Download of what was in src when the mark was set: it does not wait for what
+	// has been issued since, which may not change it.
+	Fetch(dst []byte, src tensor.Tensor, after Mark)
+}
+
+// A Mark is a moment in the work of a Carrier or Fetcher.
 type Mark int
 
 // A Keeper can keep weights that products of many rows have decoded, so that later ones find
