@@ -332,7 +332,7 @@ func (q *quantizing) weight(packed device.Matrix) model.Weight {
 // unpack has a linear's packed matrix stay decoded, where there is room for what linears read, too.
 func (q *quantizing) unpack(l *model.Linear, packed device.Matrix) {
 	if d := q.run.dev; q.holds && q.run.ownMemory() {
-		w := d.Alloc(tensor.F16, l.Out, l.In)
+		w := device.Blank(d, tensor.F16, l.Out, l.In)
 		d.Decode(w, packed)
 		l.Replace(d, model.Dense{Tensor: w})
 	}

@@ -67,6 +67,20 @@ type Memory interface {
 	Copy(dst, src tensor.Tensor)
 }
 
+// A Blanker has memory that is not zeroed first.
+type Blanker interface {
+	// Blank is Alloc of elements that may be anything.
+	Blank(t tensor.Type, rows, cols int) tensor.Tensor
+}
+
+// Blank allocates a tensor of which every element is written before it is read.
+func Blank(d Memory, t tensor.Type, rows, cols int) tensor.Tensor {
+	if b, ok := d.(Blanker); ok {
+		return b.Blank(t, rows, cols)
+	}
+	return d.Alloc(t, rows, cols)
+}
+
 // A Borrower can use host memory as it is, instead of a copy. The bytes must
 // stay valid and unchanged until the device is closed.
 type Borrower interface {

@@ -26,7 +26,7 @@ func (t *Step) Join(d device.Device) (w tensor.Tensor, free func()) {
 	if w.Rows == rows {
 		return w, none
 	}
-	w = d.Alloc(tensor.F16, rows, w.Cols)
+	w = device.Blank(d, tensor.F16, rows, w.Cols)
 	rows = 0
 	for _, l := range t.Sites[0].Linears {
 		n := l.W.(Dense).Rows

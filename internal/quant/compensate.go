@@ -30,13 +30,11 @@ func (p *Preparation) Compensate(list []*Result) error {
 			p.prepare()
 		}
 		spans := p.begin(list)
-		ready := f.Factor
-		ready.Ready = f.dev.ReadyToDescend(ready)
+		ready := f.ready()
 		same := &sameBlocks{dev: f.dev, improve: func(list []device.Coding) { descend(f.dev, list, ready, 1) }}
 		for step := 0; same.step(spans, step*blockCols); step++ {
 		}
 		same.free()
-		f.dev.Free(ready.Ready)
 		p.places = p.places[len(spans):]
 		p.Free()
 	}

@@ -44,14 +44,14 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag)}
 	f.perm = d.Alloc(tensor.I32, 1, h.k)
 	d.Upload(f.perm, tensor.BytesOf(f.Perm))
-	f.H = d.Alloc(tensor.F32, h.k, h.k)
+	f.H = device.Blank(d, tensor.F32, h.k, h.k)
 	complete(d, h.h)
 	d.Take(f.H, h.h, f.perm, f.perm)
 	h.free(&h.h)
 	if h.damping.Own > 0 {
 		f.raise(h.damping.Own)
 	}
-	f.U = d.Alloc(tensor.F32, h.k, h.k)
+	f.U = device.Blank(d, tensor.F32, h.k, h.k)
 	f.factor(h.damping.Mean*mean(diag), diag)
 	f.weigh()
 	if err := d.Sync(); err != nil {
@@ -134,9 +134,17 @@ func (f *Factor) weigh() {
 	f.dev.Upload(f.Importance, tensor.BytesOf(weights))
 }
 
+// ready returns the factor with what descents make of it, which is made once.
+func (f *Factor) ready() device.Factor {
+	if f.Ready.Nil() {
+		f.Ready = f.dev.ReadyToDescend(f.Factor)
+	}
+	return f.Factor
+}
+
 // Free frees the factor.
 func (f *Factor) Free() {
-	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance} {
+	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance, f.Ready} {
 		f.dev.Free(t)
 	}
 }

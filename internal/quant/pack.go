@@ -160,12 +160,12 @@ func (f *Factor) stored() tensor.Tensor {
 // the numbers of stored rows.
 func (r *Result) verify(m device.Matrix, stored tensor.Tensor, s *Scalars) {
 	d := r.f.dev
-	decoded := d.Alloc(tensor.F16, r.out, r.f.k)
+	decoded := device.Blank(d, tensor.F16, r.out, r.f.k)
 	defer d.Free(decoded)
 	d.DecodeStored(decoded, m)
 	for _, c := range r.tiles() {
 		rows, first := c.Codes.Rows, c.Groups[0].Row
-		got, want := d.Alloc(tensor.F32, rows, c.Codes.Cols), d.Alloc(tensor.F32, rows, c.Codes.Cols)
+		got, want := device.Blank(d, tensor.F32, rows, c.Codes.Cols), device.Blank(d, tensor.F32, rows, c.Codes.Cols)
 		d.TakeT(got, decoded, stored.Columns(first, first+rows))
 		d.Values(want, c)
 		// Columns that pad the matrix are not decoded.

@@ -101,7 +101,7 @@ func (p *Preparation) sorted(list []place, orders [][]int32) (moments []device.I
 		within[i] = at - int32(list[i/c.Span].lo)
 	}
 	cols, places := d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.I32, 1, n)
-	stored, b := d.Alloc(tensor.F16, n, c.Span), d.Alloc(tensor.F32, n, c.Span)
+	stored, b := device.Blank(d, tensor.F16, n, c.Span), device.Blank(d, tensor.F32, n, c.Span)
 	defer func() { d.Free(b); d.Free(places) }()
 	d.Upload(cols, tensor.BytesOf(order))
 	d.Upload(places, tensor.BytesOf(within))
@@ -130,7 +130,7 @@ func (p *Preparation) begin(list []*Result) []*span {
 			return
 		}
 		s.r = list[p.places[i].matrix]
-		s.target = p.dev.Alloc(tensor.F32, s.r.f.k, p.places[i].n)
+		s.target = device.Blank(p.dev, tensor.F32, s.r.f.k, p.places[i].n)
 		s.part = s.parts()
 		p.dev.Take(s.target, s.r.c.W, tensor.Tensor{}, s.cols)
 	})
