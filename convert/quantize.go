@@ -45,9 +45,9 @@ type quantizing struct {
 	moments  *momentsAhead
 	holds    bool // a sweep holds activations on the device
 
-	mark    *device.Mark   // of what is fetched beside other work, or nil
-	packing *packing       // of the site before, or nil
-	packed  []packedMatrix // of the module, as far as they have come
+	mark, prepared *device.Mark   // of what is fetched beside other work, or nil
+	packing        *packing       // of the site before, or nil
+	packed         []packedMatrix // of the module, as far as they have come
 
 	stock   quant.Stock // of modules that are written
 	writing chan error  // gives what became of the module that is being written; nil if none is
@@ -63,8 +63,8 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = r.memory.Held
 	if f, ok := r.dev.(device.Fetcher); ok {
-		m := f.NewMark()
-		q.mark = &m
+		packed, prepared := f.NewMark(), f.NewMark()
+		q.mark, q.prepared = &packed, &prepared
 	}
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
@@ -276,9 +276,7 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
-	if err := q.compensate(ready, list, linears); err != nil {
-		return err
-	}
+	q.compensate(ready, list, linears)
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
 	packed := make([]device.Matrix, len(linears))
 	device.SideBySide(d, len(list), func(i int) { packed[i] = list[i].Matrix() })
@@ -348,11 +346,11 @@ func (q *quantizing) prepare(targets []*quant.Target, linears []*model.Linear) *
 	for i, l := range linears {
 		known[i] = q.columns[l.Name]
 	}
-	return quant.Prepare(targets, known, columnDamp)
+	return quant.Prepare(targets, known, columnDamp, q.prepared)
 }
 
 // compensate has columns make up for each other's errors.
-func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, linears []*model.Linear) error {
+func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, linears []*model.Linear) {
 	flops := 0.0
 	for _, l := range linears {
 		if q.columns[l.Name] != nil {
@@ -360,10 +358,10 @@ func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, line
 		}
 	}
 	if flops == 0 {
-		return nil
+		return
 	}
 	defer q.run.profile.On("quantize: compensation", profile.Work{Flops: flops})()
-	return p.Compensate(list)
+	p.Compensate(list)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.

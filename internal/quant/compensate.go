@@ -23,7 +23,7 @@ const (
 // -Δ·B[C,R]·B[R,R]⁻¹ = -Δ·U[C,C]⁻¹·U[C,R], UᵀU = B⁻¹; so much is added to their
 // targets, and descent brings their codes there. What columns of one block
 // have in common is left out.
-func (p *Preparation) Compensate(list []*Result) error {
+func (p *Preparation) Compensate(list []*Result) {
 	f := list[0].f
 	for len(p.places) > 0 {
 		if p.spans == nil {
@@ -38,7 +38,6 @@ func (p *Preparation) Compensate(list []*Result) error {
 		p.places = p.places[len(spans):]
 		p.Free()
 	}
-	return f.dev.Sync()
 }
 
 // sameBlocks improves blocks of columns, one of every span at a time. As long as they are

@@ -1,8 +1,8 @@
 package quant
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"exl2/internal/device"
@@ -70,12 +70,30 @@ func (f *Factor) raise(share float32) {
 
 // activationOrder sorts rows by falling diagonal, the first among equals first.
 func activationOrder(diag []float32) []int32 {
-	perm := make([]int32, len(diag))
-	for i := range perm {
-		perm[i] = int32(i)
+	keys := make([]uint64, len(diag))
+	for i, v := range diag {
+		keys[i] = uint64(^rank(v))<<32 | uint64(i)
 	}
-	slices.SortFunc(perm, func(a, b int32) int { return cmp.Or(cmp.Compare(diag[b], diag[a]), cmp.Compare(a, b)) })
+	slices.Sort(keys) // several times as fast as by a function of two
+	perm := make([]int32, len(diag))
+	for i, k := range keys {
+		perm[i] = int32(uint32(k))
+	}
 	return perm
+}
+
+// rank returns a number that is larger the larger v is, 0 of what is no number.
+func rank(v float32) uint32 {
+	b := math.Float32bits(v)
+	switch {
+	case v != v:
+		return 0
+	case v == 0:
+		return 1 << 31
+	case b>>31 != 0:
+		return ^b
+	}
+	return b | 1<<31
 }
 
 // mean returns the mean of the diagonal, or 1 if it is all zeros or not finite.

@@ -42,7 +42,7 @@ func (c joinedCase) build(f *fixture) func(device.Device) {
 		for _, n := range outs {
 			all += n
 		}
-		w = f.in("w", activation, all, c.in, scaled(noise(2), 0.1, 0))
+		w = f.in("w", tensor.F16, all, c.in, scaled(noise(2), 0.1, 0))
 		for _, n := range outs {
 			parts = append(parts, w.Slice(row, row+n))
 			row += n
