@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"os"
-
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
@@ -15,7 +13,7 @@ import (
 // the same groups are quantized once (inherit).
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, shares{}, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}, 2, 2}, shares{}, func(w *workshop) {
 		w.inherit()
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
@@ -45,9 +43,9 @@ type workshop struct {
 	sheets   []*sheet
 	most     tensor.Tensor // F32 [1, len(list)] of matrices in sheets
 	factor   planes
+	of       operandOf
 	products tensor.Tensor
 	blocks   []block
-	pa, pb   int // planes of products' operands
 }
 
 // A block is what happens to one block of every matrix: what others have done is copied,
@@ -69,11 +67,13 @@ type groupRun struct {
 // table, of as many tiles at most.
 type productRun struct{ first, count, tiles int }
 
-// operandOf is a matrix, how it is lifted, and its planes, if they are there.
+// operandOf is a matrix, how it is lifted, and its planes, if they are there; and how many of these,
+// and of those of errors, products take.
 type operandOf struct {
-	x     tensor.Tensor
-	how   int32
-	ready tensor.Tensor
+	x              tensor.Tensor
+	how            int32
+	ready          tensor.Tensor
+	planes, errors int
 }
 
 // plentyOfWork is the workspace from which on it is asked what memory there is, which
@@ -110,10 +110,7 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts sh
 			bytes += codedBytes(list[end], parts.panels())
 			end++
 		}
-		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first, pa: 2, pb: 2}
-		if op != "GPTQ" {
-			w.pa, w.pb = planesTried(k, !of.ready.Nil())
-		}
+		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first, of: of}
 		w.factor = newPlanes(2, k, k, of.ready)
 		if of.ready.Nil() {
 			w.factor = w.room.takePlanes(2, k, k)
@@ -234,7 +231,7 @@ func rowsOf(groups []exl2.Group) (row, end int) {
 // multiply computes the products of a run.
 func (w *workshop) multiply(r productRun) {
 	if r.count > 0 {
-		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, w.pa, w.pb)
+		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, w.of.planes, w.of.errors)
 	}
 }
 
@@ -270,16 +267,4 @@ func (d *Device) QuantizeWorkspace(k, n, count int) int {
 	one := planesBytes(2, k, n) + padded(4*min(k, blockRows)*columns) + searchBytes(n) + changes + tables
 	gram := 2 * planesBytes(2, gramRows, k)
 	return max(planesBytes(2, k, k)+padded(4*k)+max(count*one, 2*planesBytes(2, k, n)), inverseBytes(k), gram)
-}
-
-func planesTried(k int, ready bool) (int, int) {
-	name := "DPLANES"
-	if ready {
-		name = "CPLANES"
-	}
-	v := os.Getenv(name)
-	if v == "" || v == "11" && pieces(k, planes_tile_rows)%2 != 0 {
-		return 2, 2
-	}
-	return int(v[0] - '0'), int(v[1] - '0')
 }
