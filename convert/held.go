@@ -3,6 +3,7 @@ package convert
 import (
 	"slices"
 
+	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/tensor"
 )
@@ -19,7 +20,7 @@ func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	held := map[model.Slot]tensor.Tensor{}
 	for _, site := range step.Sites {
 		if t := s.pass.State().At(site.Reads); held[site.Reads].Nil() {
-			held[site.Reads] = d.Alloc(t.Type, s.x.Rows*s.pass.Length, t.Cols)
+			held[site.Reads] = device.Blank(d, t.Type, s.x.Rows*s.pass.Length, t.Cols)
 		}
 	}
 	return held

@@ -50,6 +50,7 @@ type work struct {
 	compensates bool // columns make up for each other's errors
 	unpacks     bool // quantized matrices are decoded when they are multiplied by
 	holds       bool // and stay so
+	fetched     int  // bytes of packed matrices that are on their way to the host
 }
 
 func square(k int) int { return 4 * k * k }
@@ -203,9 +204,12 @@ func steps(m model.ModuleSpec) (list [][][]model.LinearSpec) {
 // quantize counts a module's way through quantizing; held is what the rows of a step
 // take that linears of so many inputs read, in both streams, or 0.
 func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearSpec) int, held func(columns int) int) {
-	before, matrices := 0, 0
+	before, matrices, joined := 0, 0, 0
 	for i, step := range steps(m) {
 		hold := 0
+		if i > 0 {
+			joined = w.joined(steps(m)[i-1], joined)
+		}
 		if m.Kind != model.Experts && m.Kind != model.Parallel && m.Kind != model.Head {
 			hold = held(step[0][0].In)
 		}
@@ -214,7 +218,7 @@ func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearS
 			hi := sensitivity.Together(len(step), lo, w.moments, func(i int) int { return 2 * step[i][0].In })
 			for _, s := range step[lo:hi] {
 				l.take(w.allMoments(m, s))
-				l.use(w.dev.QuantizeWorkspace(s[0].In, exl2.Align, 1))
+				l.use(joined + w.dev.QuantizeWorkspace(s[0].In, exl2.Align, 1))
 			}
 			if lo == 0 && i > 0 {
 				l.give(before)
@@ -226,7 +230,25 @@ func (w *work) quantize(l *ledger, m model.ModuleSpec, packed func(model.LinearS
 		}
 		before = hold
 	}
-	l.give(before + matrices)
+	l.give(before + matrices + w.fetched)
+	w.fetched = 0
+}
+
+// joined is what the weights of steps take that both streams are multiplied by, of this one, and, if
+// nothing is held, of those before.
+func (w *work) joined(step [][]model.LinearSpec, before int) (bytes int) {
+	if !w.unpacks {
+		return 0
+	}
+	if !w.holds {
+		bytes = before
+	}
+	if len(step) == 1 && len(step[0]) > 1 {
+		for _, x := range step[0] {
+			bytes += 2 * 2 * x.In * x.Out
+		}
+	}
+	return bytes
 }
 
 // allMoments are the Hessian of a site, and the drift, or what the stream will lack.
@@ -254,6 +276,7 @@ func (w *work) adds(m model.ModuleSpec, s []model.LinearSpec) bool {
 // and returns what its matrices take from then on.
 func (w *work) site(l *ledger, m model.ModuleSpec, s []model.LinearSpec, packed func(model.LinearSpec) int) (stays int) {
 	k, wide, columns, each := s[0].In, 0, 0, []int(nil)
+	l.give(w.fetched)
 	for _, x := range s {
 		wide, columns, each = wide+w.wide(x), columns+exl2.Pad(x.Out), append(each, exl2.Pad(x.Out))
 		stays += packed(x)
@@ -281,7 +304,8 @@ func (w *work) site(l *ledger, m model.ModuleSpec, s []model.LinearSpec, packed 
 	l.take(2 * stays) // packed, and as the device likes it
 	last := s[len(s)-1]
 	l.use(2*last.In*last.Out + 2*4*min(k, quant.VerifiedRows(exl2.Pad(last.Out)))*exl2.Pad(last.Out))
-	l.give(codes + stays + wide + 2*square(k))
+	l.give(codes + wide + 2*square(k))
+	w.fetched = stays
 	return w.unpack(l, s, stays)
 }
 

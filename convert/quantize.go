@@ -45,6 +45,10 @@ type quantizing struct {
 	moments  *momentsAhead
 	holds    bool // a sweep holds activations on the device
 
+	mark, prepared *device.Mark   // of what is fetched beside other work, or nil
+	packing        *packing       // of the site before, or nil
+	packed         []packedMatrix // of the module, as far as they have come
+
 	stock   quant.Stock // of modules that are written
 	writing chan error  // gives what became of the module that is being written; nil if none is
 }
@@ -58,6 +62,10 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	q.moments = &momentsAhead{run: r}
 	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
 	q.holds = r.memory.Held
+	if f, ok := r.dev.(device.Fetcher); ok {
+		packed, prepared := f.NewMark(), f.NewMark()
+		q.mark, q.prepared = &packed, &prepared
+	}
 	var err error
 	if q.x, err = place.Store(rows, floats); err == nil {
 		q.r, err = place.Store(rows, floats)
@@ -71,6 +79,9 @@ func (b *build) newQuantizing() (*quantizing, error) {
 
 func (q *quantizing) close() {
 	q.settle()
+	if q.packing != nil {
+		q.packing.Free()
+	}
 	q.moments.close()
 	q.pass.Free()
 	q.passR.Free()
@@ -161,7 +172,7 @@ type packedMatrix struct {
 // steps quantizes the linears of work step by step, each step on inputs that
 // come from the quantized linears before it, and puts them in their places.
 func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
-	var list []packedMatrix
+	q.packed = nil
 	s := &sweep{quantizing: q, source: source, work: work}
 	defer s.close()
 	if err := s.cover(); err != nil {
@@ -178,13 +189,12 @@ func (q *quantizing) steps(source, work *model.Module, recipe func(*model.Linear
 		if work.Kind == model.Head && len(work.Steps[n].Sites) == 0 {
 			break // logits are computed in parts, by others
 		}
-		packed, err := s.quantize(n, recipe)
-		if err != nil {
+		if err := s.quantize(n, recipe); err != nil {
 			return nil, err
 		}
-		list = append(list, packed...)
 	}
-	return list, nil
+	err := q.collect()
+	return q.packed, err
 }
 
 func freeAll(list []*quant.Hessian) {
@@ -197,7 +207,7 @@ func freeAll(list []*quant.Hessian) {
 var damping = quant.Damping{Own: 0.2, Mean: 0.05}
 
 // site quantizes the linears of one site, whose Hessian it frees.
-func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) ([]packedMatrix, error) {
+func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.Linear) (exl2.Recipe, error)) error {
 	k := float64(site.Linears[0].In)
 	corrections := q.corrections(h, site.Linears)
 	defer corrections.Free()
@@ -206,14 +216,14 @@ func (q *quantizing) site(h *quant.Hessian, site model.Site, recipe func(*model.
 	f, err := h.Factor()
 	end()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Free()
 	if f.Nearest {
 		q.run.progress.Warn(sensitivity.NearestWarning(site.Linears))
 	}
 	if err := q.run.ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	return q.matrices(f, site.Linears, corrections, recipe)
 }
@@ -230,12 +240,15 @@ func (q *quantizing) corrections(h *quant.Hessian, linears []*model.Linear) *qua
 
 // matrices quantizes the linears of a site, side by side, and puts the results in
 // their places.
-func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, corrections *quant.Corrections, recipe func(*model.Linear) (exl2.Recipe, error)) (out []packedMatrix, err error) {
+func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, corrections *quant.Corrections, recipe func(*model.Linear) (exl2.Recipe, error)) (err error) {
 	d, p := q.run.dev, q.run.profile
+	if err := q.collect(); err != nil {
+		return err
+	}
 	recipes, weights := make([]exl2.Recipe, len(linears)), 0.0
 	for i, l := range linears {
 		if recipes[i], err = recipe(l); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Name, err)
+			return fmt.Errorf("%s: %w", l.Name, err)
 		}
 		weights += float64(l.In) * float64(l.Out)
 	}
@@ -263,24 +276,46 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
-	if err := q.compensate(ready, list, linears); err != nil {
-		return nil, err
-	}
+	q.compensate(ready, list, linears)
 	defer p.On("quantize: pack", profile.Work{Bytes: 2 * weights})()
 	packed := make([]device.Matrix, len(linears))
 	device.SideBySide(d, len(list), func(i int) { packed[i] = list[i].Matrix() })
 	for i, l := range linears {
 		l.Replace(d, q.weight(packed[i]))
 	}
-	matrices, err := quant.Download(list, packed, &q.stock)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", linears[0].Name, err)
-	}
+	out := &packing{Packing: quant.NewPacking(list, packed, q.mark), linears: linears}
 	for i, l := range linears {
-		out = append(out, packedMatrix{l.Name, matrices[i]})
 		q.unpack(l, packed[i])
 	}
-	return out, nil
+	q.packing = out
+	if q.mark == nil {
+		return q.collect()
+	}
+	return nil
+}
+
+// packing is the packed matrices of some linears on their way to the host.
+type packing struct {
+	*quant.Packing
+	linears []*model.Linear
+}
+
+// collect brings the matrices of a site, if there are any, to the host, beside what the
+// device has to do meanwhile, if it can.
+func (q *quantizing) collect() error {
+	if q.packing == nil {
+		return nil
+	}
+	list, linears := q.packing, q.packing.linears
+	q.packing = nil
+	matrices, err := list.Download(&q.stock)
+	if err != nil {
+		return fmt.Errorf("%s: %w", linears[0].Name, err)
+	}
+	for i, l := range linears {
+		q.packed = append(q.packed, packedMatrix{l.Name, matrices[i]})
+	}
+	return nil
 }
 
 // weight returns what a packed matrix is multiplied as. A GPU decodes it, as so many rows are
@@ -295,7 +330,7 @@ func (q *quantizing) weight(packed device.Matrix) model.Weight {
 // unpack has a linear's packed matrix stay decoded, where there is room for what linears read, too.
 func (q *quantizing) unpack(l *model.Linear, packed device.Matrix) {
 	if d := q.run.dev; q.holds && q.run.ownMemory() {
-		w := d.Alloc(tensor.F16, l.Out, l.In)
+		w := device.Blank(d, tensor.F16, l.Out, l.In)
 		d.Decode(w, packed)
 		l.Replace(d, model.Dense{Tensor: w})
 	}
@@ -311,11 +346,11 @@ func (q *quantizing) prepare(targets []*quant.Target, linears []*model.Linear) *
 	for i, l := range linears {
 		known[i] = q.columns[l.Name]
 	}
-	return quant.Prepare(targets, known, columnDamp)
+	return quant.Prepare(targets, known, columnDamp, q.prepared)
 }
 
 // compensate has columns make up for each other's errors.
-func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, linears []*model.Linear) error {
+func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, linears []*model.Linear) {
 	flops := 0.0
 	for _, l := range linears {
 		if q.columns[l.Name] != nil {
@@ -323,10 +358,10 @@ func (q *quantizing) compensate(p *quant.Preparation, list []*quant.Result, line
 		}
 	}
 	if flops == 0 {
-		return nil
+		return
 	}
 	defer q.run.profile.On("quantize: compensation", profile.Work{Flops: flops})()
-	return p.Compensate(list)
+	p.Compensate(list)
 }
 
 // distance returns ‖x - r‖/‖r‖ over both streams as they are now.

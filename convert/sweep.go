@@ -55,13 +55,14 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 	if s.chained() { // and so no step but the last changes the streams
 		bring = (*stream.Lane).Borrow
 	}
+	work, source, done := s.joined(s.work, n), s.joined(s.source, n), 0
 	err := s.pairs(bring, bring, func(wave []pair) error {
 		err := eachPair(wave, func(p pair) error {
-			s.advance(s.work, s.held, hold, n, p.x.State, p.row)
+			s.advance(work, s.held, hold, n, p.x.State, p.row)
 			if len(sites) > 0 { // both streams send the same rows to the same experts
 				p.r.State.Follow(p.x.State)
 			}
-			s.advance(s.source, s.heldR, holdR, n, p.r.State, p.row)
+			s.advance(source, s.heldR, holdR, n, p.r.State, p.row)
 			p.r.State.Follow(nil)
 			return nil
 		})
@@ -70,11 +71,11 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 				err = s.gather(hessians[i], site, s.source.Steps[n].Sites[lo+i], wave)
 			}
 		}
-		if err != nil {
-			return err
+		if done += len(wave); err == nil && done == s.passes() { // all is issued
+			err = s.collect()
 		}
-		if !last {
-			return nil
+		if err != nil || !last {
+			return err
 		}
 		return eachPair(wave, func(p pair) error {
 			if err := p.x.Keep(s.x, p.row); err != nil {
@@ -83,6 +84,8 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 			return p.r.Keep(s.r, p.row)
 		})
 	})
+	work.free()
+	source.free()
 	end()
 	s.drop()
 	s.held, s.heldR = hold, holdR
@@ -95,29 +98,27 @@ func (s *sweep) to(n, lo, hi int) ([]*quant.Hessian, error) {
 
 // quantize quantizes the linears of step n, which are then in their places; a step
 // without any is run.
-func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error)) (list []packedMatrix, err error) {
+func (s *sweep) quantize(n int, recipe func(*model.Linear) (exl2.Recipe, error)) error {
 	sites := s.work.Steps[n].Sites
 	for lo := 0; lo == 0 || lo < len(sites); {
 		hi := s.together(n, lo)
 		hessians, err := s.to(n, lo, hi)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, site := range sites[lo:hi] {
 			if !site.Packable() {
 				hessians[i].Free()
 				continue
 			}
-			packed, err := s.site(hessians[i], site, recipe)
-			if err != nil {
+			if err := s.site(hessians[i], site, recipe); err != nil {
 				freeAll(hessians[i+1:])
-				return nil, err
+				return err
 			}
-			list = append(list, packed...)
 		}
 		lo = max(hi, 1)
 	}
-	return list, nil
+	return nil
 }
 
 // gather adds what a site reads in both streams, in the order of rows.
@@ -179,10 +180,13 @@ type pair struct {
 // bring brings rows of a stream to a lane.
 type bring func(l *stream.Lane, src *stream.Store, row, n int) (*model.State, error)
 
+// passes returns how many pairs there are.
+func (q *quantizing) passes() int { return (q.x.Rows + q.pass.Most - 1) / q.pass.Most }
+
 // pairs brings rows of both streams, as many as there are lanes at a time, and calls f.
 func (q *quantizing) pairs(x, r bring, f func(wave []pair) error) error {
 	most := q.pass.Most
-	return q.pass.Beside(q.run.ctx, q.passR, (q.x.Rows+most-1)/most, func(lanes, beside []*stream.Lane, first int) error {
+	return q.pass.Beside(q.run.ctx, q.passR, q.passes(), func(lanes, beside []*stream.Lane, first int) error {
 		wave := make([]pair, len(lanes))
 		err := stream.Each(len(wave), func(i int) error {
 			row := (first + i) * most
@@ -206,23 +210,57 @@ func eachPair(wave []pair, f func(p pair) error) error {
 	return stream.Each(len(wave), func(i int) error { return f(wave[i]) })
 }
 
-// advance runs a module to where the linears of step n read, which is in hold then, if
-// that is there: from the step before, if what its linears read is held.
-func (s *sweep) advance(m *model.Module, held, hold map[model.Slot]tensor.Tensor, n int, st *model.State, row int) {
-	first := 0
-	if held != nil {
-		first = n
-		s.lend(held, st, row)
-		m.Steps[n-1].Multiply(st)
+// A joined module has the weights of its first steps as one product takes them.
+type joined struct {
+	*model.Module
+	weights []tensor.Tensor
+	frees   []func()
+}
+
+// joined joins the weights of the steps that a sweep to step n multiplies.
+func (s *sweep) joined(m *model.Module, n int) *joined {
+	j := &joined{Module: m, weights: make([]tensor.Tensor, n)}
+	for i := s.first(n); i < n; i++ {
+		w, free := m.Steps[i].Join(s.run.dev)
+		j.weights[i], j.frees = w, append(j.frees, free)
 	}
-	for i := first; i <= n; i++ {
-		if i == n {
-			s.lend(hold, st, row)
+	return j
+}
+
+func (j *joined) free() {
+	for _, f := range j.frees {
+		f()
+	}
+}
+
+// first returns the first step that a sweep to step n multiplies: the one before, if what its
+// linears read is held.
+func (s *sweep) first(n int) int {
+	if s.held != nil {
+		return n - 1
+	}
+	return 0
+}
+
+// advance runs a module to where the linears of step n read, which is in hold then, if
+// that is there.
+func (s *sweep) advance(m *joined, held, hold map[model.Slot]tensor.Tensor, n int, st *model.State, row int) {
+	if held != nil {
+		s.lend(held, st, row)
+	}
+	ready := func(i int) func() {
+		return func() {
+			if i == n {
+				s.lend(hold, st, row)
+			}
 		}
-		m.Steps[i].Run(st)
-		if i < n {
-			m.Steps[i].Multiply(st)
-		}
+	}
+	if held == nil {
+		ready(0)()
+		m.Steps[0].Run(st)
+	}
+	for i := s.first(n); i < n; i++ {
+		m.Onward(st, i, m.weights[i], ready(i+1))
 	}
 }
 

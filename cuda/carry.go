@@ -11,6 +11,7 @@ import (
 type carrier struct {
 	streams [2]uintptr // to the GPU, to the host
 	marks   []uintptr
+	ring    ring // of Fetch, once it is called
 }
 
 // NewMark makes a mark.

@@ -168,7 +168,7 @@ func (d *Device) prepare() {
 	d.preparePool()
 	d.args.link()
 	d.prepareFault()
-	d.prepareRing()
+	d.prepareRing(&d.ring)
 	d.prepareBLAS()
 }
 

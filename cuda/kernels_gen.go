@@ -851,7 +851,7 @@ const (
 	head_norm_held                 = 8
 	inverse_strip                  = 128
 	inverse_panel                  = 16
-	inverse_pitch                  = inverse_strip + 1
+	inverse_pitch                  = inverse_strip + 4
 	inverse_diagonal_threads       = 1024
 	inverse_panel_threads          = 2 * inverse_strip
 	latent_threads                 = 256

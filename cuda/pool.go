@@ -93,6 +93,11 @@ func (d *Device) idle() int {
 	return int(reserved - min(used, reserved))
 }
 
+// Blank allocates elements that may be anything.
+func (d *Device) Blank(t tensor.Type, rows, cols int) tensor.Tensor {
+	return tensor.New(t, rows, cols, d.reserve(rows*cols*t.Size()).Mem)
+}
+
 // reserve allocates bytes that may be anything.
 func (d *Device) reserve(bytes int) tensor.Tensor {
 	d.forbidWhileRecording("Alloc")

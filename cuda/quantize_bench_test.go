@@ -291,7 +291,7 @@ func measured(t *testing.T, d *Device, name string, list []device.Coding, f devi
 	})
 	line(name, ms, products+1e3*143*9.5*k*n*all/scalarRate)
 	l := &laps{d: d}
-	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, shares{}, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}, 2, 2}, shares{}, func(w *workshop) {
 		w.inherit()
 		w.plan(func(x *coded, row, end int) productItem {
 			return productItem{from: d.at(x.W.Slice(row, end)), k1: int32(row), alpha: -1.0 / diagonalLift}

@@ -135,7 +135,7 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 	if inBlocks {
 		parts = shares{d.partsOf(tilesOf(list), f.H.Cols), 1}
 	}
-	d.byParts("Descend", list, operandOf{f.H, byRoot, f.Ready}, parts, func(w *workshop) {
+	d.byParts("Descend", list, descended(f), parts, func(w *workshop) {
 		roots := w.leftovers(f.H)
 		if inBlocks {
 			w.descend(f.H, roots, passes)
@@ -151,6 +151,17 @@ func (d *Device) Descend(list []device.Coding, f device.Factor, passes int) {
 			})
 		}
 	})
+}
+
+// descended is the moments of a factor as products of descents take them, and how they take errors:
+// as fp16 has both. What is left at a row is rounded to a step of its code, and moments are known to
+// fewer digits than that.
+func descended(f device.Factor) operandOf {
+	o := operandOf{f.H, byRoot, f.Ready, 1, 1}
+	if pieces(f.H.Cols, planes_tile_rows)%2 != 0 { // of one plane each, steps are of two tiles
+		o.planes = 2
+	}
+	return o
 }
 
 // ReadyToDescend returns planes of H.
@@ -293,12 +304,16 @@ func (w *workshop) descend(h, roots tensor.Tensor, passes int) {
 // The kernel that adds them takes the errors' lifts off.
 func (w *workshop) parts(s *sheet, roots tensor.Tensor, row, end int) (list []productItem) {
 	d, k := w.d, w.list[s.first].k
-	tiles := pieces(k, planes_tile_rows)
+	unit := planes_tile_rows
+	if w.of.planes+w.of.errors == 2 { // whose products take two tiles at a time
+		unit *= 2
+	}
+	steps := pieces(k, unit)
 	for p := range s.parts {
 		item := productItem{
 			to: d.at(s.panel) + uintptr(4*p*(end-row)*s.n), rows: d.at(roots.Slice(row, end)), alpha: 1.0 / diagonalLift,
 			m0: int32(row), m1: int32(end), n1: int32(s.n), ld: int32(s.n),
-			k0: int32(tiles * p / s.parts * planes_tile_rows), k1: int32(tiles * (p + 1) / s.parts * planes_tile_rows),
+			k0: int32(steps * p / s.parts * unit), k1: int32(steps * (p + 1) / s.parts * unit),
 		}
 		list = append(list, item.of(d, w.factor, s.errors))
 	}

@@ -13,7 +13,7 @@ import (
 // the same groups are quantized once (inherit).
 func (d *Device) GPTQ(list []device.Coding, f device.Factor, loss tensor.Tensor) {
 	want(loss.Rows*loss.Cols == len(list) && loss.Type == tensor.F64, "GPTQ", loss)
-	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}}, shares{}, func(w *workshop) {
+	d.byParts("GPTQ", list, operandOf{f.U, byDiagonal, tensor.Tensor{}, 2, 2}, shares{}, func(w *workshop) {
 		w.inherit()
 		alpha := float32(-1.0 / diagonalLift)
 		w.plan(func(x *coded, row, end int) productItem {
@@ -43,6 +43,7 @@ type workshop struct {
 	sheets   []*sheet
 	most     tensor.Tensor // F32 [1, len(list)] of matrices in sheets
 	factor   planes
+	of       operandOf
 	products tensor.Tensor
 	blocks   []block
 }
@@ -66,11 +67,13 @@ type groupRun struct {
 // table, of as many tiles at most.
 type productRun struct{ first, count, tiles int }
 
-// operandOf is a matrix, how it is lifted, and its planes, if they are there.
+// operandOf is a matrix, how it is lifted, and its planes, if they are there; and how many of these,
+// and of those of errors, products take.
 type operandOf struct {
-	x     tensor.Tensor
-	how   int32
-	ready tensor.Tensor
+	x              tensor.Tensor
+	how            int32
+	ready          tensor.Tensor
+	planes, errors int
 }
 
 // plentyOfWork is the workspace from which on it is asked what memory there is, which
@@ -107,7 +110,7 @@ func (d *Device) byParts(op string, list []device.Coding, of operandOf, parts sh
 			bytes += codedBytes(list[end], parts.panels())
 			end++
 		}
-		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first}
+		w := &workshop{steps: steps{d: d}, room: d.newRoom(bytes), first: first, of: of}
 		w.factor = newPlanes(2, k, k, of.ready)
 		if of.ready.Nil() {
 			w.factor = w.room.takePlanes(2, k, k)
@@ -228,7 +231,7 @@ func rowsOf(groups []exl2.Group) (row, end int) {
 // multiply computes the products of a run.
 func (w *workshop) multiply(r productRun) {
 	if r.count > 0 {
-		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, 2, 2)
+		w.d.runProducts(pointer(w.d.at(w.products))+pointer(r.first*productBytes), r.count, r.tiles, w.of.planes, w.of.errors)
 	}
 }
 

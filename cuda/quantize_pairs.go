@@ -24,7 +24,7 @@ func (d *Device) Pairs(list []device.Coding, f device.Factor) {
 	}
 	together := d.windowsTogether(tilesOf(list))
 	parts := shares{d.partsOf(together*tilesOf(list), f.H.Cols), together}
-	d.byParts("Pairs", list, operandOf{f.H, byRoot, f.Ready}, parts, func(w *workshop) { w.pairs(f.H, w.leftovers(f.H), together) })
+	d.byParts("Pairs", list, descended(f), parts, func(w *workshop) { w.pairs(f.H, w.leftovers(f.H), together) })
 }
 
 // windowsTogether returns how many windows come of the same products, where those of one, of so many

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 
+	"exl2/internal/device"
 	"exl2/internal/parallel"
 	"exl2/internal/tensor"
 )
@@ -29,21 +30,21 @@ const (
 	slotBytes = 1 << 20
 )
 
-func (d *Device) prepareRing() {
+func (d *Device) prepareRing(r *ring) {
 	host, at := d.pinned(ringSlots * slotBytes)
 	if d.err != nil {
 		return
 	}
-	for i := range d.ring.slots {
+	for i := range r.slots {
 		lo := i * slotBytes
-		d.ring.slots[i] = slot{host: host[lo : lo+slotBytes], at: at + pointer(lo), event: d.event()}
+		r.slots[i] = slot{host: host[lo : lo+slotBytes], at: at + pointer(lo), event: d.event()}
 	}
 }
 
 // take returns the next slot once it is free.
-func (d *Device) take(op string) *slot {
-	s := &d.ring.slots[d.ring.next]
-	d.ring.next = (d.ring.next + 1) % ringSlots
+func (r *ring) take(d *Device, op string) *slot {
+	s := &r.slots[r.next]
+	r.next = (r.next + 1) % ringSlots
 	d.do(op, cuEventSynchronize, s.event)
 	return s
 }
@@ -60,7 +61,7 @@ func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 		panic(fmt.Sprintf("cuda: Upload: %d bytes to %v", len(src), dst))
 	}
 	for at := d.address("Upload", dst); len(src) > 0 && d.err == nil; {
-		slots := d.takeFor("Upload", len(src))
+		slots := d.ring.takeFor(d, "Upload", len(src))
 		each(slots, func(i int) { copy(slots[i].host, src[i*slotBytes:]) })
 		for _, s := range slots {
 			n := min(len(src), slotBytes)
@@ -72,10 +73,10 @@ func (d *Device) Upload(dst tensor.Tensor, src []byte) {
 }
 
 // takeFor returns free slots for some bytes, a few at most.
-func (d *Device) takeFor(op string, bytes int) []*slot {
+func (r *ring) takeFor(d *Device, op string, bytes int) []*slot {
 	slots := make([]*slot, min(pieces(bytes, slotBytes), copiedAtOnce))
 	for i := range slots {
-		slots[i] = d.take(op)
+		slots[i] = r.take(d, op)
 	}
 	return slots
 }
@@ -92,26 +93,42 @@ func each(slots []*slot, f func(i int)) {
 // Download waits for earlier operations and copies src to dst, which is left
 // as it is if something has failed.
 func (d *Device) Download(dst []byte, src tensor.Tensor) {
-	d.forbidWhileRecording("Download")
-	d.forbidWhileTaping("Download")
-	if len(dst) != src.Bytes() {
-		panic(fmt.Sprintf("cuda: Download: %d bytes from %v", len(dst), src))
+	d.download("Download", dst, src, &d.ring, d.stream)
+}
+
+// Fetch is Download of what was there when a mark was set, beside operations issued since, some of
+// which may wait for slots of the other ring.
+func (d *Device) Fetch(dst []byte, src tensor.Tensor, after device.Mark) {
+	stream, r := d.carrierStream(1), &d.carrier.ring
+	if r.slots[0].host == nil {
+		d.prepareRing(r)
 	}
-	at, left := d.address("Download", src), len(dst)
+	d.do("Fetch", cuStreamWaitEvent, stream, d.carrier.marks[after], 0)
+	d.download("Fetch", dst, src, r, stream)
+}
+
+// download copies src to dst, by way of a ring, behind what a stream has.
+func (d *Device) download(op string, dst []byte, src tensor.Tensor, r *ring, stream uintptr) {
+	d.forbidWhileRecording(op)
+	d.forbidWhileTaping(op)
+	if len(dst) != src.Bytes() {
+		panic(fmt.Sprintf("cuda: %s: %d bytes from %v", op, len(dst), src))
+	}
+	at, left := d.address(op, src), len(dst)
 	var coming [][]*slot
 	for len(dst) > 0 && d.err == nil {
 		for left > 0 && len(coming) < ringSlots/copiedAtOnce {
-			slots := d.takeFor("Download", left)
+			slots := r.takeFor(d, op, left)
 			for _, s := range slots {
 				n := min(left, slotBytes)
-				d.do("Download", cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), d.stream)
-				d.do("Download", cuEventRecord, s.event, d.stream)
+				d.do(op, cuMemcpyDtoHAsync, uintptr(s.at), at, uintptr(n), stream)
+				d.do(op, cuEventRecord, s.event, stream)
 				at, left = at+uintptr(n), left-n
 			}
 			coming = append(coming, slots)
 		}
 		slots := coming[0]
-		if d.do("Download", cuEventSynchronize, slots[len(slots)-1].event) { // and so are those before it
+		if d.do(op, cuEventSynchronize, slots[len(slots)-1].event) { // and so are those before it
 			each(slots, func(i int) { copy(dst[i*slotBytes:], slots[i].host) })
 			dst, coming = dst[min(len(dst), len(slots)*slotBytes):], coming[1:]
 		}

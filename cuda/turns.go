@@ -15,13 +15,18 @@ type turns struct {
 // all dimensions turn, in halves, and matrices that are decoded at once.
 func (d *Device) turnsHeads(p *packed) bool {
 	t := &p.turn
-	if p.n != 3 || t.HeadDim != 64 && t.HeadDim != 128 || t.Rope.Dims != t.HeadDim || t.Rope.Interleaved || p.all().bytes() > manyBytes {
+	if p.n != 3 || !halvesTurn(t) || p.all().bytes() > manyBytes {
 		return false
 	}
 	s, q, k, v := t.Cache.Shape(), p.list[0].out, p.list[1].out, p.list[2].out
 	want(t.Freqs.Cols == t.HeadDim/2 && q%t.HeadDim == 0 && k%t.HeadDim == 0 && v == k && s.K == k && s.V == v && t.Batch.Pos.Cols == p.x.Rows && t.Batch.Seq.Cols == p.x.Rows,
 		"Products", p.y[0], p.y[1], t.Freqs, t.Batch.Pos)
 	return p.y[0].Type == tensor.F16
+}
+
+// halvesTurn reports whether gemm_tiles.cu turns heads so: all dimensions, in halves.
+func halvesTurn(t *device.Turning) bool {
+	return (t.HeadDim == 64 || t.HeadDim == 128) && t.Rope.Dims == t.HeadDim && !t.Rope.Interleaved
 }
 
 // turned is what turns are computed of, of rows of a pass.

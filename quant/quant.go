@@ -117,7 +117,7 @@ func (w Weight) quantize(d device.Quantize, inputs []float32, r exl2.Recipe) (*M
 	quant.Descend(list, descents)
 	packed := list[0].Matrix()
 	defer d.FreeEXL2(packed)
-	done, err := quant.Download(list, []device.Matrix{packed}, nil)
+	done, err := quant.NewPacking(list, []device.Matrix{packed}, nil).Download(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ constexpr int strip = 128;
 struct Inverse {
 	float *s, *t;     // [128, width]
 	float* x;         // X [128, 128]
-	float* scratch;   // [128, 129], or null for shared memory
+	float* scratch;   // [128, 132], or null for shared memory
 	half *xs, *z;     // planes, two, lifted by 8
 	float* u;         // [k, k]
 	const float* h;   // [k, k]
@@ -47,7 +47,7 @@ extern "C" __global__ void inverse_strip(const void* list, float damp, int row) 
 	item.s[(int64)r * item.width + c] = v;
 }
 
-constexpr int panel = 16, pitch = strip + 1;
+constexpr int panel = 16, pitch = strip + 4;
 constexpr int diagonal_threads = 1024, panel_threads = 2 * strip;  // of the block, and those that make a panel
 
 // A pivot, which begins between 1 and 4, is lost in rounding under this.
@@ -56,7 +56,7 @@ constexpr float least_pivot = 4e-7f;
 // The strip's diagonal block becomes R, and with it, by the same steps, the identity
 // becomes Y = R⁻ᵀ. Both lie in a: R above the diagonal, Y below it; what is on Y's
 // diagonal are the reciprocals.
-struct Exchange {
+struct alignas(16) Exchange {
 	float pivot[panel], row[panel][panel];
 	float y[panel][panel];  // of the panel at hand, its diagonal and zeros included
 	float reciprocal[strip];
@@ -97,28 +97,27 @@ __device__ void factor_panel(float* a, Exchange& x, int p, int* ok) {
 }
 
 // update subtracts what rows p to p+15 of R and Y contribute to the rows after them,
-// in squares of 4 x 4.
+// in squares of 4 x 4, a warp four rows at a time. Below the diagonal of a square on it is nothing.
 __device__ void update(float* a, const Exchange& x, int p) {
 	int first = p + panel, side = (strip - first) / 4;
 	for (int t = threadIdx.x; t < side * (strip / 4); t += diagonal_threads) {
 		int i0 = first + t / (strip / 4) * 4, j0 = t % (strip / 4) * 4;
 		if (j0 >= first && j0 < i0) continue;
+		const float* from = j0 >= p && j0 < first ? &x.y[0][j0 - p] : a + p * pitch + j0;
+		int step = j0 >= p && j0 < first ? panel : pitch;
 		float sum[4][4] = {};
 #pragma unroll 4
 		for (int q = 0; q < panel; q++) {
-			float u[4], v[4];
+			float4 u = *(const float4*)(a + (p + q) * pitch + i0), v = *(const float4*)(from + q * step);
+			float us[4] = {u.x, u.y, u.z, u.w}, vs[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-			for (int e = 0; e < 4; e++) {
-				u[e] = a[(p + q) * pitch + i0 + e];
-				v[e] = j0 >= p && j0 < first ? x.y[q][j0 - p + e] : a[(p + q) * pitch + j0 + e];
-			}
-#pragma unroll
-			for (int e = 0; e < 16; e++) sum[e / 4][e % 4] += u[e / 4] * v[e % 4];
+			for (int e = 0; e < 16; e++) sum[e / 4][e % 4] += us[e / 4] * vs[e % 4];
 		}
 #pragma unroll
-		for (int e = 0; e < 16; e++) {
-			int i = i0 + e / 4, j = j0 + e % 4;
-			if (j < first || j >= i) a[i * pitch + j] -= sum[e / 4][e % 4];
+		for (int i = 0; i < 4; i++) {
+			float4* to = (float4*)(a + (i0 + i) * pitch + j0);
+			float4 v = *to;
+			*to = make_float4(v.x - sum[i][0], v.y - sum[i][1], v.z - sum[i][2], v.w - sum[i][3]);
 		}
 	}
 	__syncthreads();
@@ -127,11 +126,11 @@ __device__ void update(float* a, const Exchange& x, int p) {
 // inverse_diagonal makes X, zeros below the diagonal, and planes of it, of the square on
 // the diagonal, which begins at the given column of S. A block each.
 extern "C" __global__ void __launch_bounds__(diagonal_threads) inverse_diagonal(const void* list, int row) {
-	extern __shared__ float memory[];
+	extern __shared__ float4 memory[];
 	__shared__ Exchange exchange;
 	after_previous();
 	const Inverse& item = ((const Inverse*)list)[blockIdx.x];
-	float *a = item.scratch ? item.scratch : memory, *x = item.x;
+	float *a = item.scratch ? item.scratch : (float*)memory, *x = item.x;
 	const float* s = item.s + row;
 	half* planes = item.xs;
 	int width = item.width;

@@ -67,6 +67,20 @@ type Memory interface {
 	Copy(dst, src tensor.Tensor)
 }
 
+// A Blanker has memory that is not zeroed first.
+type Blanker interface {
+	// Blank is Alloc of elements that may be anything.
+	Blank(t tensor.Type, rows, cols int) tensor.Tensor
+}
+
+// Blank allocates a tensor of which every element is written before it is read.
+func Blank(d Memory, t tensor.Type, rows, cols int) tensor.Tensor {
+	if b, ok := d.(Blanker); ok {
+		return b.Blank(t, rows, cols)
+	}
+	return d.Alloc(t, rows, cols)
+}
+
 // A Borrower can use host memory as it is, instead of a copy. The bytes must
 // stay valid and unchanged until the device is closed.
 type Borrower interface {
@@ -369,7 +383,17 @@ type Carrier interface {
 	Carry(dst, src tensor.Tensor, done Mark, after ...Mark)
 }
 
-// A Mark is a moment in the work of a Carrier.
+// A Fetcher downloads beside its operations.
+type Fetcher interface {
+	// NewMark and Set are a Carrier's.
+	NewMark() Mark
+	Set(m Mark)
+	// Fetch is Download of what was in src when the mark was set: it does not wait for what
+	// has been issued since, which may not change it.
+	Fetch(dst []byte, src tensor.Tensor, after Mark)
+}
+
+// A Mark is a moment in the work of a Carrier or Fetcher.
 type Mark int
 
 // A Keeper can keep weights that products of many rows have decoded, so that later ones find

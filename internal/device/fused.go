@@ -18,6 +18,14 @@ type Fuser interface {
 	Attention(y tensor.Tensor, p Products, m Mixing) bool
 }
 
+// A Joiner can make products by dense weights together with what follows them.
+type Joiner interface {
+	// Joined does p, whose X is not to be normalized, with w in the place of its matrices,
+	// F16 [outputs of all, inputs], one below the other, and reports true; or it does nothing
+	// and reports false.
+	Joined(p Products, w tensor.Tensor) bool
+}
+
 // Mixing is what Mix is told beside what it mixes.
 type Mixing struct {
 	Freqs  tensor.Tensor

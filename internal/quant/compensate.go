@@ -23,24 +23,21 @@ const (
 // -Δ·B[C,R]·B[R,R]⁻¹ = -Δ·U[C,C]⁻¹·U[C,R], UᵀU = B⁻¹; so much is added to their
 // targets, and descent brings their codes there. What columns of one block
 // have in common is left out.
-func (p *Preparation) Compensate(list []*Result) error {
+func (p *Preparation) Compensate(list []*Result) {
 	f := list[0].f
 	for len(p.places) > 0 {
 		if p.spans == nil {
 			p.prepare()
 		}
 		spans := p.begin(list)
-		ready := f.Factor
-		ready.Ready = f.dev.ReadyToDescend(ready)
+		ready := f.ready()
 		same := &sameBlocks{dev: f.dev, improve: func(list []device.Coding) { descend(f.dev, list, ready, 1) }}
 		for step := 0; same.step(spans, step*blockCols); step++ {
 		}
 		same.free()
-		f.dev.Free(ready.Ready)
 		p.places = p.places[len(spans):]
 		p.Free()
 	}
-	return f.dev.Sync()
 }
 
 // sameBlocks improves blocks of columns, one of every span at a time. As long as they are

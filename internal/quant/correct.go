@@ -87,7 +87,7 @@ func (c *Corrections) columns(i, lo, hi int) tensor.Tensor {
 		c.made[i] = tensor.Tensor{}
 		return y
 	}
-	y, source := d.Alloc(tensor.F32, k, n), d.Alloc(tensor.F32, k, n)
+	y, source := d.Alloc(tensor.F32, k, n), device.Blank(d, tensor.F32, k, n)
 	defer d.Free(source)
 	d.TakeT(source, w.Slice(lo, hi), tensor.Tensor{})
 	d.SubtractProduct(y, c.drift, source)
@@ -128,7 +128,7 @@ func (f *Factor) corrected(c *Corrections, i int) *Target {
 	}
 	for lo := 0; lo < w.Rows; lo += tile {
 		y := c.columns(i, lo, min(lo+tile, w.Rows))
-		more := d.Alloc(tensor.F32, y.Rows, y.Cols)
+		more := device.Blank(d, tensor.F32, y.Rows, y.Cols)
 		d.Take(more, y, f.perm, tensor.Tensor{})
 		d.Free(y)
 		d.Solve(more, f.U)

@@ -1,8 +1,8 @@
 package quant
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"exl2/internal/device"
@@ -44,14 +44,14 @@ func (h *Hessian) Factor() (*Factor, error) {
 	f := &Factor{dev: d, k: h.k, Perm: activationOrder(diag)}
 	f.perm = d.Alloc(tensor.I32, 1, h.k)
 	d.Upload(f.perm, tensor.BytesOf(f.Perm))
-	f.H = d.Alloc(tensor.F32, h.k, h.k)
+	f.H = device.Blank(d, tensor.F32, h.k, h.k)
 	complete(d, h.h)
 	d.Take(f.H, h.h, f.perm, f.perm)
 	h.free(&h.h)
 	if h.damping.Own > 0 {
 		f.raise(h.damping.Own)
 	}
-	f.U = d.Alloc(tensor.F32, h.k, h.k)
+	f.U = device.Blank(d, tensor.F32, h.k, h.k)
 	f.factor(h.damping.Mean*mean(diag), diag)
 	f.weigh()
 	if err := d.Sync(); err != nil {
@@ -70,12 +70,30 @@ func (f *Factor) raise(share float32) {
 
 // activationOrder sorts rows by falling diagonal, the first among equals first.
 func activationOrder(diag []float32) []int32 {
-	perm := make([]int32, len(diag))
-	for i := range perm {
-		perm[i] = int32(i)
+	keys := make([]uint64, len(diag))
+	for i, v := range diag {
+		keys[i] = uint64(^rank(v))<<32 | uint64(i)
 	}
-	slices.SortFunc(perm, func(a, b int32) int { return cmp.Or(cmp.Compare(diag[b], diag[a]), cmp.Compare(a, b)) })
+	slices.Sort(keys) // several times as fast as by a function of two
+	perm := make([]int32, len(diag))
+	for i, k := range keys {
+		perm[i] = int32(uint32(k))
+	}
 	return perm
+}
+
+// rank returns a number that is larger the larger v is, 0 of what is no number.
+func rank(v float32) uint32 {
+	b := math.Float32bits(v)
+	switch {
+	case v != v:
+		return 0
+	case v == 0:
+		return 1 << 31
+	case b>>31 != 0:
+		return ^b
+	}
+	return b | 1<<31
 }
 
 // mean returns the mean of the diagonal, or 1 if it is all zeros or not finite.
@@ -134,9 +152,17 @@ func (f *Factor) weigh() {
 	f.dev.Upload(f.Importance, tensor.BytesOf(weights))
 }
 
+// ready returns the factor with what descents make of it, which is made once.
+func (f *Factor) ready() device.Factor {
+	if f.Ready.Nil() {
+		f.Ready = f.dev.ReadyToDescend(f.Factor)
+	}
+	return f.Factor
+}
+
 // Free frees the factor.
 func (f *Factor) Free() {
-	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance} {
+	for _, t := range []tensor.Tensor{f.perm, f.U, f.H, f.Importance, f.Ready} {
 		f.dev.Free(t)
 	}
 }

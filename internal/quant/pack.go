@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"cmp"
 	"fmt"
 
 	"exl2/internal/device"
@@ -26,54 +27,101 @@ func (r *Result) pack() {
 	r.f.dev.Pack(r.words, r.scales, r.c)
 }
 
-// Download brings packed matrices of one device to the host, after all were decoded
-// again there and compared with their codes; matrices are what Matrix has made of
-// the list. They are in memory of the stock, as far as that goes.
-func Download(list []*Result, matrices []device.Matrix, stock *Stock) ([]*exl2.Matrix, error) {
+// A Packing is packed matrices on their way to the host.
+type Packing struct {
+	dev   device.Quantize
+	list  []packed
+	check *Scalars // how far what they decode to is from their codes
+	after *device.Mark
+}
+
+// packed is one of them. Its tensors are the packing's.
+type packed struct {
+	matrix                 *exl2.Matrix
+	words, scales, largest tensor.Tensor
+}
+
+// NewPacking takes packed matrices of one device, which are decoded again there and compared
+// with their codes; matrices are what Matrix has made of the list. They are downloaded when all is
+// done, or, with a mark of a device.Fetcher, beside what is issued from now on.
+func NewPacking(list []*Result, matrices []device.Matrix, after *device.Mark) *Packing {
 	tiles := 0
 	for _, r := range list {
 		tiles += len(r.tiles())
 	}
-	s, rows := NewScalars(list[0].f.dev, tiles), list[0].f.stored()
-	defer func() { s.Free(); list[0].f.dev.Free(rows) }()
+	d := list[0].f.dev
+	p := &Packing{dev: d, check: NewScalars(d, tiles), after: after}
+	rows := list[0].f.stored()
+	defer d.Free(rows)
 	for i, r := range list {
-		r.verify(matrices[i], rows, s)
+		r.verify(matrices[i], rows, p.check)
+		p.list = append(p.list, r.leave())
 	}
-	if err := s.Fetch(); err != nil {
-		return nil, err
+	if after != nil {
+		d.(device.Fetcher).Set(*after)
 	}
-	for _, v := range s.All() {
-		if v != 0 {
-			return nil, fmt.Errorf("packed matrix: it does not decode to what was packed (squared difference %v)", v)
-		}
+	return p
+}
+
+// leave gives away what is packed.
+func (r *Result) leave() packed {
+	r.pack()
+	p := packed{words: r.words, scales: r.scales, largest: r.c.Largest, matrix: &exl2.Matrix{
+		In: r.f.k, Out: r.c.Codes.Cols, Groups: r.c.Groups, InvPerm: exl2.Inverse(r.f.Perm),
+		Scales: make([]uint32, r.scales.Rows*r.scales.Cols), ScaleMax: make([]half.F16, len(r.c.Groups)),
+	}}
+	r.words, r.scales, r.c.Largest = tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}
+	return p
+}
+
+// Download brings the matrices to the host, in memory of the stock, as far as that goes.
+func (p *Packing) Download(stock *Stock) ([]*exl2.Matrix, error) {
+	fetch := p.dev.Download
+	if p.after != nil {
+		fetch = func(dst []byte, src tensor.Tensor) { p.dev.(device.Fetcher).Fetch(dst, src, *p.after) }
 	}
-	out := make([]*exl2.Matrix, len(list))
-	for i, r := range list {
-		out[i] = r.download(stock)
+	differences := make([]float64, p.check.used)
+	fetch(tensor.BytesOf(differences), p.check.all)
+	out := make([]*exl2.Matrix, len(p.list))
+	for i, x := range p.list {
+		m := x.matrix
+		m.Words = stock.take(x.words.Rows * x.words.Cols)
+		fetch(tensor.BytesOf(m.Words), x.words)
+		fetch(tensor.BytesOf(m.Scales), x.scales)
+		fetch(tensor.BytesOf(m.ScaleMax), x.largest)
+		out[i] = m
 	}
-	if err := list[0].f.dev.Sync(); err != nil {
-		return nil, err
-	}
-	for _, m := range out {
-		if err := m.Check(); err != nil {
-			return nil, fmt.Errorf("packed matrix: %w", err)
-		}
+	p.Free()
+	if err := verified(differences, out); err != nil {
+		return nil, cmp.Or(p.dev.Sync(), err) // what has failed before
 	}
 	return out, nil
 }
 
-func (r *Result) download(stock *Stock) *exl2.Matrix {
-	r.pack()
-	d := r.f.dev
-	out := &exl2.Matrix{
-		In: r.f.k, Out: r.c.Codes.Cols, Groups: r.c.Groups, InvPerm: exl2.Inverse(r.f.Perm),
-		Words: stock.take(r.words.Rows * r.words.Cols), Scales: make([]uint32, r.scales.Rows*r.scales.Cols),
-		ScaleMax: make([]half.F16, len(r.c.Groups)),
+// verified tells of matrices that are not as they should be.
+func verified(differences []float64, list []*exl2.Matrix) error {
+	for _, v := range differences {
+		if v != 0 {
+			return fmt.Errorf("packed matrix: it does not decode to what was packed (squared difference %v)", v)
+		}
 	}
-	d.Download(tensor.BytesOf(out.Words), r.words)
-	d.Download(tensor.BytesOf(out.Scales), r.scales)
-	d.Download(tensor.BytesOf(out.ScaleMax), r.c.Largest)
-	return out
+	for _, m := range list {
+		if err := m.Check(); err != nil {
+			return fmt.Errorf("packed matrix: %w", err)
+		}
+	}
+	return nil
+}
+
+// Free frees what has not been downloaded.
+func (p *Packing) Free() {
+	for _, x := range p.list {
+		for _, t := range []tensor.Tensor{x.words, x.scales, x.largest} {
+			p.dev.Free(t)
+		}
+	}
+	p.check.Free()
+	p.list, p.check.all = nil, tensor.Tensor{}
 }
 
 // VerifiedRows is about how many rows of n columns are decoded and compared at a time.
@@ -112,12 +160,12 @@ func (f *Factor) stored() tensor.Tensor {
 // the numbers of stored rows.
 func (r *Result) verify(m device.Matrix, stored tensor.Tensor, s *Scalars) {
 	d := r.f.dev
-	decoded := d.Alloc(tensor.F16, r.out, r.f.k)
+	decoded := device.Blank(d, tensor.F16, r.out, r.f.k)
 	defer d.Free(decoded)
 	d.DecodeStored(decoded, m)
 	for _, c := range r.tiles() {
 		rows, first := c.Codes.Rows, c.Groups[0].Row
-		got, want := d.Alloc(tensor.F32, rows, c.Codes.Cols), d.Alloc(tensor.F32, rows, c.Codes.Cols)
+		got, want := device.Blank(d, tensor.F32, rows, c.Codes.Cols), device.Blank(d, tensor.F32, rows, c.Codes.Cols)
 		d.TakeT(got, decoded, stored.Columns(first, first+rows))
 		d.Values(want, c)
 		// Columns that pad the matrix are not decoded.

@@ -84,7 +84,7 @@ func (p problem) quantize(t testing.TB, d device.Quantize, f *Factor, r exl2.Rec
 	Descend(list, descents)
 	packed := q.Matrix()
 	defer d.FreeEXL2(packed)
-	done, err := Download(list, []device.Matrix{packed}, nil)
+	done, err := NewPacking(list, []device.Matrix{packed}, nil).Download(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

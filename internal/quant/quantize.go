@@ -52,7 +52,7 @@ func codings(list []*Result) []device.Coding {
 // them codes of two rows change at a time.
 func Descend(list []*Result, passes int) {
 	if f := list[0].f; !f.Nearest && passes > 0 {
-		descend(f.dev, codings(list), f.Factor, passes)
+		descend(f.dev, codings(list), f.ready(), passes)
 	}
 }
 

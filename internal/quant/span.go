@@ -22,6 +22,7 @@ type place struct {
 type Preparation struct {
 	dev    device.Quantize
 	damp   float32
+	done   *device.Mark // of the spans, or nil
 	places []place
 	spans  []*span         // of the first places, or none
 	cols   []tensor.Tensor // orders of these, a matrix each
@@ -29,10 +30,11 @@ type Preparation struct {
 }
 
 // Prepare prepares to compensate in targets of one factor, all that have columns. It waits
-// for nothing.
-func Prepare(targets []*Target, columns []*Columns, damp float32) *Preparation {
+// for nothing, nor does Compensate, with a mark of a device.Fetcher, for what is issued
+// between.
+func Prepare(targets []*Target, columns []*Columns, damp float32, done *device.Mark) *Preparation {
 	f := targets[0].f
-	p := &Preparation{dev: f.dev, damp: damp}
+	p := &Preparation{dev: f.dev, damp: damp, done: done}
 	if f.Nearest {
 		return p
 	}
@@ -87,6 +89,9 @@ func (p *Preparation) prepare() {
 		d.Free(v.H)
 		d.Free(v.U)
 	}
+	if p.done != nil {
+		d.(device.Fetcher).Set(*p.done)
+	}
 }
 
 // sorted makes spans of places of one matrix, and returns the moments of their columns in
@@ -101,7 +106,7 @@ func (p *Preparation) sorted(list []place, orders [][]int32) (moments []device.I
 		within[i] = at - int32(list[i/c.Span].lo)
 	}
 	cols, places := d.Alloc(tensor.I32, 1, n), d.Alloc(tensor.I32, 1, n)
-	stored, b := d.Alloc(tensor.F16, n, c.Span), d.Alloc(tensor.F32, n, c.Span)
+	stored, b := device.Blank(d, tensor.F16, n, c.Span), device.Blank(d, tensor.F32, n, c.Span)
 	defer func() { d.Free(b); d.Free(places) }()
 	d.Upload(cols, tensor.BytesOf(order))
 	d.Upload(places, tensor.BytesOf(within))
@@ -122,7 +127,11 @@ func (p *Preparation) sorted(list []place, orders [][]int32) (moments []device.I
 // begin waits for the spans that are prepared, and takes what they are of.
 func (p *Preparation) begin(list []*Result) []*span {
 	done := make([]int32, len(p.spans))
-	p.dev.Download(tensor.BytesOf(done), p.ok)
+	if p.done != nil {
+		p.dev.(device.Fetcher).Fetch(tensor.BytesOf(done), p.ok, *p.done)
+	} else {
+		p.dev.Download(tensor.BytesOf(done), p.ok)
+	}
 	device.SideBySide(p.dev, len(p.spans), func(i int) {
 		s := p.spans[i]
 		if done[i] == 0 { // moments that are no moments say nothing
@@ -130,7 +139,7 @@ func (p *Preparation) begin(list []*Result) []*span {
 			return
 		}
 		s.r = list[p.places[i].matrix]
-		s.target = p.dev.Alloc(tensor.F32, s.r.f.k, p.places[i].n)
+		s.target = device.Blank(p.dev, tensor.F32, s.r.f.k, p.places[i].n)
 		s.part = s.parts()
 		p.dev.Take(s.target, s.r.c.W, tensor.Tensor{}, s.cols)
 	})

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
@@ -14,7 +15,7 @@ type Target struct {
 
 // Target returns the weight w, [out, in] as files have it, as the one to be stored.
 func (f *Factor) Target(w tensor.Tensor) *Target {
-	t := &Target{f: f, w: f.dev.Alloc(tensor.F32, f.k, exl2.Pad(w.Rows)), out: w.Rows}
+	t := &Target{f: f, w: device.Blank(f.dev, tensor.F32, f.k, exl2.Pad(w.Rows)), out: w.Rows}
 	f.dev.TakeT(t.w, w, f.perm)
 	return t
 }

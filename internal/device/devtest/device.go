@@ -51,6 +51,8 @@ func testMemory(t *testing.T, open func(t testing.TB) device.Device) {
 	}
 	t.Run("many small uploads", func(t *testing.T) { testSmallUploads(t, d) })
 	t.Run("in order with operations", func(t *testing.T) { testUploadOrder(t, d) })
+	t.Run("fetched beside operations", func(t *testing.T) { testFetch(t, d) })
+	t.Run("blank", func(t *testing.T) { testBlank(t, d) })
 	t.Run("cleared", func(t *testing.T) { testCleared(t, d) })
 	t.Run("size of caches", func(t *testing.T) { testCacheSize(t, d) })
 	t.Run("nothing to free", func(t *testing.T) {
@@ -66,6 +68,46 @@ func testZeroed(t *testing.T, d device.Device) {
 			t.Error("new memory is not zero")
 		}
 		d.Upload(x, bytesOf(1, x.Bytes()))
+		d.Free(x)
+	}
+	synced(t, d)
+}
+
+// What is fetched is there when the mark is set; what is done to other memory since does not matter.
+func testFetch(t *testing.T, d device.Device) {
+	f, ok := d.(device.Fetcher)
+	if !ok {
+		t.Skip("it fetches nothing")
+	}
+	const n = 18<<20 + 3
+	x, y, mark := d.Alloc(tensor.U8, 1, n), d.Alloc(tensor.U8, 1, n), f.NewMark()
+	for round := range 3 {
+		src, got := bytesOf(5+round, n), make([]byte, n)
+		d.Upload(x, src)
+		f.Set(mark)
+		for range 40 { // and uploads, which take turns in memory of the host
+			d.Copy(y, x)
+			d.Upload(y.Columns(0, 100), src[:100])
+		}
+		if f.Fetch(got, x, mark); !bytes.Equal(got, src) {
+			t.Error("other bytes come")
+		}
+	}
+	synced(t, d)
+	d.Free(x)
+	d.Free(y)
+}
+
+func testBlank(t *testing.T, d device.Device) {
+	for _, rows := range []int{1, 3} {
+		x := device.Blank(d, tensor.F16, rows, 1001)
+		if x.Rows != rows || x.Cols != 1001 || x.Type != tensor.F16 || !x.Dense() {
+			t.Errorf("blank memory is %v", x)
+		}
+		src := bytesOf(9, x.Bytes())
+		if d.Upload(x, src); !bytes.Equal(download(d, x), src) {
+			t.Error("other bytes come back")
+		}
 		d.Free(x)
 	}
 	synced(t, d)

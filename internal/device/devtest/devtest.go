@@ -70,6 +70,7 @@ func groups() []group {
 		{"Products", withGaps(fusedCases(math.MaxInt))},
 		{"Products of odd rows", oddRowsCases()},
 		{"Products that turn", withGaps(turnedCases())},
+		{"Joined", withGaps(joinedCases())},
 		{"Decode affine", affineDecodeCases()},
 		{"QMatMul affine", withGaps(affineCases())},
 		{"Attend", withGaps(attendCases())},

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"slices"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// Join returns the weights of a step's linears, one below the other, for Onward, and a
+// function that frees what that takes; absent where a device has no use for them, or a step is
+// not of dense linears that read the same.
+func (t *Step) Join(d device.Device) (w tensor.Tensor, free func()) {
+	none := func() {}
+	if _, ok := d.(device.Joiner); !ok || len(t.Sites) != 1 || t.Sites[0].Routed || len(t.Sites[0].Writes) != len(t.Sites[0].Linears) {
+		return w, none
+	}
+	rows := 0
+	for _, l := range t.Sites[0].Linears {
+		dense, ok := l.W.(Dense)
+		if !ok || dense.Type != tensor.F16 {
+			return tensor.Tensor{}, none
+		}
+		w, rows = dense.Tensor, rows+dense.Rows
+	}
+	if w.Rows == rows {
+		return w, none
+	}
+	w = device.Blank(d, tensor.F16, rows, w.Cols)
+	rows = 0
+	for _, l := range t.Sites[0].Linears {
+		n := l.W.(Dense).Rows
+		d.Copy(w.Slice(rows, rows+n), l.W.(Dense).Tensor)
+		rows += n
+	}
+	return w, func() { d.Free(w) }
+}
+
+// Onward multiplies what step n has computed, and runs the step after it, at once where the
+// device does so by w, which Join of step n has made. Before the latter computes ready is called. What
+// linears of step n write is then the device's affair.
+func (m *Module) Onward(s *State, n int, w tensor.Tensor, ready func()) {
+	now, next := &m.Steps[n], &m.Steps[n+1]
+	j, ok := s.Dev.(device.Joiner)
+	if p, joins := now.joined(s, next); ok && joins && !w.Nil() {
+		ready()
+		switch p.Then {
+		case device.Gate:
+			p.List[0].Y = s.At(Acted)
+			p.List[1].Y = tensor.Tensor{}
+		case device.Add:
+			p.List[0].Y = s.At(Stream)
+		}
+		if j.Joined(p, w) {
+			if p.Then == device.Turn {
+				a := next.mixes
+				s.Dev.Attend(s.At(Mixed), s.At(Query), s.Cache, p.Turn.Layer, a.attend, s.Batch)
+			}
+			return
+		}
+		ready = func() {}
+	}
+	now.Multiply(s)
+	ready()
+	next.Run(s)
+}
+
+// joined returns the products of a step as those that the next one goes with, if it is
+// rotation and attention, an MLP's unit or a sum.
+func (t *Step) joined(s *State, next *Step) (p device.Products, ok bool) {
+	if len(t.Sites) != 1 || t.Sites[0].Routed {
+		return p, false
+	}
+	site := &t.Sites[0]
+	p.X = s.At(site.Reads)
+	switch {
+	case next.mixes != nil && next.mixes.turns() && s.Batch.Span > 1 && slices.Equal(site.Writes, []Slot{Query, Key, Value}):
+		p.Then, p.Turn = device.Turn, next.mixes.turning(s)
+	case next.unit != nil && next.unit.gates() && slices.Equal(site.Writes, []Slot{Gate, Up}):
+		p.Then, p.Act = device.Gate, next.unit.act
+	case next.sums && site.Adds && slices.Equal(site.Writes, []Slot{Out}):
+		p.Then = device.Add
+	default:
+		return p, false
+	}
+	for i, l := range site.Linears {
+		p.List = append(p.List, device.Product{Y: s.At(site.Writes[i]), Bias: l.Bias})
+	}
+	return p, true
+}
