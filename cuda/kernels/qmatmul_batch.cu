@@ -452,8 +452,8 @@ __device__ inline void qmatmul(const Product& p) {
 			const uint4 *words = shared<uint4>(feed.slot), *mine = shared<uint4>(x + row_of(u));
 			const u32* unit = shared<u32>(of + (then & (1 << part_bit) - 1) * 4);
 			LaneCodes codes = {shared<u32>(feed.slot - feed.side), select};
-			if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
-			else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+			if (has_one_group(u)) multiply_bits<true, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+			else multiply_bits<false, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 			feed.ask();
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
