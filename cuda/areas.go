@@ -48,10 +48,11 @@ var digitsPackings = []packing{
 	{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false},
 }
 
-// digitsPlan is plan by one of them: with sums of as many tiles as there is room for. Three rows are as fast by halves.
+// digitsPlan is plan by one of them, three rows being four of which one is not there: with sums of as many tiles as there is
+// room for.
 func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range digitsPackings {
-		if n.areas == 0 || rows != v.rows {
+		if n.areas == 0 || rows < 2 || rows > v.rows {
 			continue
 		}
 		x := n.areas * digit_rows_four_unit

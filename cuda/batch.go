@@ -38,29 +38,16 @@ func batchKernel(rows int) int {
 	return 1
 }
 
-// batchBits are those of a code, on average, up to which this kernel is faster than that of rows.go.
-const batchBits = 4.5
-
 // batchTakes reports whether this kernel makes p.
 func (d *Device) batchTakes(p *packed) bool {
 	_, ok := d.batchPlan(p)
 	return ok
 }
 
-// batchLikes reports whether p is faster so, as a head, which is wide, is in any case.
-func batchLikes(p *packed) bool {
-	chunks, units := 0, 0
-	for _, m := range p.list[:p.n] {
-		chunks, units = chunks+m.chunks, units+m.units128
-	}
-	head := p.then == device.Put && p.y[0].Type == tensor.F32
-	return p.x.Rows > normedRows && (head || float64(chunks) <= batchBits*float64(units))
-}
-
 // batchPlan returns how p is made by clusters of such a size that the busiest block has the
-// fewest units; it is not ok if there is no room for it, if there are no clusters, or if it is not faster.
+// fewest units; it is not ok if there is no room for it, if there are no clusters, or if rows are so few that another is faster.
 func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
-	if p.x.Rows > qmatmul_batch_most || d.major < 9 || !batchLikes(p) || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
+	if p.x.Rows <= normedRows || p.x.Rows > qmatmul_batch_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
 	best := math.MaxInt

@@ -102,7 +102,7 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// Two rows and four that are in order are by digits where there is room for them.
+// Two rows to four that are in order are by digits where there is room for them.
 func TestDigitsOfRows(t *testing.T) {
 	for _, c := range []struct {
 		in, out, widest, groups, rows int
@@ -110,7 +110,7 @@ func TestDigitsOfRows(t *testing.T) {
 		want                          kernel
 		round                         int
 	}{
-		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_more, 2}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
+		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_four, 4}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
 		{4096, 12288, 4, 1, 2, false, kernel_qmatmul_more, 2}, {11008, 4096, 4, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 3, 2, 4, true, kernel_qmatmul_four, 2},
 		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 8},
 	} {

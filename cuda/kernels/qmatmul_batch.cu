@@ -22,6 +22,7 @@ constexpr int warps = 16, slots = 2, threads = 32 * warps;
 constexpr int early = 1;  // units of a warp that are asked for in front of x, which waits behind them
 
 static_assert(most <= warps && 0 < early && early <= slots, "a warp has a row of x");
+static_assert(slots == 2, "as Feed::both has it");
 
 // Product is what a launch does; cuda/batch.go has the same. An item is a tile, or a pair of a gate.
 struct Product {
@@ -83,14 +84,27 @@ __device__ inline int units_of_warp(const Product& p, Range round, int rank) {
 	return max(min(size - (int)(threadIdx.x / 32) * p.each, p.each), 0);
 }
 
+// shared returns what is at an address of shared memory.
+template <class T>
+__device__ inline const T* shared(u32 at) { return (const T*)__cvta_shared_to_generic(at); }
+
+// kept returns v, which is to stay in a register, where the compiler would work it out for every unit again.
+__device__ inline u32 kept(u32 v) {
+	asm volatile("" : "+r"(v));
+	return v;
+}
+
 // What a warp does behind a unit, in bits: whether it was its last one of a tile; then to which block
-// it sends its part, and as which; and where the units of the matrix's groups are.
+// it sends its part, and as which; and where the unit of its first group is.
 constexpr int leaves_bit = 31, owner_bit = 28, part_bit = 14;
+
+__device__ inline u32 row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
 
 // A Feed brings the units of a warp to its ring of slots, round after round.
 struct Feed {
 	const Product& p;
-	u32 ring, slot;         // where in shared memory the ring and the next slot are, at this lane
+	u32 side;               // how far in front of its words the lane's scales are
+	u32 slot, both;         // where in shared memory its words of the next unit are, and the sum of that of both slots
 	const uint4* words;     // of the tile, at this lane
 	const u32* scales;
 	uint2 place;            // of the next unit
@@ -101,7 +115,10 @@ struct Feed {
 	int k, tile, begin, unit, end;  // of the product; of the matrix, and where in the block's share it begins; of the tile
 	unsigned long long policy;
 
-	__device__ Feed(const Product& p, u32 ring) : p(p), ring(ring), slot(ring), left(0), policy(once()) {
+	// ring is where the warp's slots are.
+	__device__ Feed(const Product& p, u32 ring) : p(p), left(0), policy(once()) {
+		int lane = threadIdx.x % 32;
+		side = kept(p.groups * lane_bytes + lane * 12), slot = ring + p.groups * lane_bytes + lane * 16, both = kept(2 * slot + p.slot);
 		round.from = round.to = run_of(p).from;
 #pragma unroll 1
 		for (int s = 0; s <= early; s++) ask(s > 0);
@@ -170,16 +187,16 @@ struct Feed {
 			if (left > 0) {
 				Place u(place);
 				int group = group_of(u.packed);
-				copy_unit(slot + p.groups * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot, scales + group * 4, bits_of_unit(u.packed), policy);
+				copy_unit(slot, words + u.chunk * 32, slot - side, scales + group * 4, bits_of_unit(u.packed), policy);
 				if (!has_one_group(u.packed))
 #pragma unroll 1
 					for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
-						copy4((u32*)__cvta_shared_to_generic(slot + i * lane_bytes), scales + min(group + i, p.m[k].groups - 1) * 4, true);
+						copy4((u32*)__cvta_shared_to_generic(slot - side + i * lane_bytes), scales + min(group + i, p.m[k].groups - 1) * 4, true);
 				left--, unit++;
-				packed[slots - 1] = u.packed, then[slots - 1] = tile_then | (left == 0 || unit == end ? 1u << leaves_bit : 0);
+				packed[slots - 1] = u.packed, then[slots - 1] = tile_then + group | (left == 0 || unit == end ? 1u << leaves_bit : 0);
 			}
 			commit();
-			slot = slot == ring + (slots - 1) * p.slot ? ring : slot + p.slot;
+			slot = both - slot;
 		}
 		next();
 	}
@@ -394,7 +411,6 @@ __device__ inline void qmatmul(const Product& p) {
 	let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_in_cluster();
 	unsigned char* base = (unsigned char*)memory;
-	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
 	int tiles = p.then == gate ? 2 * p.owned : p.owned;
 	Parts<eights> parts = {(float4*)(base + warps * slots * p.slot), nullptr, &parts_there};
 	u32* units = (u32*)(parts.at + tiles * p.blocks * p.parts * parts.vectors);
@@ -405,7 +421,7 @@ __device__ inline void qmatmul(const Product& p) {
 		barrier_init(&parts_there, warps);
 		barriers_ready();
 	}
-	Feed feed(p, first_byte + warp * slots * p.slot + lane * 4);
+	Feed feed(p, (u32)__cvta_generic_to_shared(memory) + warp * slots * p.slot);
 	__syncthreads();
 	Exponent e;
 	u32 select = g % 2 ? 0x3232 : 0x1010;
@@ -426,19 +442,18 @@ __device__ inline void qmatmul(const Product& p) {
 	}
 	if (lane == 0) barrier_arrive(&parts_there);
 	__syncthreads();
-	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = (min(g + 8, p.rows - 1) - own) * stride;
-	const uint4* x = staged + own * stride + lane % 4 - blocks.from * 4;
+	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
+	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
 	for (int parity = 0;; parity ^= 1) {
 		float sums[eights][2][4] = {};
 		for (int n = units_of_warp(p, round, rank); n > 0; n--) {
 			arrived<slots - 1>();
-			const u32* slot = (const u32*)(base + (feed.slot - first_byte));
 			u32 u = feed.packed[0], then = feed.then[0];
-			const uint4 *words = (const uint4*)(slot + p.groups * lane_words + lane * 3), *mine = x + block_of(u) * 4;
-			const u32* of = units + (then & (1 << part_bit) - 1) + group_of(u);
-			LaneCodes codes = {slot, select};
-			if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, of, shift_of(u), e);
-			else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, of, shift_of(u), e);
+			const uint4 *words = shared<uint4>(feed.slot), *mine = shared<uint4>(x + row_of(u));
+			const u32* unit = shared<u32>(of + (then & (1 << part_bit) - 1) * 4);
+			LaneCodes codes = {shared<u32>(feed.slot - feed.side), select};
+			if (has_one_group(u)) multiply_bits<true, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+			else multiply_bits<false, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 			feed.ask();
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
