@@ -22,8 +22,8 @@ type tilesProduct struct {
 	order, turns, places                       uint64
 	dim, units, beside, idle                   int32
 	halves                                     [attend_hopper_map_bytes]byte
-	whole                                      int32
-	_                                          [15]int32
+	whole, unread                              int32
+	_                                          [14]int32
 }
 
 // A tiledProduct is products of many rows of x by matrices that lie below each other in
@@ -38,6 +38,7 @@ type tiledProduct struct {
 	ahead  []unpacking   // what is decoded meanwhile
 	beside int           // units of that, beside products; the others' where there are none
 	turns  turns         // of Turn
+	unread int           // rows, the first ones, whose queries need not be computed
 }
 
 // A tiledMatrix is where a product goes; of the second of a gate, y is absent.
@@ -135,6 +136,7 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 	c.order, c.turns, c.places, c.dim = uint64(d.at(p.order)), uint64(d.at(p.turns.turns)), uint64(d.at(p.turns.places)), int32(p.turns.dim)
 	v := t.divide(d, p)
 	c.ahead, c.beside, c.idle, c.whole = int32(copy(c.unpackings[:], p.ahead)), int32(p.beside), int32(gemm_tiles_cluster_blocks*(v.clusters-v.idle)), int32(v.whole)
+	c.unread = int32(p.unread)
 	for _, u := range p.ahead {
 		c.units += u.end - u.first
 	}

@@ -67,6 +67,7 @@ struct alignas(64) Product {
 	int idle;           // the first block that has a tile less than others
 	unsigned char halves[128];  // map for copies of w to half tiles
 	int whole;          // tiles, of a cluster's rows, that are whole; those after them are two halves each
+	int unread;         // rows, the first ones, whose queries nobody reads
 };
 
 constexpr int product_bytes = 960;
@@ -90,6 +91,7 @@ struct Memory {
 struct Tile {
 	int matrix, row, column;
 	bool halved;
+	bool unread;  // by anybody: it is left out
 
 	// Tiles one above the other follow each other, so many at most.
 	template <int bn>
@@ -102,7 +104,8 @@ struct Tile {
 		int at = rest / high, columns = p.then == gate ? bn / 2 : bn;
 		t.matrix = p.then == gate ? 0 : at >= p.matrices[1].tiles && p.count > 1 ? at >= p.matrices[2].tiles && p.count > 2 ? 2 : 1 : 0;
 		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * columns + (t.halved ? part % 2 * columns / 2 : 0);
-		t.row = ((above + rest % high) * 2 + rank) * bm;
+		int pair = above + rest % high;
+		t.row = (pair * 2 + rank) * bm, t.unread = p.then == turn && t.matrix == 0 && (pair + 1) * 2 * bm <= p.unread;
 		return t;
 	}
 
@@ -120,6 +123,7 @@ __device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* em
 	int all = Tile::count<bn>(p, pairs);
 	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
 		Tile t = Tile::of<bn>(p, i, pairs, rank);
+		if (t.unread) continue;
 		int columns = t.halved ? bn / 4 : bn / 2, row = p.then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * columns;
 		int bytes = sizeof(Stage<bn>::x) + 2 * columns * depth * sizeof(half);
 		const unsigned char* map = t.halved ? p.halves : p.w;
@@ -299,6 +303,7 @@ __device__ inline void apply_gate(float (&sums)[n], int act) {
 // multiply_tile computes a tile of so many columns.
 template <int columns, int bn>
 __device__ inline void multiply_tile(Memory<bn>& m, Ring<Memory<bn>::stages>& ring, const Product& p, const Tile& t, u64* full, u64* empty, int steps) {
+	if (t.unread) return;
 	int mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
 	bool tells = threadIdx.x % 32 < cluster_blocks;  // lane i tells block i
 	float sums[columns / 2] = {};
