@@ -12,6 +12,7 @@ type share struct {
 	n      int
 	places tensor.Tensor
 	lo, hi int
+	plain  bool // rows are in the source's order: no stored one is to be made of x
 }
 
 // columns returns which ones matrix i has.
@@ -41,6 +42,7 @@ type prepared struct {
 	to    []unpacking   // what is left to do of each matrix
 	units int           // of all
 	slab  *slab         // that has the place; nil of the ring's
+	plain bool          // rows are in the source's order by now
 }
 
 // take takes up to so many units from what is left, and returns how many those are.
@@ -102,7 +104,18 @@ func (d *Device) weights(s share) tensor.Tensor {
 			first.to[i].first = u.end
 		}
 	}
+	if s.plain && !first.plain {
+		d.permute(first.place, first.place, d.inversePerm(s.list[0]))
+		first.plain = true
+	}
 	return first.place
+}
+
+// inversePerm computes where in stored order columns of x are, 32-bit numbers.
+func (d *Device) inversePerm(m *matrix) tensor.Tensor {
+	to := d.scratch(scratchInputs, tensor.I32, 1, m.in)
+	d.permute_inverse(launch{blocks: dim{x: pieces(m.in, permute_threads)}, threads: dim{x: permute_threads}}, to, m.perm, int32(m.in))
+	return to
 }
 
 // prepared describes a share of which nothing is decoded, and a place for it.

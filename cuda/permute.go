@@ -11,8 +11,8 @@ var permutes = []struct {
 	{(*Device).permute_4_f16, kernel_permute_4_f16, 4}, {(*Device).permute_2_f16, kernel_permute_2_f16, 2}, {(*Device).permute_1_f16, kernel_permute_1_f16, 1},
 }
 
-// permute is y[r, i] = x[r, perm[i]]: several rows a block, if the GPU is busy and has
-// room then.
+// permute is y[r, i] = x[r, perm[i]], y another tensor or x itself: several rows a block, if the
+// GPU is busy and has room then.
 func (d *Device) permute(y, x, perm tensor.Tensor) {
 	for _, p := range permutes {
 		blocks, shared := pieces(x.Rows, p.rows), p.rows*x.Cols*tensor.F16.Size()

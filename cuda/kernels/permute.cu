@@ -1,7 +1,7 @@
 // Columns in another order: dst[r, i] = src[r, perm[i]].
 //
 // A block takes so many rows, which pass through shared memory with the elements of a
-// column side by side: one look-up finds them all.
+// column side by side: one look-up finds them all. dst may be src.
 #include "columns_beside.cuh"
 #include "order.cuh"
 
