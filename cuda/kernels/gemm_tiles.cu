@@ -57,7 +57,7 @@ struct alignas(64) Product {
 	unsigned char x[128], w[128];  // maps for copies
 	Matrix matrices[most_matrices];
 	int m, k, count, tiles;  // tiles: of columns, of all matrices
-	int then, act, wide_y, ahead;
+	int unused, act, wide_y, ahead;
 	Unpacking unpackings[most_unpackings];  // as many as ahead says
 	const half* order;  // [columns] of a gate: the column that stands there, a 16-bit number; or null
 	const float2* turns;  // [m, dim/2]: cosines and sines
@@ -94,18 +94,18 @@ struct Tile {
 	bool unread;  // by anybody: it is left out
 
 	// Tiles one above the other follow each other, so many at most.
-	template <int bn>
+	template <int bn, Then then>
 	__device__ static Tile of(const Product& p, int index, int pairs, int rank) {
 		Tile t;
 		int part = max(0, index - p.whole);
 		t.halved = bn == wide && index >= p.whole;
 		if (t.halved) index = p.whole + part / 2;
 		int above = index / (band * p.tiles) * band, rest = index - above * p.tiles, high = min(band, pairs - above);
-		int at = rest / high, columns = p.then == gate ? bn / 2 : bn;
-		t.matrix = p.then == gate ? 0 : at >= p.matrices[1].tiles && p.count > 1 ? at >= p.matrices[2].tiles && p.count > 2 ? 2 : 1 : 0;
+		int at = rest / high, columns = then == gate ? bn / 2 : bn;
+		t.matrix = then == gate ? 0 : at >= p.matrices[1].tiles && p.count > 1 ? at >= p.matrices[2].tiles && p.count > 2 ? 2 : 1 : 0;
 		t.column = (at - (t.matrix ? p.matrices[t.matrix].tiles : 0)) * columns + (t.halved ? part % 2 * columns / 2 : 0);
 		int pair = above + rest % high;
-		t.row = (pair * 2 + rank) * bm, t.unread = p.then == turn && t.matrix == 0 && (pair + 1) * 2 * bm <= p.unread;
+		t.row = (pair * 2 + rank) * bm, t.unread = then == turn && t.matrix == 0 && (pair + 1) * 2 * bm <= p.unread;
 		return t;
 	}
 
@@ -117,14 +117,14 @@ struct Tile {
 	}
 };
 
-template <int bn>
+template <int bn, Then then>
 __device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
 	Ring<Memory<bn>::stages> ring;
 	int all = Tile::count<bn>(p, pairs);
 	for (int i = blockIdx.x / cluster_blocks; i < all; i += gridDim.x / cluster_blocks) {
-		Tile t = Tile::of<bn>(p, i, pairs, rank);
+		Tile t = Tile::of<bn, then>(p, i, pairs, rank);
 		if (t.unread) continue;
-		int columns = t.halved ? bn / 4 : bn / 2, row = p.then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * columns;
+		int columns = t.halved ? bn / 4 : bn / 2, row = then == gate ? p.matrices[rank].row + t.column : p.matrices[t.matrix].row + t.column + rank * columns;
 		int bytes = sizeof(Stage<bn>::x) + 2 * columns * depth * sizeof(half);
 		const unsigned char* map = t.halved ? p.halves : p.w;
 		for (int s = 0; s < steps; s++, ring.next()) {
@@ -138,13 +138,13 @@ __device__ inline void bring(Memory<bn>& m, const Product& p, u64* full, u64* em
 }
 
 // add_bias adds the bias, if there is one, to a thread's sums.
-template <int bn>
+template <int bn, Then then>
 __device__ inline void add_bias(float (&sums)[bn / 2], const Product& p, const Tile& t) {
 	if (!p.matrices[t.matrix].bias) return;
 	constexpr int half_tile = bn / 16;
 #pragma unroll
 	for (int j = 0; j < bn / 8; j++) {
-		bool second = p.then == gate && j >= half_tile;
+		bool second = then == gate && j >= half_tile;
 		const Matrix& w = p.matrices[second ? 1 : t.matrix];
 		int c = t.column + 8 * (second ? j - half_tile : j) + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -301,7 +301,7 @@ __device__ inline void apply_gate(float (&sums)[n], int act) {
 }
 
 // multiply_tile computes a tile of so many columns.
-template <int columns, int bn>
+template <int columns, Then then, int bn>
 __device__ inline void multiply_tile(Memory<bn>& m, Ring<Memory<bn>::stages>& ring, const Product& p, const Tile& t, u64* full, u64* empty, int steps) {
 	if (t.unread) return;
 	int mine = threadIdx.x / group - 1, warp = threadIdx.x / 32 - 4;
@@ -322,29 +322,29 @@ __device__ inline void multiply_tile(Memory<bn>& m, Ring<Memory<bn>::stages>& ri
 	}
 	wgmma_wait<0>();
 	if (tells) arrive_at(before);
-	add_bias<columns>(sums, p, t);
+	add_bias<columns, then>(sums, p, t);
 	const Matrix& w = p.matrices[t.matrix];
 	int row = t.row + mine * 64 + warp % 4 * 16;
-	if (p.then == gate) {
+	if constexpr (then == gate) {
 		apply_gate(sums, p.act);
 		write<columns / 2>(w, t, sums, row, p.m, m.staged[warp], nullptr);
-	} else if (p.then == add)
+	} else if constexpr (then == add)
 		write_wide<columns, true>(w, t, sums, row, p.m, m.staged[warp]);
 	else if (p.wide_y)
 		write_wide<columns, false>(w, t, sums, row, p.m, m.staged[warp]);
 	else {
-		if (p.then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
+		if (then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, p, row) : turn_heads<64>(sums, p, row);
 		write<columns>(w, t, sums, row, p.m, m.staged[warp], t.matrix > 0 ? p.places : nullptr);
 	}
 }
 
-template <int bn>
+template <int bn, Then then>
 __device__ inline void consume(Memory<bn>& m, const Product& p, u64* full, u64* empty, int pairs, int steps, int rank) {
 	Ring<Memory<bn>::stages> ring;
 	int all = Tile::count<bn>(p, pairs), i = blockIdx.x / cluster_blocks;
-	for (; i < (bn == wide ? p.whole : all); i += gridDim.x / cluster_blocks) multiply_tile<bn, bn>(m, ring, p, Tile::of<bn>(p, i, pairs, rank), full, empty, steps);
+	for (; i < (bn == wide ? p.whole : all); i += gridDim.x / cluster_blocks) multiply_tile<bn, then>(m, ring, p, Tile::of<bn, then>(p, i, pairs, rank), full, empty, steps);
 	if constexpr (bn == wide)
-		for (; i < all; i += gridDim.x / cluster_blocks) multiply_tile<bn / 2, bn>(m, ring, p, Tile::of<bn>(p, i, pairs, rank), full, empty, steps);
+		for (; i < all; i += gridDim.x / cluster_blocks) multiply_tile<bn / 2, then>(m, ring, p, Tile::of<bn, then>(p, i, pairs, rank), full, empty, steps);
 }
 
 // decode_ahead decodes what is warp w's, of so many, of units lo to hi of all unpackings.
@@ -359,23 +359,23 @@ __device__ inline void decode_ahead(const Product& p, int lo, int hi, int w, int
 	}
 }
 
-template <int bn>
+template <int bn, Then then>
 __device__ inline void gemm(const Product& p) {
 	extern __shared__ uint4 memory[];
 	using M = Memory<bn>;
 	static_assert(sizeof(M) + 1024 <= shared_bytes && M::stages * sizeof(Stage<bn>) == stage_bytes, "shared memory");
-	M& m = *(M*)(((size_t)memory + 1023) & ~(size_t)1023);
+	M& m = *(M*)((char*)memory + (-(int)shared_address(memory) & 1023));
 	__shared__ u64 full[M::stages], empty[M::stages];
 	int rank = rank_in_cluster(), pairs = (p.m + 2 * bm - 1) / (2 * bm), steps = (p.k + depth - 1) / depth;
 	begin_ring(full, empty, cluster_blocks * warps);
 	after_previous();
 	if (threadIdx.x < group) {
 		registers_down<few_registers>();
-		if (threadIdx.x == 0) bring<bn>(m, p, full, empty, pairs, steps, rank);
+		if (threadIdx.x == 0) bring<bn, then>(m, p, full, empty, pairs, steps, rank);
 		__syncwarp();
 	} else {
 		registers_up<many_registers>();
-		consume<bn>(m, p, full, empty, pairs, steps, rank);
+		consume<bn, then>(m, p, full, empty, pairs, steps, rank);
 		registers_down<few_registers>();
 	}
 	constexpr int decoders = group / 32 - 1;
@@ -391,13 +391,21 @@ __device__ inline void gemm(const Product& p) {
 
 #else  // other GPUs have gemm.cu
 
-template <int bn>
+template <int bn, Then then>
 __device__ inline void gemm(const Product&) {}
 
 #endif
 
-#define GEMM(name, bn)                                                                              \
-	extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Product p) { gemm<bn>(p); }
+// Names are of the columns, and of what is done with products: code of the rest would be
+// between what is run.
+#define GEMM(name, bn, then)                                                                        \
+	extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Product p) { gemm<bn, then>(p); }
 
-GEMM(gemm_tiles_256, wide)
-GEMM(gemm_tiles_128, slim)
+GEMM(gemm_tiles_256_store, wide, store)
+GEMM(gemm_tiles_256_add, wide, add)
+GEMM(gemm_tiles_256_gate, wide, gate)
+GEMM(gemm_tiles_256_turn, wide, turn)
+GEMM(gemm_tiles_128_store, slim, store)
+GEMM(gemm_tiles_128_add, slim, add)
+GEMM(gemm_tiles_128_gate, slim, gate)
+GEMM(gemm_tiles_128_turn, slim, turn)
