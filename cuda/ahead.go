@@ -105,17 +105,10 @@ func (d *Device) weights(s share) tensor.Tensor {
 		}
 	}
 	if s.plain && !first.plain {
-		d.permute(first.place, first.place, d.inversePerm(s.list[0]))
+		d.permute(first.place, first.place, s.list[0].places)
 		first.plain = true
 	}
 	return first.place
-}
-
-// inversePerm computes where in stored order columns of x are, 32-bit numbers.
-func (d *Device) inversePerm(m *matrix) tensor.Tensor {
-	to := d.scratch(scratchInputs, tensor.I32, 1, m.in)
-	d.permute_inverse(launch{blocks: dim{x: pieces(m.in, permute_threads)}, threads: dim{x: permute_threads}}, to, m.perm, int32(m.in))
-	return to
 }
 
 // prepared describes a share of which nothing is decoded, and a place for it.

@@ -249,7 +249,8 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 		return
 	}
 	// Weights that are scattered to where they belong come slowly, one by one.
-	inverse := d.inversePerm(m)
+	inverse := d.scratch(scratchInputs, tensor.I32, 1, m.in)
+	d.permute_inverse(launch{blocks: dim{x: pieces(m.in, permute_threads)}, threads: dim{x: permute_threads}}, inverse, m.perm, int32(m.in))
 	step := min(m.out, max(256, decodedBytes/2/m.in&^255))
 	stored := d.scratch(scratchWeights, tensor.F16, step, m.in)
 	for lo := 0; lo < m.out; lo += step {

@@ -19,7 +19,9 @@ func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to, 
 
 // plain reports whether weights are brought to the order of x, not x to theirs: once, if they
 // stay decoded. Where a norm, or a gate, is in front, that writes x in their order.
-func (p *packed) plain() bool { return p.then == device.Add && p.n == 1 && p.scale.Nil() && !p.ordered }
+func (p *packed) plain() bool {
+	return p.then == device.Add && p.n == 1 && p.scale.Nil() && !p.ordered && !p.list[0].places.Nil()
+}
 
 // manyProducts brings x and weights to one order, and multiplies, by as many columns
 // as are decoded at a time.
@@ -74,9 +76,6 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 		t.list = append(t.list, m)
 	}
 	d.weightRing() // nothing is allocated while the keeper is held
-	if s.plain {
-		d.scratch(scratchInputs, tensor.I32, 1, s.list[0].in)
-	}
 	if !d.recording {
 		d.kept.hold()
 		defer d.kept.letGo()

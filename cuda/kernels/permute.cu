@@ -7,18 +7,19 @@
 
 constexpr int threads = 512;
 
-template <int R>
+// Numbers are of Places: 32-bit ones, or 16-bit ones as halves.
+template <int R, class Places, class Number>
 __device__ inline void permute(
 	half* dst,        // [rows, cols]
 	const half* src,  // [rows, cols], rows lds elements apart
-	const int* perm,  // [cols]
+	const Number* perm,  // [cols]
 	int rows,
 	int cols,  // a multiple of 8
 	int64 lds) {
 	extern __shared__ uint4 memory[];  // [cols] Column
 	Column<R>* m = (Column<R>*)memory;
 	int at = threadIdx.x * 8;
-	Ints places(perm, min(at, cols - 8));  // which no kernel writes: it is read before the wait
+	Places places(perm, min(at, cols - 8));  // which no kernel writes: it is read before the wait
 	after_previous();
 	int first = blockIdx.x * R, last = min(R, rows - first) - 1;
 	src += first * lds, dst += (int64)first * cols;
@@ -44,7 +45,7 @@ __device__ inline void permute(
 	}
 	__syncthreads();
 	for (; at < cols; at += threads * 8) {
-		if (at >= threads * 8) places = Ints(perm, at);
+		if (at >= threads * 8) places = Places(perm, at);
 		gather_columns(dst, m, places, at, last, cols);
 	}
 }
@@ -57,12 +58,15 @@ extern "C" __global__ void permute_inverse(int* inverse, const int* perm, int co
 }
 
 // Names are of the rows of a block.
-#define PERMUTE(name, R)                                                                            \
+#define PERMUTE(name, R, Places, Number)                                                            \
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
-	name(half* dst, const half* src, const int* perm, int rows, int cols, int64 lds) {              \
-		permute<R>(dst, src, perm, rows, cols, lds);                                                \
+	name(half* dst, const half* src, const Number* perm, int rows, int cols, int64 lds) {           \
+		permute<R, Places>(dst, src, perm, rows, cols, lds);                                        \
 	}
 
-PERMUTE(permute_1_f16, 1)
-PERMUTE(permute_2_f16, 2)
-PERMUTE(permute_4_f16, 4)
+PERMUTE(permute_1_f16, 1, Ints, int)
+PERMUTE(permute_2_f16, 2, Ints, int)
+PERMUTE(permute_4_f16, 4, Ints, int)
+PERMUTE(permute_places_1_f16, 1, Shorts, half)
+PERMUTE(permute_places_2_f16, 2, Shorts, half)
+PERMUTE(permute_places_4_f16, 4, Shorts, half)
