@@ -12,7 +12,6 @@ type share struct {
 	n      int
 	places tensor.Tensor
 	lo, hi int
-	plain  bool // rows are in the source's order: no stored one is to be made of x
 }
 
 // columns returns which ones matrix i has.
@@ -42,7 +41,6 @@ type prepared struct {
 	to    []unpacking   // what is left to do of each matrix
 	units int           // of all
 	slab  *slab         // that has the place; nil of the ring's
-	plain bool          // rows are in the source's order by now
 }
 
 // take takes up to so many units from what is left, and returns how many those are.
@@ -103,10 +101,6 @@ func (d *Device) weights(s share) tensor.Tensor {
 			d.unpack(u)
 			first.to[i].first = u.end
 		}
-	}
-	if s.plain && !first.plain {
-		d.permute(first.place, first.place, s.list[0].places)
-		first.plain = true
 	}
 	return first.place
 }

@@ -15,15 +15,9 @@ func (d *Device) takesMany(p *packed) bool {
 }
 
 // all returns all columns of all matrices.
-func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to, plain: p.plain()} }
+func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to} }
 
-// plain reports whether weights are brought to the order of x, not x to theirs: once, if they
-// stay decoded. Where a norm, or a gate, is in front, that writes x in their order.
-func (p *packed) plain() bool {
-	return p.then == device.Add && p.n == 1 && p.scale.Nil() && !p.ordered && !p.list[0].places.Nil()
-}
-
-// manyProducts brings x and weights to one order, and multiplies, by as many columns
+// manyProducts brings x to the order of the matrices, and multiplies, by as many columns
 // as are decoded at a time.
 func (d *Device) manyProducts(p *packed) {
 	x, all := d.orderedInputs(p), p.all()
@@ -42,7 +36,7 @@ func (d *Device) manyProducts(p *packed) {
 		return
 	}
 	for i, m := range p.list[:p.n] {
-		one := share{n: 1, plain: all.plain}
+		one := share{n: 1}
 		one.list[0] = m
 		for ; one.lo < m.out; one.lo = one.hi {
 			one.hi = min(one.lo+max(unit, step&^(unit-1)), m.out)
@@ -88,9 +82,9 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 	d.multiplyTiles(&t)
 }
 
-// orderedInputs returns x, normalized or not, in the order of the weights.
+// orderedInputs returns x, normalized or not, in the order of the matrices.
 func (d *Device) orderedInputs(p *packed) tensor.Tensor {
-	if p.ordered || p.plain() {
+	if p.ordered {
 		return p.x
 	}
 	m := p.list[0]

@@ -245,9 +245,6 @@ const (
 	kernel_permute_1_f16
 	kernel_permute_2_f16
 	kernel_permute_4_f16
-	kernel_permute_places_1_f16
-	kernel_permute_places_2_f16
-	kernel_permute_places_4_f16
 	kernel_product_11
 	kernel_product_12
 	kernel_product_21
@@ -565,9 +562,6 @@ var kernels = [kernelCount]struct {
 	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
 	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
 	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
-	kernel_permute_places_1_f16:      {"permute", "permute_places_1_f16", true},
-	kernel_permute_places_2_f16:      {"permute", "permute_places_2_f16", true},
-	kernel_permute_places_4_f16:      {"permute", "permute_places_4_f16", true},
 	kernel_product_11:                {"product", "product_11", true},
 	kernel_product_12:                {"product", "product_12", true},
 	kernel_product_21:                {"product", "product_21", true},
@@ -832,8 +826,9 @@ const (
 	gemm_tiles_asked               = 4
 	gemm_tiles_most_matrices       = 3
 	gemm_tiles_most_unpackings     = 4
+	gemm_tiles_line                = 32
 	gemm_tiles_stage_bytes         = 192 * 1024
-	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes
+	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_line*4
 	gemm_tiles_product_bytes       = 960
 	gemv_most                      = 8
 	gemv_warps                     = 4
@@ -5238,39 +5233,6 @@ func (d *Device) permute_4_f16(l launch, dst tensor.Tensor, src tensor.Tensor, p
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(src, tensor.F16, "src")
 	a.tensor(perm, tensor.I32, "perm")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(lds)
-	d.launch(a, l)
-}
-
-func (d *Device) permute_places_1_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_places_1_f16)
-	a.tensor(dst, tensor.F16, "dst")
-	a.tensor(src, tensor.F16, "src")
-	a.tensor(perm, tensor.F16, "perm")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(lds)
-	d.launch(a, l)
-}
-
-func (d *Device) permute_places_2_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_places_2_f16)
-	a.tensor(dst, tensor.F16, "dst")
-	a.tensor(src, tensor.F16, "src")
-	a.tensor(perm, tensor.F16, "perm")
-	a.int32(rows)
-	a.int32(cols)
-	a.int64(lds)
-	d.launch(a, l)
-}
-
-func (d *Device) permute_places_4_f16(l launch, dst tensor.Tensor, src tensor.Tensor, perm tensor.Tensor, rows int32, cols int32, lds int64) {
-	a := d.begin(kernel_permute_places_4_f16)
-	a.tensor(dst, tensor.F16, "dst")
-	a.tensor(src, tensor.F16, "src")
-	a.tensor(perm, tensor.F16, "perm")
 	a.int32(rows)
 	a.int32(cols)
 	a.int64(lds)

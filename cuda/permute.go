@@ -2,31 +2,22 @@ package cuda
 
 import "exl2/internal/tensor"
 
-type permuteFunc func(d *Device, l launch, dst, src, perm tensor.Tensor, rows, cols int32, lds int64)
-
-// permutes are kernels by the rows of a block, for 32-bit numbers and for 16-bit ones.
+// permutes are kernels by the rows of a block.
 var permutes = []struct {
-	kernel, places permuteFunc
-	name           kernel
-	rows           int
+	kernel func(d *Device, l launch, dst, src, perm tensor.Tensor, rows, cols int32, lds int64)
+	name   kernel
+	rows   int
 }{
-	{(*Device).permute_4_f16, (*Device).permute_places_4_f16, kernel_permute_4_f16, 4},
-	{(*Device).permute_2_f16, (*Device).permute_places_2_f16, kernel_permute_2_f16, 2},
-	{(*Device).permute_1_f16, (*Device).permute_places_1_f16, kernel_permute_1_f16, 1},
+	{(*Device).permute_4_f16, kernel_permute_4_f16, 4}, {(*Device).permute_2_f16, kernel_permute_2_f16, 2}, {(*Device).permute_1_f16, kernel_permute_1_f16, 1},
 }
 
-// permute is y[r, i] = x[r, perm[i]], y another tensor or x itself, perm I32 or, of 16 bits, F16:
-// several rows a block, if the GPU is busy and has room then. Perm is read before kernels in front
-// are done.
+// permute is y[r, i] = x[r, perm[i]]: several rows a block, if the GPU is busy and has
+// room then.
 func (d *Device) permute(y, x, perm tensor.Tensor) {
 	for _, p := range permutes {
 		blocks, shared := pieces(x.Rows, p.rows), p.rows*x.Cols*tensor.F16.Size()
 		if p.rows == 1 || blocks >= d.sms && shared <= d.sharedFor(p.name) {
-			kernel := p.kernel
-			if perm.Type == tensor.F16 {
-				kernel = p.places
-			}
-			kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: permute_threads}, shared: shared}, y, x, perm, int32(x.Rows), int32(x.Cols), int64(x.Stride))
+			p.kernel(d, launch{blocks: dim{x: blocks}, threads: dim{x: permute_threads}, shared: shared}, y, x, perm, int32(x.Rows), int32(x.Cols), int64(x.Stride))
 			return
 		}
 	}

@@ -35,8 +35,9 @@ constexpr int cluster_blocks = 2;
 constexpr int band = 8;              // tiles of clusters, one above the other, that follow each other
 constexpr int asked = 4;             // turns of a thread that are on their way
 constexpr int most_matrices = 3, most_unpackings = 4;
+constexpr int line = 32;             // floats of a line of memory
 constexpr int stage_bytes = 192 * 1024;
-constexpr int shared_bytes = 1024 + stage_bytes;
+constexpr int shared_bytes = 1024 + stage_bytes + warps * 16 * line * 4;
 
 static_assert(few_registers + 2 * many_registers <= 3 * all_registers, "or groups wait for registers for ever");
 static_assert(band > 0 && asked > 0 && wide == 2 * slim && depth * sizeof(half) == 128 && threads == 32 * (warps + 4) && warps * 16 == bm && cluster_blocks == 2 && shared_bytes < 227 * 1024, "as wgmma and copies want it");
@@ -85,6 +86,7 @@ template <int bn>
 struct Memory {
 	static constexpr int stages = stage_bytes / sizeof(Stage<bn>);
 	Stage<bn> stage[stages];
+	float staged[warps][16][line];
 };
 
 // Tile is a tile of y, or half of its columns: of which matrix, and its first row and column.
@@ -163,30 +165,36 @@ __device__ inline void add_pair(float* to, float a, float b) {
 	asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b) : "memory");
 }
 
-// add_fours adds a warp's sums, sixteen rows: neighbouring lanes exchange, so that each has four
-// columns that follow each other, and four lanes of a row 64 bytes.
+// add_lines adds a warp's sums, sixteen rows, by way of shared memory, so that memory gets
+// whole lines.
 template <int bn>
-__device__ inline void add_fours(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows) {
-	int lane = threadIdx.x % 32, q = lane % 4;
-	bool odd = q % 2;
+__device__ inline void add_lines(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows, float (&staged)[16][line]) {
+	float* m = staged[0];  // eights of columns in the order of those of row r%4
+	int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4, r = lane / 8, c = lane % 8 * 4;
+	float* to = (float*)w.y + (row + r) * w.ldy + t.column + c;
 #pragma unroll
-	for (int h = 0; h < 2; h++) {
-		int r = row + lane / 4 + 8 * h;
-		float* to = (float*)w.y + r * w.ldy + t.column + 8 * (q % 2) + q / 2 * 4;
+	for (int part = 0; part < bn / line; part++) {
 #pragma unroll
-		for (int j = 0; j < bn / 8; j += 2) {
-			const float *a = sums + 4 * j + 2 * h, *b = a + 4;  // of eight columns, and of the next ones
-			float x = __shfl_xor_sync(~0u, odd ? a[0] : b[0], 1), y = __shfl_xor_sync(~0u, odd ? a[1] : b[1], 1);
-			float4 v = odd ? make_float4(x, y, b[0], b[1]) : make_float4(a[0], a[1], x, y);
-			if (r < rows) asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + 8 * j), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+		for (int j = 0; j < line / 8; j++) {
+			int i = (part * (line / 8) + j) * 4, at = (8 * j + 2 * q) ^ 8 * (g % 4);
+			*(float2*)(m + g * line + at) = make_float2(sums[i], sums[i + 1]);
+			*(float2*)(m + (g + 8) * line + at) = make_float2(sums[i + 2], sums[i + 3]);
 		}
+		__syncwarp();
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			float4 v = *(const float4*)(m + (r + 4 * i) * line + (c ^ 8 * r));
+			if (row + r + 4 * i < rows)
+				asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to + 4 * i * w.ldy + part * line), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+		}
+		__syncwarp();
 	}
 }
 
 // write_wide puts a warp's sums, or adds them, in floats.
 template <int bn, bool adds>
-__device__ inline void write_wide(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows) {
-	if (adds && t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 16 == 0) return add_fours<bn>(w, t, sums, row, rows);
+__device__ inline void write_wide(const Matrix& w, const Tile& t, const float (&sums)[bn / 2], int row, int rows, float (&staged)[16][line]) {
+	if (adds && t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 16 == 0) return add_lines<bn>(w, t, sums, row, rows, staged);
 	bool fast = t.column + bn <= w.columns && ((size_t)w.y | w.ldy * sizeof(float)) % 8 == 0;
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
@@ -364,9 +372,9 @@ __device__ inline void multiply_tile(Memory<bn>& m, Ring<Memory<bn>::stages>& ri
 		apply_gate(sums, p.act);
 		write<columns / 2>(w, t, sums, row, p.m, nullptr);
 	} else if constexpr (then == add)
-		write_wide<columns, true>(w, t, sums, row, p.m);
+		write_wide<columns, true>(w, t, sums, row, p.m, m.staged[warp]);
 	else if (p.wide_y)
-		write_wide<columns, false>(w, t, sums, row, p.m);
+		write_wide<columns, false>(w, t, sums, row, p.m, m.staged[warp]);
 	else {
 		if (then == turn && t.matrix < 2) p.dim == 128 ? turn_heads<128>(sums, turns, two) : turn_heads<64>(sums, turns, two);
 		write<columns>(w, t, sums, row, p.m, t.matrix > 0 ? p.places : nullptr);

@@ -1,25 +1,24 @@
 // Columns in another order: dst[r, i] = src[r, perm[i]].
 //
 // A block takes so many rows, which pass through shared memory with the elements of a
-// column side by side: one look-up finds them all. dst may be src.
+// column side by side: one look-up finds them all.
 #include "columns_beside.cuh"
 #include "order.cuh"
 
 constexpr int threads = 512;
 
-// Numbers are of Places: 32-bit ones, or 16-bit ones as halves.
-template <int R, class Places, class Number>
+template <int R>
 __device__ inline void permute(
 	half* dst,        // [rows, cols]
 	const half* src,  // [rows, cols], rows lds elements apart
-	const Number* perm,  // [cols]
+	const int* perm,  // [cols]
 	int rows,
 	int cols,  // a multiple of 8
 	int64 lds) {
 	extern __shared__ uint4 memory[];  // [cols] Column
 	Column<R>* m = (Column<R>*)memory;
 	int at = threadIdx.x * 8;
-	Places places(perm, min(at, cols - 8));  // which no kernel writes: it is read before the wait
+	Ints places(perm, min(at, cols - 8));  // which no kernel writes: it is read before the wait
 	after_previous();
 	int first = blockIdx.x * R, last = min(R, rows - first) - 1;
 	src += first * lds, dst += (int64)first * cols;
@@ -45,7 +44,7 @@ __device__ inline void permute(
 	}
 	__syncthreads();
 	for (; at < cols; at += threads * 8) {
-		if (at >= threads * 8) places = Places(perm, at);
+		if (at >= threads * 8) places = Ints(perm, at);
 		gather_columns(dst, m, places, at, last, cols);
 	}
 }
@@ -58,15 +57,12 @@ extern "C" __global__ void permute_inverse(int* inverse, const int* perm, int co
 }
 
 // Names are of the rows of a block.
-#define PERMUTE(name, R, Places, Number)                                                            \
+#define PERMUTE(name, R)                                                                            \
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
-	name(half* dst, const half* src, const Number* perm, int rows, int cols, int64 lds) {           \
-		permute<R, Places>(dst, src, perm, rows, cols, lds);                                        \
+	name(half* dst, const half* src, const int* perm, int rows, int cols, int64 lds) {              \
+		permute<R>(dst, src, perm, rows, cols, lds);                                                \
 	}
 
-PERMUTE(permute_1_f16, 1, Ints, int)
-PERMUTE(permute_2_f16, 2, Ints, int)
-PERMUTE(permute_4_f16, 4, Ints, int)
-PERMUTE(permute_places_1_f16, 1, Shorts, half)
-PERMUTE(permute_places_2_f16, 2, Shorts, half)
-PERMUTE(permute_places_4_f16, 4, Shorts, half)
+PERMUTE(permute_1_f16, 1)
+PERMUTE(permute_2_f16, 2)
+PERMUTE(permute_4_f16, 4)
