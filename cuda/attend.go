@@ -99,8 +99,17 @@ func prefillVariantFor[F any](list []prefillVariant[F], dim int) prefillVariant[
 	panic("cuda: no attention for these heads")
 }
 
+// rowsApart is up to how many rows of runs are attention of rows by themselves on Hopper, whose
+// positions are divided among all multiprocessors: a block of attend_hopper.cu has all of a head's.
+const rowsApart = 2
+
 // attendRuns is attention of runs of more than one row.
 func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
+	if d.hopper() && q.Rows <= rowsApart { // this kernel reads nothing early
+		t := rowsAttend{y: y, q: q, cache: c, layer: layer, Attend: a, batch: b}
+		d.attendSplit(rowsVariantFor(splitVariants, t), t)
+		return
+	}
 	if !c.maps.Nil() && a.HeadDim%8 == 0 && atSixteenBytes(q) && atSixteenBytes(y) {
 		d.attendHopper(y, q, c, layer, a, b)
 		return

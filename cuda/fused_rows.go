@@ -56,6 +56,7 @@ func (d *Device) multiplyShare(p *packed, x tensor.Tensor, s share, first int) {
 	if p.then == device.Turn {
 		c := p.turn.Cache.(*cache)
 		t.turns, y[1], y[2] = d.turns(&p.turn), c.k[p.turn.Layer], c.v[p.turn.Layer]
+		t.unread = p.turn.Unread
 	}
 	for i := range s.n {
 		lo, hi := s.columns(i)

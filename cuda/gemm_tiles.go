@@ -15,15 +15,15 @@ type tilesMatrix struct {
 }
 
 type tilesProduct struct {
-	x, w                                       [attend_hopper_map_bytes]byte
-	matrices                                   [gemm_tiles_most_matrices]tilesMatrix
-	m, k, count, tiles, then, act, wide, ahead int32
-	unpackings                                 [gemm_tiles_most_unpackings]unpacking
-	order, turns, places                       uint64
-	dim, units, beside, idle                   int32
-	halves                                     [attend_hopper_map_bytes]byte
-	whole                                      int32
-	_                                          [15]int32
+	x, w                                      [attend_hopper_map_bytes]byte
+	matrices                                  [gemm_tiles_most_matrices]tilesMatrix
+	m, k, count, tiles, gap, act, wide, ahead int32
+	unpackings                                [gemm_tiles_most_unpackings]unpacking
+	order, turns, places                      uint64
+	dim, units, beside, idle                  int32
+	halves                                    [attend_hopper_map_bytes]byte
+	whole, unread                             int32
+	_                                         [14]int32
 }
 
 // A tiledProduct is products of many rows of x by matrices that lie below each other in
@@ -38,6 +38,7 @@ type tiledProduct struct {
 	ahead  []unpacking   // what is decoded meanwhile
 	beside int           // units of that, beside products; the others' where there are none
 	turns  turns         // of Turn
+	unread int           // rows, the first ones, whose queries need not be computed
 }
 
 // A tiledMatrix is where a product goes; of the second of a gate, y is absent.
@@ -54,13 +55,18 @@ func (d *Device) tiles(x, w tensor.Tensor) bool {
 	return d.hopper() && x.Rows >= tiledRows && x.Cols%8 == 0 && atSixteenBytes(x) && atSixteenBytes(w)
 }
 
-// A tiling is a kernel and the columns of its tiles.
+// A tiling is kernels, by what is done with products, and the columns of their tiles.
 type tiling struct {
-	kernel  func(d *Device, l launch, p []byte)
+	kernels [device.Turn + 1]tilesFunc
 	columns int
 }
 
-var tilings = []tiling{{(*Device).gemm_tiles_256, gemm_tiles_wide}, {(*Device).gemm_tiles_128, gemm_tiles_slim}}
+type tilesFunc = func(d *Device, l launch, p []byte)
+
+var tilings = []tiling{
+	{[...]tilesFunc{device.Put: (*Device).gemm_tiles_256_store, device.Add: (*Device).gemm_tiles_256_add, device.Gate: (*Device).gemm_tiles_256_gate, device.Turn: (*Device).gemm_tiles_256_turn}, gemm_tiles_wide},
+	{[...]tilesFunc{device.Put: (*Device).gemm_tiles_128_store, device.Add: (*Device).gemm_tiles_128_add, device.Gate: (*Device).gemm_tiles_128_gate, device.Turn: (*Device).gemm_tiles_128_turn}, gemm_tiles_slim},
+}
 
 // count returns the tiles, of columns, of all matrices.
 func (t tiling) count(p *tiledProduct) (n int) {
@@ -128,13 +134,14 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 	}
 	t := d.tilingFor(p)
 	c := &tilesProduct{m: int32(p.x.Rows), k: int32(p.x.Cols), count: int32(len(p.list)), tiles: int32(t.count(p)),
-		then: int32(p.then), act: int32(p.act), wide: flag(p.list[0].y.Type == tensor.F32)}
+		act: int32(p.act), wide: flag(p.list[0].y.Type == tensor.F32)}
 	copy(c.x[:], d.tileMap(p.x, gemm_tiles_bm))
 	copy(c.w[:], d.tileMap(p.w, t.columns/2))
 	copy(c.halves[:], d.tileMap(p.w, t.columns/4))
 	c.order, c.turns, c.places, c.dim = uint64(d.at(p.order)), uint64(d.at(p.turns.turns)), uint64(d.at(p.turns.places)), int32(p.turns.dim)
 	v := t.divide(d, p)
 	c.ahead, c.beside, c.idle, c.whole = int32(copy(c.unpackings[:], p.ahead)), int32(p.beside), int32(gemm_tiles_cluster_blocks*(v.clusters-v.idle)), int32(v.whole)
+	c.unread = int32(p.unread)
 	for _, u := range p.ahead {
 		c.units += u.end - u.first
 	}
@@ -145,5 +152,5 @@ func (d *Device) multiplyTiles(p *tiledProduct) {
 	}
 	const cluster = gemm_tiles_cluster_blocks
 	l := launch{blocks: dim{x: cluster * v.clusters}, threads: dim{x: gemm_tiles_threads}, shared: gemm_tiles_shared_bytes, cluster: cluster}
-	t.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
+	t.kernels[p.then](d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }

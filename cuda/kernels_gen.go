@@ -171,8 +171,14 @@ const (
 	kernel_gemm_hopper_128_f32
 	kernel_gemm_join_f16
 	kernel_gemm_join_f32
-	kernel_gemm_tiles_256
-	kernel_gemm_tiles_128
+	kernel_gemm_tiles_256_store
+	kernel_gemm_tiles_256_add
+	kernel_gemm_tiles_256_gate
+	kernel_gemm_tiles_256_turn
+	kernel_gemm_tiles_128_store
+	kernel_gemm_tiles_128_add
+	kernel_gemm_tiles_128_gate
+	kernel_gemm_tiles_128_turn
 	kernel_gemv_f16_f16
 	kernel_gemv_f16_f32
 	kernel_gemv_bf16_f16
@@ -482,8 +488,14 @@ var kernels = [kernelCount]struct {
 	kernel_gemm_hopper_128_f32:       {"gemm_hopper", "gemm_hopper_128_f32", true},
 	kernel_gemm_join_f16:             {"gemm_join", "gemm_join_f16", true},
 	kernel_gemm_join_f32:             {"gemm_join", "gemm_join_f32", true},
-	kernel_gemm_tiles_256:            {"gemm_tiles", "gemm_tiles_256", true},
-	kernel_gemm_tiles_128:            {"gemm_tiles", "gemm_tiles_128", true},
+	kernel_gemm_tiles_256_store:      {"gemm_tiles", "gemm_tiles_256_store", true},
+	kernel_gemm_tiles_256_add:        {"gemm_tiles", "gemm_tiles_256_add", true},
+	kernel_gemm_tiles_256_gate:       {"gemm_tiles", "gemm_tiles_256_gate", true},
+	kernel_gemm_tiles_256_turn:       {"gemm_tiles", "gemm_tiles_256_turn", true},
+	kernel_gemm_tiles_128_store:      {"gemm_tiles", "gemm_tiles_128_store", true},
+	kernel_gemm_tiles_128_add:        {"gemm_tiles", "gemm_tiles_128_add", true},
+	kernel_gemm_tiles_128_gate:       {"gemm_tiles", "gemm_tiles_128_gate", true},
+	kernel_gemm_tiles_128_turn:       {"gemm_tiles", "gemm_tiles_128_turn", true},
 	kernel_gemv_f16_f16:              {"gemv", "gemv_f16_f16", true},
 	kernel_gemv_f16_f32:              {"gemv", "gemv_f16_f32", true},
 	kernel_gemv_bf16_f16:             {"gemv", "gemv_bf16_f16", true},
@@ -811,12 +823,12 @@ const (
 	gemm_tiles_all_registers       = 65536 / (3 * 128) / 8 * 8
 	gemm_tiles_cluster_blocks      = 2
 	gemm_tiles_band                = 8
+	gemm_tiles_asked               = 4
 	gemm_tiles_most_matrices       = 3
 	gemm_tiles_most_unpackings     = 4
-	gemm_tiles_staged_columns      = 64
-	gemm_tiles_staged_stride       = gemm_tiles_staged_columns + 8
+	gemm_tiles_line                = 32
 	gemm_tiles_stage_bytes         = 192 * 1024
-	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_staged_stride*2
+	gemm_tiles_shared_bytes        = 1024 + gemm_tiles_stage_bytes + gemm_tiles_warps*16*gemm_tiles_line*4
 	gemm_tiles_product_bytes       = 960
 	gemv_most                      = 8
 	gemv_warps                     = 4
@@ -4313,14 +4325,50 @@ func (d *Device) gemm_join_f32(l launch, y tensor.Tensor, parts tensor.Tensor, b
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_tiles_256(l launch, p []byte) {
-	a := d.begin(kernel_gemm_tiles_256)
+func (d *Device) gemm_tiles_256_store(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_256_store)
 	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) gemm_tiles_128(l launch, p []byte) {
-	a := d.begin(kernel_gemm_tiles_128)
+func (d *Device) gemm_tiles_256_add(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_256_add)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_256_gate(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_256_gate)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_256_turn(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_256_turn)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_128_store(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_128_store)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_128_add(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_128_add)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_128_gate(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_128_gate)
+	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) gemm_tiles_128_turn(l launch, p []byte) {
+	a := d.begin(kernel_gemm_tiles_128_turn)
 	a.bytes(p)
 	d.launch(a, l)
 }

@@ -190,7 +190,7 @@ func (e *Engine) body(p pass) {
 		}
 		for k, m := range modules {
 			if k > 0 && k == len(s.modules)-2 && len(e.end) > 1 {
-				m.ForwardFor(s.state, p.parts(s.state))
+				m.ForwardFor(s.state, p.parts(s.state), p.unread())
 				continue
 			}
 			m.Forward(s.state)
@@ -202,11 +202,24 @@ func (e *Engine) body(p pass) {
 // row may read what is older before it has been stored.
 func (p pass) parts(s *model.State) (list []*model.State) {
 	for i, w := range p.wanted {
-		if end := (i + 1) * p.span; w > 0 {
-			list = append(list, s.Run(end-max(w, 2), end))
+		if w > 0 {
+			list = append(list, s.Run(p.part(i), (i+1)*p.span))
 		}
 	}
 	return list
+}
+
+// part returns the first row of run i's.
+func (p pass) part(i int) int { return (i+1)*p.span - max(p.wanted[i], 2) }
+
+// unread returns how many rows are in front of all parts.
+func (p pass) unread() int {
+	for i, w := range p.wanted {
+		if w > 0 {
+			return p.part(i)
+		}
+	}
+	return len(p.runs) * p.span
 }
 
 // few reports whether of all runs the logits of few rows, not of all, are wanted.

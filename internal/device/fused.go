@@ -90,4 +90,8 @@ type Turning struct {
 	Cache   Cache
 	Layer   int
 	Batch   Batch
+
+	// Unread is of how many rows, the first ones, nobody reads the queries: they may hold
+	// anything.
+	Unread int
 }

@@ -22,9 +22,10 @@ func (m *Module) fused(s *State, left *Step) bool {
 	return true
 }
 
-// ForwardFor is Forward of which only rows of parts of s are read later, and the cache: a device
-// that turns queries and keys with their products leaves out the rest of the stream.
-func (m *Module) ForwardFor(s *State, parts []*State) {
+// ForwardFor is Forward of which only rows of parts of s are read later, none of the first
+// unread ones, and the cache: a device that turns queries and keys with their products leaves
+// out the rest of the stream.
+func (m *Module) ForwardFor(s *State, parts []*State, unread int) {
 	f, ok := s.Dev.(device.Fuser)
 	if !ok || s.apart || m.Kind != Attention || len(m.Steps) < 2 {
 		m.Forward(s)
@@ -32,7 +33,7 @@ func (m *Module) ForwardFor(s *State, parts []*State) {
 	}
 	p, ok := m.Steps[0].normed(s)
 	p.Left = s.left == &m.Steps[0]
-	if !ok || !turned(f, s, p, &m.Steps[1], parts) {
+	if !ok || !turned(f, s, p, &m.Steps[1], parts, unread) {
 		m.Forward(s)
 		return
 	}
@@ -55,7 +56,7 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	}
 	if p, ok := t.normed(s); ok {
 		p.Left = left == t
-		if len(steps) > 1 && (turned(f, s, p, &steps[1], []*State{s}) || mixed(f, s, p, &steps[1])) {
+		if len(steps) > 1 && (turned(f, s, p, &steps[1], []*State{s}, 0) || mixed(f, s, p, &steps[1])) {
 			n, reader = finish(f, s, steps[1:], follower, false)
 			return 1 + n, reader
 		}
@@ -84,13 +85,15 @@ func (t *Step) named(s *State, behind []Step) bool {
 }
 
 // turned computes products that attention reads, and attention of parts of s, if it is nothing but
-// rotation, storing and attention proper, as the step's Run would.
-func turned(f device.Fuser, s *State, p device.Products, t *Step, parts []*State) bool {
+// rotation, storing and attention proper, as the step's Run would. The first unread rows are in
+// none of them.
+func turned(f device.Fuser, s *State, p device.Products, t *Step, parts []*State, unread int) bool {
 	a := t.mixes
 	if a == nil || !a.turns() || s.Batch.Span == 1 {
 		return false
 	}
 	p.Then, p.Turn = device.Turn, a.turning(s)
+	p.Turn.Unread = unread
 	if !f.Products(p) {
 		return false
 	}
