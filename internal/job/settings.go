@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A Setting is something that must not change between the runs of a job.
@@ -30,9 +31,19 @@ type written struct {
 	Settings  []Setting `json:"settings"`
 }
 
-// Begun reports whether there is a job to be continued.
+// Begun reports whether there is a job to be continued. One whose settings are gone is
+// not a new one: what was written behind them depends on them.
 func (j *Job) Begun() bool {
-	_, err := os.Lstat(j.Path(settingsName))
+	if j.there(settingsName) {
+		return true
+	}
+	list := j.list.all()
+	first := slices.IndexFunc(list, func(e entry) bool { return e.Name == settingsName })
+	return first >= 0 && slices.ContainsFunc(list[first+1:], func(e entry) bool { return inside(e.Name) && j.there(e.Name) })
+}
+
+func (j *Job) there(name string) bool {
+	_, err := os.Lstat(j.Path(name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
