@@ -370,6 +370,20 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// Names of any bytes come back from the texts that JSON holds for them.
+func TestEscape(t *testing.T) {
+	for name, want := range map[string]string{
+		"a/b c%41": "a/b c%41", "é\ufffd": "é\ufffd", "": "", "a\xff%\xc3é": "not UTF-8: a%FF%25%C3é", "not UTF-8: a": "not UTF-8: not UTF-8: a",
+	} {
+		if got := Escape(name); got != want || Unescape(got) != name {
+			t.Errorf("%q: %q, and back %q; want %q", name, got, Unescape(got), want)
+		}
+	}
+	if got := Unescape("not UTF-8: %ZZ"); got != "not UTF-8: %ZZ" {
+		t.Errorf("%q", got)
+	}
+}
+
 // A job without its settings is not taken for a new one: its files depend on them.
 // One that was stopped before it had any is.
 func TestSettingsGone(t *testing.T) {

@@ -78,7 +78,13 @@ func (j *Job) settings(algorithm int) ([]Setting, error) {
 		return nil, fmt.Errorf("%w: the job in %s was started by a version of this program with algorithm %d, this one has %d; finish it with that version, give another --out-dir, or --restart to begin again",
 			ErrRefused, filepath.Dir(j.dir), w.Algorithm, algorithm)
 	}
-	return w.Settings, j.MustReadJSON(settingsName, &w)
+	if err := j.MustReadJSON(settingsName, &w); err != nil {
+		return nil, err
+	}
+	for i := range w.Settings {
+		w.Settings[i].Value = Unescape(w.Settings[i].Value)
+	}
+	return w.Settings, nil
 }
 
 // compare refuses settings that differ from the job's.
@@ -104,5 +110,9 @@ func (j *Job) Settle(want Settings) error {
 			return err
 		}
 	}
-	return j.WriteJSON(settingsName, written{want.Algorithm, append(want.First[:len(want.First):len(want.First)], want.Rest...)})
+	list := slices.Concat(want.First, want.Rest)
+	for i := range list {
+		list[i].Value = Escape(list[i].Value)
+	}
+	return j.WriteJSON(settingsName, written{want.Algorithm, list})
 }
