@@ -32,14 +32,17 @@ type written struct {
 }
 
 // Begun reports whether there is a job to be continued. One whose settings are gone is
-// not a new one: what was written behind them depends on them.
+// not a new one: what was first written behind them depends on them.
 func (j *Job) Begun() bool {
 	if j.there(settingsName) {
 		return true
 	}
 	list := j.list.all()
 	first := slices.IndexFunc(list, func(e entry) bool { return e.Name == settingsName })
-	return first >= 0 && slices.ContainsFunc(list[first+1:], func(e entry) bool { return inside(e.Name) && j.there(e.Name) })
+	return first >= 0 && slices.ContainsFunc(list, func(e entry) bool {
+		before := slices.ContainsFunc(list[:first+1], func(b entry) bool { return b.Name == e.Name })
+		return !before && inside(e.Name) && j.there(e.Name)
+	})
 }
 
 func (j *Job) there(name string) bool {
