@@ -25,7 +25,7 @@ type build struct {
 type finished struct {
 	Output    Output   `json:"output"`
 	Reference float64  `json:"reference_perplexity"`
-	Files     []string `json:"files"` // of the model's folder
+	Files     []string `json:"files"` // of the model's folder, by job.Escape
 
 	Experts []Coverage `json:"experts,omitempty"`
 }
@@ -163,10 +163,13 @@ func (b *build) finish() (*finished, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &finished{Reference: head.Reference, Files: w.files, Output: Output{
+	out := &finished{Reference: head.Reference, Output: Output{
 		Path: w.dir, Bits: b.target.Bits, HeadBits: r.opts.HeadBits, HeadBPW: w.headBPW, FileBytes: w.bytes,
 		DecoderBPW: float64(b.plan.Bits) / float64(r.src.weights()), Perplexity: head.Perplexity,
 	}, Experts: coverage}
+	for _, name := range w.files {
+		out.Files = append(out.Files, job.Escape(name))
+	}
 	if err := r.job.WriteJSON(b.file("done.json"), out); err != nil {
 		return nil, err
 	}

@@ -19,9 +19,10 @@ type shares struct {
 	candidates float64 // GPTQ of many candidates at once
 	codes      float64 // everything that is done once for the codes of a matrix
 	training   float64 // small models less on a GPU, larger ones more
+	sampling   float64 // of text by the source, a token of all rows at a time
 }
 
-var onGPU, onCPU = shares{0.6, 0.2, 0.08, 0.05, 0.25}, shares{0.6, 0.28, 0.1, 0.12, 0.6}
+var onGPU, onCPU = shares{0.6, 0.2, 0.08, 0.05, 0.25, 0.14}, shares{0.6, 0.28, 0.1, 0.12, 0.6, 0.44}
 
 func (r *run) shares() shares {
 	if r.ownMemory() {
@@ -43,11 +44,26 @@ func (r *run) operations() float64 {
 	if len(r.unfinished()) > 0 && r.opts.Quality.compensates() {
 		n += r.traceOperations(s)
 	}
+	n += 2 * float64(r.trainedWeights()) * float64(r.sampledTokens()) / s.sampling
 	each := r.quantizeOperations(s)
 	if r.opts.trains() {
 		each += trainingOperations * float64(r.trainedWeights()) * r.trainedTokens() / s.training
 	}
 	return n + float64(len(r.unfinished()))*each
+}
+
+// sampledTokens returns how many tokens the source has to write still.
+func (r *run) sampledTokens() (n int) {
+	if len(r.unfinished()) == 0 {
+		return 0
+	}
+	if r.tokens.synthetic == nil {
+		n += r.synthetic * r.opts.Data.Length
+	}
+	if r.opts.trains() && r.tokens.training == nil {
+		n += r.trainingRowsWanted() * r.schooling().length
+	}
+	return n
 }
 
 // measureOperations: passes of the base rows; of the probe rows forth and back, of

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exl2/internal/model"
+	"exl2/internal/stream"
 	"exl2/internal/tensor"
 )
 
@@ -130,6 +131,9 @@ func (r *run) estimate() Estimate {
 		e.Models += r.src.quantizedBytes(t.Bits) + r.src.otherBytes()
 	}
 	r.addTraining(&e)
+	if !r.ownMemory() {
+		e.Memory = collected(e.Memory)
+	}
 	if r.weighs(r.synthetic) {
 		e.Work += len(r.src.loader.Layout) * 2 * r.calibrationRows() * r.opts.Data.Length * tensor.F16.Size()
 	}
@@ -152,7 +156,7 @@ func (r *run) quantizeStreams() int {
 // takes: what the device has, if that is the machine's, and what is read of the source,
 // twice, and written.
 func (r *run) workspace(o *Options) int {
-	read := 0
+	read, lanes := 0, 0
 	for _, m := range r.src.loader.Layout {
 		read = max(read, r.src.moduleBytes(m))
 	}
@@ -161,13 +165,21 @@ func (r *run) workspace(o *Options) int {
 	}
 	as := *r
 	as.opts = o
-	p := &memoryPlan{moments: r.memory.moments, batch: r.memory.batch}
-	most := max(as.measureMemory(p), as.quantizeMemory(p))
+	p := &memoryPlan{Memory: Memory{Held: r.memory.Held}, moments: r.memory.moments, batch: r.memory.batch}
+	most := max(as.measureMemory(p), as.quantizeMemory(p), as.traceMemory(p))
 	if r.weighs(r.synthetic) {
 		most = max(most, as.weighMemory())
 	}
-	return len(r.places())*most + 2*read + 100<<20
+	for _, length := range []int{o.Data.Length, o.Data.MeasureLength} {
+		lanes = max(lanes, stream.Beside(r.dev, r.src.loader.Spec, length, 1))
+	}
+	return len(r.places())*(most+2*lanes) + 2*read
 }
+
+// collected is the machine's memory that a program takes whose live memory is so much: Go's
+// collector lets lie a fifth of it (cmd/exl2), and the system gets back what lies between
+// other things later.
+func collected(live int) int { return live + live/4 + 128<<20 }
 
 // bytesOf returns the bytes of a tensor of the source.
 func (s *source) bytesOf(name string) int {

@@ -13,7 +13,7 @@ import (
 )
 
 // separate refuses folders to write to that are, contain or link to the source,
-// or to where the source's links lead.
+// or to where the source's links lead, and models in the job's own folder.
 func (s *source) separate(o *Options) error {
 	homes, err := s.homes()
 	if err != nil {
@@ -23,9 +23,17 @@ func (s *source) separate(o *Options) error {
 	for _, t := range o.Targets {
 		folders = append(folders, struct{ flag, dir string }{"the model's folder", o.folder(t)})
 	}
+	for _, f := range folders[2:] {
+		if rel, err := filepath.Rel(resolved(o.jobDir()), resolved(f.dir)); f.dir != "" && err == nil && filepath.IsLocal(rel) {
+			return fmt.Errorf("%w: %s: %s is in the job's own folder; give another one", ErrRefused, f.flag, f.dir)
+		}
+	}
 	for _, f := range folders {
 		info, err := os.Stat(f.dir)
 		if f.dir == "" || errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(f.dir); err == nil {
+				return fmt.Errorf("%w: %s: %s is a link that leads to nothing", ErrRefused, f.flag, f.dir)
+			}
 			continue
 		}
 		if err != nil {
@@ -44,6 +52,19 @@ func (s *source) separate(o *Options) error {
 		}
 	}
 	return nil
+}
+
+// resolved returns the absolute form of a path with the links in it followed, as far as
+// there is anything.
+func resolved(path string) string {
+	path = absolute(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(resolved(dir), filepath.Base(path))
+	}
+	return path
 }
 
 // homes returns the folders that the source's files are really in.

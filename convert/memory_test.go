@@ -75,6 +75,36 @@ func TestMemoryPlan(t *testing.T) {
 	}
 }
 
+// What is said of a machine's memory is not less than what is taken, also where what
+// linears read is held between the steps of a module.
+func TestMachineMemory(t *testing.T) {
+	for _, rows := range []int{8, 64} {
+		o := options(t, sourceModel(t, "llama"), "4.0")
+		o.Data.Rows, o.Data.MeasureRows, o.conditions.product = rows, 2, 32 // as in taken
+		d := devtest.Counting(openCPU(t))
+		r, err := open(context.Background(), on(d), o, &watcher{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned, streams, held := r.workspace(o), r.quantizeStreams(), r.memory.Held
+		r.close()
+		if _, err := runOn(context.Background(), on(d), restarted(o), &watcher{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d rows: %d planned beside %d of hidden states, %d taken, held %v", rows, planned, streams, d.Peak(), held)
+		if d.Peak() > planned+streams || !held {
+			t.Errorf("%d rows: %d planned, %d taken, held %v", rows, planned+streams, d.Peak(), held)
+		}
+	}
+}
+
+// restarted returns options with which a job begins again.
+func restarted(o *Options) *Options {
+	again := *o
+	again.Restart = true
+	return &again
+}
+
 // What cannot fit is refused, with what would.
 func TestTooLittleMemory(t *testing.T) {
 	source := sourceModel(t, "llama")

@@ -171,7 +171,7 @@ func (r *run) findDone() (err error) {
 // again. One with weights that the job did not write is refused.
 func (r *run) intact(t Target, done *finished) (bool, error) {
 	for _, name := range done.Files {
-		path := filepath.Join(absolute(r.opts.folder(t)), name)
+		path := filepath.Join(absolute(r.opts.folder(t)), job.Unescape(name))
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}

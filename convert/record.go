@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/zeebo/xxh3"
+
+	"exl2/internal/job"
 )
 
 // recordName is the file of the job that says what the source was.
@@ -22,7 +24,7 @@ type record struct {
 // A recordedFile is a file of the source. Weights have sums of their own, tensor
 // by tensor.
 type recordedFile struct {
-	Name     string `json:"name"`
+	Name     string `json:"name"` // by job.Escape
 	Bytes    int64  `json:"bytes"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970
 	Sum      string `json:"xxh3,omitempty"`
@@ -46,7 +48,7 @@ func (s *source) recorded() ([]recordedFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		list[i] = recordedFile{Name: name, Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
+		list[i] = recordedFile{Name: job.Escape(name), Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
 		if i < small {
 			if list[i].Sum, err = sumFile(path); err != nil {
 				return nil, err
@@ -83,7 +85,7 @@ func (s *source) unchanged(then record, now []recordedFile) (compare bool, err e
 	}
 	for _, old := range then.Files {
 		f, ok := there[old.Name]
-		path := filepath.Join(s.dir, old.Name)
+		path := filepath.Join(s.dir, job.Unescape(old.Name))
 		switch {
 		case !ok:
 			return false, fmt.Errorf("%w: %s was there when the job began; %s", ErrRefused, path, asItWas)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+
+	"exl2/internal/job"
 )
 
 // askedName is the job's file with the options of the run that worked on it
@@ -28,13 +30,18 @@ func (r *run) remember() error {
 		return nil
 	}
 	asked.Device, asked.Restart, asked.Overwrite, asked.Profile, asked.LowMemory, asked.GPUMemory, asked.conditions = "", false, false, false, false, 0, nil
-	for _, path := range []*string{&asked.Source, &asked.Work, &asked.Out, &asked.Data.File, &asked.Measurement, &asked.SaveMeasurement} {
-		*path = absolute(*path)
+	for _, path := range asked.paths() {
+		*path = job.Escape(absolute(*path))
 	}
 	if found && reflect.DeepEqual(before, asked) {
 		return nil
 	}
 	return r.job.WriteJSON(askedName, asked)
+}
+
+// paths lists the options that are paths.
+func (o *Options) paths() []*string {
+	return []*string{&o.Source, &o.Work, &o.Out, &o.Data.File, &o.Measurement, &o.SaveMeasurement}
 }
 
 // Resume returns the options of the job in a folder, with which Run continues
@@ -52,6 +59,9 @@ func Resume(work string) (*Options, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("job file %s: %w; give the options of the job again", path, err)
+	}
+	for _, path := range o.paths() {
+		*path = job.Unescape(*path)
 	}
 	if o.Out == o.Work { // the folder may have moved
 		o.Out = ""

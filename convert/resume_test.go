@@ -47,6 +47,44 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// A job goes on with names that are not UTF-8, which are any bytes on most systems.
+func TestNamesOfAnyBytes(t *testing.T) {
+	const name = "\xff %41\xc3"
+	parent := t.TempDir()
+	odd := func(base string) string { return filepath.Join(parent, base+name) }
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	if err := os.CopyFS(odd("source"), os.DirFS(o.Source)); err != nil {
+		t.Skip("no such names here: ", err)
+	}
+	mustWrite(t, filepath.Join(odd("source"), name+".txt"), "a note")
+	data, err := os.ReadFile(o.Data.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, odd("data"), string(data))
+	o.Source, o.Work, o.Out, o.Data.File = odd("source"), odd("work"), odd("out"), odd("data")
+	first, _ := mustRun(t, o)
+	for range 2 {
+		asked, err := Resume(o.Work)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.conditions = o.conditions
+		again, err := runOn(context.Background(), on(openCPU(t)), asked, &watcher{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Outputs[0] != first.Outputs[0] || again.Outputs[0].Path != o.Out {
+			t.Errorf("resumed: %+v, want %+v", again.Outputs[0], first.Outputs[0])
+		}
+		if err := os.RemoveAll(o.Out); err != nil { // the second time it is made again
+			t.Fatal(err)
+		}
+	}
+	o.Restart = true
+	mustRun(t, o)
+}
+
 // What no target can be met with is one number, not a range that ends below its
 // beginning.
 func TestReachableRange(t *testing.T) {

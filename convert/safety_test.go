@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,36 @@ func TestWorkInSource(t *testing.T) {
 	o.Work = filepath.Join(o.Source, "exl2")
 	mustRun(t, o)
 	mustEqual(t, contents(t, o.Source), before)
+}
+
+// A model in the job's own folder would take the job's files for its weights.
+func TestModelInJob(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	if err := os.Mkdir(o.Work, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	mustLink(t, o.Work, link)
+	for _, dir := range []string{o.jobDir(), filepath.Join(o.jobDir(), "4.0"), filepath.Join(link, "job"), filepath.Join(o.Work, "x", "..", "job", "a", "b")} {
+		o.Out = dir
+		mustRefuse(t, o, "--compile-full", "in the job's own folder")
+	}
+	if exists(o.jobDir()) {
+		t.Error("there is a job")
+	}
+	o.Out = filepath.Join(o.Work, "jobs")
+	mustRun(t, o)
+}
+
+// A folder that is a link to nothing cannot be made.
+func TestLinkToNothing(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	link := filepath.Join(t.TempDir(), "link")
+	mustLink(t, filepath.Join(t.TempDir(), "nothing"), link)
+	o.Out = link
+	mustRefuse(t, o, "--compile-full: "+link+" is a link that leads to nothing")
+	o.Work, o.Out = link, ""
+	mustRefuse(t, o, "--out-dir: "+link+" is a link that leads to nothing")
 }
 
 // What the job did not write is refused by name before any work, and replaced

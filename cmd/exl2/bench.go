@@ -92,7 +92,11 @@ func (o *benchOptions) check(a *app) error {
 		return usage("--repeat: %d, want 1 or more", o.repeat)
 	}
 	switch o.output {
-	case "md", "csv":
+	case "csv":
+		if a.json {
+			return usage("--json and --output csv are both given")
+		}
+	case "md":
 	case "json":
 		a.json = true
 	default:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,6 +140,9 @@ func strict(root *cobra.Command) {
 // configure gives flags that were not typed their values from the environment
 // and the configuration file.
 func (a *app) configure(c *cobra.Command) error {
+	if c.Flags().Changed("json") && c.HasParent() && c.Parent().Name() == "completion" {
+		return usage("--json: a script for a shell is no JSON; leave it out")
+	}
 	v := viper.New()
 	v.SetEnvPrefix("EXL2")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
@@ -146,6 +151,9 @@ func (a *app) configure(c *cobra.Command) error {
 		a.config = os.Getenv("EXL2_CONFIG")
 	}
 	if a.config != "" {
+		if kind := strings.TrimPrefix(filepath.Ext(a.config), "."); !slices.Contains(viper.SupportedExts, kind) {
+			return usage("--config: %s: want a name that ends in .json, .yaml or .toml", a.config)
+		}
 		v.SetConfigFile(a.config)
 		if err := v.ReadInConfig(); err != nil {
 			return usage("--config: %w", err)

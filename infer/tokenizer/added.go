@@ -178,7 +178,7 @@ func (t *Tokenizer) addTokens(tokens []addedToken) error {
 		tok.id = id
 		t.vocab.add(tok.content, id)
 		if tok.normalized && t.norm != nil {
-			if text, _ := t.norm(clock, tok.content); text != tok.content {
+			if text, _ := t.norm(clock, tok.content, 0); text != tok.content {
 				t.vocab.shown[id] = text
 			}
 		}

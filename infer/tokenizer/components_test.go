@@ -78,7 +78,7 @@ func runNormalizer(t *testing.T, config, in json.RawMessage) any {
 	}
 	var text string
 	read(t, in, &text)
-	out, _ := n(nil, text)
+	out, _ := n(nil, text, normalize.Head(text))
 	return out
 }
 
@@ -88,8 +88,9 @@ func runPreTokenizer(t *testing.T, config, in json.RawMessage) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := split.Piece{First: true}
+	var p split.Piece
 	read(t, in, &p.Text)
+	p.Head = normalize.Head(p.Text)
 	pieces := []split.Piece{p}
 	for _, s := range list {
 		var cut []split.Piece

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"exl2/infer/tokenizer/internal/limit"
+	"exl2/infer/tokenizer/internal/normalize"
 	"exl2/infer/tokenizer/internal/split"
 )
 
@@ -74,20 +75,21 @@ func (t *Tokenizer) encode(ctx context.Context, dst []int32, text string) ([]int
 
 // encodeSection encodes text that lies between added tokens.
 func (t *Tokenizer) encodeSection(w *worker, s section) {
-	first := s.start == 0
-	if first && t.spaceFirst && s.text != "" {
+	if s.start == 0 && t.spaceFirst && s.text != "" {
 		s.text = " " + s.text
 	}
+	head := 0
+	if s.start == 0 {
+		head = normalize.Head(s.text)
+	}
 	if t.norm != nil {
-		var shifted bool
-		s.text, shifted = t.norm(w.work.Time, s.text)
-		first = first && !shifted
+		s.text, head = t.norm(w.work.Time, s.text, head)
 	}
 	t.added.normalized.split(s.text, func(s section) {
 		if s.id >= 0 {
 			w.ids = append(w.ids, s.id)
 		} else if s.text != "" {
-			w.run(0, split.Piece{Text: s.text, First: first && s.start == 0})
+			w.run(0, split.Piece{Text: s.text, Head: max(0, min(head-s.start, len(s.text)))})
 		}
 	})
 }

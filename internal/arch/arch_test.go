@@ -230,6 +230,8 @@ func TestRefusals(t *testing.T) {
 		"foreign RoPE":       {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
 		"short window":       {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
 		"two spellings":      {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},
+		"two names":          {`"architectures":["GPTNeoXForCausalLM"],"rotary_pct":0.25,"partial_rotary_factor":0.5`, "rotary_pct: 0.25, and partial_rotary_factor, which means the same, is 0.5", false},
+		"foreign type":       {`"architectures":["PhiForCausalLM"],"model_type":"phi-msft","num_attention_heads":null`, `num_attention_heads: missing; unsupported model_type "phi-msft": that of PhiForCausalLM is "phi"`, true},
 		"long factors":       {`"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}`, "long_factor: 1 and 1 factors, want 8", false},
 		"layer types":        {`"architectures":["Gemma2ForCausalLM"],"layer_types":["chunked_attention","full_attention"]`, `layer_types: unsupported: "chunked_attention"`, true},
 		"few layer types":    {`"architectures":["Gemma2ForCausalLM"],"layer_types":["full_attention"]`, "layer_types: 1 layers, want 2", false},

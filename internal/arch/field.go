@@ -27,13 +27,22 @@ func (c *Config) defaults(pairs ...any) {
 }
 
 // rename says that the file may call fields otherwise: pairs of the name that is
-// asked for, which goes first, and the other.
+// asked for, which goes first, and the other. Both with other numbers are refused:
+// programs differ in which they read.
 func (c *Config) rename(pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
-		if _, there := c.raw[pairs[i]]; !there && c.raw[pairs[i+1]] != nil {
-			c.alias[pairs[i]] = pairs[i+1]
+		key, other := pairs[i], pairs[i+1]
+		if _, there := c.raw[key]; !there && c.raw[other] != nil {
+			c.alias[key] = other
 		}
-		c.ignore(pairs[i+1])
+		a, isA := c.raw[key].(json.Number)
+		b, isB := c.raw[other].(json.Number)
+		if x, _ := a.Float64(); isA && isB {
+			if y, _ := b.Float64(); x != y {
+				c.fail(other, "%v, and %s, which means the same, is %v", b, key, a)
+			}
+		}
+		c.ignore(other)
 	}
 }
 

@@ -31,10 +31,23 @@ func For(c *Config) (Spec, error) {
 	s.Arch = name
 	s.Further = int(c.optional("num_nextn_predict_layers", 0))
 	s.Warnings = c.leftovers()
-	if c.Err() != nil {
-		return Spec{}, c.Err()
+	if c.Err() == nil {
+		s.check(c)
 	}
-	return s, s.check(c)
+	if c.Err() != nil {
+		return Spec{}, c.ofType(name, e)
+	}
+	return s, nil
+}
+
+// ofType returns the error of c, with its model_type if that is not the architecture's:
+// fields of other names are not missing then, but unknown.
+func (c *Config) ofType(name string, e entry) error {
+	kind := c.String("model_type", "")
+	if _, known := nameOf(kind); known || kind == "" || e.kind == "" {
+		return c.Err()
+	}
+	return fmt.Errorf("%w; %w model_type %q: that of %s is %q", c.Err(), ErrUnsupported, kind, name, e.kind)
 }
 
 // entry finds the architecture that "architectures" or, without it, model_type
@@ -69,7 +82,7 @@ const (
 )
 
 // check refuses sizes that cannot be; c is where they are from.
-func (s Spec) check(c *Config) error {
+func (s Spec) check(c *Config) {
 	type size struct {
 		name         string
 		n, least, up int
@@ -95,12 +108,11 @@ func (s Spec) check(c *Config) error {
 	for _, v := range sizes {
 		if v.n < v.least || v.n > v.up {
 			c.fail(c.fileName(v.name), "%d, want %d to %d", v.n, v.least, v.up)
-			return c.Err()
+			return
 		}
 	}
 	s.checkFactors(c)
 	s.checkShapes(c)
-	return c.Err()
 }
 
 // checkFactors refuses numbers that would make everything infinite or nothing.

@@ -61,16 +61,17 @@ const (
 
 // Resolve takes the spelling of names that the files have, by whether they have
 // its embedding table; has is asked for whole tensor names. Files that have a head
-// of their own use that, whatever the configuration says of it (transformers
-// modeling_utils.py, tie_weights).
+// of their own use that, whatever the configuration says of it; a tied model may have
+// its one table under the head's name (transformers modeling_utils.py, tie_weights).
 func (s *Spec) Resolve(has func(name string) bool) {
 	s.spell(has)
-	s.Tied = s.Tied && !has(s.Names.Head+".weight")
+	s.Tied = s.Tied && !(has(s.Names.Head+".weight") && has(s.Names.Embed+".weight"))
 }
 
 func (s *Spec) spell(has func(name string) bool) {
 	for _, n := range append([]Names{s.Names}, s.Other...) {
-		if has(n.Embed+".weight") && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
+		table := has(n.Embed+".weight") || s.Tied && has(n.Head+".weight")
+		if table && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
 			s.Names = n
 			return
 		}

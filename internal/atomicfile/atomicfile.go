@@ -56,6 +56,7 @@ func Create(path string) (*File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", path, cause(err))
 		}
+		claim(temp)
 		return &File{path: path, temp: temp}, nil
 	}
 }
@@ -218,7 +219,7 @@ func IsTemporary(name string) bool {
 }
 
 // Clean removes the temporary files that crashes left in dir itself, not in
-// its subfolders. Nobody may be writing there meanwhile. A folder that does
+// its subfolders. Those that somebody is writing stay. A folder that does
 // not exist is clean.
 func Clean(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -229,10 +230,11 @@ func Clean(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !IsTemporary(e.Name()) {
+		path := filepath.Join(dir, e.Name())
+		if !e.Type().IsRegular() || !IsTemporary(e.Name()) || alive(path) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}

@@ -251,6 +251,32 @@ func TestCleanRemovesOnlyTemporaries(t *testing.T) {
 	}
 }
 
+// What somebody is writing is not what a crash has left.
+func TestCleanSparesTheLiving(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(temporary(path), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("files that are open cannot be removed")
+	}
+	if err := Clean(dir); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(names(t, dir)); n != 1 {
+		t.Errorf("%d files are left, want that which is being written", n)
+	}
+	if err := f.Commit(); err != nil {
+		t.Error(err)
+	}
+	wantFolder(t, dir, "")
+}
+
 func TestCleanOfAMissingFolder(t *testing.T) {
 	if err := Clean(filepath.Join(t.TempDir(), "missing")); err != nil {
 		t.Error(err)

@@ -22,8 +22,12 @@ func Dirs(t testing.TB, kind string) []string {
 	t.Helper()
 	found := map[string]string{}
 	for _, root := range roots(t) {
-		entries, err := os.ReadDir(filepath.Join(root, kind))
-		if err != nil && !os.IsNotExist(err) {
+		folder := filepath.Join(root, kind)
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			continue
+		}
+		entries, err := os.ReadDir(folder)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range entries {

@@ -52,3 +52,31 @@ func TestDirsMergesRoots(t *testing.T) {
 		}
 	}
 }
+
+// A file where a root or a kind may be is no folder of cases.
+func TestDirsBesideFiles(t *testing.T) {
+	base := t.TempDir()
+	repo, env := filepath.Join(base, "main"), filepath.Join(base, "env")
+	mkdirs(t, filepath.Join(repo, "testdata", "golden"), "kind", "a")
+	if err := os.Mkdir(env, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(base, "shared"), filepath.Join(env, "kind"), filepath.Join(repo, "go.mod")} {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(repo)
+	t.Setenv("EXL2_GOLDEN", env)
+	if got := Dirs(t, "kind"); len(got) != 1 || filepath.Base(got[0]) != "a" {
+		t.Errorf("got %v, want a", got)
+	}
+	t.Run("none", func(t *testing.T) {
+		defer func() {
+			if !t.Skipped() {
+				t.Error("not skipped")
+			}
+		}()
+		Dirs(t, "other")
+	})
+}

@@ -162,7 +162,7 @@ func (j *Job) ReadJSON(name string, v any) (found bool, err error) {
 func (j *Job) MustReadJSON(name string, v any) error {
 	found, err := j.ReadJSON(name, v)
 	if err == nil && !found {
-		err = j.Damaged(name, fs.ErrNotExist)
+		err = j.missing(name)
 	}
 	return err
 }
@@ -174,13 +174,22 @@ func (j *Job) OpenTensors(name string) (*safetensors.File, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, j.Damaged(name, fs.ErrNotExist)
+		return nil, j.missing(name)
 	}
 	f, err := safetensors.Open(j.Path(name))
 	if err != nil {
 		return nil, j.Damaged(name, err)
 	}
 	return f, nil
+}
+
+// missing is the error about a file that the job must have and has not. One that is
+// there is not on the list: of that entries are gone, which are its end as a rule.
+func (j *Job) missing(name string) error {
+	if j.there(name) {
+		return j.Damaged(listName, fmt.Errorf("entries are missing, that of %s among them", name))
+	}
+	return j.Damaged(name, fs.ErrNotExist)
 }
 
 // Damaged is the error about a file of the job that cannot be used.

@@ -332,7 +332,7 @@ func TestDamagedList(t *testing.T) {
 			place(t, path, damage(read(t, path)))
 			j = open(t, dir)
 			defer j.Close()
-			if err := j.Compare(both); err == nil || !strings.Contains(err.Error(), "--restart begins again") {
+			if err := j.Compare(both); err == nil || !strings.Contains(err.Error(), listName) || !strings.Contains(err.Error(), "--restart begins again") {
 				t.Errorf("error %v", err)
 			}
 			known := strings.Contains(read(t, path), `"name":"x"`)
@@ -348,6 +348,75 @@ func TestDamagedList(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a job must have and is there is the list's to lack, and what is not there is missed.
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	write(t, j, "x.safetensors", "{}")
+	j.Close()
+	place(t, filepath.Join(dir, listName), "")
+	j = open(t, dir)
+	defer j.Close()
+	for name, want := range map[string]string{"x.safetensors": listName + ": entries are missing, that of x.safetensors among them; --restart", "y.safetensors": "y.safetensors: file does not exist; --restart"} {
+		var v any
+		_, err := j.OpenTensors(name)
+		for _, err := range []error{err, j.MustReadJSON(name, &v)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+	}
+}
+
+// Names of any bytes come back from the texts that JSON holds for them.
+func TestEscape(t *testing.T) {
+	for name, want := range map[string]string{
+		"a/b c%41": "a/b c%41", "é\ufffd": "é\ufffd", "": "", "a\xff%\xc3é": "not UTF-8: a%FF%25%C3é", "not UTF-8: a": "not UTF-8: not UTF-8: a",
+	} {
+		if got := Escape(name); got != want || Unescape(got) != name {
+			t.Errorf("%q: %q, and back %q; want %q", name, got, Unescape(got), want)
+		}
+	}
+	if got := Unescape("not UTF-8: %ZZ"); got != "not UTF-8: %ZZ" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A job without its settings is not taken for a new one: its files depend on them.
+// One that was stopped before it had any is.
+func TestSettingsGone(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	write(t, j, "source.json", "{}")
+	if err := j.Settle(both); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(j.Path(settingsName)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, j, "source.json", "{}") // as a run does that goes on from there
+	if j.Begun() {
+		t.Error("nothing depends on settings, and the job has begun")
+	}
+	if err := j.Settle(both); err != nil {
+		t.Fatal(err)
+	}
+	write(t, j, "x", "x")
+	if err := os.Remove(j.Path(settingsName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Compare(both); !j.Begun() || err == nil || !strings.Contains(err.Error(), "--restart begins again") {
+		t.Errorf("begun %v, %v", j.Begun(), err)
+	}
+	if err := j.Restart(func(string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Settle(both); err != nil {
+		t.Error(err)
+	}
+	j.Close()
 }
 
 // A list that says that the job wrote files of the user's does not delete them:

@@ -117,6 +117,7 @@ func (l *list) open(path string) error {
 				l.damage = fmt.Errorf("line %d is not an entry", n)
 			}
 		default:
+			e.Name = Unescape(e.Name)
 			l.entries = append(l.entries, e)
 		}
 		data = rest
@@ -128,7 +129,9 @@ func (l *list) exists() bool { _, err := os.Stat(l.path); return err == nil }
 
 // add appends an entry, durably.
 func (l *list) add(e entry) error {
-	line, err := json.Marshal(e)
+	written := e
+	written.Name = Escape(e.Name)
+	line, err := json.Marshal(written)
 	if err != nil {
 		return err
 	}

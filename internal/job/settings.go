@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A Setting is something that must not change between the runs of a job.
@@ -30,9 +31,22 @@ type written struct {
 	Settings  []Setting `json:"settings"`
 }
 
-// Begun reports whether there is a job to be continued.
+// Begun reports whether there is a job to be continued. One whose settings are gone is
+// not a new one: what was first written behind them depends on them.
 func (j *Job) Begun() bool {
-	_, err := os.Lstat(j.Path(settingsName))
+	if j.there(settingsName) {
+		return true
+	}
+	list := j.list.all()
+	first := slices.IndexFunc(list, func(e entry) bool { return e.Name == settingsName })
+	return first >= 0 && slices.ContainsFunc(list, func(e entry) bool {
+		before := slices.ContainsFunc(list[:first+1], func(b entry) bool { return b.Name == e.Name })
+		return !before && inside(e.Name) && j.there(e.Name)
+	})
+}
+
+func (j *Job) there(name string) bool {
+	_, err := os.Lstat(j.Path(name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
@@ -67,7 +81,13 @@ func (j *Job) settings(algorithm int) ([]Setting, error) {
 		return nil, fmt.Errorf("%w: the job in %s was started by a version of this program with algorithm %d, this one has %d; finish it with that version, give another --out-dir, or --restart to begin again",
 			ErrRefused, filepath.Dir(j.dir), w.Algorithm, algorithm)
 	}
-	return w.Settings, j.MustReadJSON(settingsName, &w)
+	if err := j.MustReadJSON(settingsName, &w); err != nil {
+		return nil, err
+	}
+	for i := range w.Settings {
+		w.Settings[i].Value = Unescape(w.Settings[i].Value)
+	}
+	return w.Settings, nil
 }
 
 // compare refuses settings that differ from the job's.
@@ -93,5 +113,9 @@ func (j *Job) Settle(want Settings) error {
 			return err
 		}
 	}
-	return j.WriteJSON(settingsName, written{want.Algorithm, append(want.First[:len(want.First):len(want.First)], want.Rest...)})
+	list := slices.Concat(want.First, want.Rest)
+	for i := range list {
+		list[i].Value = Escape(list[i].Value)
+	}
+	return j.WriteJSON(settingsName, written{want.Algorithm, list})
 }

@@ -50,6 +50,7 @@ func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
 			}
 		}
 	}
+	u.addTable(s)
 	hidden := map[string]bool{}
 	for _, p := range u.parts {
 		hidden[p.whole] = true
@@ -87,6 +88,15 @@ func (u *unfused) add(s arch.Spec, m ModuleSpec, l LinearSpec, t arch.Stored, i 
 	if t.Bias != "" {
 		p.in = 0
 		show(l.Name+".bias", t.Bias)
+	}
+}
+
+// addTable shows the embedding's table, if the files have it under the name of the
+// head that is tied to it.
+func (u *unfused) addTable(s arch.Spec) {
+	name, head := s.Names.Embed+".weight", s.Names.Head+".weight"
+	if s.Tied && !u.files.Has(name) && u.files.Has(head) {
+		u.parts[name] = part{Stored: arch.Stored{Weight: head, Holds: []string{s.Names.Embed}}, whole: head, out: s.Vocab, all: s.Vocab, in: s.Hidden}
 	}
 }
 

@@ -19,6 +19,12 @@ import (
 // more tensors, all in fp16.
 func edited(t *testing.T, name string, fields map[string]any, more map[string][]half.F16) string {
 	t.Helper()
+	return renamed(t, name, fields, more, func(name string) string { return name })
+}
+
+// renamed is edited with other names of tensors.
+func renamed(t *testing.T, name string, fields map[string]any, more map[string][]half.F16, called func(string) string) string {
+	t.Helper()
 	from, dir := golden(t, name), t.TempDir()
 	data, err := os.ReadFile(filepath.Join(from, "config.json"))
 	if err != nil {
@@ -46,6 +52,7 @@ func edited(t *testing.T, name string, fields map[string]any, more map[string][]
 		if err != nil {
 			t.Fatal(err)
 		}
+		x.Name = called(name)
 		list = append(list, x)
 	}
 	for name, v := range more {
@@ -127,6 +134,28 @@ func TestTiedButStored(t *testing.T) {
 	ids := []int32{5, 9, 2, 77, 31, 8, 8, 100}
 	want := logits(t, openModel(t, golden(t, "llama")), ids, 1, 8)
 	compareLogits(t, logits(t, openModel(t, dir), ids, 1, 8), want, 1e-12)
+}
+
+// A tied model may keep its table under the head's name alone.
+func TestTiedToTheHead(t *testing.T) {
+	ids := []int32{5, 9, 2, 77, 31, 8, 8, 100}
+	for _, c := range []struct{ name, embed, head, prefix string }{
+		{"llama_tied_bias", "model.embed_tokens.weight", "lm_head.weight", ""},
+		{"gpt2", "transformer.wte.weight", "lm_head.weight", ""},
+		{"gpt2", "wte.weight", "lm_head.weight", "transformer."},
+	} {
+		dir := renamed(t, c.name, nil, nil, func(name string) string {
+			if name = strings.TrimPrefix(name, c.prefix); name == c.embed {
+				return c.head
+			}
+			return name
+		})
+		l := openModel(t, dir)
+		if l.Files.Has(c.head) && slices.Contains(l.Files.Names(), c.head) || !slices.Contains(l.Files.Names(), l.Spec.Names.Embed+".weight") {
+			t.Errorf("%s: shown are %q", c.name, l.Files.Names())
+		}
+		compareLogits(t, logits(t, l, ids, 1, 8), logits(t, openModel(t, golden(t, c.name)), ids, 1, 8), 1e-12)
+	}
 }
 
 // Layers that nothing reads are said.

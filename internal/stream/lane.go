@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/parallel"
@@ -28,6 +29,19 @@ const laneBytes = 256 << 20
 // lanesFor returns how many lanes there may be, each of so many bytes.
 func lanesFor(d device.Device, bytes int) int {
 	return max(1, min(device.Goroutines(d), laneBytes/max(1, bytes)))
+}
+
+// Beside returns the bytes that the lanes of a pass over rows of the given length, most
+// at a time, may take beside the first.
+func Beside(d device.Device, spec arch.Spec, length, most int) int {
+	bytes := laneOf(d, spec, length, most)
+	return (lanesFor(d, bytes) - 1) * bytes
+}
+
+// laneOf returns the bytes of a lane.
+func laneOf(d device.Device, spec arch.Spec, length, most int) int {
+	z, c := Size(length, most)
+	return model.Bytes(spec, z, d.Activation()) + model.CacheBytes(d, spec, c)
 }
 
 // Lanes returns how many lanes work on n things.

@@ -33,9 +33,8 @@ func Size(length, most int) (model.Size, model.CacheSize) {
 // NewPass allocates a lane for rows of the given length, most at a time. More come
 // when there is work for them.
 func NewPass(d device.Device, spec arch.Spec, length, most int) *Pass {
-	z, c := Size(length, most)
 	p := &Pass{Dev: d, Length: length, Most: most, spec: spec}
-	p.most = lanesFor(d, model.Bytes(spec, z, d.Activation())+model.CacheBytes(d, spec, c))
+	p.most = lanesFor(d, laneOf(d, spec, length, most))
 	p.grow(1)
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -18,10 +19,17 @@ import (
 	"exl2/infer/tokenizer/internal/subword"
 )
 
-// A Normalizer rewrites text. It also tells whether characters are gone from
-// the text's beginning, so that what is first now was not first before: the
-// Metaspace splitter asks for that. When t is up it may return anything.
-type Normalizer func(t *limit.Time, text string) (out string, shifted bool)
+// A Normalizer rewrites text. Of head, the bytes in front that stand for the first
+// character of what is encoded, it says how many there are now: fewer where that is
+// taken away, more where something is put in front of it. The Metaspace splitter asks
+// for that. When t is up it may return anything.
+type Normalizer func(t *limit.Time, text string, head int) (out string, headNow int)
+
+// Head returns the bytes of the first character of text.
+func Head(text string) int {
+	_, n := utf8.DecodeRuneInString(text)
+	return n
+}
 
 // Read reads a normalizer of a tokenizer.json; null is none.
 func Read(path string, data json.RawMessage) (Normalizer, error) {
@@ -66,62 +74,83 @@ func Read(path string, data json.RawMessage) (Normalizer, error) {
 
 // Rewrite is the normalizer of a function that keeps the beginning of a text.
 func Rewrite(fn func(string) string) Normalizer {
-	return func(_ *limit.Time, s string) (string, bool) { return fn(s), false }
+	return func(_ *limit.Time, s string, head int) (string, int) {
+		out := fn(s)
+		if head == 0 {
+			return out, 0
+		}
+		front := fn(s[:head])
+		if n := common(out, front); n < len(front) || n == 0 { // its last character joins what is behind
+			return out, n + Head(out[n:])
+		}
+		return out, len(front)
+	}
+}
+
+// common returns the bytes of the characters that two texts begin with.
+func common(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(a) && !utf8.RuneStart(a[n]) {
+		n--
+	}
+	return n
 }
 
 // inSequence applies normalizers in order.
 func inSequence(list []Normalizer) Normalizer {
-	return func(t *limit.Time, s string) (string, bool) {
-		shifted := false
+	return func(t *limit.Time, s string, head int) (string, int) {
 		for _, n := range list {
-			var now bool
-			s, now = n(t, s)
-			shifted = shifted || now
+			s, head = n(t, s, head)
 		}
-		return s, shifted
+		return s, head
 	}
 }
 
 // prepend puts text before any that is not empty.
 func prepend(text string) Normalizer {
-	return Rewrite(func(s string) string {
-		if s == "" {
-			return s
+	return func(_ *limit.Time, s string, head int) (string, int) {
+		switch {
+		case s == "":
+			return s, 0
+		case head == 0:
+			return text + s, 0
 		}
-		return text + s
-	})
+		return text + s, len(text) + head
+	}
 }
 
 // readStrip reads a Strip normalizer, which removes white space from the ends.
 func readStrip(f *jsonfields.Fields) Normalizer {
 	var list []Normalizer
 	if f.Bool("strip_left") {
-		list = append(list, func(_ *limit.Time, s string) (string, bool) {
+		list = append(list, func(_ *limit.Time, s string, head int) (string, int) {
 			out := strings.TrimLeftFunc(s, unicode.IsSpace)
-			return out, len(out) < len(s)
+			return out, max(0, head-(len(s)-len(out)))
 		})
 	}
 	if f.Bool("strip_right") {
-		list = append(list, Rewrite(func(s string) string { return strings.TrimRightFunc(s, unicode.IsSpace) }))
+		list = append(list, func(_ *limit.Time, s string, head int) (string, int) {
+			out := strings.TrimRightFunc(s, unicode.IsSpace)
+			return out, min(head, len(out))
+		})
 	}
 	return inSequence(list)
 }
 
 // remove drops characters.
 func remove(drop func(rune) bool) Normalizer {
-	return func(_ *limit.Time, s string) (string, bool) {
-		shifted := false
-		for _, r := range s {
-			shifted = drop(r)
-			break
-		}
+	keep := func(s string) string {
 		return strings.Map(func(r rune) rune {
 			if drop(r) {
 				return -1
 			}
 			return r
-		}, s), shifted
+		}, s)
 	}
+	return func(_ *limit.Time, s string, head int) (string, int) { return keep(s), len(keep(s[:head])) }
 }
 
 // isNmtControl reports whether the Nmt normalizer drops r.
@@ -199,33 +228,23 @@ func readReplace(f *jsonfields.Fields) (Normalizer, error) {
 	if err := cmp.Or(err, f.Done()); err != nil {
 		return nil, err
 	}
-	return func(t *limit.Time, s string) (string, bool) {
+	return func(t *limit.Time, s string, head int) (string, int) {
 		var b strings.Builder
-		done, shifted := 0, false
+		done, front := 0, 0
 		find.Find(t, s, func(start, end int) {
-			if start == 0 {
-				shifted = content == "" && end > 0 || manyRunes(s[:end])
-			}
 			b.WriteString(s[done:start])
 			b.WriteString(content)
+			if front += max(0, min(start, head)-done); end <= head && head > 0 {
+				front += len(content)
+			}
 			done = end
 		})
-		if done == 0 && b.Len() == 0 && !shifted {
-			return s, false
+		if done == 0 && b.Len() == 0 {
+			return s, head
 		}
 		b.WriteString(s[done:])
-		return b.String(), shifted
+		return b.String(), front + max(0, head-done)
 	}, nil
-}
-
-// manyRunes reports whether s has more than one character.
-func manyRunes(s string) bool {
-	for i := range s {
-		if i > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // readPrecompiled reads a Precompiled normalizer: SentencePiece's table, applied

@@ -42,9 +42,10 @@ func ReadMetaspace(f *jsonfields.Fields) *Metaspace {
 
 // Split is that of Splitter.
 func (m *Metaspace) Split(_ *limit.Time, p Piece, next func(Piece)) {
+	p.Head += strings.Count(p.Text[:p.Head], " ") * (len(m.Mark) - 1)
 	p.Text = strings.ReplaceAll(p.Text, " ", m.Mark)
-	if (m.Scheme == Always || m.Scheme == OnlyFirst && p.First) && !strings.HasPrefix(p.Text, m.Mark) {
-		p.Text = m.Mark + p.Text
+	if (m.Scheme == Always || m.Scheme == OnlyFirst && p.Head > 0) && !strings.HasPrefix(p.Text, m.Mark) {
+		p = p.behind(m.Mark)
 	}
 	for m.cut {
 		i := strings.Index(p.Text[min(1, len(p.Text)):], m.Mark)

@@ -139,7 +139,7 @@ type Bytes struct{}
 
 // Split is that of Splitter.
 func (Bytes) Split(_ *limit.Time, p Piece, next func(Piece)) {
-	next(Piece{Text: subword.ByteLevel(p.Text), First: p.First})
+	next(Piece{Text: subword.ByteLevel(p.Text), Head: len(subword.ByteLevel(p.Text[:p.Head]))})
 }
 
 // readByteLevel reads a ByteLevel pre-tokenizer.
@@ -149,7 +149,7 @@ func readByteLevel(f *jsonfields.Fields) []Splitter {
 	if f.Bool("add_prefix_space") {
 		s = append(s, splitterFunc(func(p Piece, next func(Piece)) {
 			if !strings.HasPrefix(p.Text, " ") {
-				p.Text = " " + p.Text
+				p = p.behind(" ")
 			}
 			next(p)
 		}))

@@ -9,13 +9,22 @@ import (
 
 // A Piece is a part of a text on its way to the model.
 type Piece struct {
-	Text  string
-	First bool // it stands at the very beginning of what Encode was given
+	Text string
+	Head int // bytes in front that stand for the first character of what Encode was given
 }
 
 // part returns a part of p.
 func (p Piece) part(start, end int) Piece {
-	return Piece{Text: p.Text[start:end], First: p.First && start == 0}
+	return Piece{Text: p.Text[start:end], Head: max(0, min(p.Head, end)-start)}
+}
+
+// behind returns p with a text in front, which stands for what p begins with.
+func (p Piece) behind(text string) Piece {
+	if p.Head > 0 {
+		p.Head += len(text)
+	}
+	p.Text = text + p.Text
+	return p
 }
 
 // A Splitter cuts pieces into smaller ones; some rewrite them as well. It may
