@@ -84,7 +84,7 @@ type packing struct {
 // packings lists the variants, better ones first.
 var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
-	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1, true},
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
@@ -167,7 +167,8 @@ type packedProduct struct {
 	then, act, norm, in         int32
 	wide, rows                  int32
 	eps, offset                 float32
-	slot, round, units, groups  int32
+	slot, ring, _               int32
+	round, units, groups        int32
 	leaving                     leaving
 	link                        link
 	areas                       [mostMatrices + 1]area
@@ -183,7 +184,7 @@ func (d *Device) packedProducts(p *packed) {
 	plan, _ := d.plan(n, p.x.Rows)
 	c := &d.packed
 	d.describe(c, p)
-	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
+	c.slot, c.ring, c.round, c.units, c.groups = int32(plan.slot), int32(plan.slots*plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
 	if plan.areas {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()

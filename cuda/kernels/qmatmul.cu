@@ -38,6 +38,7 @@ struct Product {
 	int wide, rows;       // wide: y is float
 	float eps, offset;
 	int slot;             // bytes
+	int ring, unused;     // bytes of a warp's slots, of one row of digits: of three or two
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most, that a lane has the scales of
@@ -50,7 +51,7 @@ struct Product {
 	__device__ bool has(int k) const;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
+constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -86,15 +87,31 @@ __device__ inline bool Product::has(int k) const { return ::in(m[k], run_of(*thi
 // span_of returns the tiles of a round, in each of two matrices of a gate.
 __device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
 
+// hidden returns a condition that the compiler does not know to be a parameter, so that it stays in a register.
+__device__ inline u32 hidden(bool b) {
+	u32 v;
+	asm volatile("mov.b32 %0, %1;" : "=r"(v) : "r"((u32)b));
+	return v;
+}
+
+// arrived_if is arrived<1> on a condition.
+__device__ inline void arrived_if(bool b) {
+#if __CUDA_ARCH__ >= 800
+	asm volatile("{.reg .pred p; setp.ne.u32 p, %0, 0; @p cp.async.wait_group 1;}" ::"r"((u32)b) : "memory");
+#endif
+}
+
 // A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
-// round after each other, and then of the next matrix, or round.
+// round after each other, and then of the next matrix, or round. Where the kernel does not say how
+// many slots there are, the launch does: so kernels need not take turns, which costs them 1 µs each time.
 template <int warps, int slots, bool digits>
 struct Feed {
-	// How many units are on their way at most: of three slots one is multiplied meanwhile.
-	static constexpr int flight = slots > 2 ? slots - 1 : slots;
+	static constexpr bool told = slots == 0;
+	static constexpr int flight = told ? 2 : slots;  // units on their way at most: of three slots one is multiplied meanwhile
 
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
+	u32 last, two;                  // where the last slot is, and whether there are two: where they are told
 	const uint4* words;             // of the tile, at this lane
 	const u32* scales;
 	const uint2 *next, *first;      // place of the unit behind, and of the first in a tile
@@ -107,6 +124,7 @@ struct Feed {
 
 	// The first units are asked for at once, up to `early`.
 	__device__ Feed(const Product& product, u32 ring, int early = flight) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
+		if (told) last = ring + product.ring - product.slot, two = hidden(product.ring == 2 * product.slot);
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
@@ -168,16 +186,24 @@ struct Feed {
 		commit();
 		slot = after(slot);
 	}
-	__device__ u32 after(u32 s) const { return s == ring + (slots - 1) * product.slot ? ring : s + product.slot; }
+	__device__ u32 after(u32 s) const { return s == (told ? last : ring + (slots - 1) * product.slot) ? ring : s + product.slot; }
 
-	// next_unit waits for the next unit, and returns where it is. ahead tells that another is asked for before it is
-	// multiplied, not behind.
-	static constexpr bool ahead = flight < slots;
+	// come is to be called when the thread has read its part of x: then a second unit may come, of three slots.
+	__device__ void come() {
+		if (!two) ask();
+	}
+
+	// next_unit waits for the next unit, and returns where it is. Of slots that are told it asks for the one behind: of
+	// three slots behind the wait, so that two are on their way, of two in front of it. Then the next slot is the oldest.
 	__device__ u32 next_unit() {
-		arrived<flight - 1>();
-		u32 now = ahead ? after(slot) : slot;
-		if (ahead) ask();
-		return now;
+		if constexpr (told) {
+			arrived_if(!two);
+			ask();
+			arrived_if(two);
+		} else {
+			arrived<flight - 1>();
+		}
+		return slot;
 	}
 };
 
@@ -374,13 +400,14 @@ __device__ inline void qmatmul(const Product& p) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
-	float* parts = (float*)(base + warps * slots * p.slot);
+	using Units = Feed<warps, slots, digits>;
+	int ring = Units::told ? p.ring : slots * p.slot;
+	float* parts = (float*)(base + warps * ring);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
 
-	using Units = Feed<warps, slots, digits>;
-	static_assert(!digits || Units::flight == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
-	Units feed(p, first_byte + warp * slots * p.slot + lane * 4, digits ? 1 : Units::flight);
+	static_assert(digits == Units::told, "one unit is asked for in front of x, which waits behind it, and others behind x");
+	Units feed(p, first_byte + warp * ring + lane * 4, digits ? 1 : Units::flight);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
@@ -391,7 +418,7 @@ __device__ inline void qmatmul(const Product& p) {
 	keep_units(units, p, unit);
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
 	float lowest = 1;  // of digits
-	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
+	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.come(); });
 	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
@@ -422,7 +449,7 @@ __device__ inline void qmatmul(const Product& p) {
 					LaneCodes codes = {slot + lane_words, select};
 					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
-					if (!feed.ahead) feed.ask();
+					if (!feed.told) feed.ask();
 				}
 				if constexpr (digits) keep_digits(mine, sums, lowest);
 				else keep<most_rows>(mine, sums);
@@ -505,8 +532,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		qmatmul<warps, slots, most_rows, digits>(product);                       \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
-QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
+QMATMUL(qmatmul_one, many_warps, 0, 1, true, 4)
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
