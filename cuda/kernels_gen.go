@@ -263,6 +263,7 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
+	kernel_qmatmul_three
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -573,6 +574,7 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_three:             {"qmatmul", "qmatmul_three", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -897,7 +899,7 @@ const (
 	qmatmul_most                   = 8
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 120 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
+	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
 	qmatmul_batch_most             = 16
 	qmatmul_batch_most_blocks      = 4
 	qmatmul_batch_warps            = 16
@@ -5557,6 +5559,12 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 
 func (d *Device) qmatmul_one(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_three(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_three)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -35,10 +35,11 @@ struct Product {
 	int count, tiles;     // matrices, and tiles of all; of a gate, of one
 	int share, rest;      // tiles of a block, and how many blocks have one more
 	int then, act, norm, in;
-	int wide, rows;       // wide: y is float
+	unsigned char wide;          // y is float
+	unsigned char slots, early;  // of a warp, and whether two units are asked for before the first is there: of one row of digits
+	int rows;
 	float eps, offset;
 	int slot;             // bytes
-	int ring, unused;     // bytes of a warp's slots, of one row of digits: of three or two
 	int round;            // tiles that there are sums of in shared memory
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most, that a lane has the scales of
@@ -51,7 +52,7 @@ struct Product {
 	__device__ bool has(int k) const;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2);
+constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
@@ -87,10 +88,10 @@ __device__ inline bool Product::has(int k) const { return ::in(m[k], run_of(*thi
 // span_of returns the tiles of a round, in each of two matrices of a gate.
 __device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
 
-// hidden returns a condition that the compiler does not know to be a parameter, so that it stays in a register.
-__device__ inline u32 hidden(bool b) {
+// hidden returns a number that the compiler does not know to be made of parameters, so that it stays in a register.
+__device__ inline u32 hidden(u32 a) {
 	u32 v;
-	asm volatile("mov.b32 %0, %1;" : "=r"(v) : "r"((u32)b));
+	asm volatile("mov.b32 %0, %1;" : "=r"(v) : "r"(a));
 	return v;
 }
 
@@ -106,12 +107,13 @@ __device__ inline void arrived_if(bool b) {
 // many slots there are, the launch does: so kernels need not take turns, which costs them 1 µs each time.
 template <int warps, int slots, bool digits>
 struct Feed {
-	static constexpr bool told = slots == 0;
+	static constexpr bool told = slots == 0 || slots == 3;
 	static constexpr int flight = told ? 2 : slots;  // units on their way at most: of three slots one is multiplied meanwhile
 
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
-	u32 last, two;                  // where the last slot is, and whether there are two: where they are told
+	u32 last, front;                // where the last slot is, and bytes in front of this lane's words in a slot: where slots are told
+	u32 two, asked;                 // whether there are two, and the unit behind the next one has been asked for
 	const uint4* words;             // of the tile, at this lane
 	const u32* scales;
 	const uint2 *next, *first;      // place of the unit behind, and of the first in a tile
@@ -124,7 +126,10 @@ struct Feed {
 
 	// The first units are asked for at once, up to `early`.
 	__device__ Feed(const Product& product, u32 ring, int early = flight) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
-		if (told) last = ring + product.ring - product.slot, two = hidden(product.ring == 2 * product.slot);
+		if constexpr (told) {
+			last = ring + (product.slots - 1) * product.slot, front = hidden(words_at());
+			two = slots == 3 ? 0 : hidden(product.slots == 2), asked = slots == 3 ? 0 : hidden(two && product.early);
+		}
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
@@ -154,6 +159,9 @@ struct Feed {
 		}
 	}
 
+	// words_at returns where in a slot this lane's words are, from where the slot is at this lane.
+	__device__ u32 words_at() const { return (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12; }
+
 	// more_scales asks for those of a group, which are i behind the first.
 	__device__ void more_scales(int group, int i) const {
 		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group, scales_step / 4 - 1) * 4, true);
@@ -165,7 +173,7 @@ struct Feed {
 			Place u(place);
 			int group = group_of(u.packed);
 			if (digits) group = min(group + group_of_lane(u.packed), scales_step / 4 - 1);
-			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
+			copy_unit(slot + (told ? front : words_at()), words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
 			bool four = shift_of(u.packed) == 0;
 			if (digits && four) more_scales(group + 2, 1);
 			if (!digits && !has_one_group(u.packed)) {  // two or four
@@ -188,9 +196,9 @@ struct Feed {
 	}
 	__device__ u32 after(u32 s) const { return s == (told ? last : ring + (slots - 1) * product.slot) ? ring : s + product.slot; }
 
-	// come is to be called when the thread has read its part of x: then a second unit may come, of three slots.
+	// come is to be called when the thread has read its part of x: then a second unit may come.
 	__device__ void come() {
-		if (!two) ask();
+		if (!two || asked) ask();
 	}
 
 	// next_unit waits for the next unit, and returns where it is. Of slots that are told it asks for the one behind: of
@@ -198,7 +206,8 @@ struct Feed {
 	__device__ u32 next_unit() {
 		if constexpr (told) {
 			arrived_if(!two);
-			ask();
+			if (!asked) ask();
+			asked = false;
 			arrived_if(two);
 		} else {
 			arrived<flight - 1>();
@@ -401,7 +410,7 @@ __device__ inline void qmatmul(const Product& p) {
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
 	using Units = Feed<warps, slots, digits>;
-	int ring = Units::told ? p.ring : slots * p.slot;
+	int ring = (Units::told ? p.slots : slots) * p.slot;
 	float* parts = (float*)(base + warps * ring);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
@@ -445,7 +454,7 @@ __device__ inline void qmatmul(const Product& p) {
 				for (int j = 0; j < n; j++) {
 					const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
 					u32 u = *slot;
-					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
+					const uint4* words = (const uint4*)((const char*)slot + (feed.told ? feed.front : feed.words_at()));
 					LaneCodes codes = {slot + lane_words, select};
 					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
@@ -533,6 +542,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	}
 
 QMATMUL(qmatmul_one, many_warps, 0, 1, true, 4)
+QMATMUL(qmatmul_three, many_warps, 3, 1, true, 4)
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
