@@ -65,16 +65,15 @@ func TestDigitsOrHalves(t *testing.T) {
 	for _, c := range []struct {
 		in, widest, groups int
 		want               kernel
-		slots              int
 	}{
-		{4096, 8, 4, kernel_qmatmul_one, 2}, {11008, 4, 1, kernel_qmatmul_one, 3}, {28672, 4, 1, kernel_qmatmul_one, 3}, {28672, 6, 1, kernel_qmatmul_one, 2},
-		{28672, 6, 4, kernel_qmatmul_halves, 2}, {28672, 8, 1, kernel_qmatmul_halves, 2}, {28672, 8, 4, kernel_qmatmul_halves, 2},
+		{4096, 8, 4, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_one_wide},
+		{28672, 6, 4, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
 		m := &matrix{in: c.in, padded: 8192, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups}
 		p, ok := d.plan((&packed{list: [mostMatrices]*matrix{m}, n: 1}).needs(d.sms), 1)
-		if lanes := map[bool]int{true: (c.groups + 1) / 2, false: c.groups}[p.digits]; !ok || p.name != c.want || p.slots != c.slots || p.groups != lanes || p.shared+384 > 227<<10 {
-			t.Errorf("%+v: kernel %s with %d slots, scales of %d groups and %d bytes", c, kernels[p.name].name, p.slots, p.groups, p.shared)
+		if lanes := map[bool]int{true: (c.groups + 1) / 2, false: c.groups}[p.digits]; !ok || p.name != c.want || p.groups != lanes || p.shared+384 > 227<<10 {
+			t.Errorf("%+v: kernel %s with scales of %d groups and %d bytes", c, kernels[p.name].name, p.groups, p.shared)
 		}
 	}
 }

@@ -263,7 +263,7 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
-	kernel_qmatmul_three
+	kernel_qmatmul_one_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -574,7 +574,7 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
-	kernel_qmatmul_three:             {"qmatmul", "qmatmul_three", true},
+	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -5563,8 +5563,8 @@ func (d *Device) qmatmul_one(l launch, product []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_three(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_three)
+func (d *Device) qmatmul_one_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -49,7 +49,6 @@ type need struct {
 	run    int // tiles of a block
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
-	each   int // units of a warp of the busiest block
 	groups int // of a unit
 	areas  int // units of x that warps bring for themselves, or 0 (areas.go)
 	blocks int // blocks of x that they do
@@ -62,7 +61,6 @@ func (p *packed) needs(blocks int) need {
 		n.run *= 2
 	}
 	for _, m := range p.list[:p.n] {
-		n.each = max(n.each, n.run*pieces(m.units128, qmatmul_many_warps))
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
@@ -86,7 +84,7 @@ type packing struct {
 // packings lists the variants, better ones first.
 var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
-	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
@@ -106,19 +104,12 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 		return plan, true
 	}
 	for _, v := range packings {
-		if v.slots > 2 && n.fewUnits() {
-			continue
-		}
 		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
 			return plan, true
 		}
 	}
 	return plan, false
 }
-
-// fewUnits reports whether two slots are better than three, and a second unit is better asked for when x is there: that takes time
-// while x is on its way. Of two units the second is better asked for before. Measured (docs/decoding.md).
-func (n need) fewUnits() bool { return n.each <= 4 && n.each != 2 }
 
 // packedPlanOf returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
@@ -174,8 +165,7 @@ type packedProduct struct {
 	ldx                         int64
 	count, tiles, share, rest   int32
 	then, act, norm, in         int32
-	wide, slots, early, _       uint8
-	rows                        int32
+	wide, rows                  int32
 	eps, offset                 float32
 	slot, round, units, groups  int32
 	leaving                     leaving
@@ -194,7 +184,6 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
-	c.slots, c.early = uint8(plan.slots), uint8(flag(!n.fewUnits()))
 	if plan.areas {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
@@ -217,7 +206,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	if !p.scale.Nil() {
 		c.norm, c.eps, c.offset = int32(p.norm.Kind), p.norm.Eps, p.norm.Offset
 	}
-	c.wide = uint8(flag(p.y[0].Type == tensor.F32))
+	c.wide = flag(p.y[0].Type == tensor.F32)
 	c.matrices = d.packedMatrices(p)
 	c.link = p.link
 	if !p.powers.Nil() {

@@ -35,9 +35,7 @@ struct Product {
 	int count, tiles;     // matrices, and tiles of all; of a gate, of one
 	int share, rest;      // tiles of a block, and how many blocks have one more
 	int then, act, norm, in;
-	unsigned char wide;          // y is float
-	unsigned char slots, early;  // of a warp, and whether two units are asked for before the first is there: of one row of digits
-	int rows;
+	int wide, rows;       // wide: y is float
 	float eps, offset;
 	int slot;             // bytes
 	int round;            // tiles that there are sums of in shared memory
@@ -88,32 +86,15 @@ __device__ inline bool Product::has(int k) const { return ::in(m[k], run_of(*thi
 // span_of returns the tiles of a round, in each of two matrices of a gate.
 __device__ inline int span_of(const Product& p) { return p.then == gate ? p.round / 2 : p.round; }
 
-// hidden returns a number that the compiler does not know to be made of parameters, so that it stays in a register.
-__device__ inline u32 hidden(u32 a) {
-	u32 v;
-	asm volatile("mov.b32 %0, %1;" : "=r"(v) : "r"(a));
-	return v;
-}
-
-// arrived_if is arrived<1> on a condition.
-__device__ inline void arrived_if(bool b) {
-#if __CUDA_ARCH__ >= 800
-	asm volatile("{.reg .pred p; setp.ne.u32 p, %0, 0; @p cp.async.wait_group 1;}" ::"r"((u32)b) : "memory");
-#endif
-}
-
 // A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
-// round after each other, and then of the next matrix, or round. Where the kernel does not say how
-// many slots there are, the launch does: so kernels need not take turns, which costs them 1 µs each time.
+// round after each other, and then of the next matrix, or round.
 template <int warps, int slots, bool digits>
 struct Feed {
-	static constexpr bool told = slots == 0 || slots == 3;
-	static constexpr int flight = told ? 2 : slots;  // units on their way at most: of three slots one is multiplied meanwhile
+	// How many units are on their way at most: of three slots one is multiplied meanwhile.
+	static constexpr int flight = slots > 2 ? slots - 1 : slots;
 
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
-	u32 last, front;                // where the last slot is, and bytes in front of this lane's words in a slot: where slots are told
-	u32 two, asked;                 // whether there are two, and the unit behind the next one has been asked for
 	const uint4* words;             // of the tile, at this lane
 	const u32* scales;
 	const uint2 *next, *first;      // place of the unit behind, and of the first in a tile
@@ -126,10 +107,6 @@ struct Feed {
 
 	// The first units are asked for at once, up to `early`.
 	__device__ Feed(const Product& product, u32 ring, int early = flight) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
-		if constexpr (told) {
-			last = ring + (product.slots - 1) * product.slot, front = hidden(words_at());
-			two = slots == 3 ? 0 : hidden(product.slots == 2), asked = slots == 3 ? 0 : hidden(two && product.early);
-		}
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
@@ -159,9 +136,6 @@ struct Feed {
 		}
 	}
 
-	// words_at returns where in a slot this lane's words are, from where the slot is at this lane.
-	__device__ u32 words_at() const { return (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12; }
-
 	// more_scales asks for those of a group, which are i behind the first.
 	__device__ void more_scales(int group, int i) const {
 		copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group, scales_step / 4 - 1) * 4, true);
@@ -173,7 +147,7 @@ struct Feed {
 			Place u(place);
 			int group = group_of(u.packed);
 			if (digits) group = min(group + group_of_lane(u.packed), scales_step / 4 - 1);
-			copy_unit(slot + (told ? front : words_at()), words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
+			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
 			bool four = shift_of(u.packed) == 0;
 			if (digits && four) more_scales(group + 2, 1);
 			if (!digits && !has_one_group(u.packed)) {  // two or four
@@ -194,25 +168,16 @@ struct Feed {
 		commit();
 		slot = after(slot);
 	}
-	__device__ u32 after(u32 s) const { return s == (told ? last : ring + (slots - 1) * product.slot) ? ring : s + product.slot; }
+	__device__ u32 after(u32 s) const { return s == ring + (slots - 1) * product.slot ? ring : s + product.slot; }
 
-	// come is to be called when the thread has read its part of x: then a second unit may come.
-	__device__ void come() {
-		if (!two || asked) ask();
-	}
-
-	// next_unit waits for the next unit, and returns where it is. Of slots that are told it asks for the one behind: of
-	// three slots behind the wait, so that two are on their way, of two in front of it. Then the next slot is the oldest.
+	// next_unit waits for the next unit, and returns where it is. ahead tells that another is asked for before it is
+	// multiplied, not behind.
+	static constexpr bool ahead = flight < slots;
 	__device__ u32 next_unit() {
-		if constexpr (told) {
-			arrived_if(!two);
-			if (!asked) ask();
-			asked = false;
-			arrived_if(two);
-		} else {
-			arrived<flight - 1>();
-		}
-		return slot;
+		arrived<flight - 1>();
+		u32 now = ahead ? after(slot) : slot;
+		if (ahead) ask();
+		return now;
 	}
 };
 
@@ -409,14 +374,13 @@ __device__ inline void qmatmul(const Product& p) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
-	using Units = Feed<warps, slots, digits>;
-	int ring = (Units::told ? p.slots : slots) * p.slot;
-	float* parts = (float*)(base + warps * ring);
+	float* parts = (float*)(base + warps * slots * p.slot);
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
 
-	static_assert(digits == Units::told, "one unit is asked for in front of x, which waits behind it, and others behind x");
-	Units feed(p, first_byte + warp * ring + lane * 4, digits ? 1 : Units::flight);
+	using Units = Feed<warps, slots, digits>;
+	static_assert(!digits || Units::flight == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
+	Units feed(p, first_byte + warp * slots * p.slot + lane * 4, digits ? 1 : Units::flight);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
@@ -427,7 +391,7 @@ __device__ inline void qmatmul(const Product& p) {
 	keep_units(units, p, unit);
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
 	float lowest = 1;  // of digits
-	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.come(); });
+	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
 	else stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
@@ -454,11 +418,11 @@ __device__ inline void qmatmul(const Product& p) {
 				for (int j = 0; j < n; j++) {
 					const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
 					u32 u = *slot;
-					const uint4* words = (const uint4*)((const char*)slot + (feed.told ? feed.front : feed.words_at()));
+					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
 					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
-					if (!feed.told) feed.ask();
+					if (!feed.ahead) feed.ask();
 				}
 				if constexpr (digits) keep_digits(mine, sums, lowest);
 				else keep<most_rows>(mine, sums);
@@ -541,8 +505,8 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		qmatmul<warps, slots, most_rows, digits>(product);                       \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 0, 1, true, 4)
-QMATMUL(qmatmul_three, many_warps, 3, 1, true, 4)
+QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
+QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
 QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
