@@ -263,6 +263,14 @@ const (
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
+	kernel_qmatmul_one_1
+	kernel_qmatmul_one_2
+	kernel_qmatmul_one_3
+	kernel_qmatmul_one_4
+	kernel_qmatmul_one_8
+	kernel_qmatmul_one_16
+	kernel_qmatmul_one_32
+	kernel_qmatmul_one_40
 	kernel_qmatmul_one_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
@@ -574,6 +582,14 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_one_1:             {"qmatmul", "qmatmul_one_1", true},
+	kernel_qmatmul_one_2:             {"qmatmul", "qmatmul_one_2", true},
+	kernel_qmatmul_one_3:             {"qmatmul", "qmatmul_one_3", true},
+	kernel_qmatmul_one_4:             {"qmatmul", "qmatmul_one_4", true},
+	kernel_qmatmul_one_8:             {"qmatmul", "qmatmul_one_8", true},
+	kernel_qmatmul_one_16:            {"qmatmul", "qmatmul_one_16", true},
+	kernel_qmatmul_one_32:            {"qmatmul", "qmatmul_one_32", true},
+	kernel_qmatmul_one_40:            {"qmatmul", "qmatmul_one_40", true},
 	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
@@ -634,7 +650,7 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
-	digit_row_asked_halves         = 4
+	digit_part_part_block          = 4 * 32
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digits_biased_zero             = 0x4b400000
@@ -5559,6 +5575,54 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 
 func (d *Device) qmatmul_one(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_1(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_1)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_2(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_2)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_3(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_3)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_4(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_4)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_8(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_8)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_16(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_16)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_32(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_32)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_40(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_40)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -62,10 +62,10 @@ type mixed struct {
 }
 
 // placesFor returns where columns of y go, which attention computes: where the products that
-// read it like them, if those of several rows do not have to put them in order then.
+// read it like them, if those do not have to put them in order then.
 func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
 	m, ok := a.Reader.(*matrix)
-	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows < 2 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
+	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
 		return tensor.Tensor{}
 	}
 	p := packed{x: y, then: device.Add, n: 1}
@@ -82,7 +82,7 @@ func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
 	}
-	takes := p.x.Rows > 1 && (d.fewTake(p) || d.batchTakes(p))
+	takes := d.fewTake(p) || d.batchTakes(p)
 	switch {
 	case takes && !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
 		d.linkNormed(p)

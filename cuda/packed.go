@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"os"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -64,7 +65,7 @@ func (p *packed) needs(blocks int) need {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
-	if p.ordered && p.x.Rows > 1 {
+	if p.ordered {
 		_, n.areas = p.areas()
 		_, n.blocks = p.portions()
 	}
@@ -90,12 +91,17 @@ var packings = []packing{
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
 }
 
+var hows = map[string]func(d *Device, l launch, product []byte){
+	"1": (*Device).qmatmul_one_1, "2": (*Device).qmatmul_one_2, "3": (*Device).qmatmul_one_3, "4": (*Device).qmatmul_one_4,
+	"8": (*Device).qmatmul_one_8, "16": (*Device).qmatmul_one_16, "32": (*Device).qmatmul_one_32, "40": (*Device).qmatmul_one_40,
+}
+
 // A packedPlan is how products are launched.
 type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
-	areas               bool // warps bring x for themselves
+	areas               bool // warps bring x for themselves, as areas or portions
 }
 
 // plan returns how products with some rows of x are made.
@@ -128,6 +134,9 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	x := rows * packedRow(n.in)
 	if v.digits {
 		x = digitRow(n.in)
+		if plan.areas = n.blocks > 0; plan.areas {
+			x = portionsShared(n.blocks)
+		}
 	}
 	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x
 	return plan, plan.shared <= shared
@@ -189,6 +198,9 @@ func (d *Device) packedProducts(p *packed) {
 		c.portions, _ = p.portions()
 	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
+	if f := hows[os.Getenv("HOW")]; f != nil && plan.name == kernel_qmatmul_one {
+		plan.kernel = f
+	}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 

@@ -115,7 +115,8 @@ __device__ inline int digit_bytes(int in) { return 4 * stride(in); }
 struct Digits {
 	const char *row, *zeros;
 	bool second;  // half, of the lane's columns of x
-	__device__ Digits(const u32* row, int in) : row((const char*)row), zeros((const char*)(row + in)) {
+	__device__ Digits(const u32* row, int in) : Digits(row, (const char*)(row + in)) {}
+	__device__ Digits(const u32* row, const char* zeros) : row((const char*)row), zeros(zeros) {
 		int lane = threadIdx.x % 32;
 		this->row += lane % 4 * 32 + lane / 4 % 4 * 8, second = lane / 16;
 	}

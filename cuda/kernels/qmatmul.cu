@@ -13,6 +13,7 @@
 // words that it has asked for, so these are not all that there is room for (docs/decoding.md).
 #include "act.cuh"
 #include "arrive.cuh"
+#include "digit_part.cuh"
 #include "digit_row.cuh"
 #include "digit_rows.cuh"
 #include "link.cuh"
@@ -42,12 +43,13 @@ struct Product {
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
-	Link link;            // of two rows and more
+	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
-	Portion portions[many_warps + 2];  // of warps, of two
+	Portion portions[many_warps + 2];  // of warps, of one and two whose x is in order
 
-	// has reports whether the block has tiles of a matrix.
+	// has reports whether the block has tiles of a matrix, and own_parts whether warps bring x for themselves.
 	__device__ bool has(int k) const;
+	__device__ bool own_parts() const { return portions[many_warps].at > 0; }
 };
 
 constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
@@ -296,12 +298,12 @@ struct Late {
 	Linked linked;
 
 	__device__ Late() : to(0), y(0) {}
-	__device__ Late(const Product& p, int row, int column, bool links) : to(0), y(0) {
+	__device__ Late(const Product& p, int row, int column) : to(0), y(0) {
 		const Matrix& m = p.m[0];
 		if (p.then == store || column >= m.out) return;
 		if (p.to) to = __half_as_ushort(p.to[column]);
 		if (p.then == add) y = __ldcg((const float*)m.y + row * m.ldy + column);
-		if (links && p.link.left) linked = Linked(p.link, row, column);
+		if (p.link.left) linked = Linked(p.link, row, column);
 	}
 };
 
@@ -318,15 +320,14 @@ template <int most_rows>
 __device__ inline Late first_of(const Product& p, Range round) {
 	int rows = most_rows > 1 ? p.rows : 1, t = threadIdx.x / tile_columns;
 	if (t >= round.size() * rows) return Late();
-	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, most_rows > 1);
+	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns);
 }
 
 // finish does with a round of tiles what is to be done; late is there. Where there are readers, it
 // is left for those.
-template <int warps, int most_rows>
+template <int warps, int most_rows, int how = 0>
 __device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
-	constexpr bool links = most_rows > 1;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
 		int column = i % tile_columns, t = i / tile_columns, row = 0;
 		if (rows > 1) row = t % rows, t /= rows;
@@ -338,11 +339,11 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 		column += (tile - m.base) * tile_columns;
 		bool there = column < m.out;
 		if (there) {
-			if (links) sum *= factors[row];
+			sum *= factors[row];
 			if (m.bias) sum += m.bias[column];
 			if (p.then == gate) {
 				float other = total<warps>(mine + round.size() * sums, step);
-				if (links) other *= factors[row];
+				other *= factors[row];
 				if (p.m[1].bias) other += p.m[1].bias[column];
 				sum = activate(p.act, sum) * other;
 			}
@@ -350,7 +351,7 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 				leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
 				continue;
 			}
-			if (i >= blockDim.x && p.then != store) late = Late(p, row, column, links);
+			if (i >= blockDim.x && p.then != store) late = Late(p, row, column);
 			int64 at = row * m.ldy + (p.to ? late.to : column);
 			if (p.then == add) {
 				((float*)m.y)[at] = sum += late.y;
@@ -360,11 +361,11 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 				((half*)m.y)[at] = __float2half_rn(sum);
 			}
 		}
-		if (links && p.link.left) link(p.link, late.linked, tile, row, there, sum);
+		if (!(how & 16) && p.link.left) link(p.link, late.linked, tile, row, there, sum);
 	}
 }
 
-template <int warps, int slots, int most_rows, bool digits>
+template <int warps, int slots, int most_rows, bool digits, int how = 0>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
@@ -386,24 +387,42 @@ __device__ inline void qmatmul(const Product& p) {
 	Range run = run_of(p);
 	Ahead ahead(p);
 	u32 unit = unit_of(p, threadIdx.x);
+	float lowest = 1;  // of digits
+	Digits row((const u32*)staged, p.in);
 	wait_for_previous();
 	let_next();
-	keep_units(units, p, unit);
 	int pos = leaves ? look_at(p.leaving.pos) : 0;
-	float lowest = 1;  // of digits
-	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
-	else stage(staged, p, ahead, p.rows);
-	if (most_rows > 1) {
+	if (digits && p.own_parts()) {
+		Part<how> part(p, (char*)staged);
+		part.ask();
+		Factor<4> f;
+		if ((how & 2) && warp == 0) f.ask(p.link, 0);
+		if (!(how & 1)) feed.ask();
+		keep_units(units, p, unit);
+		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
+		if (!(how & 2) && warp == 0) {
+			float f = how & 8 ? 1 : factor<4>(p.link, 0);
+			if (lane == 0) factors[0] = f;
+		}
+		__syncthreads();
+		lowest = part.make([&] { if (how & 1) feed.ask(); }), row = part.digits();
+		if ((how & 2) && warp == 0) {
+			float v = f.get(p.link, 0);
+			if (lane == 0) factors[0] = v;
+		}
+	} else {
+		keep_units(units, p, unit);
+		if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
+		else stage(staged, p, ahead, p.rows);
 		for (int row = warp; row < p.rows; row += warps) {
 			float f = factor<4>(p.link, row);
 			if (lane == 0) factors[row] = f;
 		}
+		if (!digits && !p.places) arrived<0>();
+		__syncthreads();
 	}
-	if (!digits && !p.places) arrived<0>();
-	__syncthreads();
 	Turn turn;
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
-	Digits row((const u32*)staged, p.in);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
@@ -420,7 +439,8 @@ __device__ inline void qmatmul(const Product& p) {
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
-					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
+					if constexpr (how & 32) sums[0][0] += words->x;
+					else if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
 					if (!feed.ahead) feed.ask();
 				}
@@ -430,7 +450,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows>(p, parts, round, p.rows, late, factors, readers);
+		finish<warps, most_rows, how>(p, parts, round, p.rows, late, factors, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -506,6 +526,16 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	}
 
 QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
+#define QMATMUL_HOW(how) \
+	extern "C" __global__ void __launch_bounds__(32 * 20, 1) qmatmul_one_##how(const __grid_constant__ Product product) { qmatmul<16, 3, 1, true, how>(product); }
+QMATMUL_HOW(1)
+QMATMUL_HOW(2)
+QMATMUL_HOW(3)
+QMATMUL_HOW(4)
+QMATMUL_HOW(8)
+QMATMUL_HOW(16)
+QMATMUL_HOW(32)
+QMATMUL_HOW(40)
 QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
 QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
 QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)

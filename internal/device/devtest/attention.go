@@ -89,7 +89,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	}
 	normed := f.out("normed", activation, rows, c.hidden)
 	f.within(spent)
-	y, again := f.out("y", activation, rows, width), f.out("again", activation, rows, width)
+	first, y, again := f.out("first", activation, rows, width), f.out("y", activation, rows, width), f.out("again", activation, rows, width)
 	q2, y2 := f.in("q2", activation, rows, width, noise(6)), f.out("y2", activation, rows, width)
 	freqs := tensor.Tensor{}
 	if c.rope.Dims > 0 {
@@ -110,13 +110,6 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		}
 		d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, m.Attend, b)
 	}
-	if rows == 1 {
-		return func(d device.Device) {
-			mix(d, y)
-			mix(d, again)
-			d.Attend(y2, q2, cache, 1, near, b)
-		}
-	}
 	x, o := f.in("x", activation, rows, c.hidden, noise(7)), fc.matrixOf(f, c.hidden, c.hidden, 7)
 	sum, reader := f.inOut("sum", residual, rows, c.hidden, noise(8)), fc.matrixOf(f, width, c.hidden, 8)
 	inOrder := f.out("in order", activation, rows, width)
@@ -124,8 +117,10 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	spare := f.out("spare", activation, rows, c.hidden)
 	f.within(spent)
 	return func(d device.Device) {
-		_, p.Left = d.(device.Fuser)
+		p.Left = false
+		mix(d, first)
 		addTo(d, device.Products{X: x, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
+		_, p.Left = d.(device.Fuser)
 		mix(d, y)
 		mix(d, again)
 		m.Attend.Reader = reader
