@@ -262,16 +262,15 @@ const (
 	kernel_qgemm_hopper_16_f32
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
+	kernel_qmatmul_one_3201
+	kernel_qmatmul_one_1601
+	kernel_qmatmul_one_101
+	kernel_qmatmul_one_201
+	kernel_qmatmul_one_801
 	kernel_qmatmul_one
-	kernel_qmatmul_one_1
-	kernel_qmatmul_one_2
-	kernel_qmatmul_one_3
-	kernel_qmatmul_one_4
-	kernel_qmatmul_one_8
-	kernel_qmatmul_one_16
-	kernel_qmatmul_one_32
-	kernel_qmatmul_one_40
 	kernel_qmatmul_one_wide
+	kernel_qmatmul_placed
+	kernel_qmatmul_placed_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -581,16 +580,15 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
+	kernel_qmatmul_one_3201:          {"qmatmul", "qmatmul_one_3201", true},
+	kernel_qmatmul_one_1601:          {"qmatmul", "qmatmul_one_1601", true},
+	kernel_qmatmul_one_101:           {"qmatmul", "qmatmul_one_101", true},
+	kernel_qmatmul_one_201:           {"qmatmul", "qmatmul_one_201", true},
+	kernel_qmatmul_one_801:           {"qmatmul", "qmatmul_one_801", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
-	kernel_qmatmul_one_1:             {"qmatmul", "qmatmul_one_1", true},
-	kernel_qmatmul_one_2:             {"qmatmul", "qmatmul_one_2", true},
-	kernel_qmatmul_one_3:             {"qmatmul", "qmatmul_one_3", true},
-	kernel_qmatmul_one_4:             {"qmatmul", "qmatmul_one_4", true},
-	kernel_qmatmul_one_8:             {"qmatmul", "qmatmul_one_8", true},
-	kernel_qmatmul_one_16:            {"qmatmul", "qmatmul_one_16", true},
-	kernel_qmatmul_one_32:            {"qmatmul", "qmatmul_one_32", true},
-	kernel_qmatmul_one_40:            {"qmatmul", "qmatmul_one_40", true},
 	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_placed:            {"qmatmul", "qmatmul_placed", true},
+	kernel_qmatmul_placed_wide:       {"qmatmul", "qmatmul_placed_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -5573,62 +5571,56 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 	d.launch(a, l)
 }
 
+func (d *Device) qmatmul_one_3201(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_3201)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_1601(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_1601)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_101(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_101)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_201(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_201)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_one_801(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_one_801)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
 func (d *Device) qmatmul_one(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one)
 	a.bytes(product)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_one_1(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_1)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_2(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_2)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_3(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_3)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_4(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_4)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_8(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_8)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_16(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_16)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_32(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_32)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_40(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_40)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
 func (d *Device) qmatmul_one_wide(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one_wide)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }

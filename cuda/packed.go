@@ -82,18 +82,28 @@ type packing struct {
 	digits             bool
 }
 
+// parted reports whether it is a row's whose x is in order, of which warps bring what they need.
+func (p packing) parted() bool {
+	return p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
+}
+
 // packings lists the variants, better ones first.
 var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
 	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_placed, kernel_qmatmul_placed, qmatmul_many_warps, 3, 1, true},
+	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, qmatmul_many_warps, 2, 1, true},
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
 }
 
 var hows = map[string]func(d *Device, l launch, product []byte){
-	"1": (*Device).qmatmul_one_1, "2": (*Device).qmatmul_one_2, "3": (*Device).qmatmul_one_3, "4": (*Device).qmatmul_one_4,
-	"8": (*Device).qmatmul_one_8, "16": (*Device).qmatmul_one_16, "32": (*Device).qmatmul_one_32, "40": (*Device).qmatmul_one_40,
+	"3201": (*Device).qmatmul_one_3201,
+	"1601": (*Device).qmatmul_one_1601,
+	"101":  (*Device).qmatmul_one_101,
+	"201":  (*Device).qmatmul_one_201,
+	"801":  (*Device).qmatmul_one_801,
 }
 
 // A packedPlan is how products are launched.
@@ -121,7 +131,7 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
 	const sumsShare = 8
-	if rows > v.rows {
+	if rows > v.rows || v.digits && v.parted() != (n.blocks > 0) {
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}
@@ -134,7 +144,7 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	x := rows * packedRow(n.in)
 	if v.digits {
 		x = digitRow(n.in)
-		if plan.areas = n.blocks > 0; plan.areas {
+		if plan.areas = v.parted(); plan.areas {
 			x = portionsShared(n.blocks)
 		}
 	}

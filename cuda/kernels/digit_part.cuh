@@ -29,7 +29,7 @@ struct Part {
 
 	// ask asks for the first pieces.
 	__device__ void ask() {
-		if (how & 12) {
+		if (how & 3) {
 			for (int k = 0; k < kept; k++) v[k] = make_uint4(threadIdx.x, 0, 0, 0);
 			return;
 		}
@@ -44,7 +44,10 @@ struct Part {
 	// make makes digits, and returns what the lowest ones are.
 	template <class Come>
 	__device__ float make(const Come& come) {
-		if (how & 8) return 1;
+		if (how & 2) {
+			come();
+			return 1;
+		}
 		int lane = threadIdx.x % 32;
 		half2 most = __float2half2_rn(0);
 		measure(most, v[0]);

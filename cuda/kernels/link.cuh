@@ -85,7 +85,7 @@ struct Factor {
 		for (int i = threadIdx.x % 32 + 32 * at_once; i < l.parts; i += 32) sum += read_square(squares + i);
 		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
 		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
-		return rsqrtf(square) / left;
+		return rsqrtf(square) * __int_as_float((254 << 23) - __float_as_int(left));  // a power of two
 	}
 };
 

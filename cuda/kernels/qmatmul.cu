@@ -45,11 +45,10 @@ struct Product {
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
-	Portion portions[many_warps + 2];  // of warps, of one and two whose x is in order
+	Portion portions[many_warps + 2];  // of warps, of one row in order, and of two
 
-	// has reports whether the block has tiles of a matrix, and own_parts whether warps bring x for themselves.
+	// has reports whether the block has tiles of a matrix.
 	__device__ bool has(int k) const;
-	__device__ bool own_parts() const { return portions[many_warps].at > 0; }
 };
 
 constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
@@ -298,12 +297,12 @@ struct Late {
 	Linked linked;
 
 	__device__ Late() : to(0), y(0) {}
-	__device__ Late(const Product& p, int row, int column) : to(0), y(0) {
+	__device__ Late(const Product& p, int row, int column, bool links) : to(0), y(0) {
 		const Matrix& m = p.m[0];
 		if (p.then == store || column >= m.out) return;
 		if (p.to) to = __half_as_ushort(p.to[column]);
 		if (p.then == add) y = __ldcg((const float*)m.y + row * m.ldy + column);
-		if (p.link.left) linked = Linked(p.link, row, column);
+		if (links && p.link.left) linked = Linked(p.link, row, column);
 	}
 };
 
@@ -316,16 +315,16 @@ __device__ inline void leave_column(const Leaving& l, int matrix, int column, ha
 }
 
 // first_of returns it for a thread's first result.
-template <int most_rows>
+template <int most_rows, bool links>
 __device__ inline Late first_of(const Product& p, Range round) {
 	int rows = most_rows > 1 ? p.rows : 1, t = threadIdx.x / tile_columns;
 	if (t >= round.size() * rows) return Late();
-	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns);
+	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, links);
 }
 
 // finish does with a round of tiles what is to be done; late is there. Where there are readers, it
 // is left for those.
-template <int warps, int most_rows, int how = 0>
+template <int warps, int most_rows, bool links, int how = 1>
 __device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
@@ -339,11 +338,11 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 		column += (tile - m.base) * tile_columns;
 		bool there = column < m.out;
 		if (there) {
-			sum *= factors[row];
+			if (links) sum *= factors[row];
 			if (m.bias) sum += m.bias[column];
 			if (p.then == gate) {
 				float other = total<warps>(mine + round.size() * sums, step);
-				other *= factors[row];
+				if (links) other *= factors[row];
 				if (p.m[1].bias) other += p.m[1].bias[column];
 				sum = activate(p.act, sum) * other;
 			}
@@ -351,7 +350,7 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 				leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
 				continue;
 			}
-			if (i >= blockDim.x && p.then != store) late = Late(p, row, column);
+			if (i >= blockDim.x && p.then != store) late = Late(p, row, column, links);
 			int64 at = row * m.ldy + (p.to ? late.to : column);
 			if (p.then == add) {
 				((float*)m.y)[at] = sum += late.y;
@@ -361,12 +360,26 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 				((half*)m.y)[at] = __float2half_rn(sum);
 			}
 		}
-		if (!(how & 16) && p.link.left) link(p.link, late.linked, tile, row, there, sum);
+		if (links && p.link.left) link(p.link, late.linked, tile, row, there, sum);
 	}
 }
 
-template <int warps, int slots, int most_rows, bool digits, int how = 0>
+// touch brings what a kernel is told to the cache that it is read through: each read of a line that is not there
+// takes as long as one of memory.
+template <class P>
+__device__ inline void touch(const P& p) {
+	constexpr int lines = (sizeof(P) + 63) / 64;
+	u32 v = ((const u32*)&p)[min((int)threadIdx.x % 32, lines - 1) * 16];
+	asm volatile("{.reg .pred p; setp.eq.u32 p, %0, 0x9e3779b9; @p nanosleep.u32 1;}" ::"r"(v) : "memory");
+}
+
+// How x comes: as fp16; as digits, of a row that is put in order; or as digits that warps make for themselves.
+enum Way { halves, placed, parted };
+
+template <int warps, int slots, int most_rows, Way way, int how = 1>
 __device__ inline void qmatmul(const Product& p) {
+	constexpr bool digits = way != halves, links = most_rows > 1 || way == parted;
+	constexpr int out = how / 100;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
@@ -385,38 +398,41 @@ __device__ inline void qmatmul(const Product& p) {
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
-	Ahead ahead(p);
-	u32 unit = unit_of(p, threadIdx.x);
 	float lowest = 1;  // of digits
 	Digits row((const u32*)staged, p.in);
-	wait_for_previous();
-	let_next();
-	int pos = leaves ? look_at(p.leaving.pos) : 0;
-	if (digits && p.own_parts()) {
-		Part<how> part(p, (char*)staged);
+	int pos = 0;
+	if constexpr (way == parted) {
+		u32 unit = unit_of(p, threadIdx.x);
+		Part<out> part(p, (char*)staged);
+		if (!(out & 16)) touch(p);
+		wait_for_previous();
+		let_next();
 		part.ask();
 		Factor<4> f;
-		if ((how & 2) && warp == 0) f.ask(p.link, 0);
-		if (!(how & 1)) feed.ask();
+		if (warp == 0) f.ask(p.link, 0);
+		if (leaves) pos = look_at(p.leaving.pos);
 		keep_units(units, p, unit);
 		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
-		if (!(how & 2) && warp == 0) {
-			float f = how & 8 ? 1 : factor<4>(p.link, 0);
-			if (lane == 0) factors[0] = f;
-		}
+		float v = 1;
+		if (!(out & 32) && warp == 0) v = f.get(p.link, 0);
 		__syncthreads();
-		lowest = part.make([&] { if (how & 1) feed.ask(); }), row = part.digits();
-		if ((how & 2) && warp == 0) {
-			float v = f.get(p.link, 0);
-			if (lane == 0) factors[0] = v;
-		}
+		lowest = part.make([&] { feed.ask(); }), row = part.digits();
+		if ((out & 32) && warp == 0) v = f.get(p.link, 0);
+		if (warp == 0 && lane == 0) factors[0] = out & 3 ? 1 : v;
 	} else {
+		Ahead ahead(p);
+		u32 unit = unit_of(p, threadIdx.x);
+		wait_for_previous();
+		let_next();
 		keep_units(units, p, unit);
+		if (leaves) pos = look_at(p.leaving.pos);
 		if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
 		else stage(staged, p, ahead, p.rows);
-		for (int row = warp; row < p.rows; row += warps) {
-			float f = factor<4>(p.link, row);
-			if (lane == 0) factors[row] = f;
+		if (most_rows > 1) {
+			for (int row = warp; row < p.rows; row += warps) {
+				float f = factor<4>(p.link, row);
+				if (lane == 0) factors[row] = f;
+			}
 		}
 		if (!digits && !p.places) arrived<0>();
 		__syncthreads();
@@ -426,7 +442,7 @@ __device__ inline void qmatmul(const Product& p) {
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<most_rows>(p, round);
+		Late late = first_of<most_rows, links>(p, round);
 		float* mine = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
@@ -439,7 +455,7 @@ __device__ inline void qmatmul(const Product& p) {
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
-					if constexpr (how & 32) sums[0][0] += words->x;
+					if constexpr (out & 8) sums[0][0] += (words->x & 7) * 0.001f;
 					else if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
 					if (!feed.ahead) feed.ask();
@@ -450,7 +466,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows, how>(p, parts, round, p.rows, late, factors, readers);
+		finish<warps, most_rows, links, how>(p, parts, round, p.rows, late, factors, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -488,7 +504,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	int span = span_of(p);
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<X::rows>(p, round);
+		Late late = first_of<X::rows, true>(p, round);
 		float* to = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
@@ -511,7 +527,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, X::rows>(p, parts, round, p.rows, late, factors, 0);
+		finish<warps, X::rows, true>(p, parts, round, p.rows, late, factors, 0);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -519,27 +535,26 @@ __device__ inline void qmatmul_digits(const Product& p) {
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
-#define QMATMUL(name, warps, slots, most_rows, digits, beside)                   \
+#define QMATMUL(name, warps, slots, most_rows, way, beside)                      \
 	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * beside, 1)     \
 	name(const __grid_constant__ Product product) {                              \
-		qmatmul<warps, slots, most_rows, digits>(product);                       \
+		qmatmul<warps, slots, most_rows, way>(product);                          \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
 #define QMATMUL_HOW(how) \
-	extern "C" __global__ void __launch_bounds__(32 * 20, 1) qmatmul_one_##how(const __grid_constant__ Product product) { qmatmul<16, 3, 1, true, how>(product); }
-QMATMUL_HOW(1)
-QMATMUL_HOW(2)
-QMATMUL_HOW(3)
-QMATMUL_HOW(4)
-QMATMUL_HOW(8)
-QMATMUL_HOW(16)
-QMATMUL_HOW(32)
-QMATMUL_HOW(40)
-QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
-QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
-QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
-QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
+	extern "C" __global__ void __launch_bounds__(32 * 20, 1) qmatmul_one_##how(const __grid_constant__ Product product) { qmatmul<16, 3, 1, parted, how>(product); }
+QMATMUL_HOW(3201)
+QMATMUL_HOW(1601)
+QMATMUL_HOW(101)
+QMATMUL_HOW(201)
+QMATMUL_HOW(801)
+QMATMUL(qmatmul_one, many_warps, 3, 1, parted, 4)
+QMATMUL(qmatmul_one_wide, many_warps, 2, 1, parted, 4)
+QMATMUL(qmatmul_placed, many_warps, 3, 1, placed, 4)
+QMATMUL(qmatmul_placed_wide, many_warps, 2, 1, placed, 4)  // where shared memory has no room for three slots
+QMATMUL(qmatmul_halves, many_warps, 2, 1, halves, 0)  // where shared memory has no room for a row of digits
+QMATMUL(qmatmul_more, many_warps, 2, most, halves, 0)
+QMATMUL(qmatmul_few, few_warps, 1, most, halves, 0)
 
 #define QMATMUL_DIGITS(name, X)                                       \
 	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \
