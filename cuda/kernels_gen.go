@@ -262,11 +262,6 @@ const (
 	kernel_qgemm_hopper_16_f32
 	kernel_qgemm_order_f16
 	kernel_qgemm_order_make
-	kernel_qmatmul_one_3201
-	kernel_qmatmul_one_1601
-	kernel_qmatmul_one_101
-	kernel_qmatmul_one_201
-	kernel_qmatmul_one_801
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
 	kernel_qmatmul_placed
@@ -580,11 +575,6 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
 	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
-	kernel_qmatmul_one_3201:          {"qmatmul", "qmatmul_one_3201", true},
-	kernel_qmatmul_one_1601:          {"qmatmul", "qmatmul_one_1601", true},
-	kernel_qmatmul_one_101:           {"qmatmul", "qmatmul_one_101", true},
-	kernel_qmatmul_one_201:           {"qmatmul", "qmatmul_one_201", true},
-	kernel_qmatmul_one_801:           {"qmatmul", "qmatmul_one_801", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
 	kernel_qmatmul_placed:            {"qmatmul", "qmatmul_placed", true},
@@ -5568,36 +5558,6 @@ func (d *Device) qgemm_order_make(l launch, order tensor.Tensor, perm tensor.Ten
 	a.tensor(regions, tensor.I32, "regions")
 	a.int32(count)
 	a.int32(n)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_3201(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_3201)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_1601(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_1601)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_101(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_101)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_201(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_201)
-	a.bytes(product)
-	d.launch(a, l)
-}
-
-func (d *Device) qmatmul_one_801(l launch, product []byte) {
-	a := d.begin(kernel_qmatmul_one_801)
-	a.bytes(product)
 	d.launch(a, l)
 }
 

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"os"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -96,14 +95,6 @@ var packings = []packing{
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
-}
-
-var hows = map[string]func(d *Device, l launch, product []byte){
-	"3201": (*Device).qmatmul_one_3201,
-	"1601": (*Device).qmatmul_one_1601,
-	"101":  (*Device).qmatmul_one_101,
-	"201":  (*Device).qmatmul_one_201,
-	"801":  (*Device).qmatmul_one_801,
 }
 
 // A packedPlan is how products are launched.
@@ -208,9 +199,6 @@ func (d *Device) packedProducts(p *packed) {
 		c.portions, _ = p.portions()
 	}
 	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
-	if f := hows[os.Getenv("HOW")]; f != nil && plan.name == kernel_qmatmul_one {
-		plan.kernel = f
-	}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 

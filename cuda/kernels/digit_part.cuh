@@ -3,13 +3,13 @@
 #pragma once
 
 #include "digit_rows.cuh"
+#include "link.cuh"
 
 constexpr int part_block = 4 * 32;  // bytes of a block of x, of a row: digit_block
 
 // A Part is what a warp has of a row. Eight elements are a piece, those of a lane every 32nd.
-template <int how>
 struct Part {
-	static constexpr int kept = 4;  // pieces that a lane has in registers: all, of rows of up to 16,384
+	static constexpr int kept = 3;  // pieces that a lane has in registers: all, of rows of up to 12,288
 
 	const half* x;  // of the portion
 	char *to, *zeros;
@@ -29,10 +29,6 @@ struct Part {
 
 	// ask asks for the first pieces.
 	__device__ void ask() {
-		if (how & 3) {
-			for (int k = 0; k < kept; k++) v[k] = make_uint4(threadIdx.x, 0, 0, 0);
-			return;
-		}
 		int lane = threadIdx.x % 32;
 		v[0] = load(lane);
 		if (pieces > 32) {
@@ -42,12 +38,7 @@ struct Part {
 	}
 
 	// make makes digits, and returns what the lowest ones are.
-	template <class Come>
-	__device__ float make(const Come& come) {
-		if (how & 2) {
-			come();
-			return 1;
-		}
+	__device__ float make() {
 		int lane = threadIdx.x % 32;
 		half2 most = __float2half2_rn(0);
 		measure(most, v[0]);
@@ -58,7 +49,6 @@ struct Part {
 			for (int i = lane + 32 * kept; i < there; i += 32) measure(most, load(i));
 		}
 		FixedPoint fixed(measured(most));
-		come();
 		half2 times = __float2half2_rn(fixed.to);
 #pragma unroll 1
 		for (int i = lane; i < pieces; i += 32) {
@@ -74,4 +64,33 @@ struct Part {
 
 	// digits returns them as a lane reads them, as if those of the whole row were there.
 	__device__ Digits digits() const { return Digits((const u32*)(to - first * part_block), zeros); }
+};
+
+// A Factor is factor (link.cuh) of one row, whose squares are on their way between ask and get, which are a warp's.
+struct Factor {
+	static constexpr int kept = 4;  // squares of a lane: all, of rows of up to 4,096
+
+	float left, squares[kept];
+
+	__device__ void ask(const Link& l) {
+		if (!l.squares) return;
+		left = read_square(l.squares);
+#pragma unroll
+		for (int k = 0; k < kept; k++) {
+			int i = threadIdx.x % 32 + 32 * k;
+			squares[k] = i < l.parts ? read_square(l.squares + 1 + i) : 0;
+		}
+	}
+
+	__device__ float get(const Link& l) const {
+		if (!l.squares) return 1;
+		float sum = 0;
+#pragma unroll
+		for (int k = 0; k < kept; k++) sum += squares[k];
+#pragma unroll 1
+		for (int i = threadIdx.x % 32 + 32 * kept; i < l.parts; i += 32) sum += read_square(l.squares + 1 + i);
+		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
+		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) *l.powers = power(square);
+		return rsqrtf(square) * __int_as_float((254 << 23) - __float_as_int(left));  // divided by a power of two
+	}
 };

@@ -59,36 +59,6 @@ __device__ inline float factor(const Link& l, int row) {
 	return rsqrtf(square) / left;
 }
 
-// Factor is factor of which the loads are on their way between ask and get.
-template <int at_once>
-struct Factor {
-	float left, v[at_once];
-
-	__device__ void ask(const Link& l, int row) {
-		if (!l.squares) return;
-		const float* squares = l.squares + row * squares_stride;
-		left = read_square(squares);
-#pragma unroll
-		for (int j = 0; j < at_once; j++) {
-			int i = threadIdx.x % 32 + 32 * j;
-			v[j] = i < l.parts ? read_square(squares + 1 + i) : 0;
-		}
-	}
-
-	__device__ float get(const Link& l, int row) const {
-		if (!l.squares) return 1;
-		const float* squares = l.squares + row * squares_stride + 1;
-		float sum = 0;
-#pragma unroll
-		for (int j = 0; j < at_once; j++) sum += v[j];
-#pragma unroll 1
-		for (int i = threadIdx.x % 32 + 32 * at_once; i < l.parts; i += 32) sum += read_square(squares + i);
-		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
-		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
-		return rsqrtf(square) * __int_as_float((254 << 23) - __float_as_int(left));  // a power of two
-	}
-};
-
 // Linked is what a thread needs to leave an element of the stream.
 struct Linked {
 	int place;

@@ -324,7 +324,7 @@ __device__ inline Late first_of(const Product& p, Range round) {
 
 // finish does with a round of tiles what is to be done; late is there. Where there are readers, it
 // is left for those.
-template <int warps, int most_rows, bool links, int how = 1>
+template <int warps, int most_rows, bool links>
 __device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
@@ -376,10 +376,9 @@ __device__ inline void touch(const P& p) {
 // How x comes: as fp16; as digits, of a row that is put in order; or as digits that warps make for themselves.
 enum Way { halves, placed, parted };
 
-template <int warps, int slots, int most_rows, Way way, int how = 1>
+template <int warps, int slots, int most_rows, Way way>
 __device__ inline void qmatmul(const Product& p) {
 	constexpr bool digits = way != halves, links = most_rows > 1 || way == parted;
-	constexpr int out = how / 100;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
@@ -403,22 +402,24 @@ __device__ inline void qmatmul(const Product& p) {
 	int pos = 0;
 	if constexpr (way == parted) {
 		u32 unit = unit_of(p, threadIdx.x);
-		Part<out> part(p, (char*)staged);
-		if (!(out & 16)) touch(p);
+		Part part(p, (char*)staged);
+		touch(p);
 		wait_for_previous();
 		let_next();
 		part.ask();
-		Factor<4> f;
-		if (warp == 0) f.ask(p.link, 0);
+		Factor f;
+		bool last = warp == warps - 1;
+		if (last) f.ask(p.link);
 		if (leaves) pos = look_at(p.leaving.pos);
 		keep_units(units, p, unit);
 		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
-		float v = 1;
-		if (!(out & 32) && warp == 0) v = f.get(p.link, 0);
-		__syncthreads();
-		lowest = part.make([&] { feed.ask(); }), row = part.digits();
-		if ((out & 32) && warp == 0) v = f.get(p.link, 0);
-		if (warp == 0 && lane == 0) factors[0] = out & 3 ? 1 : v;
+		__syncthreads();  // all have asked for x, behind which words may wait
+		feed.ask();
+		lowest = part.make(), row = part.digits();
+		if (last) {
+			float v = f.get(p.link);
+			if (lane == 0) factors[0] = v;
+		}
 	} else {
 		Ahead ahead(p);
 		u32 unit = unit_of(p, threadIdx.x);
@@ -455,8 +456,7 @@ __device__ inline void qmatmul(const Product& p) {
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
-					if constexpr (out & 8) sums[0][0] += (words->x & 7) * 0.001f;
-					else if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
+					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
 					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
 					if (!feed.ahead) feed.ask();
 				}
@@ -466,7 +466,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows, links, how>(p, parts, round, p.rows, late, factors, readers);
+		finish<warps, most_rows, links>(p, parts, round, p.rows, late, factors, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -541,13 +541,6 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		qmatmul<warps, slots, most_rows, way>(product);                          \
 	}
 
-#define QMATMUL_HOW(how) \
-	extern "C" __global__ void __launch_bounds__(32 * 20, 1) qmatmul_one_##how(const __grid_constant__ Product product) { qmatmul<16, 3, 1, parted, how>(product); }
-QMATMUL_HOW(3201)
-QMATMUL_HOW(1601)
-QMATMUL_HOW(101)
-QMATMUL_HOW(201)
-QMATMUL_HOW(801)
 QMATMUL(qmatmul_one, many_warps, 3, 1, parted, 4)
 QMATMUL(qmatmul_one_wide, many_warps, 2, 1, parted, 4)
 QMATMUL(qmatmul_placed, many_warps, 3, 1, placed, 4)
