@@ -57,6 +57,7 @@ type Device struct {
 	left      leftGiven     // that attention was given last
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
+	took      bool   // the last products that normalized a stream found it left for them
 	ahead     lookahead
 	kept      keeper
 	turned    turned

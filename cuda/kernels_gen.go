@@ -270,6 +270,8 @@ const (
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
+	kernel_qmatmul_placed
+	kernel_qmatmul_placed_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -587,6 +589,8 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_placed:            {"qmatmul", "qmatmul_placed", true},
+	kernel_qmatmul_placed_wide:       {"qmatmul", "qmatmul_placed_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -646,7 +650,7 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
-	digit_row_asked_halves         = 4
+	digit_part_part_block          = 4 * 32
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digits_biased_zero             = 0x4b400000
@@ -5613,6 +5617,18 @@ func (d *Device) qmatmul_one(l launch, product []byte) {
 
 func (d *Device) qmatmul_one_wide(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one_wide)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }
