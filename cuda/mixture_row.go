@@ -21,8 +21,8 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
-	rows           int           // of digits, of a block of the last kernel
-	words, largest tensor.Tensor // what kernels leave for the next one (Left in kernels/mixture.cu)
+	near           bool          // blocks of the first kernel bring what they may need of the tables
+	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 }
 
 // A rowPlan is how products with chosen experts are launched.
@@ -44,9 +44,7 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		gate = to.Gates
 		outputs++
 	}
-	words, tiles := pieces(in, half_elements)*half_elements+half_elements, m.gate.tiles()
-	left := d.scratch(scratchOrdered, tensor.I32, 1, words+m.to.Chosen()*tiles)
-	m.words, m.largest = left.Columns(0, words), left.Columns(words, left.Cols)
+	m.words = d.scratch(scratchOrdered, tensor.I32, 1, pieces(in, half_elements)*half_elements+half_elements)
 	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixtureGate(&m)
@@ -62,6 +60,12 @@ func (m *rowMixture) fits() bool {
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
 
+// plain reports whether experts are chosen by their logits alone, and there are not many.
+func (m *rowMixture) plain() bool {
+	r, n := m.router, m.router.Routing
+	return r.W.Rows <= choice_ranked && r.Correction.Nil() && n.Groups <= 1 && n.Score != device.SparseMixer
+}
+
 // planMixture plans the products of m, and reports whether there is room for them.
 func (d *Device) planMixture(m *rowMixture) bool {
 	chosen, tiles, ok := m.to.Chosen(), m.gate.tiles(), false
@@ -75,11 +79,7 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.rows = chosen
-	if m.down.most.all() > 0 && chosen%parts == 0 {
-		m.rows /= parts
-	}
-	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), m.rows*digitRow(m.down.in))
+	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), expert_feed_row_words*tensor.I32.Size(), 0)
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }
@@ -88,23 +88,27 @@ func (d *Device) planMixture(m *rowMixture) bool {
 // no clusters.
 func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
 	const sums = expert_feed_warps * exl2_tile_columns
-	n, run, cluster, matrices := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, 2
+	n, run, cluster, matrices, least := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, 2, 0
 	if d.major >= 9 {
 		cluster, matrices = 2, 1
 	}
+	units := pieces(n.units*run, expert_feed_warps)
+	if m.near = cluster == 2 && m.plain() && units <= expert_feed_most_listed; m.near {
+		least = m.router.W.Rows * (mixture_near_head + pieces(2*n.units, 4)*4) * tensor.I32.Size()
+	}
 	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
-	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, expert_feed_warps), beside)
+	m.first, ok = d.planRow(kernel_mixture_gate_any, n, units, beside, least)
 	m.first.blocks, m.first.cluster = each, cluster
 	return ok
 }
 
 // planRow has as many of a warp's units on their way at once as a kernel has room for beside
-// other things.
-func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok bool) {
+// other things; they take so much at least.
+func (d *Device) planRow(k kernel, n mostOf, units, beside, least int) (p rowPlan, ok bool) {
 	const ranking = 2 * 4 * choice_most_experts
 	p = rowPlan{slots: min(expert_feed_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*3*n.pairs()}
 	for ; p.slots > 0; p.slots-- {
-		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking)
+		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking, least)
 		if p.shared <= d.sharedFor(k) {
 			return p, true
 		}
@@ -125,12 +129,15 @@ func (p rowPlan) launch(runs int) launch {
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
 	gate := (*Device).mixture_gate
-	if r.W.Rows > choice_ranked || !r.Correction.Nil() || n.Groups > 1 || n.Score == device.SparseMixer {
+	switch {
+	case !m.plain():
 		gate = (*Device).mixture_gate_any
+	case !m.near:
+		gate = (*Device).mixture_gate_far
 	}
-	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.largest, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
+	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
-		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
+		a.with(b).all(), int32(a.with(b).units), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }
 
@@ -141,7 +148,11 @@ func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
 		all = m.Each.Slice(chosen, chosen+1)
 	}
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	d.mixture_down(p.launch(g.tiles()), m.y, m.Gates, m.largest, all, m.to.Logits, gateLogits, r.Correction, g.table,
-		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.rows), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+	down := (*Device).mixture_down
+	if !m.plain() {
+		down = (*Device).mixture_down_any
+	}
+	down(d, p.launch(g.tiles()), m.y, m.Gates, all, m.to.Logits, gateLogits, r.Correction, g.table,
+		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }

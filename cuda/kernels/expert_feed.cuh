@@ -12,6 +12,10 @@ constexpr int warps = 12;        // of a block
 constexpr int most_slots = 6;    // units that a warp has asked for at once
 constexpr int most_listed = 8;   // that it has listed
 
+// Of a row that lies in order each warp has digits of two units in shared memory, behind zeros that all have (Digits).
+constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
+constexpr int row_words = zero_words + 2 * warps * unit_words;
+
 static_assert(most_slots <= 6, "arrived_all_but takes five");
 
 // A Listed unit is one that a warp multiplies: where it is, and what it is, as Place in
@@ -28,13 +32,16 @@ __device__ inline int shift_of(u32 packed) { return packed >> 5 & 3; }
 __device__ inline int group_of(u32 packed) { return packed >> 20; }
 __device__ inline int digits_row_of(u32 packed) { return packed & 0x1fff << 7; }  // its first block times digit_block
 
-// unit_of returns unit u of a tile of an expert's matrix.
-__device__ inline Listed unit_of(const Table& table, const int* entry, int u, int tile, int expert) {
-	const Matrix& m = *(const Matrix*)entry;
-	uint2 place = __ldg((const uint2*)(entry + table.places) + u);
+// unit_at returns the unit of a tile of an expert's matrix that is at a place.
+__device__ inline Listed unit_at(const Matrix& m, uint2 place, int tile, int expert) {
 	int group = group_of(place.y);
 	return {m.words + ((int64)tile * m.chunks + place.x) * 32, (const u32*)(m.scales + (int64)tile * m.groups + group), m.units + group,
 	        place.y, (unsigned short)(m.groups - 1 - group), (unsigned short)expert};
+}
+
+// unit_of returns unit u of a tile.
+__device__ inline Listed unit_of(const Table& table, const int* entry, int u, int tile, int expert) {
+	return unit_at(*(const Matrix*)entry, __ldg((const uint2*)(entry + table.places) + u), tile, expert);
 }
 
 // Slots is a warp's ring in shared memory. In front of the words of a unit each lane has what the
@@ -164,13 +171,18 @@ struct Feed {
 	}
 	__device__ u32 after(u32 slot) const { return slot + bytes >= ring + all ? ring : slot + bytes; }
 
-	// multiply adds the next unit's products, of the row of its expert, and returns which that is.
-	__device__ int multiply(float (&sums)[2][4], const Digits& x, int row_bytes, int slots, Exponent e, Turn turn) {
+	// packed_of returns what the unit of a slot is, which has been asked for.
+	__device__ u32 packed_of(u32 slot) const { return *(const u32*)__cvta_shared_to_generic(slot); }
+
+	// multiply adds the next unit's products with a row of x, and returns the unit's expert. row says of what a
+	// unit is how many bytes behind x its rows begin.
+	template <class Row>
+	__device__ int multiply(float (&sums)[2][4], const Digits& x, const Row& row, int slots, Exponent e, Turn turn) {
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
 		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? 0x3232 : 0x1010;
 		int expert = packed >> 20;
-		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, digits_row_of(packed) + expert * row_bytes,
+		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, row(packed),
 		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, e, turn);
 		ask();
 		slot = after(slot);

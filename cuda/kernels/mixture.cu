@@ -21,9 +21,7 @@ constexpr int most_blocks = 8;  // of a cluster
 struct Left {
 	const u32* words;  // [in] digits, an element's in a word, and what the lowest are
 	half* acts;        // [chosen, width], ld apart, in down's order
-	u32* largest;      // [chosen, tiles of width]: the largest of a tile, as float
 	int64 ld;
-	int tiles;
 };
 
 // octet returns the digits of eight stored rows, whose places in x are given, as Digits
@@ -49,15 +47,54 @@ __device__ inline void zero_behind(u32* row, int in) {
 	if (threadIdx.x < row_padding) row[in + threadIdx.x] = 0;
 }
 
+// An Entry is what a block knows of an expert's matrix: in the table or, if it is near, in shared memory.
+struct Entry {
+	const Matrix& m;
+	const uint2* places;  // of units
+	const half* stored;   // of down's matrix
+};
+
+// What a block brings of all experts' matrices to shared memory, before it knows which expert it has, so that it
+// does not wait for the table then: of each the head, eight of down's bytes in 16, and the places of units.
+constexpr int stored_word = 8;  // where Matrix has what down has for gate, at 16 bytes
+constexpr int near_head = head_words + 4;
+__device__ inline int near_words(int units) { return near_head + (2 * units + 3) / 4 * 4; }
+
+// ask_near asks for that, of matrices of so many units at most.
+__device__ inline void ask_near(u32* to, const Table& table, const Table& down, int experts, int units) {
+	constexpr int lanes = 4;  // for an expert
+	int words = near_words(units);
+#pragma unroll 1
+	for (int e = threadIdx.x / lanes; e < experts; e += blockDim.x / lanes) {
+		const int *entry = table.of(e), *stored = down.of(e) + stored_word, *places = entry + table.places - near_head;
+#pragma unroll 1
+		for (int i = threadIdx.x % lanes * 4; i < words; i += 4 * lanes)
+			copy16(to + e * words + i, i < head_words ? entry + i : i < near_head ? stored : places + i, true);
+	}
+	commit();
+}
+
+// near_entry returns an expert's.
+__device__ inline Entry near_entry(const u32* memory, int expert, int units) {
+	const u32* at = memory + expert * near_words(units);
+	return {*(const Matrix*)at, (const uint2*)(at + near_head), *(const half* const*)(at + head_words)};
+}
+
+// entry_of returns it in the tables.
+__device__ inline Entry entry_of(const Table& table, const Table& down, int expert) {
+	const int* at = table.of(expert);
+	return {*(const Matrix*)at, (const uint2*)(at + table.places), ((const Matrix*)down.of(expert))->stored};
+}
+
 // A Tiling is the units of some tiles of a matrix, one tile's after the other's.
+template <bool near>
 struct Tiling {
-	const Table& table;
-	const int* entry;
+	const Entry& entry;
 	int units, first;  // of a tile; tile
 	__device__ Listed operator()(int i) const {
 		int tile = first;
 		for (; i >= units; i -= units) tile++;
-		return unit_of(table, entry, i, tile, 0);
+		return unit_at(entry.m, near ? entry.places[i] : __ldg(entry.places + i), tile, 0);
 	}
 };
 
@@ -98,26 +135,28 @@ struct Late {
 };
 
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
-// the thread's place is, or null; it has some of the columns.
-__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
-	const int* entry = table.of(expert);
-	const Matrix& m = *(const Matrix*)entry;
+// the thread's place is, or null; it has some of the columns. If the entry is near, it is where the ring is.
+template <bool near>
+__device__ inline Late multiply_matrix(float* parts, const Entry& entry, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
 	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
 	Eight<half> at;
 	Late late = {0, 0};
-	int n = units128 ? units128 : m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
-	Tiling list = {table, entry, n, span.from};
-	Feed<Tiling> feed(slots, window, list, low, high);
-	if (i < in) at.words[0] = __ldg((const uint4*)(m.order + i));
+	int n = units128 ? units128 : entry.m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
+	Tiling<near> list = {entry, n, span.from};
+	Feed<Tiling<near>> feed(slots, window, list, low, high);
+	const half* order = entry.m.order;
+	const float* bias = entry.m.bias;
+	if (near) __syncthreads();
+	if (i < in) at.words[0] = __ldg((const uint4*)(order + i));
 	feed.begin(asked_first);
 	if (threadIdx.x < columns) {
 		if (stored) late.place = __half_as_ushort(__ldg(stored));
-		if (m.bias) late.bias = __ldg(m.bias + span.from * tile_columns + threadIdx.x);
+		if (bias) late.bias = __ldg(bias + span.from * tile_columns + threadIdx.x);
 	}
 	if (i < in) octet(staged + i, words, at);
 #pragma unroll 1
 	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
-		at.words[0] = __ldg((const uint4*)(m.order + i));
+		at.words[0] = __ldg((const uint4*)(order + i));
 		octet(staged + i, words, at);
 	}
 	feed.begin(slots.count - asked_first);
@@ -128,7 +167,7 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	float sums[2][4] = {};
 #pragma unroll 1
 	for (int u = low, t = low / n, j = low % n; u < high; u++) {
-		feed.multiply(sums, x, 0, slots.count, exponent, turn);
+		feed.multiply(sums, x, digits_row_of, slots.count, exponent, turn);
 		if (++j < n && u < high - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
 		j = 0, t++;
@@ -176,13 +215,15 @@ struct Mail {
 };
 
 // first_products is the first kernel. It is plain where up to `ranked` experts are chosen by their logits alone:
-// code for other choices, though jumped over, would cost it 2 % of a step.
-template <bool plain>
+// code for other choices, though jumped over, would cost it 2 % of a step. Entries are near where a warp has all
+// its units listed at once, and a block one matrix: the ring's words come where they are.
+template <bool plain, bool near>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
 	int each,     // blocks of a matrix
 	int units128, // units of a tile, if all matrices have as many, or 0
+	int most_units,
 	int tiles, int in, int out, int act, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Listed windows[warps][most_listed];
@@ -203,7 +244,8 @@ __device__ void first_products(
 	bool second = which == 1;
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
 	int asking = both ? 1 : 2;  // of the cluster, for a table each
-	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
+	if (near) ask_near((u32*)slots.ring, mine, down, g.experts, most_units);
+	else mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	if (!both) mail.end();
@@ -220,6 +262,7 @@ __device__ void first_products(
 			if (lane == 0) found = e;
 		}
 		own.put(words, left.words, in), lowest = own.lowest;
+		arrived<0>();
 		__syncthreads();
 		expert = found;
 	} else {
@@ -230,14 +273,15 @@ __device__ void first_products(
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();  // the ring's memory is no longer the choosing's
 	}
+	Entry entry = near ? near_entry((const u32*)slots.ring, expert, most_units) : entry_of(mine, down, expert);
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
-	const half* stored = second ? nullptr : ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
+	const half* stored = second ? nullptr : entry.stored + span.from * tile_columns;
 	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	Late late = {0, 0}, other_late = {0, 0};
 #pragma unroll 1
 	for (int m = 0; m < 1 + both; m++) {
-		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
+		Late l = multiply_matrix<near>(m ? ups : parts, m ? entry_of(up, down, expert) : entry, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
 		(m ? other_late : late) = l;
 	}
 #pragma unroll 1
@@ -254,9 +298,7 @@ __device__ void first_products(
 		if (!both) mail.wait(), other = others[i];
 		else other = total(ups + at) + other_late.bias;
 		half v = __float2half_rn(sum * other);
-		u32 largest = warp_largest(there ? __float_as_uint(__half2float(v)) & 0x7fffffff : 0);
 		if (there) left.acts[k * left.ld + late.place] = v;
-		if (lane == 0) left.largest[k * left.tiles + column / tile_columns] = largest;
 	}
 }
 
@@ -272,7 +314,6 @@ struct Runs {
 	const Table& table;
 	const Chosen& chosen;
 	int count, units, tile;  // experts; units of each, or 0 if they differ
-	int first;               // expert that the block has to do with
 
 	// before returns how many units those in front of expert k have.
 	__device__ int before(int k) const {
@@ -292,68 +333,51 @@ struct Runs {
 	}
 	__device__ Listed operator()(int i) const {
 		int u, k = find(i, u);
-		return unit_of(table, table.of(chosen.experts[k]), u, tile, k - first);
+		return unit_of(table, table.of(chosen.experts[k]), u, tile, k);
 	}
 };
 
-// Eights is eight elements of an expert's row, of those that a block has to do with.
-struct Eights {
-	int row, column;
-	__device__ Eights(int i, int vectors, int count) : row(min(i / vectors, count - 1)), column(i % vectors * 8) {}
-	__device__ uint4 read(const half* acts, int64 ld) const { return __ldcg((const uint4*)(acts + row * ld + column)); }
-	__device__ void put(u32* to, uint4 v, const float* factors, int in) const {
-		half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
-		put_digits(to + row * stride(in) + column, x, __float2half2_rn(factors[row]), false);
-	}
-};
-
-// stage_acts brings the rows of some experts to shared memory as digits, and what their lowest are. `mine` is the
-// thread's first.
-__device__ inline void stage_acts(u32* to, float* lowests, float* factors, const Left& left, Eights mine, int first, int count, int in) {
-	int vectors = in / 8, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	bool there = threadIdx.x < count * vectors;
-	const half* acts = left.acts + first * left.ld;
+// stage_units makes digits of the rows of a warp's next unit and, if there is one behind, of that one: half of the
+// lanes each, by a power of two of its own. It returns to the lanes of each what the lowest digits are.
+template <class Feed>
+__device__ inline float stage_units(u32* to, const Left& left, const Feed& feed, bool both, int in) {
+	int lane = threadIdx.x % 32;
+	u32 packed = feed.packed_of(both && lane >= 16 ? feed.after(feed.slot) : feed.slot);
+	int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
 	uint4 v = make_uint4(0, 0, 0, 0);
-	if (there) v = mine.read(acts, left.ld);
-#pragma unroll 1
-	for (int from = 0; from < count; from += warps) {
-		u32 most = 0;
-		int k = from + warp;
-		const u32* largest = left.largest + (first + k) * left.tiles;
-		if (k < count && lane < left.tiles) most = __ldcg(largest + lane);  // a loop alone would leave lanes apart
-#pragma unroll 1
-		for (int t = lane + 32; k < count && t < left.tiles; t += 32) most = max(most, __ldcg(largest + t));
-		FixedPoint fixed(warp_largest(most));
-		if (k < count && lane == 0) factors[k] = fixed.to, lowests[k] = fixed.lowest;
-	}
-	__syncthreads();
-	if (there) mine.put(to, v, factors, in);
-#pragma unroll 1
-	for (int i = threadIdx.x + blockDim.x; i < count * vectors; i += blockDim.x) {
-		Eights more(i, vectors, count);
-		more.put(to, more.read(acts, left.ld), factors, in);
-	}
+	if (at < in) v = __ldcg((const uint4*)(left.acts + (packed >> 20) * left.ld + at));
+	half2 most = __float2half2_rn(0);
+	measure(most, v);
+	u32 largest = max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most)));
+#pragma unroll
+	for (int step = 8; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+	FixedPoint fixed(largest);
+	half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
+	put_digits(to + lane * 8, x, __float2half2_rn(fixed.to), false);
+	__syncwarp();
+	return fixed.lowest;
 }
 
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int rows, int biased, int in, int out, Slots slots) {
+// last_products is the second kernel, plain as the first.
+template <bool plain>
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns], lowests[32], factors[32];
+	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
-	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = stride(in);
-	u32* staged = (u32*)memory;
-	slots.ring = (unsigned char*)(staged + rows * step);
+	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	u32 *zeros = (u32*)memory, *staged = zeros + zero_words + 2 * warp * unit_words;
+	slots.ring = (unsigned char*)(zeros + row_words);
+	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
 	table.ask(g.experts, blockIdx.x, gridDim.x);
-	choose<true>(chosen, slots.ring, g, r);
-	Runs runs = {table, chosen, g.chosen, units128, tile, 0};
-	int all = runs.before(g.chosen), of, from = all * part / blocks, end = all * (part + 1) / blocks;  // of the block
-	runs.first = runs.find(min(from, all - 1), of);
-	int count = runs.find(max(end - 1, from), of) - runs.first + 1;
-	from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
-	__syncthreads();  // the ring's memory is no longer the choosing's
+	if constexpr (plain) choose_by_logits(chosen, g, r);
+	else choose<true>(chosen, slots.ring, g, r);
+	Runs runs = {table, chosen, g.chosen, units128, tile};
+	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
+	__syncthreads();  // the ring's memory is no longer the choosing's, and zeros are there
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
@@ -361,21 +385,20 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	bool adds = warp == 0 && part == 0 && column < out;
 	float y = 0, bias = 0;
 	for (int k = 0; adds && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
-	for (int k = 0; k < count; k++) zero_behind(staged + k * step, in);
-	Eights mine(threadIdx.x, in / 8, count);
 	if (blocks > 1) mail.end();
 	after_previous();
 	if (adds) y = to.y[column];
-	stage_acts(staged, lowests, factors, left, mine, runs.first, count, in);
-	__syncthreads();
 	Exponent exponent;
 	Turn turn;
-	Digits x(staged, in);
-	float sums[2][4] = {}, mixed[2][4] = {};
+	Digits x(staged, zeros - staged);
+	float sums[2][4] = {}, mixed[2][4] = {}, lowest = 0;
+	int pairs = slots.count > 1;  // of units that have been asked for
 #pragma unroll 1
 	for (int j = from; j < end; j++) {
-		int k = feed.multiply(sums, x, 4 * step, slots.count, exponent, turn);
-		float weight = chosen.weights[runs.first + k] * lowests[k];
+		int second = (j - from) & pairs;
+		if (!second) lowest = stage_units(staged, left, feed, pairs && j + 1 < end, in);
+		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * second; }, slots.count, exponent, turn);
+		float weight = chosen.weights[k] * __shfl_sync(~0u, lowest, 16 * second);
 #pragma unroll
 		for (int t = 0; t < 2; t++)
 #pragma unroll
@@ -395,34 +418,39 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	to.y[column] = y + to.scale * sum;
 }
 
-#define MIXTURE_GATE(name, plain)                                                                        \
+#define MIXTURE_GATE(name, plain, near)                                                                   \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
-		half* acts, int* largest, const int* words, const float* logits, const float* correction, \
+		half* acts, const int* words, const float* logits, const float* correction, \
 		const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen, \
 		int words1, int words2, int words3, int places1, int places2, int each, int both, int units, \
-		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
+		int most_units, int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
 		int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor, \
 		float jitter) { \
 		Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2; \
-		Left left = {(const u32*)words, acts, (u32*)largest, ld, tiles}; \
-		first_products<plain>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act, \
+		Left left = {(const u32*)words, acts, ld}; \
+		first_products<plain, near>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, most_units, tiles, in, out, act, \
 		               {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_GATE(mixture_gate, true)
-MIXTURE_GATE(mixture_gate_any, false)
+MIXTURE_GATE(mixture_gate, true, true)
+MIXTURE_GATE(mixture_gate_far, true, false)
+MIXTURE_GATE(mixture_gate_any, false, false)
 
-extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_down(
-	float* y, const half* acts, const int* largest, const half* all, const float* logits,
-	const float* gate_logits, const float* correction, const int* table, int experts,
-	int chosen, int words, int places, int blocks, int units, int rows, int biased, int in,
-	int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups,
-	int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) {
-	Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0};
-	Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter};
-	Left left = {nullptr, (half*)acts, (u32*)largest, ld, (in + tile_columns - 1) / tile_columns};
-	last_products(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, rows, biased, in, out,
-	              {nullptr, slot, slots, pairs});
-}
+#define MIXTURE_DOWN(name, plain) \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
+		float* y, const half* acts, const half* all, const float* logits, \
+		const float* gate_logits, const float* correction, const int* table, int experts, \
+		int chosen, int words, int places, int blocks, int units, int biased, int in, \
+		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
+		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) { \
+		Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
+		Left left = {nullptr, (half*)acts, ld}; \
+		last_products<plain>(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, biased, in, out, \
+		              {nullptr, slot, slots, pairs}); \
+	}
+
+MIXTURE_DOWN(mixture_down, true)
+MIXTURE_DOWN(mixture_down_any, false)
