@@ -199,7 +199,6 @@ const (
 	kernel_lift_f32
 	kernel_likelihood
 	kernel_mixture_gate
-	kernel_mixture_gate_far
 	kernel_mixture_gate_any
 	kernel_mixture_down
 	kernel_mixture_down_any
@@ -512,7 +511,6 @@ var kernels = [kernelCount]struct {
 	kernel_lift_f32:                  {"lift", "lift_f32", true},
 	kernel_likelihood:                {"likelihood", "likelihood", true},
 	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
-	kernel_mixture_gate_far:          {"mixture", "mixture_gate_far", true},
 	kernel_mixture_gate_any:          {"mixture", "mixture_gate_any", true},
 	kernel_mixture_down:              {"mixture", "mixture_down", true},
 	kernel_mixture_down_any:          {"mixture", "mixture_down_any", true},
@@ -652,7 +650,7 @@ const (
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
 	expert_feed_warps              = 12
-	expert_feed_most_slots         = 6
+	expert_feed_most_slots         = 3
 	expert_feed_most_listed        = 8
 	expert_feed_unit_words         = exl2_unit_blocks * exl2_block_rows
 	expert_feed_zero_words         = expert_feed_unit_words
@@ -864,8 +862,6 @@ const (
 	latent_threads                 = 256
 	likelihood_threads             = 512
 	mixture_most_blocks            = 8
-	mixture_stored_word            = 8
-	mixture_near_head              = expert_head_words + 4
 	mixture_asked_first            = 1
 	moments_threads                = 256
 	norm_order_threads             = 512
@@ -4626,7 +4622,7 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, mostUnits int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -4645,7 +4641,6 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	a.int32(each)
 	a.int32(both)
 	a.int32(units)
-	a.int32(mostUnits)
 	a.int32(tiles)
 	a.int32(in)
 	a.int32(out)
@@ -4665,46 +4660,7 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_far(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, mostUnits int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_mixture_gate_far)
-	a.tensor(acts, tensor.F16, "acts")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(gateTable, tensor.I32, "gateTable")
-	a.tensor(upTable, tensor.I32, "upTable")
-	a.tensor(downTable, tensor.I32, "downTable")
-	a.int32(experts)
-	a.int32(chosen)
-	a.int32(words1)
-	a.int32(words2)
-	a.int32(words3)
-	a.int32(places1)
-	a.int32(places2)
-	a.int32(each)
-	a.int32(both)
-	a.int32(units)
-	a.int32(mostUnits)
-	a.int32(tiles)
-	a.int32(in)
-	a.int32(out)
-	a.int32(act)
-	a.int32(slots)
-	a.int32(slot)
-	a.int32(pairs)
-	a.int64(ld)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
-	d.launch(a, l)
-}
-
-func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, mostUnits int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -4723,7 +4679,6 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.int32(each)
 	a.int32(both)
 	a.int32(units)
-	a.int32(mostUnits)
 	a.int32(tiles)
 	a.int32(in)
 	a.int32(out)

@@ -21,7 +21,6 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
-	near           bool          // blocks of the first kernel bring what they may need of the tables
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 }
 
@@ -47,6 +46,7 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	m.words = d.scratch(scratchOrdered, tensor.I32, 1, pieces(in, half_elements)*half_elements+half_elements)
 	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	d.mixes = true
 	d.mixtureGate(&m)
 	d.mixtureDown(&m, gate)
 	return true
@@ -79,7 +79,7 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), expert_feed_row_words*tensor.I32.Size(), 0)
+	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), expert_feed_row_words*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }
@@ -88,27 +88,27 @@ func (d *Device) planMixture(m *rowMixture) bool {
 // no clusters.
 func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
 	const sums = expert_feed_warps * exl2_tile_columns
-	n, run, cluster, matrices, least := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, 2, 0
+	n, run, cluster, matrices := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, 2
 	if d.major >= 9 {
 		cluster, matrices = 2, 1
 	}
-	units := pieces(n.units*run, expert_feed_warps)
-	if m.near = cluster == 2 && m.plain() && units <= expert_feed_most_listed; m.near {
-		least = m.router.W.Rows * (mixture_near_head + pieces(2*n.units, 4)*4) * tensor.I32.Size()
-	}
 	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
-	m.first, ok = d.planRow(kernel_mixture_gate_any, n, units, beside, least)
+	// half of a warp's units at a time: the first is multiplied as soon as the row is in order
+	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, 2*expert_feed_warps), beside)
+	if cluster > 1 { // a multiprocessor has room for one block, and for one of the last kernel's
+		m.first.shared = max(m.first.shared, d.sharedFor(kernel_mixture_gate_any)/2)
+	}
 	m.first.blocks, m.first.cluster = each, cluster
 	return ok
 }
 
-// planRow has as many of a warp's units on their way at once as a kernel has room for beside
-// other things; they take so much at least.
-func (d *Device) planRow(k kernel, n mostOf, units, beside, least int) (p rowPlan, ok bool) {
+// planRow has so many of a warp's units on their way at once, or as many as a kernel has room for
+// beside other things.
+func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok bool) {
 	const ranking = 2 * 4 * choice_most_experts
 	p = rowPlan{slots: min(expert_feed_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*3*n.pairs()}
 	for ; p.slots > 0; p.slots-- {
-		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking, least)
+		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking)
 		if p.shared <= d.sharedFor(k) {
 			return p, true
 		}
@@ -129,15 +129,12 @@ func (p rowPlan) launch(runs int) launch {
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
 	gate := (*Device).mixture_gate
-	switch {
-	case !m.plain():
+	if !m.plain() {
 		gate = (*Device).mixture_gate_any
-	case !m.near:
-		gate = (*Device).mixture_gate_far
 	}
 	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
-		a.with(b).all(), int32(a.with(b).units), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
+		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }
 

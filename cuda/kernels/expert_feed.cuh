@@ -9,14 +9,14 @@
 #include "expert.cuh"
 
 constexpr int warps = 12;        // of a block
-constexpr int most_slots = 6;    // units that a warp has asked for at once
+constexpr int most_slots = 3;    // units that a warp has asked for at once
 constexpr int most_listed = 8;   // that it has listed
 
-// Of a row that lies in order each warp has digits of two units in shared memory, behind zeros that all have (Digits).
+static_assert(most_slots <= 3, "arrived_all_but takes two");
+
+// Of down's rows each warp has digits of two units in shared memory, behind zeros that all have (Digits).
 constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
 constexpr int row_words = zero_words + 2 * warps * unit_words;
-
-static_assert(most_slots <= 6, "arrived_all_but takes five");
 
 // A Listed unit is one that a warp multiplies: where it is, and what it is, as Place in
 // unit.cuh says it.
@@ -32,16 +32,13 @@ __device__ inline int shift_of(u32 packed) { return packed >> 5 & 3; }
 __device__ inline int group_of(u32 packed) { return packed >> 20; }
 __device__ inline int digits_row_of(u32 packed) { return packed & 0x1fff << 7; }  // its first block times digit_block
 
-// unit_at returns the unit of a tile of an expert's matrix that is at a place.
-__device__ inline Listed unit_at(const Matrix& m, uint2 place, int tile, int expert) {
+// unit_of returns unit u of a tile of an expert's matrix.
+__device__ inline Listed unit_of(const Table& table, const int* entry, int u, int tile, int expert) {
+	const Matrix& m = *(const Matrix*)entry;
+	uint2 place = __ldg((const uint2*)(entry + table.places) + u);
 	int group = group_of(place.y);
 	return {m.words + ((int64)tile * m.chunks + place.x) * 32, (const u32*)(m.scales + (int64)tile * m.groups + group), m.units + group,
 	        place.y, (unsigned short)(m.groups - 1 - group), (unsigned short)expert};
-}
-
-// unit_of returns unit u of a tile.
-__device__ inline Listed unit_of(const Table& table, const int* entry, int u, int tile, int expert) {
-	return unit_at(*(const Matrix*)entry, __ldg((const uint2*)(entry + table.places) + u), tile, expert);
 }
 
 // Slots is a warp's ring in shared memory. In front of the words of a unit each lane has what the
@@ -110,15 +107,9 @@ struct LaneUnits {
 
 // arrived_all_but is arrived_but by branches: a table of jumps is fetched from constant memory.
 __device__ inline void arrived_all_but(int n) {
-	if (n < 3) {
-		if (n == 2) arrived<2>();
-		else if (n == 1) arrived<1>();
-		else arrived<0>();
-	} else {
-		if (n == 3) arrived<3>();
-		else if (n == 4) arrived<4>();
-		else arrived<5>();
-	}
+	if (n == 2) arrived<2>();
+	else if (n == 1) arrived<1>();
+	else arrived<0>();
 }
 
 // A Feed brings a run of units, which `list` knows by their numbers, to a warp.

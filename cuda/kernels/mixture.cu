@@ -47,54 +47,15 @@ __device__ inline void zero_behind(u32* row, int in) {
 	if (threadIdx.x < row_padding) row[in + threadIdx.x] = 0;
 }
 
-// An Entry is what a block knows of an expert's matrix: in the table or, if it is near, in shared memory.
-struct Entry {
-	const Matrix& m;
-	const uint2* places;  // of units
-	const half* stored;   // of down's matrix
-};
-
-// What a block brings of all experts' matrices to shared memory, before it knows which expert it has, so that it
-// does not wait for the table then: of each the head, eight of down's bytes in 16, and the places of units.
-constexpr int stored_word = 8;  // where Matrix has what down has for gate, at 16 bytes
-constexpr int near_head = head_words + 4;
-__device__ inline int near_words(int units) { return near_head + (2 * units + 3) / 4 * 4; }
-
-// ask_near asks for that, of matrices of so many units at most.
-__device__ inline void ask_near(u32* to, const Table& table, const Table& down, int experts, int units) {
-	constexpr int lanes = 4;  // for an expert
-	int words = near_words(units);
-#pragma unroll 1
-	for (int e = threadIdx.x / lanes; e < experts; e += blockDim.x / lanes) {
-		const int *entry = table.of(e), *stored = down.of(e) + stored_word, *places = entry + table.places - near_head;
-#pragma unroll 1
-		for (int i = threadIdx.x % lanes * 4; i < words; i += 4 * lanes)
-			copy16(to + e * words + i, i < head_words ? entry + i : i < near_head ? stored : places + i, true);
-	}
-	commit();
-}
-
-// near_entry returns an expert's.
-__device__ inline Entry near_entry(const u32* memory, int expert, int units) {
-	const u32* at = memory + expert * near_words(units);
-	return {*(const Matrix*)at, (const uint2*)(at + near_head), *(const half* const*)(at + head_words)};
-}
-
-// entry_of returns it in the tables.
-__device__ inline Entry entry_of(const Table& table, const Table& down, int expert) {
-	const int* at = table.of(expert);
-	return {*(const Matrix*)at, (const uint2*)(at + table.places), ((const Matrix*)down.of(expert))->stored};
-}
-
 // A Tiling is the units of some tiles of a matrix, one tile's after the other's.
-template <bool near>
 struct Tiling {
-	const Entry& entry;
+	const Table& table;
+	const int* entry;
 	int units, first;  // of a tile; tile
 	__device__ Listed operator()(int i) const {
 		int tile = first;
 		for (; i >= units; i -= units) tile++;
-		return unit_at(entry.m, near ? entry.places[i] : __ldg(entry.places + i), tile, 0);
+		return unit_of(table, entry, i, tile, 0);
 	}
 };
 
@@ -135,28 +96,26 @@ struct Late {
 };
 
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
-// the thread's place is, or null; it has some of the columns. If the entry is near, it is where the ring is.
-template <bool near>
-__device__ inline Late multiply_matrix(float* parts, const Entry& entry, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
+// the thread's place is, or null; it has some of the columns.
+__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
+	const int* entry = table.of(expert);
+	const Matrix& m = *(const Matrix*)entry;
 	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
 	Eight<half> at;
 	Late late = {0, 0};
-	int n = units128 ? units128 : entry.m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
-	Tiling<near> list = {entry, n, span.from};
-	Feed<Tiling<near>> feed(slots, window, list, low, high);
-	const half* order = entry.m.order;
-	const float* bias = entry.m.bias;
-	if (near) __syncthreads();
-	if (i < in) at.words[0] = __ldg((const uint4*)(order + i));
+	int n = units128 ? units128 : m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
+	Tiling list = {table, entry, n, span.from};
+	Feed<Tiling> feed(slots, window, list, low, high);
+	if (i < in) at.words[0] = __ldg((const uint4*)(m.order + i));
 	feed.begin(asked_first);
 	if (threadIdx.x < columns) {
 		if (stored) late.place = __half_as_ushort(__ldg(stored));
-		if (bias) late.bias = __ldg(bias + span.from * tile_columns + threadIdx.x);
+		if (m.bias) late.bias = __ldg(m.bias + span.from * tile_columns + threadIdx.x);
 	}
 	if (i < in) octet(staged + i, words, at);
 #pragma unroll 1
 	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
-		at.words[0] = __ldg((const uint4*)(order + i));
+		at.words[0] = __ldg((const uint4*)(m.order + i));
 		octet(staged + i, words, at);
 	}
 	feed.begin(slots.count - asked_first);
@@ -215,15 +174,13 @@ struct Mail {
 };
 
 // first_products is the first kernel. It is plain where up to `ranked` experts are chosen by their logits alone:
-// code for other choices, though jumped over, would cost it 2 % of a step. Entries are near where a warp has all
-// its units listed at once, and a block one matrix: the ring's words come where they are.
-template <bool plain, bool near>
+// code for other choices, though jumped over, would cost it 2 % of a step.
+template <bool plain>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
 	int each,     // blocks of a matrix
 	int units128, // units of a tile, if all matrices have as many, or 0
-	int most_units,
 	int tiles, int in, int out, int act, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Listed windows[warps][most_listed];
@@ -244,8 +201,7 @@ __device__ void first_products(
 	bool second = which == 1;
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
 	int asking = both ? 1 : 2;  // of the cluster, for a table each
-	if (near) ask_near((u32*)slots.ring, mine, down, g.experts, most_units);
-	else mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
+	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	if (!both) mail.end();
@@ -262,7 +218,6 @@ __device__ void first_products(
 			if (lane == 0) found = e;
 		}
 		own.put(words, left.words, in), lowest = own.lowest;
-		arrived<0>();
 		__syncthreads();
 		expert = found;
 	} else {
@@ -273,15 +228,14 @@ __device__ void first_products(
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();  // the ring's memory is no longer the choosing's
 	}
-	Entry entry = near ? near_entry((const u32*)slots.ring, expert, most_units) : entry_of(mine, down, expert);
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
-	const half* stored = second ? nullptr : entry.stored + span.from * tile_columns;
+	const half* stored = second ? nullptr : ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
 	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	Late late = {0, 0}, other_late = {0, 0};
 #pragma unroll 1
 	for (int m = 0; m < 1 + both; m++) {
-		Late l = multiply_matrix<near>(m ? ups : parts, m ? entry_of(up, down, expert) : entry, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
+		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
 		(m ? other_late : late) = l;
 	}
 #pragma unroll 1
@@ -353,6 +307,7 @@ __device__ inline float stage_units(u32* to, const Left& left, const Feed& feed,
 	for (int step = 8; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
 	FixedPoint fixed(largest);
 	half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
+	__syncwarp();
 	put_digits(to + lane * 8, x, __float2half2_rn(fixed.to), false);
 	__syncwarp();
 	return fixed.lowest;
@@ -418,25 +373,24 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	to.y[column] = y + to.scale * sum;
 }
 
-#define MIXTURE_GATE(name, plain, near)                                                                   \
+#define MIXTURE_GATE(name, plain)                                                                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const float* logits, const float* correction, \
 		const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen, \
 		int words1, int words2, int words3, int places1, int places2, int each, int both, int units, \
-		int most_units, int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
+		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
 		int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor, \
 		float jitter) { \
 		Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2; \
 		Left left = {(const u32*)words, acts, ld}; \
-		first_products<plain, near>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, most_units, tiles, in, out, act, \
+		first_products<plain>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act, \
 		               {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_GATE(mixture_gate, true, true)
-MIXTURE_GATE(mixture_gate_far, true, false)
-MIXTURE_GATE(mixture_gate_any, false, false)
+MIXTURE_GATE(mixture_gate, true)
+MIXTURE_GATE(mixture_gate_any, false)
 
 #define MIXTURE_DOWN(name, plain) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
