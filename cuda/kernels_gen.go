@@ -650,11 +650,8 @@ const (
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
 	expert_feed_warps              = 12
-	expert_feed_most_slots         = 3
+	expert_feed_most_slots         = 6
 	expert_feed_most_listed        = 8
-	expert_feed_unit_words         = exl2_unit_blocks * exl2_block_rows
-	expert_feed_zero_words         = expert_feed_unit_words
-	expert_feed_row_words          = expert_feed_zero_words + 2*expert_feed_warps*expert_feed_unit_words
 	expert_feed_lane_row           = 128
 	half_elements                  = 8
 	join_words_part_words          = 8
@@ -863,6 +860,8 @@ const (
 	likelihood_threads             = 512
 	mixture_most_blocks            = 8
 	mixture_asked_first            = 1
+	mixture_unit_words             = exl2_unit_blocks * exl2_block_rows
+	mixture_zero_words             = mixture_unit_words
 	moments_threads                = 256
 	norm_order_threads             = 512
 	norm_order_stages              = 2
@@ -4698,7 +4697,7 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -4713,6 +4712,7 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.int32(places)
 	a.int32(blocks)
 	a.int32(units)
+	a.int32(most)
 	a.int32(biased)
 	a.int32(in)
 	a.int32(out)
@@ -4732,7 +4732,7 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_down_any)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -4747,6 +4747,7 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	a.int32(places)
 	a.int32(blocks)
 	a.int32(units)
+	a.int32(most)
 	a.int32(biased)
 	a.int32(in)
 	a.int32(out)

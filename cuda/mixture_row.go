@@ -21,6 +21,7 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
+	most           int           // units of a warp of the last kernel, an even number
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 }
 
@@ -79,7 +80,10 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), expert_feed_row_words*tensor.I32.Size())
+	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
+	m.most = pieces(units, 2) * 2
+	rows := expert_feed_warps * m.most // of so many units
+	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, units, (mixture_zero_words+rows*mixture_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }
@@ -150,6 +154,6 @@ func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
 		down = (*Device).mixture_down_any
 	}
 	down(d, p.launch(g.tiles()), m.y, m.Gates, all, m.to.Logits, gateLogits, r.Correction, g.table,
-		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }

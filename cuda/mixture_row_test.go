@@ -20,12 +20,12 @@ func TestPlanMixture(t *testing.T) {
 	}{
 		{"qwen3-30b-a3b on Hopper", 9, 132, hopper, 2048, 768, 8, 8, 2, 2, 2, true},
 		{"qwen3-30b-a3b on Ampere", 8, 108, ampere, 2048, 768, 8, 6, 2, 1, 2, true},
-		{"mixtral-8x7b on Hopper", 9, 132, hopper, 4096, 14336, 2, 33, 3, 1, 3, true},
+		{"mixtral-8x7b on Hopper", 9, 132, hopper, 4096, 14336, 2, 33, 5, 1, 3, true},
 		{"few columns", 9, 132, hopper, 256, 32, 4, 1, 1, 8, 1, true},
-		{"two multiprocessors", 9, 2, hopper, 512, 1376, 2, 1, 3, 1, 2, true},
+		{"two multiprocessors", 9, 2, hopper, 512, 1376, 2, 1, 5, 1, 2, true},
 		{"little shared memory", 7, 72, turing, 2048, 768, 8, 8, 1, 1, 1, true},
 		{"too little", 7, 72, turing, 4096, 14336, 8, 0, 0, 0, 0, false},
-		{"more units than lanes have", 9, 132, hopper, 4096, 14336, 4, 16, 3, 1, 3, true},
+		{"more units than lanes have", 9, 132, hopper, 4096, 14336, 4, 0, 0, 0, 0, false},
 	} {
 		d := planner(t, c.major, c.sms, c.shared, declared)
 		group := func(in, out int) *group {

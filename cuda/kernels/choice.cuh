@@ -145,7 +145,8 @@ struct Logits {
 		float most = 0, sum = 1, weight = __ldcg(g.logits + mine);
 		if (r.score == softmax_all) moments(g.experts, most, sum);
 		weight = lane < g.chosen ? score_of(r, weight, most) / sum : 0;
-		to.experts[lane] = mine, to.weights[lane] = weight * scale_of(r, weight, g.chosen);
+		float scale = scale_of(r, weight, g.chosen);
+		to.experts[lane] = mine, to.weights[lane] = weight * scale;
 	}
 
 	// moments returns the largest logit, and the sum of a softmax.

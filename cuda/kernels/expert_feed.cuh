@@ -9,14 +9,10 @@
 #include "expert.cuh"
 
 constexpr int warps = 12;        // of a block
-constexpr int most_slots = 3;    // units that a warp has asked for at once
+constexpr int most_slots = 6;    // units that a warp has asked for at once
 constexpr int most_listed = 8;   // that it has listed
 
-static_assert(most_slots <= 3, "arrived_all_but takes two");
-
-// Of down's rows each warp has digits of two units in shared memory, behind zeros that all have (Digits).
-constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
-constexpr int row_words = zero_words + 2 * warps * unit_words;
+static_assert(most_slots <= 6, "arrived_all_but takes five");
 
 // A Listed unit is one that a warp multiplies: where it is, and what it is, as Place in
 // unit.cuh says it.
@@ -107,9 +103,15 @@ struct LaneUnits {
 
 // arrived_all_but is arrived_but by branches: a table of jumps is fetched from constant memory.
 __device__ inline void arrived_all_but(int n) {
-	if (n == 2) arrived<2>();
-	else if (n == 1) arrived<1>();
-	else arrived<0>();
+	if (n < 3) {
+		if (n == 2) arrived<2>();
+		else if (n == 1) arrived<1>();
+		else arrived<0>();
+	} else {
+		if (n == 3) arrived<3>();
+		else if (n == 4) arrived<4>();
+		else arrived<5>();
+	}
 }
 
 // A Feed brings a run of units, which `list` knows by their numbers, to a warp.
@@ -161,9 +163,6 @@ struct Feed {
 		asked = after(asked);
 	}
 	__device__ u32 after(u32 slot) const { return slot + bytes >= ring + all ? ring : slot + bytes; }
-
-	// packed_of returns what the unit of a slot is, which has been asked for.
-	__device__ u32 packed_of(u32 slot) const { return *(const u32*)__cvta_shared_to_generic(slot); }
 
 	// multiply adds the next unit's products with a row of x, and returns the unit's expert. row says of what a
 	// unit is how many bytes behind x its rows begin.

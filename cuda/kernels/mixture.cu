@@ -285,18 +285,26 @@ struct Runs {
 		else for (int n; k < count - 1 && of >= (n = units_of(k)); k++) of -= n;
 		return k;
 	}
+	// what returns what unit i is, with its expert, as Feed has it in slots.
+	__device__ u32 what(int i) const {
+		Listed p = (*this)(i);
+		return p.packed & 0xfffff | p.expert << 20;
+	}
 	__device__ Listed operator()(int i) const {
 		int u, k = find(i, u);
 		return unit_of(table, table.of(chosen.experts[k]), u, tile, k);
 	}
 };
 
-// stage_units makes digits of the rows of a warp's next unit and, if there is one behind, of that one: half of the
-// lanes each, by a power of two of its own. It returns to the lanes of each what the lowest digits are.
-template <class Feed>
-__device__ inline float stage_units(u32* to, const Left& left, const Feed& feed, bool both, int in) {
+// A warp has in shared memory what its units are, as Feed says it, and digits of their rows, behind zeros that all
+// warps have (Digits): an even number of both.
+constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
+
+// stage_units makes digits of the rows of two units, half of the lanes each, by a power of two of each unit's own,
+// and leaves what the lowest digits are in place of what the unit is.
+__device__ inline void stage_units(u32* to, u32* what, const Left& left, int in) {
 	int lane = threadIdx.x % 32;
-	u32 packed = feed.packed_of(both && lane >= 16 ? feed.after(feed.slot) : feed.slot);
+	u32 packed = what[lane / 16];
 	int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
 	uint4 v = make_uint4(0, 0, 0, 0);
 	if (at < in) v = __ldcg((const uint4*)(left.acts + (packed >> 20) * left.ld + at));
@@ -307,23 +315,21 @@ __device__ inline float stage_units(u32* to, const Left& left, const Feed& feed,
 	for (int step = 8; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
 	FixedPoint fixed(largest);
 	half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
-	__syncwarp();
 	put_digits(to + lane * 8, x, __float2half2_rn(fixed.to), false);
-	__syncwarp();
-	return fixed.lowest;
+	if (lane % 16 == 0) what[lane / 16] = __float_as_uint(fixed.lowest);
 }
 
 // last_products is the second kernel, plain as the first.
 template <bool plain>
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int biased, int in, int out, Slots slots) {
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
 	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	u32 *zeros = (u32*)memory, *staged = zeros + zero_words + 2 * warp * unit_words;
-	slots.ring = (unsigned char*)(zeros + row_words);
+	u32 *zeros = (u32*)memory, *staged = zeros + zero_words + warp * most * unit_words, *what = zeros + zero_words + warps * most * unit_words + warp * most;
+	slots.ring = (unsigned char*)(zeros + zero_words + warps * most * unit_words + (warps * most + 31) / 32 * 32);  // at a line
 	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
@@ -336,6 +342,8 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
+	for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	__syncwarp();
 	int column = tile * tile_columns + lane;
 	bool adds = warp == 0 && part == 0 && column < out;
 	float y = 0, bias = 0;
@@ -346,14 +354,14 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	Exponent exponent;
 	Turn turn;
 	Digits x(staged, zeros - staged);
-	float sums[2][4] = {}, mixed[2][4] = {}, lowest = 0;
-	int pairs = slots.count > 1;  // of units that have been asked for
+	float sums[2][4] = {}, mixed[2][4] = {};
 #pragma unroll 1
-	for (int j = from; j < end; j++) {
-		int second = (j - from) & pairs;
-		if (!second) lowest = stage_units(staged, left, feed, pairs && j + 1 < end, in);
-		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * second; }, slots.count, exponent, turn);
-		float weight = chosen.weights[k] * __shfl_sync(~0u, lowest, 16 * second);
+	for (int j = 0; j < end - from; j += 2) stage_units(staged + j * unit_words, what + j, left, in);
+	__syncwarp();
+#pragma unroll 1
+	for (int j = 0; j < end - from; j++) {
+		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * j; }, slots.count, exponent, turn);
+		float weight = chosen.weights[k] * __uint_as_float(what[j]);
 #pragma unroll
 		for (int t = 0; t < 2; t++)
 #pragma unroll
@@ -396,13 +404,13 @@ MIXTURE_GATE(mixture_gate_any, false)
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		float* y, const half* acts, const half* all, const float* logits, \
 		const float* gate_logits, const float* correction, const int* table, int experts, \
-		int chosen, int words, int places, int blocks, int units, int biased, int in, \
+		int chosen, int words, int places, int blocks, int units, int most, int biased, int in, \
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) { \
 		Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		Left left = {nullptr, (half*)acts, ld}; \
-		last_products<plain>(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, biased, in, out, \
+		last_products<plain>(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, most, biased, in, out, \
 		              {nullptr, slot, slots, pairs}); \
 	}
 
