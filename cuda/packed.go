@@ -198,7 +198,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
+	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
