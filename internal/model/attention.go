@@ -100,9 +100,7 @@ func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
 	if a.late || a.clip > 0 || !a.together() && !(a.query.none() && a.key.none()) {
 		return false
 	}
-	m := a.mixing(s)
-	m.Attend.Reader = s.reader
-	return f.Attention(s.At(Mixed), p, m)
+	return f.Attention(s.At(Mixed), p, a.mixing(s))
 }
 
 func (a *attention) mix(s *State) {
