@@ -57,7 +57,7 @@ func (t *Template) Render(c *Conversation, tokens *jinja.Dict) (string, error) {
 	if c.Continue && c.Answer {
 		return "", errors.New("a prompt cannot both continue the last message and begin another")
 	}
-	messages, last := reasoned(c.Messages), ""
+	messages, last := c.Messages, ""
 	if c.Continue {
 		var err error
 		if messages, last, err = t.tagged(messages); err != nil {
@@ -76,33 +76,6 @@ func (t *Template) Render(c *Conversation, tokens *jinja.Dict) (string, error) {
 		return text, err
 	}
 	return cut(text, last)
-}
-
-// reasoningFields are the names under which messages have reasoning, the one that
-// templates read first.
-var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
-
-// reasoned returns the messages with their reasoning under the names that templates
-// read, as transformers gives them to templates from 5.23 on
-// (utils/chat_template_utils.py, _alias_reasoning_fields).
-func reasoned(messages *jinja.List) *jinja.List {
-	for i := range messages.Len() {
-		m, ok := messages.At(i).(*jinja.Dict)
-		if !ok {
-			continue
-		}
-		for _, name := range reasoningFields {
-			if v, _ := m.Get(name); v != nil {
-				all := &jinja.Dict{}
-				all.Set("thinking", v)
-				all.Update(m)
-				all.Set("reasoning_content", v)
-				messages = messages.With(i, all)
-				break
-			}
-		}
-	}
-	return messages
 }
 
 // tagged returns the messages with continueTag behind the last, and that one's
