@@ -19,10 +19,10 @@ type Stage struct {
 	Name       string  `json:"stage"`
 	Seconds    float64 `json:"seconds"`               // wall time
 	CPUSeconds float64 `json:"cpu_seconds,omitempty"` // of processors, all cores together, with whatever went on beside it
-	GPUSeconds float64 `json:"gpu_seconds,omitempty"` // of the device's stream between the stage's first operation and its last
-	Bytes      float64 `json:"bytes,omitempty"`       // read and written, as far as they are counted
-	Flops      float64 `json:"flops,omitempty"`       // floating-point operations, as far as they are counted
-	BoundShare float64 `json:"bound_share,omitempty"` // least possible time, by Bytes and Flops, over Seconds
+	GPUSeconds float64 `json:"gpu_seconds"`           // of the device's stream between the stage's first operation and its last
+	Bytes      float64 `json:"bytes"`                 // read and written, as far as they are counted
+	Flops      float64 `json:"flops"`                 // floating-point operations, as far as they are counted
+	BoundShare float64 `json:"bound_share"`           // least possible time, by Bytes and Flops, over Seconds
 }
 
 // A Profile gathers stages. A nil Profile gathers nothing and costs nothing; a
