@@ -30,6 +30,11 @@ func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
 // A portion is Portion of kernels/digit_rows.cuh.
 type portion struct{ first, at uint16 }
 
+// portionsShared returns the bytes that a row of digits takes by portions, with zeros behind it.
+func portionsShared(blocks int) int {
+	return blocks*digit_part_part_block + tensor.I32.Size()*packed_row_padding
+}
+
 // portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
 // how many that are.
 func (p *packed) portions() (list [qmatmul_many_warps + 2]portion, blocks int) {

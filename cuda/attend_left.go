@@ -93,6 +93,9 @@ func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *p
 	const warps = attend_left_warps
 	at, split := d.addressOrNull, leftSets(t)
 	parts, sets, heads := d.leftParts(t), t.KVHeads*split, t.group()/split
+	d.mixed = mixed{}
+	t.places = d.placesFor(t.y, t.Attend)
+	d.link(q)
 	words := d.scratch(scratchLeft, tensor.I32, sets, (parts*heads+2)*t.HeadDim)
 	found := d.scratch(scratchMeet, tensor.I32, sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
 	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split)}
@@ -109,7 +112,7 @@ func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *p
 func (d *Device) leftAttend(t rowsAttend) leftAttend {
 	at, s, h := d.addressOrNull, t.numbers(), t.own.heads
 	return leftAttend{
-		y: at(t.y), q: at(t.q), k: at(t.own.k), v: at(t.own.v), freqs: at(t.own.freqs), sinks: at(t.Sinks), pos: at(t.batch.Pos), seq: at(t.batch.Seq), fault: at(d.fault),
+		y: at(t.y), places: at(t.places), q: at(t.q), k: at(t.own.k), v: at(t.own.v), freqs: at(t.own.freqs), sinks: at(t.Sinks), pos: at(t.batch.Pos), seq: at(t.batch.Seq), fault: at(d.fault),
 		rows: s.rows, sequences: s.sequences, pages: s.pages, heads: s.heads, kvHeads: s.kvHeads, dim: s.dim, pairs: s.pairs, interleaved: s.interleaved,
 		ldy: s.ldy, ldq: s.ldq, ldk: s.ldk, ldv: s.ldv, turnScale: s.turnScale, scale: t.Scale, cap: t.Softcap, temperature: t.Temperature,
 		temperatureSpan: s.temperatureSpan, window: s.window, qNorm: at(h.Q), kNorm: at(h.K), norm: s.norm, eps: h.Norm.Eps, offset: h.Norm.Offset,

@@ -57,9 +57,11 @@ type Device struct {
 	left      leftGiven     // that attention was given last
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
+	took      bool   // the last products that normalized a stream found it left for them
 	ahead     lookahead
 	kept      keeper
 	turned    turned
+	mixes     bool // it has computed mixtures of one row
 	blas      cublas
 	workLimit int // bytes that quantizing may take at a time; 0: what is free
 }

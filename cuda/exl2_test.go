@@ -64,14 +64,23 @@ func TestScalesByTiles(t *testing.T) {
 func TestDigitsOrHalves(t *testing.T) {
 	for _, c := range []struct {
 		in, widest, groups int
-		want               kernel
+		want, ordered      kernel // of a row that is put in order, and of one that lies so
 	}{
-		{4096, 8, 4, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_one_wide},
-		{28672, 6, 4, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves},
+		{4096, 8, 4, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one},
+		{28672, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide},
+		{28672, 6, 4, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves, kernel_qmatmul_halves},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
-		m := &matrix{in: c.in, padded: 8192, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups}
-		p, ok := d.plan((&packed{list: [mostMatrices]*matrix{m}, n: 1}).needs(d.sms), 1)
+		m := &matrix{in: c.in, padded: 8192, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups, units128: c.in / 128}
+		for i := range m.units128 {
+			m.unitBlocks = append(m.unitBlocks, uint16(i*exl2_unit_blocks))
+		}
+		one := packed{list: [mostMatrices]*matrix{m}, n: 1}
+		p, ok := d.plan(one.needs(d.sms), 1)
+		one.ordered = true
+		if q, ok := d.plan(one.needs(d.sms), 1); !ok || q.name != c.ordered {
+			t.Errorf("%+v: kernel %s of a row in order", c, kernels[q.name].name)
+		}
 		if lanes := map[bool]int{true: (c.groups + 1) / 2, false: c.groups}[p.digits]; !ok || p.name != c.want || p.groups != lanes || p.shared+384 > 227<<10 {
 			t.Errorf("%+v: kernel %s with scales of %d groups and %d bytes", c, kernels[p.name].name, p.groups, p.shared)
 		}

@@ -207,6 +207,7 @@ const (
 	kernel_mixture_gate
 	kernel_mixture_gate_any
 	kernel_mixture_down
+	kernel_mixture_down_any
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
 	kernel_moments_own
@@ -270,6 +271,8 @@ const (
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
+	kernel_qmatmul_placed
+	kernel_qmatmul_placed_wide
 	kernel_qmatmul_halves
 	kernel_qmatmul_more
 	kernel_qmatmul_few
@@ -524,6 +527,7 @@ var kernels = [kernelCount]struct {
 	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
 	kernel_mixture_gate_any:          {"mixture", "mixture_gate_any", true},
 	kernel_mixture_down:              {"mixture", "mixture_down", true},
+	kernel_mixture_down_any:          {"mixture", "mixture_down_any", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
 	kernel_moments_own:               {"moments", "moments_own", true},
@@ -587,6 +591,8 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_placed:            {"qmatmul", "qmatmul_placed", true},
+	kernel_qmatmul_placed_wide:       {"qmatmul", "qmatmul_placed_wide", true},
 	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
@@ -646,7 +652,7 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
-	digit_row_asked_halves         = 4
+	digit_part_part_block          = 4 * 32
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digits_biased_zero             = 0x4b400000
@@ -870,6 +876,8 @@ const (
 	likelihood_threads             = 512
 	mixture_most_blocks            = 8
 	mixture_asked_first            = 1
+	mixture_unit_words             = exl2_unit_blocks * exl2_block_rows
+	mixture_zero_words             = mixture_unit_words
 	moments_threads                = 256
 	norm_order_threads             = 512
 	norm_order_stages              = 2
@@ -4665,10 +4673,9 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, acts tensor.Tensor, largest tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
 	a.tensor(acts, tensor.F16, "acts")
-	a.tensor(largest, tensor.I32, "largest")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
@@ -4704,10 +4711,9 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, largest tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, largest tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
-	a.tensor(largest, tensor.I32, "largest")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
@@ -4743,11 +4749,10 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, largest tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, largest tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, rows int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
-	a.tensor(largest, tensor.I32, "largest")
 	a.tensor(all, tensor.F16, "all")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -4759,7 +4764,42 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, lar
 	a.int32(places)
 	a.int32(blocks)
 	a.int32(units)
-	a.int32(rows)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_down_any)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(blocks)
+	a.int32(units)
+	a.int32(most)
 	a.int32(biased)
 	a.int32(in)
 	a.int32(out)
@@ -5613,6 +5653,18 @@ func (d *Device) qmatmul_one(l launch, product []byte) {
 
 func (d *Device) qmatmul_one_wide(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_one_wide)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_placed_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_placed_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }

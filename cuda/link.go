@@ -62,15 +62,15 @@ type mixed struct {
 }
 
 // placesFor returns where columns of y go, which attention computes: where the products that
-// read it like them, if those of several rows do not have to put them in order then.
+// read it like them, if those do not have to put them in order then.
 func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
 	m, ok := a.Reader.(*matrix)
-	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows < 2 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
+	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
 		return tensor.Tensor{}
 	}
 	p := packed{x: y, then: device.Add, n: 1}
 	p.list[0] = m
-	if !d.takesPacked(&p) {
+	if y.Rows == 1 && !(d.took && d.takesParts(&p)) || !d.takesPacked(&p) {
 		return tensor.Tensor{}
 	}
 	d.mixed = mixed{d.addressOrNull(y), y.Rows, m.sorted}
@@ -82,7 +82,10 @@ func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
 	}
-	takes := p.x.Rows > 1 && (d.fewTake(p) || d.batchTakes(p))
+	takes := d.linkTakes(p)
+	if !p.scale.Nil() {
+		d.took = false
+	}
 	switch {
 	case takes && !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
 		d.linkNormed(p)
@@ -92,10 +95,26 @@ func (d *Device) link(p *packed) {
 		if d.linked.x == d.addressOrNull(p.y[0]) {
 			d.linked.sorted = 0 // what has been left is the stream as it was
 		}
-		if takes && p.reader != nil {
+		if takes && p.reader != nil && (p.x.Rows > 1 || p.ordered) {
 			d.linkAdded(p)
 		}
 	}
+}
+
+// linkTakes reports whether the kernel that makes p has links, if its x is in order.
+func (d *Device) linkTakes(p *packed) bool {
+	if p.x.Rows == 1 {
+		return d.takesParts(p)
+	}
+	return d.fewTake(p) || d.batchTakes(p)
+}
+
+// takesParts reports whether there is room for the row of p as warps bring what they need of one in order.
+func (d *Device) takesParts(p *packed) bool {
+	q := *p
+	q.ordered = true
+	plan, ok := d.plan(q.needs(d.sms), 1)
+	return ok && plan.parted()
 }
 
 // unlink forgets a stream that a kernel normalizes which stores no powers: those of the norm before may be of anything.
@@ -112,7 +131,7 @@ func (d *Device) linkNormed(p *packed) {
 	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers}) && m.sorted != 0 {
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
-		s.powers = true
+		s.powers, d.took = true, true
 		return
 	}
 	*s = stream{x: at(p.x), rows: p.x.Rows, cols: p.x.Cols, side: s.side, powers: true}

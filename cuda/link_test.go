@@ -34,9 +34,9 @@ func (c *chain) reads(left bool) device.Products {
 	return device.Products{X: c.stream, Scale: c.scale, List: []device.Product{{W: c.reader, Y: y}}, Left: left}
 }
 
-// adds are those that add to it.
+// adds are those that add to it, of x in their order.
 func (c *chain) adds(reader *device.Products) device.Products {
-	return device.Products{X: c.x, List: []device.Product{{W: c.o, Y: c.stream}}, Then: device.Add, Reader: reader}
+	return device.Products{X: c.x, Sorted: true, List: []device.Product{{W: c.o, Y: c.stream}}, Then: device.Add, Reader: reader}
 }
 
 // made returns the kernels that make p.
@@ -49,10 +49,10 @@ func (c *chain) made(t *testing.T, p device.Products) []string {
 	return slices.Clone(c.d.trail.names)
 }
 
-// A norm is left out where the products before have left what it reads: of two rows to
+// A norm is left out where the products before have left what it reads: of one row to
 // sixteen, if nobody has come between, and the norm and the order are those that were named.
 func TestLinks(t *testing.T) {
-	for rows, links := range map[int]bool{1: false, 2: true, 4: true, 8: true, 16: true} {
+	for rows, links := range map[int]bool{1: true, 2: true, 4: true, 8: true, 16: true} {
 		c := newChain(t, rows)
 		next := c.reads(true)
 		other := next
@@ -91,20 +91,23 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Attention leaves its result in the order of those that read it, of two rows to sixteen.
+// Attention leaves its result in the order of those that read it, of two rows to sixteen, and of
+// one whose queries were multiplied by a linked product.
 func TestMixedInOrder(t *testing.T) {
-	for _, rows := range []int{1, 2, 16, 17} {
-		c := newChain(t, rows)
+	for _, rows := range []int{0, 1, 2, 16, 17} {
+		took := rows == 1
+		c := newChain(t, max(1, rows))
+		c.d.took = took
 		y := c.x
 		places := c.d.placesFor(y, device.Attend{Heads: 4, KVHeads: 4, HeadDim: 64, Reader: c.o})
-		if got, want := !places.Nil(), rows > 1 && rows <= 16; got != want {
+		if got, want := !places.Nil(), rows > 0 && rows <= 16; got != want {
 			t.Errorf("%d rows in order: %v, want %v", rows, got, want)
 		}
 		if places.Nil() {
 			continue
 		}
 		p := c.adds(nil)
-		p.Left = true
+		p.Left, p.Sorted = true, false
 		if got := c.made(t, p); len(got) != 1 {
 			t.Errorf("%d rows: %v, want one kernel", rows, got)
 		}

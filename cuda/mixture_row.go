@@ -21,8 +21,8 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
-	rows           int           // of digits, of a block of the last kernel
-	words, largest tensor.Tensor // what kernels leave for the next one (Left in kernels/mixture.cu)
+	most           int           // units of a warp of the last kernel, an even number
+	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 }
 
 // A rowPlan is how products with chosen experts are launched.
@@ -44,11 +44,10 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		gate = to.Gates
 		outputs++
 	}
-	words, tiles := pieces(in, half_elements)*half_elements+half_elements, m.gate.tiles()
-	left := d.scratch(scratchOrdered, tensor.I32, 1, words+m.to.Chosen()*tiles)
-	m.words, m.largest = left.Columns(0, words), left.Columns(words, left.Cols)
+	m.words = d.scratch(scratchOrdered, tensor.I32, 1, pieces(in, half_elements)*half_elements+half_elements)
 	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	d.mixes = true
 	d.mixtureGate(&m)
 	d.mixtureDown(&m, gate)
 	return true
@@ -60,6 +59,12 @@ func (m *rowMixture) fits() bool {
 	return m.x.Rows == 1 && m.x.Type == tensor.F32 && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
+}
+
+// plain reports whether experts are chosen by their logits alone, and there are not many.
+func (m *rowMixture) plain() bool {
+	r, n := m.router, m.router.Routing
+	return r.W.Rows <= choice_ranked && r.Correction.Nil() && n.Groups <= 1 && n.Score != device.SparseMixer
 }
 
 // planMixture plans the products of m, and reports whether there is room for them.
@@ -75,11 +80,10 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
-	m.rows = chosen
-	if m.down.most.all() > 0 && chosen%parts == 0 {
-		m.rows /= parts
-	}
-	m.last, ok = d.planRow(kernel_mixture_down, m.down.most, pieces(chosen*m.down.most.units, parts*expert_feed_warps), m.rows*digitRow(m.down.in))
+	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
+	m.most = pieces(units, 2) * 2
+	rows := expert_feed_warps * m.most // of so many units
+	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, units, (mixture_zero_words+rows*mixture_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }
@@ -93,13 +97,17 @@ func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
 		cluster, matrices = 2, 1
 	}
 	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
-	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, expert_feed_warps), beside)
+	// half of a warp's units at a time: the first is multiplied as soon as the row is in order
+	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, 2*expert_feed_warps), beside)
+	if cluster > 1 { // a multiprocessor has room for one block, and for one of the last kernel's
+		m.first.shared = max(m.first.shared, d.sharedFor(kernel_mixture_gate_any)/2)
+	}
 	m.first.blocks, m.first.cluster = each, cluster
 	return ok
 }
 
-// planRow has as many of a warp's units on their way at once as a kernel has room for beside
-// other things.
+// planRow has so many of a warp's units on their way at once, or as many as a kernel has room for
+// beside other things.
 func (d *Device) planRow(k kernel, n mostOf, units, beside int) (p rowPlan, ok bool) {
 	const ranking = 2 * 4 * choice_most_experts
 	p = rowPlan{slots: min(expert_feed_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*3*n.pairs()}
@@ -125,10 +133,10 @@ func (p rowPlan) launch(runs int) launch {
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
 	gate := (*Device).mixture_gate
-	if r.W.Rows > choice_ranked || !r.Correction.Nil() || n.Groups > 1 || n.Score == device.SparseMixer {
+	if !m.plain() {
 		gate = (*Device).mixture_gate_any
 	}
-	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.largest, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
+	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
 		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
@@ -141,7 +149,11 @@ func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
 		all = m.Each.Slice(chosen, chosen+1)
 	}
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	d.mixture_down(p.launch(g.tiles()), m.y, m.Gates, m.largest, all, m.to.Logits, gateLogits, r.Correction, g.table,
-		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.rows), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+	down := (*Device).mixture_down
+	if !m.plain() {
+		down = (*Device).mixture_down_any
+	}
+	down(d, p.launch(g.tiles()), m.y, m.Gates, all, m.to.Logits, gateLogits, r.Correction, g.table,
+		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }

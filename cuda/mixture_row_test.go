@@ -18,7 +18,7 @@ func TestPlanMixture(t *testing.T) {
 		each, slots, parts, of int
 		ok                     bool
 	}{
-		{"qwen3-30b-a3b on Hopper", 9, 132, hopper, 2048, 768, 8, 8, 4, 2, 2, true},
+		{"qwen3-30b-a3b on Hopper", 9, 132, hopper, 2048, 768, 8, 8, 2, 2, 2, true},
 		{"qwen3-30b-a3b on Ampere", 8, 108, ampere, 2048, 768, 8, 6, 2, 1, 2, true},
 		{"mixtral-8x7b on Hopper", 9, 132, hopper, 4096, 14336, 2, 33, 5, 1, 3, true},
 		{"few columns", 9, 132, hopper, 256, 32, 4, 1, 1, 8, 1, true},

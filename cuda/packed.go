@@ -64,7 +64,7 @@ func (p *packed) needs(blocks int) need {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
-	if p.ordered && p.x.Rows > 1 {
+	if p.ordered {
 		_, n.areas = p.areas()
 		_, n.blocks = p.portions()
 	}
@@ -81,10 +81,17 @@ type packing struct {
 	digits             bool
 }
 
+// parted reports whether it is a row's whose x is in order, of which warps bring what they need.
+func (p packing) parted() bool {
+	return p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
+}
+
 // packings lists the variants, better ones first.
 var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
 	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
+	{(*Device).qmatmul_placed, kernel_qmatmul_placed, qmatmul_many_warps, 3, 1, true},
+	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, qmatmul_many_warps, 2, 1, true},
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
@@ -95,7 +102,7 @@ type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
-	areas               bool // warps bring x for themselves
+	areas               bool // warps bring x for themselves, as areas or portions
 }
 
 // plan returns how products with some rows of x are made.
@@ -115,7 +122,7 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
 	const sumsShare = 8
-	if rows > v.rows {
+	if rows > v.rows || v.digits && v.parted() != (n.blocks > 0) {
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}
@@ -128,6 +135,9 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	x := rows * packedRow(n.in)
 	if v.digits {
 		x = digitRow(n.in)
+		if plan.areas = v.parted(); plan.areas {
+			x = portionsShared(n.blocks)
+		}
 	}
 	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x
 	return plan, plan.shared <= shared
@@ -188,7 +198,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared}
+	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 

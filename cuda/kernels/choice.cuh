@@ -128,6 +128,41 @@ struct Logits {
 		}
 		return at;
 	}
+
+	// choose leaves the experts that are chosen, and their weights.
+	__device__ void choose(Chosen& to, const Given& g, const Rule& r) const {
+		unsigned left[ranked / 32];
+		int lane = threadIdx.x % 32, mine = 0;
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++) left[j] = j * 32 + lane < g.experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
+#pragma unroll 1
+		for (int i = 0; i < g.chosen; i++) {
+			int at = first(left, largest(left));
+#pragma unroll
+			for (int j = 0; j < ranked / 32; j++) left[j] = at == j * 32 + lane ? 0 : left[j];
+			if (lane == i) mine = at;
+		}
+		float most = 0, sum = 1, weight = __ldcg(g.logits + mine);
+		if (r.score == softmax_all) moments(g.experts, most, sum);
+		weight = lane < g.chosen ? score_of(r, weight, most) / sum : 0;
+		float scale = scale_of(r, weight, g.chosen);
+		to.experts[lane] = mine, to.weights[lane] = weight * scale;
+	}
+
+	// moments returns the largest logit, and the sum of a softmax.
+	__device__ void moments(int experts, float& most, float& sum) const {
+		int lane = threadIdx.x % 32;
+		most = never(), sum = 0;
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++)
+			if (j * 32 + lane < experts) most = fmaxf(most, v[j]);
+#pragma unroll
+		for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++)
+			if (j * 32 + lane < experts) sum += expf(v[j] - most);
+		sum = warp_sum(sum);
+	}
 	__device__ static unsigned largest(const unsigned (&keys)[ranked / 32]) { return warp_largest(max(max(keys[0], keys[1]), max(keys[2], keys[3]))); }
 
 	// first returns where a key is.
@@ -140,6 +175,12 @@ struct Logits {
 	}
 };
 static_assert(ranked / 32 == 4, "as kth has it");
+
+// choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone.
+__device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {
+	if (threadIdx.x < 32) Logits(g.logits, g.experts).choose(to, g, r);
+	__syncthreads();
+}
 
 // choose has every block choose. The memory may be used for other things when all threads
 // have passed another barrier.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "digits.cuh"
+#include "link.cuh"
 #include "one_row.cuh"
 
 // An Extent is the sum of a row's squares, and the bits of its largest element as FixedPoint takes it.
@@ -58,11 +59,7 @@ struct Bring {
 			y[j] = fmaf(c * inverse, (i < blockDim.x * 8 ? a.scale[j] : w[j]) + p.offset, b[j]);
 			extent.squares += c * c, extent.add(y[j]);
 		}
-		if (p.places) {
-			bring(to, p, a, y, i);
-		} else {
-			*(float4*)(to + i) = *(const float4*)y, *(float4*)(to + i + 4) = *(const float4*)(y + 4);
-		}
+		bring(to, p, a, y, i);
 	}
 };
 
@@ -87,47 +84,23 @@ __device__ inline float bring_normed(u32* to, const P& p, const Ahead& a, u32& l
 	row.each(bring);
 	come();
 	Extent extent = block_extent(bring.extent);
-	float inverse = p.shift ? 1 : rsqrtf(__fdividef(extent.squares, p.in) + p.eps);
+	float square = __fdividef(extent.squares, p.in) + p.eps, inverse = p.shift ? 1 : rsqrtf(square);
+	if (p.link.powers && blockIdx.x == 0 && threadIdx.x == 0) *p.link.powers = power(square);
 	largest = __float_as_uint(__uint_as_float(extent.largest) * inverse);
 	return inverse;
 }
 
-// Eights of fp16 that a thread asks for at once.
-constexpr int asked_halves = 4;
-
-// load_halves reads eight elements, zeros past the end.
-template <class P>
-__device__ inline uint4 load_halves(const P& p, int i) {
-	return i < p.in ? __ldcg((const uint4*)((const half*)p.x + i)) : make_uint4(0, 0, 0, 0);
-}
-
-// bring_halves brings a row of fp16, the first half of a word of four bytes each, or, if it is in
-// order, eight in a half of eight words, by swaps. It returns the largest. Each of both is straight code:
-// it runs once, and what is jumped over is fetched late.
+// bring_halves brings a row of fp16, each to the first half of a word of four bytes. It returns the largest.
 template <class P, class Come>
 __device__ inline u32 bring_halves(u32* to, const P& p, const Ahead& a, const Come& come) {
 	int step = blockDim.x * 8;
 	half2 most = __float2half2_rn(0);
-	if (!p.places) {
 #pragma unroll 1
-		for (int first = threadIdx.x * 8; first < p.in; first += asked_halves * step) {
-			uint4 v[asked_halves];
-#pragma unroll
-			for (int k = 0; k < asked_halves; k++) v[k] = load_halves(p, first + k * step);
-#pragma unroll
-			for (int k = 0; k < asked_halves; k++) {
-				measure(most, v[k]);
-				if (first + k * step < p.in) *(uint4*)(to + first + k * step + 4 * swaps()) = v[k];
-			}
-		}
-	} else {
-#pragma unroll 1
-		for (int i = threadIdx.x * 8; i < p.in; i += step) {
-			Eight<half> v;
-			v.words[0] = load_halves(p, i);
-			measure(most, v.words[0]);
-			bring(to, p, a, v.v, i);
-		}
+	for (int i = threadIdx.x * 8; i < p.in; i += step) {
+		Eight<half> v;
+		v.words[0] = __ldcg((const uint4*)((const half*)p.x + i));
+		measure(most, v.words[0]);
+		bring(to, p, a, v.v, i);
 	}
 	come();
 	Extent extent = {0, 0};
@@ -149,24 +122,20 @@ __device__ inline float stage_digits(u32* row, const P& p, const Ahead& a, const
 	FixedPoint fixed(largest);
 	half2 to = __float2half2_rn(normed ? 1 : fixed.to);
 	times *= fixed.to;
-	bool apart = normed || p.places;  // elements are in words of their own
 #pragma unroll 1
 	for (int i = threadIdx.x * 8; i < p.in; i += blockDim.x * 8) {
 		half2 x[4];
-		uint4 v = *(const uint4*)(row + i + 4 * swaps()), w = v;
-		if (apart) w = *(const uint4*)(row + i + 4 * !swaps());
+		uint4 v = *(const uint4*)(row + i + 4 * swaps()), w = *(const uint4*)(row + i + 4 * !swaps());
 		if (normed) {
 			x[0] = __floats2half2_rn(__uint_as_float(v.x) * times, __uint_as_float(v.y) * times);
 			x[1] = __floats2half2_rn(__uint_as_float(v.z) * times, __uint_as_float(v.w) * times);
 			x[2] = __floats2half2_rn(__uint_as_float(w.x) * times, __uint_as_float(w.y) * times);
 			x[3] = __floats2half2_rn(__uint_as_float(w.z) * times, __uint_as_float(w.w) * times);
-		} else if (apart) {
+		} else {
 			x[0] = half2_of(__byte_perm(v.x, v.y, 0x5410)), x[1] = half2_of(__byte_perm(v.z, v.w, 0x5410));
 			x[2] = half2_of(__byte_perm(w.x, w.y, 0x5410)), x[3] = half2_of(__byte_perm(w.z, w.w, 0x5410));
-		} else {
-			x[0] = half2_of(v.x), x[1] = half2_of(v.y), x[2] = half2_of(v.z), x[3] = half2_of(v.w);
 		}
-		put_digits(row + i, x, to, apart && swaps());
+		put_digits(row + i, x, to, swaps());
 	}
 	return fixed.lowest;
 }

@@ -115,7 +115,8 @@ __device__ inline int digit_bytes(int in) { return 4 * stride(in); }
 struct Digits {
 	const char *row, *zeros;
 	bool second;  // half, of the lane's columns of x
-	__device__ Digits(const u32* row, int in) : row((const char*)row), zeros((const char*)(row + in)) {
+	__device__ Digits(const u32* row, int in) : Digits(row, (const char*)(row + in)) {}
+	__device__ Digits(const u32* row, const char* zeros) : row((const char*)row), zeros(zeros) {
 		int lane = threadIdx.x % 32;
 		this->row += lane % 4 * 32 + lane / 4 % 4 * 8, second = lane / 16;
 	}
@@ -215,6 +216,12 @@ __device__ inline void digits_of(u32 (&d)[n], half2 x, half2 to) {
 	}
 }
 
+// put_words stores 16 bytes in shared memory at once. The compiler makes four stores of an assignment whose place
+// depends on the lane, which collide.
+__device__ inline void put_words(u32* to, uint4 v) {
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"((u32)__cvta_generic_to_shared(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
 // put_digits stores the digits of eight rows, two in each of x. Lanes begin with one half of 32 bytes
 // or the other, by swaps, so that they do not collide. Where what was read was swapped, too, x has rows
 // 4 to 7 first.
@@ -228,8 +235,8 @@ __device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool 
 	for (int i = 0; i < 4; i++) w[2 * i] = __byte_perm(d[0][i], d[2][i], select), w[2 * i + 1] = __byte_perm(d[1][i], d[3][i], select);
 	uint4 low = make_uint4(w[0], w[1], w[2], w[3]), high = make_uint4(w[4], w[5], w[6], w[7]);
 	bool swap = swaps();
-	*(uint4*)(row + 4 * swap) = swap ? high : low;
-	*(uint4*)(row + 4 * !swap) = swap ? low : high;
+	put_words(row + 4 * swap, swap ? high : low);
+	put_words(row + 4 * !swap, swap ? low : high);
 }
 
 // warp_largest returns the largest of a warp's numbers.

@@ -164,13 +164,15 @@ struct Feed {
 	}
 	__device__ u32 after(u32 slot) const { return slot + bytes >= ring + all ? ring : slot + bytes; }
 
-	// multiply adds the next unit's products, of the row of its expert, and returns which that is.
-	__device__ int multiply(float (&sums)[2][4], const Digits& x, int row_bytes, int slots, Exponent e, Turn turn) {
+	// multiply adds the next unit's products with a row of x, and returns the unit's expert. row says of what a
+	// unit is how many bytes behind x its rows begin.
+	template <class Row>
+	__device__ int multiply(float (&sums)[2][4], const Digits& x, const Row& row, int slots, Exponent e, Turn turn) {
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
 		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? 0x3232 : 0x1010;
 		int expert = packed >> 20;
-		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, digits_row_of(packed) + expert * row_bytes,
+		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, row(packed),
 		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, e, turn);
 		ask();
 		slot = after(slot);

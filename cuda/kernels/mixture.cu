@@ -21,9 +21,7 @@ constexpr int most_blocks = 8;  // of a cluster
 struct Left {
 	const u32* words;  // [in] digits, an element's in a word, and what the lowest are
 	half* acts;        // [chosen, width], ld apart, in down's order
-	u32* largest;      // [chosen, tiles of width]: the largest of a tile, as float
 	int64 ld;
-	int tiles;
 };
 
 // octet returns the digits of eight stored rows, whose places in x are given, as Digits
@@ -128,7 +126,7 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	float sums[2][4] = {};
 #pragma unroll 1
 	for (int u = low, t = low / n, j = low % n; u < high; u++) {
-		feed.multiply(sums, x, 0, slots.count, exponent, turn);
+		feed.multiply(sums, x, digits_row_of, slots.count, exponent, turn);
 		if (++j < n && u < high - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
 		j = 0, t++;
@@ -254,9 +252,7 @@ __device__ void first_products(
 		if (!both) mail.wait(), other = others[i];
 		else other = total(ups + at) + other_late.bias;
 		half v = __float2half_rn(sum * other);
-		u32 largest = warp_largest(there ? __float_as_uint(__half2float(v)) & 0x7fffffff : 0);
 		if (there) left.acts[k * left.ld + late.place] = v;
-		if (lane == 0) left.largest[k * left.tiles + column / tile_columns] = largest;
 	}
 }
 
@@ -272,7 +268,6 @@ struct Runs {
 	const Table& table;
 	const Chosen& chosen;
 	int count, units, tile;  // experts; units of each, or 0 if they differ
-	int first;               // expert that the block has to do with
 
 	// before returns how many units those in front of expert k have.
 	__device__ int before(int k) const {
@@ -290,92 +285,83 @@ struct Runs {
 		else for (int n; k < count - 1 && of >= (n = units_of(k)); k++) of -= n;
 		return k;
 	}
+	// what returns what unit i is, with its expert, as Feed has it in slots.
+	__device__ u32 what(int i) const {
+		Listed p = (*this)(i);
+		return p.packed & 0xfffff | p.expert << 20;
+	}
 	__device__ Listed operator()(int i) const {
 		int u, k = find(i, u);
-		return unit_of(table, table.of(chosen.experts[k]), u, tile, k - first);
+		return unit_of(table, table.of(chosen.experts[k]), u, tile, k);
 	}
 };
 
-// Eights is eight elements of an expert's row, of those that a block has to do with.
-struct Eights {
-	int row, column;
-	__device__ Eights(int i, int vectors, int count) : row(min(i / vectors, count - 1)), column(i % vectors * 8) {}
-	__device__ uint4 read(const half* acts, int64 ld) const { return __ldcg((const uint4*)(acts + row * ld + column)); }
-	__device__ void put(u32* to, uint4 v, const float* factors, int in) const {
-		half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
-		put_digits(to + row * stride(in) + column, x, __float2half2_rn(factors[row]), false);
-	}
-};
+// A warp has in shared memory what its units are, as Feed says it, and digits of their rows, behind zeros that all
+// warps have (Digits): an even number of both.
+constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
 
-// stage_acts brings the rows of some experts to shared memory as digits, and what their lowest are. `mine` is the
-// thread's first.
-__device__ inline void stage_acts(u32* to, float* lowests, float* factors, const Left& left, Eights mine, int first, int count, int in) {
-	int vectors = in / 8, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	bool there = threadIdx.x < count * vectors;
-	const half* acts = left.acts + first * left.ld;
+// stage_units makes digits of the rows of two units, half of the lanes each, by a power of two of each unit's own,
+// and leaves what the lowest digits are in place of what the unit is.
+__device__ inline void stage_units(u32* to, u32* what, const Left& left, int in) {
+	int lane = threadIdx.x % 32;
+	u32 packed = what[lane / 16];
+	int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
 	uint4 v = make_uint4(0, 0, 0, 0);
-	if (there) v = mine.read(acts, left.ld);
-#pragma unroll 1
-	for (int from = 0; from < count; from += warps) {
-		u32 most = 0;
-		int k = from + warp;
-		const u32* largest = left.largest + (first + k) * left.tiles;
-		if (k < count && lane < left.tiles) most = __ldcg(largest + lane);  // a loop alone would leave lanes apart
-#pragma unroll 1
-		for (int t = lane + 32; k < count && t < left.tiles; t += 32) most = max(most, __ldcg(largest + t));
-		FixedPoint fixed(warp_largest(most));
-		if (k < count && lane == 0) factors[k] = fixed.to, lowests[k] = fixed.lowest;
-	}
-	__syncthreads();
-	if (there) mine.put(to, v, factors, in);
-#pragma unroll 1
-	for (int i = threadIdx.x + blockDim.x; i < count * vectors; i += blockDim.x) {
-		Eights more(i, vectors, count);
-		more.put(to, more.read(acts, left.ld), factors, in);
-	}
+	if (at < in) v = __ldcg((const uint4*)(left.acts + (packed >> 20) * left.ld + at));
+	half2 most = __float2half2_rn(0);
+	measure(most, v);
+	u32 largest = max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most)));
+#pragma unroll
+	for (int step = 8; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+	FixedPoint fixed(largest);
+	half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
+	put_digits(to + lane * 8, x, __float2half2_rn(fixed.to), false);
+	if (lane % 16 == 0) what[lane / 16] = __float_as_uint(fixed.lowest);
 }
 
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int rows, int biased, int in, int out, Slots slots) {
+// last_products is the second kernel, plain as the first.
+template <bool plain>
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns], lowests[32], factors[32];
+	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
-	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = stride(in);
-	u32* staged = (u32*)memory;
-	slots.ring = (unsigned char*)(staged + rows * step);
+	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	u32 *zeros = (u32*)memory, *staged = zeros + zero_words + warp * most * unit_words, *what = zeros + zero_words + warps * most * unit_words + warp * most;
+	slots.ring = (unsigned char*)(zeros + zero_words + warps * most * unit_words + (warps * most + 31) / 32 * 32);  // at a line
+	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
 	table.ask(g.experts, blockIdx.x, gridDim.x);
-	choose<true>(chosen, slots.ring, g, r);
-	Runs runs = {table, chosen, g.chosen, units128, tile, 0};
-	int all = runs.before(g.chosen), of, from = all * part / blocks, end = all * (part + 1) / blocks;  // of the block
-	runs.first = runs.find(min(from, all - 1), of);
-	int count = runs.find(max(end - 1, from), of) - runs.first + 1;
-	from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
-	__syncthreads();  // the ring's memory is no longer the choosing's
+	if constexpr (plain) choose_by_logits(chosen, g, r);
+	else choose<true>(chosen, slots.ring, g, r);
+	Runs runs = {table, chosen, g.chosen, units128, tile};
+	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
+	__syncthreads();  // the ring's memory is no longer the choosing's, and zeros are there
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
+	for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	__syncwarp();
 	int column = tile * tile_columns + lane;
 	bool adds = warp == 0 && part == 0 && column < out;
 	float y = 0, bias = 0;
 	for (int k = 0; adds && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
-	for (int k = 0; k < count; k++) zero_behind(staged + k * step, in);
-	Eights mine(threadIdx.x, in / 8, count);
 	if (blocks > 1) mail.end();
 	after_previous();
 	if (adds) y = to.y[column];
-	stage_acts(staged, lowests, factors, left, mine, runs.first, count, in);
-	__syncthreads();
 	Exponent exponent;
 	Turn turn;
-	Digits x(staged, in);
+	Digits x(staged, zeros - staged);
 	float sums[2][4] = {}, mixed[2][4] = {};
 #pragma unroll 1
-	for (int j = from; j < end; j++) {
-		int k = feed.multiply(sums, x, 4 * step, slots.count, exponent, turn);
-		float weight = chosen.weights[runs.first + k] * lowests[k];
+	for (int j = 0; j < end - from; j += 2) stage_units(staged + j * unit_words, what + j, left, in);
+	__syncwarp();
+#pragma unroll 1
+	for (int j = 0; j < end - from; j++) {
+		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * j; }, slots.count, exponent, turn);
+		float weight = chosen.weights[k] * __uint_as_float(what[j]);
 #pragma unroll
 		for (int t = 0; t < 2; t++)
 #pragma unroll
@@ -397,7 +383,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 
 #define MIXTURE_GATE(name, plain)                                                                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
-		half* acts, int* largest, const int* words, const float* logits, const float* correction, \
+		half* acts, const int* words, const float* logits, const float* correction, \
 		const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen, \
 		int words1, int words2, int words3, int places1, int places2, int each, int both, int units, \
 		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
@@ -406,7 +392,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 		Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2; \
-		Left left = {(const u32*)words, acts, (u32*)largest, ld, tiles}; \
+		Left left = {(const u32*)words, acts, ld}; \
 		first_products<plain>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act, \
 		               {nullptr, slot, slots, pairs}); \
 	}
@@ -414,15 +400,19 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 MIXTURE_GATE(mixture_gate, true)
 MIXTURE_GATE(mixture_gate_any, false)
 
-extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_down(
-	float* y, const half* acts, const int* largest, const half* all, const float* logits,
-	const float* gate_logits, const float* correction, const int* table, int experts,
-	int chosen, int words, int places, int blocks, int units, int rows, int biased, int in,
-	int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups,
-	int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) {
-	Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0};
-	Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter};
-	Left left = {nullptr, (half*)acts, (u32*)largest, ld, (in + tile_columns - 1) / tile_columns};
-	last_products(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, rows, biased, in, out,
-	              {nullptr, slot, slots, pairs});
-}
+#define MIXTURE_DOWN(name, plain) \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
+		float* y, const half* acts, const half* all, const float* logits, \
+		const float* gate_logits, const float* correction, const int* table, int experts, \
+		int chosen, int words, int places, int blocks, int units, int most, int biased, int in, \
+		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
+		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) { \
+		Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
+		Left left = {nullptr, (half*)acts, ld}; \
+		last_products<plain>(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, most, biased, in, out, \
+		              {nullptr, slot, slots, pairs}); \
+	}
+
+MIXTURE_DOWN(mixture_down, true)
+MIXTURE_DOWN(mixture_down_any, false)

@@ -13,6 +13,7 @@
 // words that it has asked for, so these are not all that there is room for (docs/decoding.md).
 #include "act.cuh"
 #include "arrive.cuh"
+#include "digit_part.cuh"
 #include "digit_row.cuh"
 #include "digit_rows.cuh"
 #include "link.cuh"
@@ -42,9 +43,9 @@ struct Product {
 	int units;            // of the matrices, with padding
 	int groups;           // of a unit, at most, that a lane has the scales of
 	Leaving leaving;      // q, k and v are left for attend_left.cu
-	Link link;            // of two rows and more
+	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
-	Portion portions[many_warps + 2];  // of warps, of two
+	Portion portions[many_warps + 2];  // of warps, of one row in order, and of two
 
 	// has reports whether the block has tiles of a matrix.
 	__device__ bool has(int k) const;
@@ -314,19 +315,18 @@ __device__ inline void leave_column(const Leaving& l, int matrix, int column, ha
 }
 
 // first_of returns it for a thread's first result.
-template <int most_rows>
+template <int most_rows, bool links>
 __device__ inline Late first_of(const Product& p, Range round) {
 	int rows = most_rows > 1 ? p.rows : 1, t = threadIdx.x / tile_columns;
 	if (t >= round.size() * rows) return Late();
-	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, most_rows > 1);
+	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, links);
 }
 
 // finish does with a round of tiles what is to be done; late is there. Where there are readers, it
 // is left for those.
-template <int warps, int most_rows>
+template <int warps, int most_rows, bool links>
 __device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
-	constexpr bool links = most_rows > 1;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
 		int column = i % tile_columns, t = i / tile_columns, row = 0;
 		if (rows > 1) row = t % rows, t /= rows;
@@ -364,8 +364,21 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 	}
 }
 
-template <int warps, int slots, int most_rows, bool digits>
+// touch brings what a kernel is told to the cache that it is read through: each read of a line that is not there
+// takes as long as one of memory.
+template <class P>
+__device__ inline void touch(const P& p) {
+	constexpr int lines = (sizeof(P) + 63) / 64;
+	u32 v = ((const u32*)&p)[min((int)threadIdx.x % 32, lines - 1) * 16];
+	asm volatile("{.reg .pred p; setp.eq.u32 p, %0, 0x9e3779b9; @p nanosleep.u32 1;}" ::"r"(v) : "memory");
+}
+
+// How x comes: as fp16; as digits, of a row that is put in order; or as digits that warps make for themselves.
+enum Way { halves, placed, parted };
+
+template <int warps, int slots, int most_rows, Way way>
 __device__ inline void qmatmul(const Product& p) {
+	constexpr bool digits = way != halves, links = most_rows > 1 || way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
@@ -384,30 +397,53 @@ __device__ inline void qmatmul(const Product& p) {
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
-	Ahead ahead(p);
-	u32 unit = unit_of(p, threadIdx.x);
-	wait_for_previous();
-	let_next();
-	keep_units(units, p, unit);
-	int pos = leaves ? look_at(p.leaving.pos) : 0;
 	float lowest = 1;  // of digits
-	if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
-	else stage(staged, p, ahead, p.rows);
-	if (most_rows > 1) {
-		for (int row = warp; row < p.rows; row += warps) {
-			float f = factor<4>(p.link, row);
-			if (lane == 0) factors[row] = f;
+	Digits row((const u32*)staged, p.in);
+	int pos = 0;
+	if constexpr (way == parted) {
+		u32 unit = unit_of(p, threadIdx.x);
+		Part part(p, (char*)staged);
+		touch(p);
+		wait_for_previous();
+		let_next();
+		part.ask();
+		Factor f;
+		bool last = warp == warps - 1;
+		if (last) f.ask(p.link);
+		if (leaves) pos = look_at(p.leaving.pos);
+		keep_units(units, p, unit);
+		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
+		__syncthreads();  // all have asked for x, behind which words may wait
+		feed.ask();
+		lowest = part.make(), row = part.digits();
+		if (last) {
+			float v = f.get(p.link);
+			if (lane == 0) factors[0] = v;
 		}
+	} else {
+		Ahead ahead(p);
+		u32 unit = unit_of(p, threadIdx.x);
+		wait_for_previous();
+		let_next();
+		keep_units(units, p, unit);
+		if (leaves) pos = look_at(p.leaving.pos);
+		if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
+		else stage(staged, p, ahead, p.rows);
+		if (most_rows > 1) {
+			for (int row = warp; row < p.rows; row += warps) {
+				float f = factor<4>(p.link, row);
+				if (lane == 0) factors[row] = f;
+			}
+		}
+		if (!digits && !p.places) arrived<0>();
+		__syncthreads();
 	}
-	if (!digits && !p.places) arrived<0>();
-	__syncthreads();
 	Turn turn;
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
-	Digits row((const u32*)staged, p.in);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<most_rows>(p, round);
+		Late late = first_of<most_rows, links>(p, round);
 		float* mine = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
@@ -430,7 +466,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows>(p, parts, round, p.rows, late, factors, readers);
+		finish<warps, most_rows, links>(p, parts, round, p.rows, late, factors, readers);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -468,7 +504,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	int span = span_of(p);
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<X::rows>(p, round);
+		Late late = first_of<X::rows, true>(p, round);
 		float* to = parts + warp * sums_of;
 		const u32* of = units;
 		for (int k = 0; k < p.count; k++) {
@@ -491,7 +527,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, X::rows>(p, parts, round, p.rows, late, factors, 0);
+		finish<warps, X::rows, true>(p, parts, round, p.rows, late, factors, 0);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
@@ -499,17 +535,19 @@ __device__ inline void qmatmul_digits(const Product& p) {
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
-#define QMATMUL(name, warps, slots, most_rows, digits, beside)                   \
+#define QMATMUL(name, warps, slots, most_rows, way, beside)                      \
 	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * beside, 1)     \
 	name(const __grid_constant__ Product product) {                              \
-		qmatmul<warps, slots, most_rows, digits>(product);                       \
+		qmatmul<warps, slots, most_rows, way>(product);                          \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 3, 1, true, 4)
-QMATMUL(qmatmul_one_wide, many_warps, 2, 1, true, 4)  // where shared memory has no room for three slots
-QMATMUL(qmatmul_halves, many_warps, 2, 1, false, 0)  // where shared memory has no room for a row of digits
-QMATMUL(qmatmul_more, many_warps, 2, most, false, 0)
-QMATMUL(qmatmul_few, few_warps, 1, most, false, 0)
+QMATMUL(qmatmul_one, many_warps, 3, 1, parted, 4)
+QMATMUL(qmatmul_one_wide, many_warps, 2, 1, parted, 4)
+QMATMUL(qmatmul_placed, many_warps, 3, 1, placed, 4)
+QMATMUL(qmatmul_placed_wide, many_warps, 2, 1, placed, 4)  // where shared memory has no room for three slots
+QMATMUL(qmatmul_halves, many_warps, 2, 1, halves, 0)  // where shared memory has no room for a row of digits
+QMATMUL(qmatmul_more, many_warps, 2, most, halves, 0)
+QMATMUL(qmatmul_few, few_warps, 1, most, halves, 0)
 
 #define QMATMUL_DIGITS(name, X)                                       \
 	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \

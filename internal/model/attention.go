@@ -100,7 +100,9 @@ func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
 	if a.late || a.clip > 0 || !a.together() && !(a.query.none() && a.key.none()) {
 		return false
 	}
-	return f.Attention(s.At(Mixed), p, a.mixing(s))
+	m := a.mixing(s)
+	m.Attend.Reader = s.reader
+	return f.Attention(s.At(Mixed), p, m)
 }
 
 func (a *attention) mix(s *State) {

@@ -56,8 +56,12 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	}
 	if p, ok := t.normed(s); ok {
 		p.Left = left == t
-		if len(steps) > 1 && (turned(f, s, p, &steps[1], []*State{s}, 0) || mixed(f, s, p, &steps[1])) {
+		if len(steps) > 1 && turned(f, s, p, &steps[1], []*State{s}, 0) {
 			n, reader = finish(f, s, steps[1:], follower, false)
+			return 1 + n, reader
+		}
+		if names, ok := mixed(f, s, p, steps[1:]); ok {
+			n, reader = finish(f, s, steps[1:], follower, names)
 			return 1 + n, reader
 		}
 		if f.Products(p) {
@@ -103,9 +107,16 @@ func turned(f device.Fuser, s *State, p device.Products, t *Step, parts []*State
 	return true
 }
 
-// mixed computes products that attention reads, and attention, at once.
-func mixed(f device.Fuser, s *State, p device.Products, t *Step) bool {
-	return t.mixes != nil && t.mixes.fused(f, s, p)
+// mixed computes products that attention reads, and attention, the first of some steps, at once. It
+// reports whether attention knew who reads its result, and whether it was done.
+func mixed(f device.Fuser, s *State, p device.Products, steps []Step) (names, ok bool) {
+	if len(steps) == 0 || steps[0].mixes == nil {
+		return false, false
+	}
+	names = steps[0].named(s, steps[1:])
+	ok = steps[0].mixes.fused(f, s, p)
+	s.reader = nil
+	return names, ok
 }
 
 // finish multiplies what a step has computed, with the sum behind it, if that is one with

@@ -89,7 +89,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	}
 	normed := f.out("normed", activation, rows, c.hidden)
 	f.within(spent)
-	y, again := f.out("y", activation, rows, width), f.out("again", activation, rows, width)
+	first, y, again := f.out("first", activation, rows, width), f.out("y", activation, rows, width), f.out("again", activation, rows, width)
 	q2, y2 := f.in("q2", activation, rows, width, noise(6)), f.out("y2", activation, rows, width)
 	freqs := tensor.Tensor{}
 	if c.rope.Dims > 0 {
@@ -110,22 +110,21 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		}
 		d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, m.Attend, b)
 	}
-	if rows == 1 {
-		return func(d device.Device) {
-			mix(d, y)
-			mix(d, again)
-			d.Attend(y2, q2, cache, 1, near, b)
-		}
-	}
-	x, o := f.in("x", activation, rows, c.hidden, noise(7)), fc.matrixOf(f, c.hidden, c.hidden, 7)
+	x, o := f.in("x", activation, rows, c.hidden, scaled(noise(7), 0.1, 0)), fc.matrixOf(f, c.hidden, c.hidden, 7)
+	acted := f.out("acted", activation, rows, c.hidden)
+	f.within(spent)
+	gate := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: o, List: []device.Product{{Y: acted, W: fc.matrixOf(f, c.hidden, c.hidden, 9)}, {W: fc.matrixOf(f, c.hidden, c.hidden, 9)}}}
 	sum, reader := f.inOut("sum", residual, rows, c.hidden, noise(8)), fc.matrixOf(f, width, c.hidden, 8)
 	inOrder := f.out("in order", activation, rows, width)
 	f.within(spent)
 	spare := f.out("spare", activation, rows, c.hidden)
 	f.within(spent)
 	return func(d device.Device) {
+		p.Left = false
+		mix(d, first)
+		sorted := openGate(d, gate, spare)
+		addTo(d, device.Products{X: acted, Sorted: sorted, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
 		_, p.Left = d.(device.Fuser)
-		addTo(d, device.Products{X: x, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
 		mix(d, y)
 		mix(d, again)
 		m.Attend.Reader = reader
@@ -134,6 +133,18 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: sum, W: reader}}, Then: device.Add, Left: true}, spare)
 		d.Attend(y2, q2, cache, 1, near, b)
 	}
+}
+
+// openGate computes products of a gate, and reports whether the device left them for the next matrix.
+func openGate(d device.Device, p device.Products, spare tensor.Tensor) bool {
+	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
+		return true
+	}
+	y := p.List[0].Y
+	d.QMatMul(y, p.X, p.List[0].W, tensor.Tensor{})
+	d.QMatMul(spare, p.X, p.List[1].W, tensor.Tensor{})
+	d.ActMul(y, y, spare, p.Act)
+	return false
 }
 
 // addTo adds a product to a stream.
