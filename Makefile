@@ -25,6 +25,7 @@ test-gpu:
 	mkdir -p build/gpu
 	$(GO) test -c -trimpath -o build/gpu/cuda.test ./cuda
 	$(GO) test -c -trimpath -o build/gpu/infer.test ./infer
+	$(GO) test -c -trimpath -o build/gpu/convert.test ./convert
 	cp cuda/run-tests.sh build/gpu
 
 # Formatting, vet, staticcheck, and the floor plan (internal/floorplan).

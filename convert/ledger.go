@@ -243,10 +243,18 @@ func (w *work) joined(step [][]model.LinearSpec, before int) (bytes int) {
 	if !w.holds {
 		bytes = before
 	}
-	if len(step) == 1 && len(step[0]) > 1 {
-		for _, x := range step[0] {
-			bytes += 2 * 2 * x.In * x.Out
+	if len(step) > 1 {
+		return bytes
+	}
+	streams := 2
+	if len(step[0]) == 1 { // the source's is there, and so is what is held
+		streams = 1
+		if w.holds {
+			streams = 0
 		}
+	}
+	for _, x := range step[0] {
+		bytes += streams * 2 * x.In * x.Out
 	}
 	return bytes
 }

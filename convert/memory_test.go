@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/tensor"
 )
 
 // ownMemory is a CPU whose memory is its own, and counted.
@@ -21,6 +23,14 @@ func (d ownMemory) Workspace(rows, width int) int         { return 0 }
 func (d ownMemory) QuantizeWorkspace(k, n, count int) int { return 0 }
 func (d ownMemory) MemPeak() int                          { return d.Peak() }
 
+// joining has, as ownMemory, memory of its own, and makes products of conversion with what follows
+// them, whose bytes are others then. What it needs for that is not counted.
+type joining struct{ ownMemory }
+
+func (d joining) Joined(p device.Products, w tensor.Tensor) bool {
+	return devtest.Join(d.Quantize, p, w, 1.0/256)
+}
+
 // taken converts with so much memory, checks what was planned against what was taken,
 // and returns that and the files, or nothing if the job is refused.
 func taken(t *testing.T, source string, free int, low bool) (*Memory, map[string]string) {
@@ -28,7 +38,7 @@ func taken(t *testing.T, source string, free int, low bool) (*Memory, map[string
 	o := options(t, source, "4.0")
 	o.LowMemory, o.Data.MeasureRows = low, 2 // with more, measuring takes the most, of matrices whose 32 rows the CPU fills up to 128
 	o.conditions.together, o.conditions.product = 128, 32
-	d := ownMemory{devtest.Counting(openCPU(t)), free}
+	d := joining{ownMemory{devtest.Counting(openCPU(t)), free}}
 	r, err := runOn(context.Background(), on(d), o, &watcher{})
 	if errors.Is(err, ErrRefused) {
 		if !strings.Contains(err.Error(), "of GPU memory") {

@@ -77,7 +77,8 @@ type, --devices 0,1, each measures layers, and quantizes targets, of its own, to
 same bytes as one. How much of a GPU's memory a job will take is said before it
 begins, and kept to; it keeps there what has room: hidden states, activations, the
 source's weights. --low-memory, or --gpu-memory with a number of GB, has it take less
-and more time, to the same bytes.`,
+and more time, to the same bytes; but rows are only sampled from the source, which
+--synthetic-rows tells of, where all of it has room, with --low-memory none.`,
 		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
   exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
   exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
@@ -105,7 +106,7 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.resume, "resume", false, "continue an interrupted job, which is done anyway (-res)")
 	f.BoolVar(&o.Restart, "restart", false, "delete the job that is there and begin again (-nr)")
 	f.BoolVar(&o.Profile, "profile", false, "print where the time goes, stage by stage (it takes a little longer)")
-	f.BoolVar(&o.LowMemory, "low-memory", false, "take little of a GPU's memory: hidden states elsewhere, fewer candidates at once; the same bytes, later")
+	f.BoolVar(&o.LowMemory, "low-memory", false, "take little of a GPU's memory: hidden states elsewhere, fewer candidates at once, no rows sampled from the model; otherwise the same bytes, later")
 	f.Float64Var(&o.gpuMemory, "gpu-memory", 0, "most of a GPU's memory to take, in GB (default: what is free)")
 	f.BoolVar(&o.Overwrite, "overwrite", false, "replace files in the way that this job did not write, and delete other weights there")
 	idleBools(f, "status-output", "fast-safetensors")

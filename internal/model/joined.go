@@ -9,31 +9,50 @@ import (
 
 // Join returns the weights of a step's linears, one below the other, for Onward, and a
 // function that frees what that takes; absent where a device has no use for them, or a step is
-// not of dense linears that read the same.
+// not of linears that read the same and are, or become, dense fp16.
 func (t *Step) Join(d device.Device) (w tensor.Tensor, free func()) {
 	none := func() {}
 	if _, ok := d.(device.Joiner); !ok || len(t.Sites) != 1 || t.Sites[0].Routed || len(t.Sites[0].Writes) != len(t.Sites[0].Linears) {
 		return w, none
 	}
-	rows := 0
-	for _, l := range t.Sites[0].Linears {
-		dense, ok := l.W.(Dense)
-		if !ok || dense.Type != tensor.F16 {
-			return tensor.Tensor{}, none
+	rows, linears := 0, t.Sites[0].Linears
+	for _, l := range linears {
+		if !l.halves() {
+			return w, none
 		}
-		w, rows = dense.Tensor, rows+dense.Rows
+		rows += l.Out
 	}
-	if w.Rows == rows {
-		return w, none
+	if dense, ok := linears[0].W.(Dense); ok && len(linears) == 1 {
+		return dense.Tensor, none
 	}
-	w = device.Blank(d, tensor.F16, rows, w.Cols)
+	w = device.Blank(d, tensor.F16, rows, linears[0].In)
 	rows = 0
-	for _, l := range t.Sites[0].Linears {
-		n := l.W.(Dense).Rows
-		d.Copy(w.Slice(rows, rows+n), l.W.(Dense).Tensor)
-		rows += n
+	for _, l := range linears {
+		l.copyHalves(d, w.Slice(rows, rows+l.Out))
+		rows += l.Out
 	}
 	return w, func() { d.Free(w) }
+}
+
+// halves reports whether a linear multiplies by W in fp16.
+func (l *Linear) halves() bool {
+	switch w := l.W.(type) {
+	case Dense:
+		return w.Type == tensor.F16
+	case Unpacked:
+		return true
+	}
+	return false
+}
+
+// copyHalves puts what a linear that halves multiplies by in w.
+func (l *Linear) copyHalves(d device.Device, w tensor.Tensor) {
+	switch v := l.W.(type) {
+	case Dense:
+		d.Copy(w, v.Tensor)
+	case Unpacked:
+		d.Decode(w, v.Matrix)
+	}
 }
 
 // Onward multiplies what step n has computed, and runs the step after it, at once where the

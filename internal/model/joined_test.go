@@ -18,28 +18,7 @@ type joining struct {
 
 func (j *joining) Joined(p device.Products, w tensor.Tensor) bool {
 	j.made[p.Then]++
-	row, ys := 0, make([]tensor.Tensor, len(p.List))
-	for i, l := range p.List {
-		n := w.Rows / len(p.List)
-		if p.Then == device.Turn {
-			n = l.Y.Cols
-		}
-		ys[i] = j.Alloc(j.Activation(), p.X.Rows, n)
-		j.MatMul(ys[i], p.X, w.Slice(row, row+n), l.Bias)
-		row += n
-	}
-	switch p.Then {
-	case device.Gate:
-		j.ActMul(p.List[0].Y, ys[0], ys[1], p.Act)
-	case device.Add:
-		j.AddScaled(p.List[0].Y, ys[0], 1)
-	case device.Turn:
-		t := p.Turn
-		j.Copy(p.List[0].Y, ys[0])
-		j.Rope(p.List[0].Y, ys[1], t.Freqs, t.HeadDim, t.Rope, t.Batch)
-		j.Store(t.Cache, t.Layer, ys[1], ys[2], t.Batch)
-	}
-	return true
+	return devtest.Join(j.Device, p, w, 0)
 }
 
 // A module's steps compute the same whether or not products are made with what follows.
