@@ -2,31 +2,13 @@ package convert
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"path/filepath"
 	"testing"
 
-	"exl2/cuda"
+	"exl2/cuda/cudatest"
 	"exl2/internal/device"
 )
-
-// openGPUs opens the first n GPUs, or skips the test where there are fewer.
-func openGPUs(t testing.TB, n int) (list []device.Quantize) {
-	t.Helper()
-	if have, err := cuda.Count(); errors.Is(err, cuda.ErrNoDevice) || err == nil && have < n {
-		t.Skipf("want %d GPUs, have %d (%v)", n, have, err)
-	}
-	for i := range n {
-		d, err := cuda.Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		list = append(list, d)
-	}
-	return list
-}
 
 // gpuFiles converts tiny on GPUs, with the rest of the options as they are, to two targets.
 func gpuFiles(t *testing.T, gpus int, more func(o *Options)) (files []map[string]string) {
@@ -35,7 +17,7 @@ func gpuFiles(t *testing.T, gpus int, more func(o *Options)) (files []map[string
 	o.Data.File = filepath.Join("..", "calib", "builtin.parquet")
 	o.Data.Rows, o.Data.Length, o.Data.MeasureRows, o.Data.MeasureLength = 24, 256, 8, 256
 	more(o)
-	r, err := runOn(context.Background(), openGPUs(t, gpus), o, &watcher{})
+	r, err := runOn(context.Background(), cudatest.Open[device.Quantize](t, gpus), o, &watcher{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,31 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"exl2/cuda"
+	"exl2/cuda/cudatest"
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/devices"
 	"exl2/internal/goldens"
 )
-
-// openGPUs opens the first n GPUs, or skips the test where there are fewer.
-func openGPUs(t testing.TB, n int) devices.List {
-	t.Helper()
-	if have, err := cuda.Count(); errors.Is(err, cuda.ErrNoDevice) || err == nil && have < n {
-		t.Skipf("want %d GPUs, have %d (%v)", n, have, err)
-	}
-	var list devices.List
-	for i := range n {
-		d, err := cuda.Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		list = append(list, d)
-	}
-	return list
-}
 
 // gpuModels lists the models that both devices run: tiny, small where it is, every
 // golden, and random ones.
@@ -55,7 +37,7 @@ func isFolder(path string) bool {
 func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 	t.Helper()
 	d := devtest.CPU(t)
-	list := openGPUs(t, gpus)
+	list := cudatest.Open[device.Device](t, gpus)
 	for _, on := range []struct {
 		to      **Engine
 		devices devices.List
