@@ -256,7 +256,7 @@ func (d *Device) Decode(dst tensor.Tensor, w device.Matrix) {
 	for lo := 0; lo < m.out; lo += step {
 		to := dst.Slice(lo, min(lo+step, m.out))
 		d.decode(stored.Slice(0, to.Rows), m, tensor.Tensor{}, lo)
-		d.permute(to, stored.Slice(0, to.Rows), inverse)
+		d.permuteBy(to, stored.Slice(0, to.Rows), inverse, true)
 	}
 }
 

@@ -21,6 +21,10 @@ type launch struct {
 	// beside says that blocks of the next kernel are to find room beside these: the
 	// memory of a multiprocessor is to be shared memory, as far as it can be.
 	beside bool
+
+	// behind says that the kernel reads what the one before writes before it waits for that, and so
+	// must not start while that one runs.
+	behind bool
 }
 
 // dim is a number of blocks or threads in each direction; 0 in y and z is 1.
@@ -109,7 +113,7 @@ func (d *Device) launch(a *arguments, l launch) {
 		return
 	}
 	d.tapeLaunch(a, l)
-	dependent := kernels[a.kernel].dependent && d.major >= 9
+	dependent := kernels[a.kernel].dependent && d.major >= 9 && !l.behind
 	if l.cluster > 0 && !dependent { // which only such a launch can ask for
 		d.failWith("launch of %s: in clusters of %d, but it does not wait by itself for the kernel before it", name, l.cluster)
 		return

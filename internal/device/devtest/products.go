@@ -139,7 +139,26 @@ func decodeCases() (cases []testCase) {
 			return func(d device.Device) { d.Decode(dst, w) }
 		}})
 	}
-	return cases
+	return append(cases, decodeChainCase())
+}
+
+// decodeChainCase is small matrices of which one is decoded right behind another, as of an MLP: what is worked out
+// for one may not be taken for the next.
+func decodeChainCase() testCase {
+	return testCase{name: "one behind the other", limit: limit{bits: true, why: "decoding is exact"}, build: func(f *fixture) func(device.Device) {
+		var dst []tensor.Tensor
+		var list []device.Matrix
+		for i, in := range []int{128, 352, 128, 1024, 64, 4096, 512} {
+			const out = 96
+			dst = append(dst, f.out(fmt.Sprint("dst ", i), tensor.F16, out, in))
+			list = append(list, f.matrix(quantized(in, out, "0.3:5b_64g/0.7:3b_32g"), out))
+		}
+		return func(d device.Device) {
+			for i, w := range list {
+				d.Decode(dst[i], w)
+			}
+		}
+	}}
 }
 
 func qMatMulCases() (cases []testCase) {
