@@ -696,6 +696,7 @@ const (
 	route_few_chosen               = 512
 	route_most_groups              = 32
 	rows_at_once                   = 16
+	rows_codes_codes_down          = 24
 	sample_row_threads             = 256
 	sample_row_each                = 8
 	sample_row_columns             = sample_row_each * sample_row_threads
@@ -926,7 +927,7 @@ const (
 	qmatmul_batch_slots            = 2
 	qmatmul_batch_threads          = 32 * qmatmul_batch_warps
 	qmatmul_batch_early            = 1
-	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 4 + 64
+	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 12 + 64
 	qmatmul_batch_leaves_bit       = 31
 	qmatmul_batch_owner_bit        = 28
 	qmatmul_batch_part_bit         = 14

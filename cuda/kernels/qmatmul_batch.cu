@@ -13,6 +13,7 @@
 #include "link.cuh"
 #include "order.cuh"
 #include "products.cuh"
+#include "rows_codes.cuh"
 #include "rows_unit.cuh"
 #include "unit.cuh"
 
@@ -41,10 +42,11 @@ struct Product {
 	short split[most_matrices][most_blocks + 2];  // where in a tile of a matrix units of each block begin, and of the last end
 	short staged[most_blocks][2];  // of every block of a cluster, the first block of x that it needs, and the one behind the last
 	int each;              // units of a round that a warp has, the last ones fewer
+	float per_block, per_each;  // 1 / blocks, 1 / each
 	Link link;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 4 + 64;
+constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 12 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/batch.go has it");
 
 // Range is some of something, from one to another.
@@ -56,9 +58,21 @@ struct Range {
 // quotient returns n / by, of numbers below 2^20.
 __device__ inline int quotient(int n, int by) { return (int)__fdividef(n + 0.5f, by); }
 
+// divided is quotient, given 1 / by.
+__device__ inline int divided(int n, float per) { return (int)((n + 0.5f) * per); }
+
+#if __CUDA_ARCH__ >= 900
+
+// number_of_cluster is a cluster's number, where all are in a row.
+__device__ inline int number_of_cluster() {
+	int n;
+	asm("mov.u32 %0, %%clusterid.x;" : "=r"(n));
+	return n;
+}
+
 // run_of returns a cluster's items.
 __device__ inline Range run_of(const Product& p) {
-	int c = p.blocks == 1 ? blockIdx.x : quotient(blockIdx.x, p.blocks), from = c * p.share + min(c, p.rest);
+	int c = number_of_cluster(), from = c * p.share + min(c, p.rest);
 	return {from, from + p.share + (c < p.rest)};
 }
 
@@ -73,8 +87,6 @@ __device__ inline Range in(const Matrix& m, Range round) {
 	int from = max(round.from - m.base, 0);
 	return {from, max(from, min(round.to - m.base, m.tiles))};
 }
-
-#if __CUDA_ARCH__ >= 900
 
 // units_of_warp returns how many units of a block's round a warp has.
 __device__ inline int units_of_warp(const Product& p, Range round, int rank) {
@@ -120,8 +132,6 @@ struct Feed {
 		int lane = threadIdx.x % 32;
 		side = kept(p.groups * lane_bytes + lane * 12), slot = ring + p.groups * lane_bytes + lane * 16, both = kept(2 * slot + p.slot);
 		round.from = round.to = run_of(p).from;
-#pragma unroll 1
-		for (int s = 0; s <= early; s++) ask(s > 0);
 	}
 
 	// open goes to the next round in which the warp has units, and to the first of them; there may be none.
@@ -170,11 +180,11 @@ struct Feed {
 		unit += units.from, end = units.to;
 		place = __ldg(m.places + unit);
 		words = m.words + (int64)tile * m.chunks * 32 + lane, scales = (const u32*)m.scales + (int64)tile * m.groups * 4 + lane / 8;
-		int item = tile + m.base - round.from, local = quotient(item, p.blocks), owner = item - local * p.blocks, of = 0;
+		int item = tile + m.base - round.from, local = divided(item, p.per_block), owner = item - local * p.blocks, of = 0;
 		if (p.then == gate) local += k * p.owned;
 #pragma unroll 1
 		for (int i = 0; i < k; i++) of += padded_groups(p.m[i].groups);
-		int part = (local * p.blocks + rank) * p.parts + threadIdx.x / 32 - quotient(begin, p.each);
+		int part = (local * p.blocks + rank) * p.parts + threadIdx.x / 32 - divided(begin, p.per_each);
 		tile_then = owner << owner_bit | part << part_bit | of;
 	}
 
@@ -216,8 +226,8 @@ struct Parts {
 		int all = 0;
 		int tiles = p.then == gate ? 2 * p.owned : p.owned, rank = rank_in_cluster();
 #pragma unroll 1
-		for (int i = threadIdx.x; i < tiles * p.blocks; i += threads) {
-			int local = quotient(i, p.blocks), b = i - local * p.blocks, k = 0, begin = 0, n = 0;
+		for (int i = threads - 1 - threadIdx.x; i < tiles * p.blocks; i += threads) {  // the last warp: the first one waits for the cluster
+			int local = divided(i, p.per_block), b = i - local * p.blocks, k = 0, begin = 0, n = 0;
 			bool second = local >= p.owned;
 			int item = (second ? local - p.owned : local) * p.blocks + rank + round.from;
 			if (item < round.to) {
@@ -231,7 +241,7 @@ struct Parts {
 				n = units_of(p, k, b).size();
 				begin += (item - p.m[k].base - in(p.m[k], round).from) * n;
 			}
-			n = n > 0 ? quotient(begin + n - 1, p.each) - quotient(begin, p.each) + 1 : 0;
+			n = n > 0 ? divided(begin + n - 1, p.per_each) - divided(begin, p.per_each) + 1 : 0;
 			counts[i] = n, all += n;
 		}
 		if (all > 0) asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrival)), "r"(all * vectors * (int)sizeof(float4)) : "memory");
@@ -250,21 +260,21 @@ struct Parts {
 			}
 	}
 
-	// total adds the parts of a tile.
-	__device__ float4 total(const Product& p, int local, int vector) const {
+	// total adds the parts of a tile: vectors of two.
+	__device__ float2 total(const Product& p, int local, int vector) const {
 		constexpr int together = 8;  // that are loaded
-		float4 sum = make_float4(0, 0, 0, 0);
+		float2 sum = make_float2(0, 0);
 #pragma unroll 1
 		for (int b = 0; b < p.blocks; b++) {
 			int i = local * p.blocks + b, n = counts[i];
-			const float4* from = at + i * p.parts * vectors + vector;
+			const float2* from = (const float2*)(at + i * p.parts * vectors) + vector;
 #pragma unroll 1
 			for (int w = 0; w < n; w += together) {
-				float4 v[together];
+				float2 v[together];
 #pragma unroll
-				for (int j = 0; j < together; j++) v[j] = w + j < n ? from[(w + j) * vectors] : make_float4(0, 0, 0, 0);
+				for (int j = 0; j < together; j++) v[j] = w + j < n ? from[(w + j) * 2 * vectors] : make_float2(0, 0);
 #pragma unroll
-				for (int j = 0; j < together; j++) sum.x += v[j].x, sum.y += v[j].y, sum.z += v[j].z, sum.w += v[j].w;
+				for (int j = 0; j < together; j++) sum.x += v[j].x, sum.y += v[j].y;
 			}
 		}
 		return sum;
@@ -274,76 +284,71 @@ struct Parts {
 // opened is activate, once in the code.
 __device__ __noinline__ float opened(int act, float x) { return activate(act, x); }
 
-// Results are four of y: of row and the one behind it, and of column and that eight further.
+// Results are two of y: of row and the one behind it, of one column.
 template <int eights>
 struct Results {
-	int local, vector, item, row, column, k;
-	int to[2];
-	float bias[2], other[2], y[4];
-	float weight[2], power[2];
-	int left[2];
+	static constexpr int of_tile = Parts<eights>::vectors * 2;
+	int local, vector, part, item, row, column, to, k;
+	float bias, other, y[2];
+	float weight, power[2];
+	int left;
 
-	__device__ bool there(const Product& p, int r, int c) const { return row + r < p.rows && column + 8 * c < p.m[k].out; }
+	__device__ bool there(const Product& p, int r) const { return row + r < p.rows && column < p.m[k].out; }
 
+	// Two lanes have what was one's of the products: of its columns, one each.
 	__device__ Results(const Product& p, Range round, int i) {
-		constexpr int vectors = Parts<eights>::vectors;
-		local = i / vectors, vector = i % vectors, item = round.from + local * p.blocks + rank_in_cluster();
-		int lane = i % 32, quad = vector / 32;
-		row = quad / 2 * 8 + lane % 4 * 2, k = 0;
+		local = i / of_tile, item = round.from + local * p.blocks + rank_in_cluster();
+		int lane = i % 32, eight = i % of_tile / 32, quad = eight / 2, pair = eight % 2 * 2 + lane % 2, second = lane / 2 % 2;
+		vector = 2 * (quad * 32 + lane / 4 * 4 + pair) + second;
+		part = item * 2 + quad % 2, row = quad / 2 * 8 + pair * 2, k = 0;
 		if (item >= round.to) return;
 #pragma unroll 1
 		while (k < p.count - 1 && p.then != gate && item >= p.m[k + 1].base) k++;
 		const Matrix& m = p.m[k];
-		column = (item - m.base) * tile_columns + quad % 2 * 16 + lane / 4;
+		column = (item - m.base) * tile_columns + quad % 2 * 16 + lane / 4 + second * 8;
+		bool in_row = column < m.out, links = p.link.left && in_row;
+		to = p.to && in_row ? __half_as_ushort(p.to[column]) : column;
+		bias = m.bias && in_row ? m.bias[column] : 0;
+		other = p.then == gate && p.m[1].bias && in_row ? p.m[1].bias[column] : 0;
+		left = links ? __half_as_ushort(p.link.places[column]) : 0, weight = links ? p.link.scale[column] + p.link.offset : 0;
 #pragma unroll
-		for (int c = 0; c < 2; c++) {
-			int at = column + 8 * c;
-			bool in_row = at < m.out;
-			to[c] = p.to && in_row ? __half_as_ushort(p.to[at]) : at;
-			bias[c] = m.bias && in_row ? m.bias[at] : 0;
-			other[c] = p.then == gate && p.m[1].bias && in_row ? p.m[1].bias[at] : 0;
-			bool links = p.link.left && in_row;
-			left[c] = links ? __half_as_ushort(p.link.places[at]) : 0, weight[c] = links ? p.link.scale[at] + p.link.offset : 0;
-#pragma unroll
-			for (int r = 0; r < 2; r++) y[2 * c + r] = p.then == add && there(p, r, c) ? read_square((const float*)m.y + (row + r) * m.ldy + to[c]) : 0;
+		for (int r = 0; r < 2; r++) {
+			y[r] = p.then == add && there(p, r) ? read_square((const float*)m.y + (row + r) * m.ldy + to) : 0;
+			power[r] = p.link.left && p.link.powers && row + r < p.rows ? read_square(p.link.powers + row + r) : 1;
 		}
-#pragma unroll
-		for (int r = 0; r < 2; r++) power[r] = p.link.left && p.link.powers && row + r < p.rows ? read_square(p.link.powers + row + r) : 1;
 	}
 
 	__device__ void store(const Product& p, const Parts<eights>& parts, const float* factors) const {
-		float4 all = parts.total(p, local, vector), second = make_float4(0, 0, 0, 0);
+		float2 all = parts.total(p, local, vector), second = make_float2(0, 0);
 		if (p.then == gate) second = parts.total(p, p.owned + local, vector);
 		const float *sums = &all.x, *gated = &second.x;
 		const Matrix& m = p.m[k];
 		float squares[2] = {};
 #pragma unroll
-		for (int c = 0; c < 2; c++)
-#pragma unroll
-			for (int r = 0; r < 2; r++) {
-				if (!there(p, r, c)) continue;
-				float factor = factors[row + r], v = sums[2 * c + r] * factor + bias[c];
-				int64 at = (row + r) * m.ldy + to[c];
-				if (p.then == gate) v = opened(p.act, v) * (gated[2 * c + r] * factor + other[c]);
-				if (p.then == add) ((float*)m.y)[at] = v += y[2 * c + r];
-				else if (p.wide) ((float*)m.y)[at] = v;
-				else ((half*)m.y)[at] = __float2half_rn(v);
-				if (p.link.left) {
-					squares[r] += v * v;
-					p.link.left[(int64)(row + r) * p.link.cols + left[c]] = __float2half_rn(fminf(fmaxf(v * weight[c] * power[r], -65504), 65504));
-				}
+		for (int r = 0; r < 2; r++) {
+			if (!there(p, r)) continue;
+			float factor = factors[row + r], v = sums[r] * factor + bias;
+			int64 at = (row + r) * m.ldy + to;
+			if (p.then == gate) v = opened(p.act, v) * (gated[r] * factor + other);
+			if (p.then == add) ((float*)m.y)[at] = v += y[r];
+			else if (p.wide) ((float*)m.y)[at] = v;
+			else ((half*)m.y)[at] = __float2half_rn(v);
+			if (p.link.left) {
+				squares[r] = v * v;
+				p.link.left[(int64)(row + r) * p.link.cols + left] = __float2half_rn(fminf(fmaxf(v * weight * power[r], -65504), 65504));
 			}
+		}
 		if (p.link.left) leave(p, squares);
 	}
 
 	// leave adds up the squares of half a tile, and leaves them.
 	__device__ void leave(const Product& p, float (&squares)[2]) const {
-		int lane = threadIdx.x % 32, part = item * 2 + vector / 32 % 2;
+		int lane = threadIdx.x % 32;
 #pragma unroll
 		for (int r = 0; r < 2; r++) {
 #pragma unroll
-			for (int step = 4; step < 32; step *= 2) squares[r] += __shfl_xor_sync(~0u, squares[r], step);
-			if (lane >= 4 || row + r >= p.rows) continue;
+			for (int step = 2; step < 32; step *= 2) squares[r] += __shfl_xor_sync(~0u, squares[r], step);
+			if (lane >= 2 || row + r >= p.rows) continue;
 			float* to = p.link.left_squares + (row + r) * squares_stride;
 			to[1 + part] = squares[r];
 			if (part == 0) to[0] = power[r];
@@ -372,42 +377,93 @@ __device__ inline uint4 fresh(const uint4* p) {
 	return v;
 }
 
-// stage brings a block's part of x. A warp has a row, or a part of one.
-__device__ inline void stage(uint4* to, const Product& p, Range blocks) {
-	int there = (min(blocks.to, p.in / block_rows) - blocks.from) * 4, of_row = warps / p.rows, part = threadIdx.x / 32 / p.rows, row = threadIdx.x / 32 - part * p.rows;
-	if (part >= of_row) return;
-	const uint4* x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows);
-	to += row * stride_of(blocks);
-	constexpr int together = 8;
-#pragma unroll 1
-	for (int i = part * 32 + threadIdx.x % 32; i < there; i += 32 * of_row * together) {
-		uint4 v[together];
-#pragma unroll
-		for (int j = 0; j < together; j++)
-			if (int at = i + j * 32 * of_row; at < there) v[j] = fresh(x + at);
-#pragma unroll
-		for (int j = 0; j < together; j++)
-			if (int at = i + j * 32 * of_row; at < there) to[at] = v[j];
-	}
-}
+// A Stage brings a block's part of x. A warp has a row, or a part of one.
+struct Stage {
+	const uint4* x;
+	uint4* to;
+	int first, there, step;
 
-// stage_units brings the units of the matrices' groups, zeros behind those of each.
-__device__ inline void stage_units(u32* to, const Product& p) {
+	__device__ Stage(uint4* staged, const Product& p, Range blocks) {
+		int of_row = warps / p.rows, warp = threadIdx.x / 32, part = quotient(warp, p.rows), row = warp - part * p.rows;
+		x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows), to = staged + row * stride_of(blocks);
+		there = part < of_row ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
+		first = part * 32 + threadIdx.x % 32, step = 32 * of_row;
+	}
+
+	// keep has all of it in registers.
+	__device__ void keep() { asm volatile("" : "+l"(x), "+l"(to), "+r"(first), "+r"(there), "+r"(step)); }
+
+	// bring has pairs of rows 2 and 3 and of rows 4 and 5 of every eight take turns if they are to be multiplied by codes.
+	template <bool turned>
+	__device__ void bring() const {
+		constexpr int together = 8;
+#pragma unroll 1
+		for (int i = first; i < there; i += step * together) {
+			uint4 v[together];
+#pragma unroll
+			for (int j = 0; j < together; j++)
+				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
+#pragma unroll
+			for (int j = 0; j < together; j++)
+				if (int at = i + j * step; at < there) to[at] = turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j];
+		}
+	}
+};
+
+// unit_of returns element i of the table of the matrices' units, with zeros behind those of each.
+__device__ inline u32 unit_of(const Product& p, int i) {
 #pragma unroll 1
 	for (int k = 0; k < p.count; k++) {
-		const Matrix& m = p.m[k];
-		int padded = padded_groups(m.groups);
-#pragma unroll 1
-		for (int i = threadIdx.x; i < padded; i += threads) to[i] = i < m.groups ? __ldg(m.units + i) : 0;
-		to += padded;
+		int groups = p.m[k].groups;
+		if (i < groups) return __ldg(p.m[k].units + i);
+		i -= padded_groups(groups);
+		if (i < 0) break;
 	}
+	return 0;
 }
+
+// Squares are a lane's squares of a warp's row, which are asked for as they are made.
+struct Squares {
+	static constexpr int together = 8;
+	float left, v[together];
+
+	__device__ Squares() {}
+	__device__ Squares(const Link& l, int row) {
+		left = read_square(l.squares + row * squares_stride);
+		ask(l, row, threadIdx.x % 32);
+	}
+
+	__device__ void ask(const Link& l, int row, int first) {
+		const float* squares = l.squares + row * squares_stride + 1;
+#pragma unroll
+		for (int j = 0; j < together; j++) v[j] = first + 32 * j < l.parts ? read_square(squares + first + 32 * j) : 0;
+	}
+
+	// factor returns what sums of the row are to be multiplied by.
+	__device__ float factor(const Link& l, int row) {
+		float sum = 0;
+#pragma unroll 1
+		for (int first = threadIdx.x % 32;;) {
+#pragma unroll
+			for (int j = 0; j < together; j++) sum += v[j];
+			if ((first += 32 * together) >= l.parts) break;
+			ask(l, row, first);
+		}
+		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
+		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
+		return rsqrtf(square) / left;
+	}
+};
+
+// arrive_early is cluster_arrive where nothing that was written before is read by other blocks but barriers that are ready.
+__device__ inline void arrive_early() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 
 template <int eights>
 __device__ inline void qmatmul(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most];  // of the norm that x is without
 	__shared__ u64 parts_there;
+	constexpr bool as_codes = eights == 1;
 	let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_in_cluster();
 	unsigned char* base = (unsigned char*)memory;
@@ -422,38 +478,57 @@ __device__ inline void qmatmul(const Product& p) {
 		barriers_ready();
 	}
 	Feed feed(p, (u32)__cvta_generic_to_shared(memory) + warp * slots * p.slot);
-	__syncthreads();
 	Exponent e;
-	u32 select = g % 2 ? 0x3232 : 0x1010;
+	u32 select = g % 2 ? 0x3232 : 0x1010, unit_kept = 0;
 	Range blocks = {p.staged[rank][0], p.staged[rank][1]}, round = next_round(p, {0, run_of(p).from});
-	stage_units(units, p);
-	parts.fill(p, round);
-	clear(staged, p, blocks);
-	cluster_arrive();
+#pragma unroll 1
+	for (int s = 0; s <= early; s++) {
+		if (s == early) {  // while the place of a unit is on its way
+			if (threadIdx.x < p.units) unit_kept = unit_of(p, threadIdx.x);
+			__syncthreads();
+			parts.fill(p, round);
+			clear(staged, p, blocks);
+		}
+		feed.ask(s > 0);
+	}
+	// What loops below need is worked out in front of the wait.
+	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
+	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
+	int count = kept(units_of_warp(p, round, rank));
+	Stage stage(staged, p, blocks);
+	stage.keep();
+	arrive_early();
 	bool met = warp == 0;  // the others: behind the barrier below
 	if (met) cluster_wait();
 	after_previous();
-	stage(staged, p, blocks);
+	bool linked = p.link.squares && warp < p.rows;
+	Squares squares;
+	if (linked) squares = Squares(p.link, warp);
+	stage.template bring<as_codes>();
+	if (threadIdx.x < p.units) units[threadIdx.x] = unit_kept;
+#pragma unroll 1
+	for (int i = threadIdx.x + threads; i < p.units; i += threads) units[i] = unit_of(p, i);
 #pragma unroll 1
 	for (int s = early; s < slots; s++) feed.ask();
-	if (warp < p.rows) {
-		float f = factor<8>(p.link, warp);
-		if (lane == 0) factors[warp] = f;
-	}
+	float norm = linked ? squares.factor(p.link, warp) : 1;
+	if (lane == 0 && warp < p.rows) factors[warp] = as_codes ? norm * (1 << codes_down) : norm;
 	if (lane == 0) barrier_arrive(&parts_there);
 	__syncthreads();
-	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
-	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
 	for (int parity = 0;; parity ^= 1) {
 		float sums[eights][2][4] = {};
-		for (int n = units_of_warp(p, round, rank); n > 0; n--) {
+		for (int n = count; n > 0; n--) {
 			arrived<slots - 1>();
 			u32 u = feed.packed[0], then = feed.then[0];
 			const uint4 *words = shared<uint4>(feed.slot), *mine = shared<uint4>(x + row_of(u));
 			const u32* unit = shared<u32>(of + (then & (1 << part_bit) - 1) * 4);
 			LaneCodes codes = {shared<u32>(feed.slot - feed.side), select};
-			if (has_one_group(u)) multiply_bits<true, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
-			else multiply_bits<false, eights == 1>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+			if constexpr (as_codes) {
+				if (has_one_group(u)) multiply_codes_bits<true>(bits_of_unit(u), sums[0], words, mine, 4, codes, unit, shift_of(u), e);
+				else multiply_codes_bits<false>(bits_of_unit(u), sums[0], words, mine, 4, codes, unit, shift_of(u), e);
+			} else {
+				if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+				else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
+			}
 			feed.ask();
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
@@ -474,6 +549,7 @@ __device__ inline void qmatmul(const Product& p) {
 		cluster_arrive();
 		cluster_wait();
 		if (lane == 0) barrier_arrive(&parts_there);
+		count = units_of_warp(p, round, rank);
 	}
 	arrived<0>();
 }

@@ -5,28 +5,14 @@
 #include "packed.cuh"
 #include "unit.cuh"
 
-// read_now is *from of shared memory, in the order of what is volatile.
-__device__ inline uint4 read_now(const uint4* from) {
-	uint4 v;
-	asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"((u32)__cvta_generic_to_shared(from)) : "memory");
-	return v;
-}
-
 // multiply adds a unit's products by eights of rows; sums are those of columns g, g+8 and
-// g+16, g+24. x is of this lane: blocks are step apart, the eights second; `ahead` tells that all of it is
-// read before the first block is multiplied.
-template <int bits, bool one_group, bool ahead, int eights>
+// g+16, g+24. x is of this lane: blocks are step apart, the eights second.
+template <int bits, bool one_group, int eights>
 __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words, const uint4* x, int step, int second, const LaneCodes& codes, const u32* units, int shift, Exponent e) {
 	float d[eights][2][4];
 	uint4 all[bits];
 #pragma unroll
 	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
-	uint4 early[unit_blocks][eights];
-#pragma unroll
-	for (int j = 0; j < unit_blocks; j++)
-#pragma unroll
-		for (int n = 0; n < eights; n++)
-			if (ahead) early[j][n] = read_now(x + j * step + n * second);
 #pragma unroll
 	for (int j = 0; j < unit_blocks; j++) {
 		u32 w[bits], b[eights][4];
@@ -34,7 +20,7 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 #pragma unroll
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 #pragma unroll
-		for (int n = 0; n < eights; n++) *(uint4*)b[n] = ahead ? early[j][n] : x[j * step + n * second];
+		for (int n = 0; n < eights; n++) *(uint4*)b[n] = x[j * step + n * second];
 		numbers<bits>(v, w, e);
 		bool begin = !one_group || j == 0;
 #pragma unroll
@@ -64,12 +50,12 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 }
 
 // multiply_bits is multiply by a width that is known at run time, likely ones first.
-template <bool one_group, bool ahead, int eights>
+template <bool one_group, int eights>
 __device__ inline void multiply_bits(int bits, float (&sums)[eights][2][4], const uint4* words, const uint4* x, int step, int second, const LaneCodes& codes, const u32* units, int shift, Exponent e) {
-	if (bits == 4) multiply<4, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 3) multiply<3, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 5) multiply<5, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 6) multiply<6, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
-	else if (bits == 2) multiply<2, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
-	else multiply<8, one_group, ahead>(sums, words, x, step, second, codes, units, shift, e);
+	if (bits == 4) multiply<4, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 3) multiply<3, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 5) multiply<5, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 6) multiply<6, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	else if (bits == 2) multiply<2, one_group>(sums, words, x, step, second, codes, units, shift, e);
+	else multiply<8, one_group>(sums, words, x, step, second, codes, units, shift, e);
 }

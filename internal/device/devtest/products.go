@@ -2,6 +2,7 @@ package devtest
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"exl2/internal/device"
@@ -167,6 +168,12 @@ func qMatMulCases() (cases []testCase) {
 	}
 	s := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 3}
 	many := shape{512, 96, "0.3:5b_128g/0.7:3b_64g", 40}
+	for _, width := range []int{2, 3, 4, 5, 6, 8} {
+		for i, group := range []int{32, 64, 128} {
+			few := shape{480, 96, fmt.Sprintf("1:%db_%dg", width, group), []int{5, 8, 16}[(width+i)%3]}
+			cases = append(cases, closeCase(few, "of one sign", scaled(noise(1), 0.25, 1)), closeCase(few, "large and small", spread(1)))
+		}
+	}
 	return append(cases,
 		qMatMulCase(s, activation, false, constant(0)),
 		qMatMulCase(s, activation, false, withRow(noise(1), 1, s.in, nan)),
@@ -174,6 +181,23 @@ func qMatMulCases() (cases []testCase) {
 		qMatMulCase(s, residual, false, scaled(noise(1), 1000, 0)),
 		qMatMulCase(s, activation, true, scaled(noise(1), 1e-3, 0)),
 		qMatMulCase(many, residual, true, scaled(noise(1), 1000, 0)))
+}
+
+// closeLimit is that of sums in which nothing is rounded but weights, to fp16: 2^-12 of them, or 2e-8 of all their squares.
+var closeLimit = limit{rms: 2e-3, nmse: 2e-7, why: "weights are not rounded"}
+
+// closeCase is of x whose products cancel if codes are multiplied as they are, with their zeros.
+func closeCase(s shape, name string, v values) testCase {
+	c := qMatMulCase(s, residual, false, v)
+	c.name, c.limit = c.name+" "+name, closeLimit
+	return c
+}
+
+// spread is noise of 24 binary orders of magnitude, subnormal numbers at the end.
+func spread(seed int) values {
+	return func(i int) float32 {
+		return noise(seed)(i) * float32(math.Ldexp(1, 4-int(mix(seed+1, i)%24)))
+	}
 }
 
 func qMatMulCase(s shape, yType tensor.Type, bias bool, v values) testCase {
