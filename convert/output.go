@@ -310,8 +310,8 @@ func (w *writer) config() error {
 	if err != nil {
 		return err
 	}
-	var c ordered.Object
-	if err := json.Unmarshal(data, &c); err != nil {
+	c, err := ordered.Parse(ordered.FromPython(data, ordered.Tagged))
+	if err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
 	dataset := "(default)"

@@ -85,6 +85,28 @@ func fill(rows [][]float32, v float32, where func(r, c int) bool) {
 
 func everywhere(int, int) bool { return true }
 
+// What of a config.json is no JSON, and read nevertheless, does not end a conversion when it is
+// written again.
+func TestOddConfig(t *testing.T) {
+	source := sourceModel(t, "llama")
+	path := filepath.Join(source, "config.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(data), "{", `{"attention_dropout": 0.5, "router_noise": NaN, "vocab_size": 7,`, 1)
+	mustWrite(t, path, text)
+	o := options(t, source, "4.0")
+	report, _ := mustRun(t, o)
+	checkModel(t, o, report.Outputs[0])
+	written := contents(t, report.Outputs[0].Path)["config.json"]
+	for _, want := range []string{`"attention_dropout": 0.0,`, `"__float__": "NaN"`, `"vocab_size": 128`} {
+		if strings.Count(written, want) != 1 {
+			t.Errorf("%s stands %d times in %s", want, strings.Count(written, want), written)
+		}
+	}
+}
+
 // Sources that make others' converters give up.
 func TestOddSources(t *testing.T) {
 	for name, change := range map[string]func(name string, rows [][]float32) string{

@@ -3,10 +3,12 @@ package arch
 import (
 	"bytes"
 	"encoding/json"
-	"exl2/internal/regular"
 	"fmt"
 	"io"
 	"path/filepath"
+
+	"exl2/internal/ordered"
+	"exl2/internal/regular"
 )
 
 // Config reads a config.json. Like bufio.Scanner it keeps its first error, so
@@ -48,7 +50,7 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 		return nil, fmt.Errorf("%s: larger than %d MB", file, maxConfig>>20)
 	}
 	c := newConfig(file, "", new(error))
-	d := json.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(ordered.FromPython(data, ordered.Tagged)))
 	d.UseNumber()
 	if err := d.Decode(&c.raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

@@ -30,6 +30,7 @@ var floors = [][]string{
 
 // allowed lists imports between packages of one floor.
 var allowed = map[string][]string{
+	"internal/regular":             {"internal/ordered"},
 	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/parallel", "internal/regular"},
 	"internal/exl2":                {"internal/tensor"},
 	"internal/affine":              {"internal/tensor"},

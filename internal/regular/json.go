@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"exl2/internal/ordered"
 )
 
 // maxJSON bounds the size of JSON files beside a model's weights.
@@ -18,7 +20,7 @@ func OptionalJSON(path string, v any) error {
 		return nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, v)
+		err = json.Unmarshal(ordered.FromPython(data, ordered.Tagged), v)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
