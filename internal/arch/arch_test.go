@@ -62,6 +62,30 @@ func TestFieldsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// What absent and null fields are, where an architecture has something of its own.
+func TestAbsentFields(t *testing.T) {
+	const experts = `"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32`
+	const deepseek = `"architectures":["DeepseekV3ForCausalLM"],` + experts
+	for more, holds := range map[string]func(s Spec) bool{
+		deepseek:                              func(s Spec) bool { return s.MoE.Shared == 32 },
+		deepseek + `,"n_shared_experts":null`: func(s Spec) bool { return s.MoE.Shared == 0 },
+		`"architectures":["DeepseekV2ForCausalLM"],` + experts:                                                    func(s Spec) bool { return s.MoE.Shared == 64 },
+		`"architectures":["Glm4MoeForCausalLM"],` + experts:                                                       func(s Spec) bool { return s.MoE.Shared == 32 },
+		`"architectures":["Dots1ForCausalLM"],` + experts:                                                         func(s Spec) bool { return s.MoE.Shared == 0 },
+		`"architectures":["GptOssForCausalLM"],"num_local_experts":4,"num_experts_per_tok":2`:                     func(s Spec) bool { return s.Rope(0).Scaling.Kind == Yarn && s.Rope(0).Scaling.Factor == 32 },
+		`"architectures":["GptOssForCausalLM"],"num_local_experts":4,"num_experts_per_tok":2,"rope_scaling":null`: func(s Spec) bool { return s.Rope(0).Scaling.Original == 4096 && !s.Rope(0).Scaling.Truncate },
+		`"architectures":["ArceeForCausalLM"],"hidden_act":null`:                                                  func(s Spec) bool { return s.MLP.Act == device.ReLU && s.MLP.Squared },
+		`"architectures":["GPTNeoXForCausalLM"],"use_parallel_residual":null`:                                     func(s Spec) bool { return !s.Parallel },
+		`"architectures":["Qwen2MoeForCausalLM"],"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":32,"shared_expert_intermediate_size":0`: func(s Spec) bool {
+			return s.MoE.Shared == 0 && !s.MoE.SharedGated
+		},
+	} {
+		if s, err := parse(more); err != nil || !holds(s) {
+			t.Errorf("%s: %+v, mixture %+v, %v", more, s.MLP, s.MoE, err)
+		}
+	}
+}
+
 func TestQwen3(t *testing.T) {
 	s, err := parse(`"architectures":["Qwen3ForCausalLM"],"head_dim":32,"use_sliding_window":true,"sliding_window":16,"max_window_layers":1`)
 	if err != nil {
@@ -223,45 +247,50 @@ func TestRefusals(t *testing.T) {
 		more, want  string
 		unsupported bool
 	}{
-		"architecture":       {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
-		"near":               {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Arcee`, true},
-		"by type":            {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
-		"foreign arithmetic": {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
-		"foreign RoPE":       {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
-		"short window":       {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
-		"two spellings":      {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},
-		"two names":          {`"architectures":["GPTNeoXForCausalLM"],"rotary_pct":0.25,"partial_rotary_factor":0.5`, "rotary_pct: 0.25, and partial_rotary_factor, which means the same, is 0.5", false},
-		"foreign type":       {`"architectures":["PhiForCausalLM"],"model_type":"phi-msft","num_attention_heads":null`, `num_attention_heads: missing; unsupported model_type "phi-msft": that of PhiForCausalLM is "phi"`, true},
-		"long factors":       {`"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}`, "long_factor: 1 and 1 factors, want 8", false},
-		"layer types":        {`"architectures":["Gemma2ForCausalLM"],"layer_types":["chunked_attention","full_attention"]`, `layer_types: unsupported: "chunked_attention"`, true},
-		"few layer types":    {`"architectures":["Gemma2ForCausalLM"],"layer_types":["full_attention"]`, "layer_types: 1 layers, want 2", false},
-		"experts":            {`"architectures":["MixtralForCausalLM"],"num_local_experts":2,"num_experts_per_tok":3`, "num_experts_per_tok: 3, want 1 to 2", false},
-		"routing":            {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"scoring_func":"softmax"`, `scoring_func: unsupported: "softmax"`, true},
-		"groups":             {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":9,"num_experts_per_tok":2,"moe_intermediate_size":32`, "n_group: 8 groups of 9 experts", false},
-		"factor":             {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logits_scaling: 0, want a positive number", false},
-		"logit scale":        {`"architectures":["CohereForCausalLM"],"logit_scale":-0.0`, "logit_scale: 0, want a positive number", false},
-		"embedding scale":    {`"architectures":["GraniteForCausalLM"],"embedding_multiplier":0`, "embedding_multiplier: 0, want", false},
-		"no experts' scale":  {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"routed_scaling_factor":0`, "routed_scaling_factor: 0, want", false},
-		"inner model":        {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
-		"two architectures":  {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
-		"activation":         {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
-		"two activations":    {`"architectures":["GemmaForCausalLM"],"hidden_act":"relu","hidden_activation":"gelu_pytorch_tanh"`, `hidden_activation: unsupported: "gelu_pytorch_tanh beside another hidden_act`, true},
-		"rope type":          {`"rope_scaling":{"type":"spiral"}`, `rope_scaling.type: unsupported: "spiral"`, true},
-		"new rope type":      {`"rope_parameters":{"rope_type":"spiral"}`, `rope_parameters.rope_type: unsupported: "spiral"`, true},
-		"rope factor":        {`"rope_scaling":{"type":"linear"}`, "rope_scaling.factor: missing", false},
-		"rope factor zero":   {`"rope_scaling":{"type":"yarn","factor":0}`, "rope_scaling.factor: 0", false},
-		"rope not an object": {`"rope_scaling":"linear"`, "rope_scaling: linear is not an object", false},
-		"theta":              {`"rope_theta":-1`, "rope_theta: -1", false},
-		"many layers":        {`"num_hidden_layers":1000000000`, "num_hidden_layers: 1000000000", false},
-		"negative heads":     {`"num_attention_heads":-4`, "num_attention_heads: -4", false},
-		"no heads":           {`"num_attention_heads":0`, "num_attention_heads: 0", false},
-		"heads for keys":     {`"num_key_value_heads":3`, "multiple of num_key_value_heads", false},
-		"odd heads":          {`"head_dim":15`, "15 rotated dimensions", false},
-		"huge":               {`"hidden_size":1e300`, "hidden_size: 1e300 is not a 32-bit integer", false},
-		"fraction":           {`"vocab_size":1.5`, "vocab_size: 1.5", false},
-		"string":             {`"hidden_size":"big"`, "hidden_size: big is not a number", false},
-		"boolean":            {`"mlp_bias":1`, "mlp_bias: 1 is not true or false", false},
-		"wide heads":         {`"num_attention_heads":1000000,"head_dim":1000000`, "width of all heads", false},
+		"architecture":        {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
+		"near":                {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Arcee`, true},
+		"by type":             {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
+		"foreign arithmetic":  {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
+		"foreign RoPE":        {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
+		"short window":        {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
+		"two spellings":       {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},
+		"two names":           {`"architectures":["GPTNeoXForCausalLM"],"rotary_pct":0.25,"partial_rotary_factor":0.5`, "rotary_pct: 0.25, and partial_rotary_factor, which means the same, is 0.5", false},
+		"foreign type":        {`"architectures":["PhiForCausalLM"],"model_type":"phi-msft","num_attention_heads":null`, `num_attention_heads: missing; unsupported model_type "phi-msft": that of PhiForCausalLM is "phi"`, true},
+		"long factors":        {`"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]}`, "long_factor: 1 and 1 factors, want 8", false},
+		"layer types":         {`"architectures":["Gemma2ForCausalLM"],"layer_types":["chunked_attention","full_attention"]`, `layer_types: unsupported: "chunked_attention"`, true},
+		"few layer types":     {`"architectures":["Gemma2ForCausalLM"],"layer_types":["full_attention"]`, "layer_types: 1 layers, want 2", false},
+		"experts":             {`"architectures":["MixtralForCausalLM"],"num_local_experts":2,"num_experts_per_tok":3`, "num_experts_per_tok: 3, want 1 to 2", false},
+		"routing":             {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"scoring_func":"softmax"`, `scoring_func: unsupported: "softmax"`, true},
+		"groups":              {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":9,"num_experts_per_tok":2,"moe_intermediate_size":32`, "n_group: 8 groups of 9 experts", false},
+		"factor":              {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logits_scaling: 0, want a positive number", false},
+		"logit scale":         {`"architectures":["CohereForCausalLM"],"logit_scale":-0.0`, "logit_scale: 0, want a positive number", false},
+		"embedding scale":     {`"architectures":["GraniteForCausalLM"],"embedding_multiplier":0`, "embedding_multiplier: 0, want", false},
+		"no experts' scale":   {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"routed_scaling_factor":0`, "routed_scaling_factor: 0, want", false},
+		"half an expert":      {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"n_shared_experts":0.5`, "n_shared_experts: 0.5, want a whole number", false},
+		"negative experts":    {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"n_shared_experts":-1`, "n_shared_experts: -1, want a whole number", false},
+		"negative groups":     {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"topk_group":1e99`, "topk_group: 1e99, want a whole number", false},
+		"number of Python":    {`"rms_norm_eps":NaN`, "rms_norm_eps: NaN is not a number", false},
+		"Infinity, elsewhere": {`"architectures":["Mamba2ForCausalLM"],"time_step_limit":[0.0,Infinity]`, `"Mamba2ForCausalLM"`, true},
+		"inner model":         {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
+		"two architectures":   {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
+		"activation":          {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
+		"two activations":     {`"architectures":["GemmaForCausalLM"],"hidden_act":"relu","hidden_activation":"gelu_pytorch_tanh"`, `hidden_activation: unsupported: "gelu_pytorch_tanh beside another hidden_act`, true},
+		"rope type":           {`"rope_scaling":{"type":"spiral"}`, `rope_scaling.type: unsupported: "spiral"`, true},
+		"new rope type":       {`"rope_parameters":{"rope_type":"spiral"}`, `rope_parameters.rope_type: unsupported: "spiral"`, true},
+		"rope factor":         {`"rope_scaling":{"type":"linear"}`, "rope_scaling.factor: missing", false},
+		"rope factor zero":    {`"rope_scaling":{"type":"yarn","factor":0}`, "rope_scaling.factor: 0", false},
+		"rope not an object":  {`"rope_scaling":"linear"`, "rope_scaling: linear is not an object", false},
+		"theta":               {`"rope_theta":-1`, "rope_theta: -1", false},
+		"many layers":         {`"num_hidden_layers":1000000000`, "num_hidden_layers: 1000000000", false},
+		"negative heads":      {`"num_attention_heads":-4`, "num_attention_heads: -4", false},
+		"no heads":            {`"num_attention_heads":0`, "num_attention_heads: 0", false},
+		"heads for keys":      {`"num_key_value_heads":3`, "multiple of num_key_value_heads", false},
+		"odd heads":           {`"head_dim":15`, "15 rotated dimensions", false},
+		"huge":                {`"hidden_size":1e300`, "hidden_size: 1e300 is not a 32-bit integer", false},
+		"fraction":            {`"vocab_size":1.5`, "vocab_size: 1.5", false},
+		"string":              {`"hidden_size":"big"`, "hidden_size: big is not a number", false},
+		"boolean":             {`"mlp_bias":1`, "mlp_bias: 1 is not true or false", false},
+		"wide heads":          {`"num_attention_heads":1000000,"head_dim":1000000`, "width of all heads", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(c.more)

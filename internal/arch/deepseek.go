@@ -7,7 +7,7 @@ import "exl2/internal/device"
 func deepseek3(c *Config) Spec {
 	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128, "max_position_embeddings", 4096)
 	s := latent(c)
-	c.defaults("n_group", 8, "topk_group", 4, "routed_scaling_factor", 2.5, "first_k_dense_replace", 3, "norm_topk_prob", true)
+	c.defaults("n_group", 8, "topk_group", 4, "routed_scaling_factor", 2.5, "first_k_dense_replace", 3, "norm_topk_prob", true, "n_shared_experts", 1)
 	if c.Bool("rope_interleave", true) {
 		s.interleaved()
 	}
@@ -18,7 +18,7 @@ func deepseek3(c *Config) Spec {
 // deepseek2 chooses groups by their best expert, among softmax scores
 // (models/deepseek_v2/modeling_deepseek_v2.py).
 func deepseek2(c *Config) Spec {
-	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128)
+	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128, "n_shared_experts", 2)
 	s := latent(c)
 	s.interleaved()
 	s.routedExperts(c)
@@ -51,7 +51,7 @@ func dots1(c *Config) Spec {
 // glm4MoE may have norms of heads, and experts as deepseek3
 // (models/glm4_moe/modeling_glm4_moe.py).
 func glm4MoE(c *Config) Spec {
-	c.defaults("rms_norm_eps", 1e-5, "num_key_value_heads", 8, "max_position_embeddings", 131072, "first_k_dense_replace", 1, "norm_topk_prob", true)
+	c.defaults("rms_norm_eps", 1e-5, "num_key_value_heads", 8, "max_position_embeddings", 131072, "first_k_dense_replace", 1, "norm_topk_prob", true, "n_shared_experts", 1)
 	s := llama(c)
 	s.Attn.BiasO = false
 	s.partial(c, 0.5)
@@ -65,7 +65,7 @@ func glm4MoE(c *Config) Spec {
 // latent is Llama with latent attention. Where RoPE is scaled, so are scores.
 func latent(c *Config) Spec {
 	nope, rope := c.Int("qk_nope_head_dim"), c.Int("qk_rope_head_dim")
-	l := Latent{QRank: int(c.optional("q_lora_rank", 0)), KVRank: c.Int("kv_lora_rank"), Nope: nope, Rope: rope, Value: c.Int("v_head_dim"), NormEps: 1e-6}
+	l := Latent{QRank: c.count("q_lora_rank", 0), KVRank: c.Int("kv_lora_rank"), Nope: nope, Rope: rope, Value: c.Int("v_head_dim"), NormEps: 1e-6}
 	c.replace("head_dim", nope+rope)
 	s := llama(c)
 	c.ignore("qk_head_dim", "num_key_value_heads")
@@ -102,11 +102,11 @@ func (s *Spec) sigmoidExperts(c *Config) {
 func (s *Spec) routedExperts(c *Config) {
 	m := MoE{Experts: c.Int("n_routed_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
 	m.Routing.Routing = device.Routing{
-		Groups: int(c.optional("n_group", 1)), TopGroups: int(c.optional("topk_group", 1)),
+		Groups: c.count("n_group", 1), TopGroups: c.count("topk_group", 1),
 		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
 	}
 	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
-	if n := int(c.optional("n_shared_experts", 0)); n > 0 {
+	if n := c.count("n_shared_experts", 0); n > 0 {
 		s.shared(n*m.Width, "mlp.shared_experts")
 	}
 	if first := c.Int("first_k_dense_replace", 0); first > 0 {

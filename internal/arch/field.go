@@ -125,12 +125,23 @@ func (c *Config) optional(key string, def float64) float64 {
 	return c.Float(key, def)
 }
 
-// Bool returns a boolean field, or def.
+// count is optional of a whole number that is not negative.
+func (c *Config) count(key string, def int) int {
+	f := c.optional(key, float64(def))
+	if f != math.Trunc(f) || f < 0 || f > math.MaxInt32 {
+		v, name, _ := c.field(key)
+		c.fail(name, "%v, want a whole number, 0 or more", v)
+		return 0
+	}
+	return int(f)
+}
+
+// Bool returns a boolean field, or def; null is false, as in Python.
 func (c *Config) Bool(key string, def bool) bool {
-	v, name, _ := c.field(key)
+	v, name, there := c.field(key)
 	switch v := v.(type) {
 	case nil:
-		return def
+		return def && !there
 	case bool:
 		return v
 	default:
@@ -139,9 +150,13 @@ func (c *Config) Bool(key string, def bool) bool {
 	}
 }
 
-// String returns a string field; without def the field must be there.
+// String returns a string field; without def the field must be there. Null is what
+// the architecture has where it is absent.
 func (c *Config) String(key string, def ...string) string {
 	v, name, _ := c.field(key)
+	if v == nil {
+		v = c.other[key]
+	}
 	switch v := v.(type) {
 	case nil:
 		return fallback(c, key, def)
@@ -189,9 +204,13 @@ func list[T any](c *Config, key, what string) []T {
 	return out
 }
 
-// Object returns a nested object, empty if it is absent.
+// Object returns a nested object; one that is absent or null is what the architecture
+// has then, or empty.
 func (c *Config) Object(key string) *Config {
 	v, name, _ := c.field(key)
+	if v == nil {
+		v = c.other[key]
+	}
 	if sub := c.subs[name]; sub != nil {
 		return sub
 	}
@@ -212,6 +231,9 @@ func (c *Config) number(key string) (float64, bool) {
 	v, name, _ := c.field(key)
 	if v == nil {
 		return 0, false
+	}
+	if tagged, ok := v.(map[string]any); ok && tagged["__float__"] != nil { // as of ordered.Tagged
+		v = tagged["__float__"]
 	}
 	n, ok := v.(json.Number)
 	if !ok {

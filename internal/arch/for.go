@@ -29,7 +29,7 @@ func For(c *Config) (Spec, error) {
 	}
 	s := e.build(c)
 	s.Arch = name
-	s.Further = int(c.optional("num_nextn_predict_layers", 0))
+	s.Further = c.count("num_nextn_predict_layers", 0)
 	s.Warnings = c.leftovers()
 	if c.Err() == nil {
 		s.check(c)

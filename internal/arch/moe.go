@@ -1,6 +1,10 @@
 package arch
 
-import "exl2/internal/device"
+import (
+	"encoding/json"
+
+	"exl2/internal/device"
+)
 
 // mixtral has experts in the place of the MLP (models/mixtral/modeling_mixtral.py).
 func mixtral(c *Config) Spec {
@@ -56,7 +60,9 @@ func graniteMoEShared(c *Config) Spec {
 // (models/gpt_oss/modeling_gpt_oss.py).
 func gptOSS(c *Config) Spec {
 	c.defaults("head_dim", 64, "num_key_value_heads", 8, "attention_bias", true, "rms_norm_eps", 1e-5,
-		"max_position_embeddings", 131072, "rope_theta", 150000, "sliding_window", 128)
+		"max_position_embeddings", 131072, "rope_theta", 150000, "sliding_window", 128,
+		"rope_scaling", map[string]any{"rope_type": "yarn", "factor": json.Number("32"), "beta_fast": json.Number("32"), "beta_slow": json.Number("1"),
+			"truncate": false, "original_max_position_embeddings": json.Number("4096")})
 	c.rename("num_experts_per_tok", "experts_per_token")
 	c.ignore("initial_context_length")
 	s := llama(c)

@@ -55,8 +55,10 @@ func qwen2MoE(c *Config) Spec {
 	s := qwen2(c)
 	s.Attn.BiasQKV = c.Bool("qkv_bias", true)
 	s.qwenExperts(c)
-	s.shared(c.Int("shared_expert_intermediate_size"), "mlp.shared_expert")
-	s.MoE.SharedGated, s.Names.SharedRouter = true, "mlp.shared_expert_gate"
+	if n := c.Int("shared_expert_intermediate_size"); n != 0 { // the gate of nothing is left where it is
+		s.shared(n, "mlp.shared_expert")
+		s.MoE.SharedGated, s.Names.SharedRouter = true, "mlp.shared_expert_gate"
+	}
 	return s
 }
 
