@@ -173,6 +173,9 @@ func filter(all []leaf, keep func(leaf) bool) []leaf {
 // describe lists columns with their types for an error.
 func describe(all []leaf) string {
 	const most = 20
+	if len(all) == 0 {
+		return "none"
+	}
 	var names []string
 	for i, l := range all {
 		if i == most {

@@ -1,7 +1,7 @@
 // Package calib turns text into rows of tokens, for calibration and for
 // measuring perplexity.
 //
-// The nouns: a [Source] is a file of text, Parquet, JSON lines or plain, told
+// The nouns: a [Source] is a file of text, Parquet, JSON or plain, told
 // apart by what it holds; it yields records. A [Record] is one text, or the
 // token ids of one. A [Cut] says how tokens are made and how many rows of
 // which length are wanted. [Rows] tokenizes every record alone, [Joined] all of

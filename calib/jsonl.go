@@ -13,20 +13,37 @@ import (
 	"exl2/internal/ordered"
 )
 
-// isJSONLines tells whether the first line that is not blank is an object.
-func isJSONLines(text *io.SectionReader) bool {
+// An objects reads the texts of JSON objects one by one.
+type objects interface {
+	next() ([]byte, error) // which is the caller's, or io.EOF
+	at() int               // the number of the last one, from 1
+}
+
+// objectsOf returns what reads the records of a text, if it is JSON: lines whose first
+// that is not blank is an object, or a list that begins with an object. unit is
+// what they are counted in.
+func objectsOf(text *io.SectionReader) (open func() objects, unit string) {
 	first := bufio.NewReader(io.NewSectionReader(text, 0, text.Size()))
 	for {
-		b, err := first.ReadByte()
-		if err != nil || b != '{' && !bytes.ContainsRune([]byte(" \t\r\n"), rune(b)) {
-			return false
+		switch b, err := first.ReadByte(); {
+		case err == nil && bytes.IndexByte([]byte(space), b) >= 0:
+			continue
+		case err == nil && b == '{':
+			open, unit = func() objects { return newLines(text) }, "line"
+		case err == nil && b == '[':
+			open, unit = func() objects { return newElements(text) }, "record"
+		default:
+			return nil, ""
 		}
-		if b == '{' {
-			line, err := newLines(text).next()
-			return err == nil && json.Valid(line)
+		if object, err := open().next(); err != nil || object[0] != '{' || !json.Valid(ordered.FromPython(object, ordered.Null)) {
+			return nil, ""
 		}
+		return open, unit
 	}
 }
+
+// space is the white space of JSON.
+const space = " \t\r\n"
 
 // A lines reads the lines of a text that are not blank, without white space
 // around them.
@@ -40,7 +57,8 @@ func newLines(text *io.SectionReader) *lines {
 	return &lines{in: bufio.NewReaderSize(io.NewSectionReader(text, 0, text.Size()), buffer)}
 }
 
-// next returns a line, which is the caller's, or io.EOF.
+func (l *lines) at() int { return l.number }
+
 func (l *lines) next() ([]byte, error) {
 	for {
 		l.number++
@@ -63,20 +81,19 @@ func (l *lines) read() ([]byte, error) {
 			return line, err
 		}
 		if len(line) > maxText {
-			return nil, fmt.Errorf("line %d: over %d bytes", l.number, maxText)
+			return nil, fmt.Errorf("over %d bytes", maxText)
 		}
 	}
 }
 
 // recognizeJSON decides by the first records whether they are token ids, and
 // refuses a column that none of them has.
-func (s *Source) recognizeJSON(text *io.SectionReader, column string) error {
+func (s *Source) recognizeJSON(open func() objects, column string) error {
 	const looked = 100
-	s.unit = "line"
 	s.open = func() (records, error) {
-		return &jsonRecords{lines: newLines(text), column: column, tokens: s.tokens}, nil
+		return &jsonRecords{objects: open(), unit: s.unit, column: column, tokens: s.tokens}, nil
 	}
-	in := newLines(text)
+	in := &jsonRecords{objects: open(), unit: s.unit}
 	var first ordered.Object
 	known := column == ""
 	for range looked {
@@ -106,41 +123,45 @@ func (s *Source) recognizeJSON(text *io.SectionReader, column string) error {
 	return nil
 }
 
-// object reads the next line that is not blank.
-func (l *lines) object() (ordered.Object, error) {
-	line, err := l.next()
-	if err != nil {
-		return nil, err
-	}
-	o, err := ordered.Parse(line)
-	if err != nil {
-		return nil, fmt.Errorf("line %d: %w", l.number, err)
-	}
-	return o, nil
+// A jsonRecords reads the records of JSON.
+type jsonRecords struct {
+	objects objects
+	unit    string
+	column  string
+	tokens  bool
+	last    []string // the columns of the last record
 }
 
-// A jsonRecords reads the records of JSON lines.
-type jsonRecords struct {
-	lines  *lines
-	column string
-	tokens bool
-	last   []string // the columns of the last record
+// object reads the next object.
+func (j *jsonRecords) object() (ordered.Object, error) {
+	text, err := j.objects.next()
+	if errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var o ordered.Object
+	if err == nil {
+		o, err = ordered.Parse(ordered.FromPython(text, ordered.Null))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %d: %w", j.unit, j.objects.at(), err)
+	}
+	return o, nil
 }
 
 func (j *jsonRecords) columns() []string { return j.last }
 
 func (j *jsonRecords) next() (Record, error) {
 	for {
-		o, err := j.lines.object()
+		o, err := j.object()
 		if err != nil {
 			return Record{}, err
 		}
 		r, ok, err := j.record(o)
 		if err != nil {
-			return Record{}, fmt.Errorf("line %d: %w", j.lines.number, err)
+			return Record{}, fmt.Errorf("%s %d: %w", j.unit, j.objects.at(), err)
 		}
 		if ok {
-			r.Row = j.lines.number
+			r.Row = j.objects.at()
 			return r, nil
 		}
 	}

@@ -39,6 +39,14 @@ func TestJSONLines(t *testing.T) {
 		{"named path", `{"meta":{"body":{"en":"b"}}}`, "meta.body.en", []Record{text(1, "b")}},
 		{"named key with a dot", `{"a.b":"x","a":{"b":"y"}}`, "a.b", []Record{text(1, "x")}},
 
+		{"numbers of Python", `{"score":NaN,"text":"a"}` + "\n" + `{"text":"NaN","l":[-Infinity,Infinity]}` + "\n" + `{"text":NaN}`, "", []Record{text(1, "a"), text(2, "NaN")}},
+		{"list of objects", ` [{"text":"a"} , {"text":"b]"}` + "\n\n" + `,{"n":[{}]},{"text":"\"{" }] ` + "\n", "", []Record{text(1, "a"), text(2, "b]"), text(4, `"{`)}},
+		{"list over several lines", "[\n  {\n    \"text\": \"a\"\n  }\n]\n", "", []Record{text(1, "a")}},
+		{"list of token ids", `[{"input_ids":[1,2]},{"input_ids":[3]}]`, "", []Record{{Row: 1, IDs: []int32{1, 2}}, {Row: 2, IDs: []int32{3}}}},
+		{"list of no objects", `[1, 2]`, "", []Record{text(1, "[1, 2]")}},
+		{"list of nothing", `[]`, "", []Record{text(1, "[]")}},
+		{"prose in brackets", "[{Chapter} 1]\nIt rained.", "", []Record{text(1, "[{Chapter} 1]\nIt rained.")}},
+
 		{"ids", `{"text":"no","input_ids":[1,2]}` + "\n" + `{"input_ids":[]}` + "\n" + `{"input_ids":null}` + "\n" + `{"input_ids":[ 3 ]}`, "",
 			[]Record{{Row: 1, IDs: []int32{1, 2}}, {Row: 4, IDs: []int32{3}}}},
 		{"ids, the first are none", `{"input_ids":[]}` + "\n" + `{"input_ids":[3]}`, "", []Record{{Row: 2, IDs: []int32{3}}}},
@@ -68,6 +76,14 @@ func TestHostileJSONLines(t *testing.T) {
 		{"deep nesting", `{"text":"a"}` + "\n" + `{"text":` + strings.Repeat("[", 100_000), "", "line 2: "},
 		{"named column that is nowhere", `{"text":"a","b":1}` + "\n" + `{"c":1}`, "txt", `no column "txt"; there are text, b`},
 		{"named column that is no text", `{"n":1}`, "n", `line 1: column "n" holds no text`},
+		{"list without an end", `[{"text":"a"}`, "", "record 2: the list has no end"},
+		{"list cut off", `[{"text":"a"},{"text":"b`, "", "record 2: the list has no end"},
+		{"list cut off behind an escape", `[{"text":"a"},{"text":"b\`, "", "record 2: the list has no end"},
+		{"list of many kinds", `[{"text":"a"},["b"]]`, "", `record 2: not a JSON object: it begins with '['`},
+		{"list without a comma", `[{"text":"a"} {"text":"b"}]`, "", `record 2: '{', want a comma or the end of the list`},
+		{"list with a comma too many", `[{"text":"a"},]`, "", `record 2: not a JSON object: it begins with ']'`},
+		{"text behind the list", `[{"text":"a"}] x`, "", `record 2: 'x' behind the end of the list`},
+		{"damaged record", `[{"text":"a"},{"text":}]`, "", "record 2: "},
 		{"id that is no number", `{"input_ids":[1]}` + "\n" + `{"input_ids":[1,"x"]}`, "", `line 2: column "input_ids": not a list of token ids`},
 		{"id that is null", `{"input_ids":[1,null]}`, "", `line 1: column "input_ids": "" is not a token id`},
 		{"id with a fraction", `{"input_ids":[1,1.5]}`, "", `line 1: column "input_ids": "1.5" is not a token id`},
@@ -96,6 +112,7 @@ func TestLongLine(t *testing.T) {
 func FuzzJSONLines(f *testing.F) {
 	f.Add([]byte(`{"text":"a","n":[1,{"x":"y"}]}`+"\n"+`{"content":"b"}`), "")
 	f.Add([]byte(`{"input_ids":[1,2,3]}`), "")
+	f.Add([]byte(`[{"text":"a"}, {"input_ids":[NaN]}]`), "")
 	f.Add([]byte(`{"a":{"b":"c"}}`), "a.b")
 	f.Add([]byte(`{"text":"\ud800"}`+"\n"+`{"text":"`), "text")
 	f.Fuzz(func(t *testing.T, content []byte, column string) {

@@ -15,7 +15,7 @@ import (
 
 // A Record is one row of a source. Records that are null are left out.
 type Record struct {
-	Row  int     // in the file, from 1; the line of JSON lines
+	Row  int     // in the file, from 1; the line of JSON lines, the place in a list
 	Text string  // valid UTF-8
 	IDs  []int32 // instead of Text, if the source holds token ids
 }
@@ -37,7 +37,7 @@ type Source struct {
 	close  func() error
 }
 
-// Open opens a file of text. The text of Parquet and JSON lines is in the
+// Open opens a file of text. The text of Parquet, JSON lines and a JSON list of objects is in the
 // column that is named (a dotted path within nested columns), or, if that is
 // "", in text, else in content, else in a conversation (messages,
 // conversations, conversation, or a nested prompt with its completion or
@@ -122,8 +122,9 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 		start = int64(len(byteOrderMark))
 	}
 	text := io.NewSectionReader(in, start, size-start)
-	if isJSONLines(text) {
-		return s.recognizeJSON(text, column)
+	if open, unit := objectsOf(text); open != nil {
+		s.unit = unit
+		return s.recognizeJSON(open, column)
 	}
 	if column != "" {
 		return fmt.Errorf("plain text has no column %q", column)

@@ -37,12 +37,14 @@ func (t *tree) visit(n schema.Node, inMessage bool) {
 		fields[i] = g.Field(i).Name()
 	}
 	// The root is a record, whose columns others than messages choose from.
-	wanted := fields
 	if picked := messageFields(fields, inMessage); picked != nil && g.Parent() != nil {
-		wanted, inMessage = picked, true
+		for _, name := range picked {
+			t.visit(g.Field(slices.Index(fields, name)), true)
+		}
+		return
 	}
-	for _, name := range wanted {
-		t.visit(g.Field(slices.Index(fields, name)), inMessage)
+	for i := range fields { // two of which may have one name
+		t.visit(g.Field(i), inMessage)
 	}
 }
 
