@@ -11,6 +11,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/regular"
 	"exl2/internal/sensitivity"
 	"exl2/internal/stream"
 	"exl2/measure"
@@ -249,7 +250,7 @@ func (r *run) copyMeasurement() error {
 	if r.opts.SaveMeasurement == "" {
 		return nil
 	}
-	data, err := os.ReadFile(r.job.Path(measurementName))
+	data, err := regular.ReadOwn(r.job.Path(measurementName))
 	if err != nil {
 		return err
 	}

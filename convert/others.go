@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"exl2/internal/regular"
 )
 
 // largestOther is the most bytes that a file beside the weights may have to be
@@ -95,7 +97,7 @@ func (s *source) mayFollow(name string) error {
 
 // copyOther copies a file of the source that the finished model needs.
 func (s *source) copyOther(w io.Writer, name string) error {
-	f, err := os.Open(filepath.Join(s.dir, name))
+	f, err := regular.Open(filepath.Join(s.dir, name))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"exl2/internal/exl2"
 	"exl2/internal/model"
 	"exl2/internal/ordered"
+	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
@@ -306,7 +307,7 @@ func (w *writer) shard(s safetensors.Shard, tensors []outTensor) error {
 // config writes the source's config.json with the quantization added. It is
 // the last file, so a folder with a config.json is complete.
 func (w *writer) config() error {
-	data, err := os.ReadFile(filepath.Join(w.build.run.src.dir, configName))
+	data, err := regular.ReadOwn(filepath.Join(w.build.run.src.dir, configName))
 	if err != nil {
 		return err
 	}

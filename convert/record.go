@@ -10,6 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"exl2/internal/job"
+	"exl2/internal/regular"
 )
 
 // recordName is the file of the job that says what the source was.
@@ -59,7 +60,7 @@ func (s *source) recorded() ([]recordedFile, error) {
 }
 
 func sumFile(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}

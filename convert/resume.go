@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 
 	"exl2/internal/job"
+	"exl2/internal/regular"
 )
 
 // askedName is the job's file with the options of the run that worked on it
@@ -49,7 +49,7 @@ func (o *Options) paths() []*string {
 // error if there is none.
 func Resume(work string) (*Options, error) {
 	path := filepath.Join(work, jobFolder, askedName)
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds no job that can go on: %w", work, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"exl2/internal/atomicfile"
+	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 )
 
@@ -105,9 +106,20 @@ func (j *Job) makeWay(name string) error {
 }
 
 // Replaceable reports whether a file may be written: none is there, or one that
-// the job wrote, or Overwrite allows it.
+// the job wrote, or Overwrite allows it. What is no file, such as a folder or a device, is
+// refused.
 func (j *Job) Replaceable(name string) (bool, error) {
-	if _, err := os.Lstat(j.Path(name)); errors.Is(err, fs.ErrNotExist) || !inside(j.listed(name)) && j.Overwrite {
+	name = j.listed(name)
+	info, err := os.Lstat(j.Path(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	case inside(name):
+	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+		return false, fmt.Errorf("%w: %s is %s, which no file replaces; move it away, or give another name", ErrRefused, j.Path(name), regular.Kind(info.Mode()))
+	case j.Overwrite:
 		return true, nil
 	}
 	return j.Wrote(name)
@@ -148,7 +160,7 @@ func (j *Job) ReadJSON(name string, v any) (found bool, err error) {
 	if found, err = j.Has(name); !found {
 		return false, err
 	}
-	data, err := os.ReadFile(j.Path(name))
+	data, err := regular.ReadOwn(j.Path(name))
 	if err == nil {
 		err = json.Unmarshal(data, v)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"exl2/internal/atomicfile"
+	"exl2/internal/regular"
 )
 
 // An entry says what a file was when the job wrote it.
@@ -100,7 +101,7 @@ func (l *list) sumAt(path string, info fs.FileInfo) (entry, error) {
 // what a crash leaves, and of a file that never got its name.
 func (l *list) open(path string) error {
 	l.path = path
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -154,7 +155,7 @@ func (l *list) add(e entry) error {
 
 // continued opens the file for appending behind its last whole line.
 func (l *list) continued() error {
-	data, err := os.ReadFile(l.path)
+	data, err := regular.ReadOwn(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = atomicfile.Write(l.path, nil) // whose folder is durable then, too
 	}
@@ -224,7 +225,7 @@ func (l *list) wrote(name, path string) (bool, error) {
 }
 
 func sumFile(path string) (entry, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return entry{}, err
 	}

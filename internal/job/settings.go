@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"exl2/internal/regular"
 )
 
 // A Setting is something that must not change between the runs of a job.
@@ -71,7 +73,7 @@ func (j *Job) settings(algorithm int) ([]Setting, error) {
 	if j.list.damage != nil {
 		return nil, j.Damaged(listName, j.list.damage)
 	}
-	data, err := os.ReadFile(j.Path(settingsName))
+	data, err := regular.ReadOwn(j.Path(settingsName))
 	if err != nil {
 		return nil, j.Damaged(settingsName, err)
 	}

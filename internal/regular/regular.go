@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 )
 
@@ -47,6 +48,10 @@ func Read(path string, limit int64) ([]byte, error) {
 	return readAll(f, path, limit)
 }
 
+// ReadOwn returns the bytes of a regular file that the program has written itself, however
+// many: in its place there may be something else by now.
+func ReadOwn(path string) ([]byte, error) { return Read(path, math.MaxInt64-1) }
+
 // errLarge is in the chain of errors about what is too large.
 var errLarge = errors.New("larger than")
 
@@ -83,11 +88,11 @@ func check(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s, not a regular file", kind(info.Mode()))}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%s, not a regular file", Kind(info.Mode()))}
 }
 
-// kind names what is not a regular file.
-func kind(mode fs.FileMode) string {
+// Kind names what is not a regular file.
+func Kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
 		return "a folder"
