@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"io"
+	"log"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,10 +66,27 @@ func savePicture(path string, width, height vg.Length, paint func(c draw.Canvas)
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	paint(c)
 	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
+	if err := painted(func() error { paint(c); _, err := canvas.WriteTo(&b); return err }); err != nil {
 		return fmt.Errorf("--plot %s: %w", path, err)
 	}
 	return atomicfile.Write(path, b.Bytes())
+}
+
+// painted calls paint. What draws PDF keeps letters in temporary files, and logs and panics
+// where it cannot write them.
+func painted(paint func() error) (err error) {
+	defer log.SetOutput(log.Writer())
+	log.SetOutput(io.Discard)
+	defer func() {
+		cause := recover()
+		text, _ := cause.(string)
+		switch {
+		case strings.HasPrefix(text, "vgpdf: could not generate font"):
+			err = fmt.Errorf("%s; PDF takes a folder for temporary files, which TMPDIR names", text)
+		case cause != nil:
+			panic(cause)
+		}
+	}()
+	return paint()
 }

@@ -3,9 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Matrices become rows in the order of a layer; experts are one by their mean,
@@ -92,4 +96,20 @@ func FuzzParsePoints(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A picture that cannot be drawn is an error with the remedy, and leaves nothing.
+func TestPictureWithoutTemporaryFiles(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+	for format, want := range map[string]string{"pdf": "TMPDIR", "svg": "", "png": ""} {
+		path := filepath.Join(t.TempDir(), "a."+format)
+		p := newPlot("a")
+		err := savePicture(path, 100, 100, func(c draw.Canvas) { p.Draw(c) })
+		if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), "--plot "+path+": ") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if _, there := os.Stat(path); (there == nil) != (err == nil) {
+			t.Errorf("%s: %v", path, there)
+		}
+	}
 }
