@@ -214,14 +214,26 @@ func (s Spec) Stray(names []string) string {
 	return ""
 }
 
+// InLayer reports whether a tensor is of a layer that the configuration speaks of.
+func (s Spec) InLayer(name string) bool {
+	n, ok := s.layerOf(name)
+	return ok && n < s.Layers
+}
+
 // behind reports whether a tensor is of a layer that has the given number or a
 // later one.
 func (s Spec) behind(name string, layer int) bool {
+	n, ok := s.layerOf(name)
+	return ok && n >= layer
+}
+
+// layerOf returns the number of the layer that a tensor is of, and whether it is of any.
+func (s Spec) layerOf(name string) (int, bool) {
 	before, _, _ := strings.Cut(s.Names.Layers, "*")
 	rest, ok := strings.CutPrefix(name, before)
 	number, _, inside := strings.Cut(rest, ".")
 	n, err := strconv.Atoi(number)
-	return ok && inside && err == nil && n >= layer
+	return n, ok && inside && err == nil
 }
 
 // Sparse reports whether a layer has a mixture of experts.

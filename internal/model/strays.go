@@ -9,7 +9,7 @@ import (
 )
 
 // Warnings says what of the model's folder nothing reads that might mean something:
-// fields of config.json, and layers of the files.
+// fields of config.json, layers of the files, and matrices and norms of a layer.
 func (l *Loader) Warnings() []string {
 	var list []string
 	if w := l.Spec.Warning(); w != "" {
@@ -18,7 +18,35 @@ func (l *Loader) Warnings() []string {
 	if name := l.Spec.Stray(l.Files.Names()); name != "" {
 		list = append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
 	}
+	if name := l.unread(); name != "" {
+		list = append(list, fmt.Sprintf("there are weights that nothing reads, such as %s: by config.json the architecture %s has none of that name", name, l.Spec.Arch))
+	}
 	return list
+}
+
+// unread returns the first tensor of a layer that is called a weight and that no module has, or "".
+// What goes by another name (frequencies, masks, scales of caches) may be anything.
+func (l *Loader) unread() string {
+	known := map[string]bool{}
+	for _, m := range l.Layout {
+		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+			known[x.Name+".weight"] = true
+		}
+		for _, n := range m.Norms {
+			for _, name := range n.Tensors() {
+				known[name] = true
+			}
+		}
+		for _, v := range m.Vectors {
+			known[v.Name] = true
+		}
+	}
+	for _, name := range l.Files.Names() {
+		if strings.HasSuffix(name, ".weight") && l.Spec.InLayer(name) && !known[name] {
+			return name
+		}
+	}
+	return ""
 }
 
 // refuseBiases refuses biases that the files have of a linear or norm that has none

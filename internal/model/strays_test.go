@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/goldens"
 	"exl2/internal/half"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
@@ -165,5 +166,38 @@ func TestLayersBehind(t *testing.T) {
 		if got := strings.Join(l.Warnings(), "; "); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%d layers: %q, want %q", layers, got, want)
 		}
+	}
+}
+
+// Matrices and norms of a layer that nothing reads are said; buffers are not.
+func TestUnreadWeights(t *testing.T) {
+	const layer = "model.layers.0."
+	for _, c := range []struct {
+		arch   string
+		fields map[string]any
+		more   string // a tensor's name
+		want   string
+	}{
+		{"llama", nil, layer + "self_attn.q_norm.weight", layer + "self_attn.q_norm.weight: by config.json"},
+		{"llama", nil, layer + "self_attn.q_proj.lora_A.weight", "lora_A.weight"},
+		{"llama", nil, layer + "self_attn.rotary_emb.inv_freq", ""},
+		{"llama", nil, "visual.layers.0.weight", ""},
+		{"deepseek_v3", map[string]any{"n_shared_experts": nil}, "x", "mlp.shared_experts.down_proj.weight"},
+		{"qwen2_moe", map[string]any{"shared_expert_intermediate_size": 0}, "x", "mlp.shared_expert.down_proj.weight"},
+	} {
+		l := openModel(t, edited(t, c.arch, c.fields, map[string][]half.F16{c.more: make([]half.F16, 4)}))
+		if got := strings.Join(l.Warnings(), "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s with %s, %v: %q, want %q", c.arch, c.more, c.fields, got, c.want)
+		}
+	}
+	for _, dir := range append(goldens.Dirs(t, "arch"), goldens.Dirs(t, "exl2")...) {
+		l, files, err := model.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Warnings(); len(got) > 0 {
+			t.Errorf("%s: %q", dir, got)
+		}
+		files.Close()
 	}
 }
