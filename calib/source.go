@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"exl2/calib/internal/pages"
+	"exl2/internal/regular"
 )
 
 // A Record is one row of a source. Records that are null are left out.
@@ -93,6 +94,7 @@ var foreign = []struct{ magic, what string }{
 	{"PK\x03\x04", "a zip file: unpack it first"},
 	{"ARROW1", "an Arrow file: write it again as Parquet"},
 	{"PARE", "an encrypted Parquet file"},
+	{regular.PointerHead, regular.ErrPointer.Error()},
 	{"\xff\xfe", "UTF-16 text: convert it to UTF-8"},
 	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
 }

@@ -68,6 +68,7 @@ func TestEmptyFilesHaveNoRecords(t *testing.T) {
 
 func TestWhatIsNotText(t *testing.T) {
 	cases := []struct{ name, content, want string }{
+		{"Git LFS", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, not the file itself: git lfs pull fetches that"},
 		{"gzip", "\x1f\x8b\x08", "a gzip file: unpack it first"},
 		{"zstd", "\x28\xb5\x2f\xfd\x00", "a zstd file: unpack it first"},
 		{"zip", "PK\x03\x04", "a zip file: unpack it first"},

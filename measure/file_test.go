@@ -117,6 +117,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	for name, c := range map[string][2]string{
 		"nothing":          {``, "unexpected end"},
+		"Git LFS":          {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, not the file itself"},
 		"no measurement":   {`{}`, `no object "measurement"`},
 		"a list":           {`{"measurement":[]}`, "not a JSON object"},
 		"repeated":         {`{"measurement":{"a":null,"a":null}}`, `"a": stands there twice`},

@@ -36,6 +36,9 @@ func ReadFile(name string) (*File, error) {
 
 // Parse reads a measurement.json, ours or ExLlamaV2's.
 func Parse(data []byte) (*File, error) {
+	if regular.IsPointer(data) {
+		return nil, regular.ErrPointer
+	}
 	var in fileJSON
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, err

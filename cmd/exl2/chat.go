@@ -56,7 +56,7 @@ func (o *chatOptions) renderer(dir string) (*renderer, error) {
 	}
 	r := &renderer{tokens: m.Tokens, system: o.system, conversation: chat.Conversation{Variables: &jinja.Dict{}}}
 	if o.tools != "" {
-		text, err := regular.Read(o.tools, 16<<20)
+		text, err := regular.ReadFile(o.tools, 16<<20)
 		if err != nil {
 			return nil, fmt.Errorf("--tools: %w", err)
 		}

@@ -4,6 +4,7 @@
 package regular
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +46,22 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readAll(f, path, limit)
+	data, err := readAll(f, path, limit)
+	if err == nil && IsPointer(data) {
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrPointer}
+	}
+	return data, err
 }
+
+// PointerHead begins what Git LFS leaves in the place of a large file that has not been fetched
+// (github.com/git-lfs/git-lfs, docs/spec.md).
+const PointerHead = "version https://git-lfs.github.com/spec/"
+
+// ErrPointer says that a file is such a pointer, and what to do.
+var ErrPointer = errors.New("a Git LFS pointer, not the file itself: git lfs pull fetches that")
+
+// IsPointer reports whether a file that begins with head is one.
+func IsPointer(head []byte) bool { return bytes.HasPrefix(head, []byte(PointerHead)) }
 
 // ReadOwn returns the bytes of a regular file that the program has written itself, however
 // many: in its place there may be something else by now.

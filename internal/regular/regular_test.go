@@ -17,6 +17,7 @@ func TestOpen(t *testing.T) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, err := range []error{
 		os.WriteFile(in("file"), []byte("text"), 0o666),
+		os.WriteFile(in("pointer"), []byte(PointerHead+"v1\noid sha256:4d7a\nsize 12345\n"), 0o666),
 		os.Symlink("file", in("link")),
 		syscall.Mkfifo(in("pipe"), 0o666),
 		os.Symlink("pipe", in("link to pipe")),
@@ -51,6 +52,9 @@ func TestOpen(t *testing.T) {
 		if _, err := Open(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: error %v, want one that it does not exist", path, err)
 		}
+	}
+	if _, err := Read("pointer", 1<<10); err == nil || err.Error() != "read pointer: a Git LFS pointer, not the file itself: git lfs pull fetches that" {
+		t.Errorf("error %v, want one about the pointer", err)
 	}
 	if _, err := Read("file", 3); err == nil || !strings.Contains(err.Error(), "read file: larger than 0 MB") {
 		t.Errorf("error %v, want one of the size", err)

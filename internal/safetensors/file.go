@@ -68,6 +68,9 @@ func (f *File) readHeader() error {
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	f.start = int64(len(length)) + int64(n)
+	if n > maxHeader && f.isPointer() {
+		return regular.ErrPointer
+	}
 	if n > maxHeader {
 		return fmt.Errorf("a header of %d bytes is over the format's %d: not a safetensors file", n, maxHeader)
 	}
@@ -88,6 +91,12 @@ func (f *File) readHeader() error {
 		f.places[e.Name] = i
 	}
 	return nil
+}
+
+func (f *File) isPointer() bool {
+	head := make([]byte, len(regular.PointerHead))
+	n, _ := f.file.ReadAt(head, 0) // less is none
+	return regular.IsPointer(head[:n])
 }
 
 // Path returns the path given to Open.

@@ -42,7 +42,7 @@ var damaged = []struct {
 	{"header of 100 MB and one", binary.LittleEndian.AppendUint64(nil, 100_000_001), "over the format's 100000000"},
 	{"header of 2^63", binary.LittleEndian.AppendUint64(nil, 1<<63), "a header of 9223372036854775808 bytes"},
 	{"header of 2^64-1", bytes.Repeat([]byte{255}, 16), "not a safetensors file"},
-	{"git lfs pointer", []byte("version https://git-lfs.github.com/spec/v1\n"), "not a safetensors file"},
+	{"git lfs pointer", []byte("version https://git-lfs.github.com/spec/v1\n"), "a Git LFS pointer, not the file itself: git lfs pull fetches that"},
 	{"no header", raw("", 0), "header: want an object, the JSON ends"},
 	{"array", raw("[]", 0), "header: want an object, got '['"},
 	{"not UTF-8", raw("{\"\xff\":{}}", 0), "not UTF-8"},
