@@ -110,11 +110,17 @@ func (m *machine) turned(v Value) []Value {
 	return items
 }
 
-// batches cuts a list into pieces of n elements.
+// batches cuts a list into pieces of n elements; of 0 or fewer the list is one, behind one of none.
 func (m *machine) batches(items []Value, n int, fill Value) []Value {
 	var list []Value
+	if n == 0 && len(items) > 0 {
+		list = append(list, &List{})
+	}
+	if n <= 0 {
+		n = len(items)
+	}
 	for len(items) > 0 {
-		k := max(1, min(n, len(items)))
+		k := min(n, len(items))
 		piece := append([]Value{}, items[:k]...)
 		if fill != nil && n > k {
 			m.reserveTimes(valueBytes, n-k)

@@ -5,7 +5,7 @@ var globals = map[string]Value{}
 
 func init() {
 	for _, b := range []*builtin{
-		function("range", "start, stop=None, step=1", rangeFunction),
+		function("range", "start, *more", rangeFunction),
 		function("dict", "*args, **kwargs", func(m *machine, a []Value) Value { return m.dict("dict", a) }),
 		function("namespace", "*args, **kwargs", func(m *machine, a []Value) Value { return &Namespace{m.dict("namespace", a)} }),
 		function("cycler", "*items", func(m *machine, a []Value) Value {
@@ -49,11 +49,16 @@ func init() {
 const mostInRange = 1 << 40
 
 func rangeFunction(m *machine, a []Value) Value {
-	r := &Range{wantInt(a[0]), 0, wantInt(a[2])}
-	if a[1] == nil {
-		r.start, r.stop = 0, r.start
-	} else {
-		r.stop = wantInt(a[1])
+	more := a[1].(*Tuple).items
+	r := &Range{0, wantInt(a[0]), 1}
+	if len(more) > 0 {
+		r.start, r.stop = r.stop, wantInt(more[0])
+	}
+	if len(more) > 1 {
+		r.step = wantInt(more[1])
+	}
+	if len(more) > 2 {
+		raise(TypeError, "range expected at most 3 arguments, got %d", 1+len(more))
 	}
 	if r.step == 0 {
 		raise(ValueError, "range() arg 3 must not be zero")

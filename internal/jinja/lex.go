@@ -138,9 +138,12 @@ func (l *lexer) text(s string, signed byte, strips bool) {
 	l.take(len(s))
 }
 
-// comment moves over a comment that has begun.
+// comment moves over a comment that has begun, behind which there may be nothing.
 func (l *lexer) comment() {
 	end := strings.Index(l.rest(), "#}")
+	if l.rest() == "" {
+		return
+	}
 	if end < 0 {
 		l.fail("Missing end of comment tag")
 	}
@@ -151,8 +154,11 @@ func (l *lexer) comment() {
 	l.advance(end + closing(l.rest()[end:], signed))
 }
 
-// raw emits the data up to the end of a raw block.
+// raw emits the data up to the end of a raw block, behind whose beginning there may be nothing.
 func (l *lexer) raw() {
+	if l.rest() == "" {
+		return
+	}
 	for at := l.pos; ; at++ {
 		i := strings.Index(l.source[at:], "{%")
 		if i < 0 {

@@ -23,7 +23,38 @@ func isLineEnd(r rune) bool {
 
 func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
-func lower(s string) string { return cases.Lower(language.Und).String(s) }
+// lower is str.lower. The package cases looks at pieces of a long text, where a sigma may stand at the end of one.
+func lower(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == 'İ':
+			b.WriteString("i\u0307")
+		case r == 'Σ' && endsWord(s[:i], s[i+len("Σ"):]):
+			b.WriteRune('ς')
+		default:
+			b.WriteRune(unicode.ToLower(r))
+		}
+	}
+	return b.String()
+}
+
+// endsWord reports whether a sigma between two texts is the last letter of a word: there are
+// cased characters in front of it and none behind it, but for those that case ignores.
+func endsWord(before, after string) bool {
+	before = strings.TrimRightFunc(before, caseIgnores)
+	r, n := utf8.DecodeLastRuneInString(before)
+	if n == 0 || !isCased(r) {
+		return false
+	}
+	r, n = utf8.DecodeRuneInString(strings.TrimLeftFunc(after, caseIgnores))
+	return n == 0 || !isCased(r)
+}
+
+// caseIgnores is Unicode's property Case_Ignorable.
+func caseIgnores(r rune) bool {
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune("'.:·\u0387\u055f\u05f4‘’․‧\ufe13\ufe52\ufe55＇．：", r)
+}
 
 func casefold(s string) string { return cases.Fold().String(s) }
 

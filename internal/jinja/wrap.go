@@ -41,6 +41,7 @@ type wrapper struct {
 	lines   []string
 	line    []string // pieces of the line that grows
 	used    int
+	dropped bool // a blank at the start of the line
 }
 
 func (w *wrapper) wrap(s string) {
@@ -58,15 +59,16 @@ func (w *wrapper) flush() {
 	if len(w.line) > 0 {
 		w.lines = append(w.lines, strings.Join(w.line, ""))
 	}
-	w.line, w.used = nil, 0
+	w.line, w.used, w.dropped = nil, 0, false
 }
 
 func isBlank(s string) bool { return strings.TrimFunc(s, isSpace) == "" }
 
-// add puts a piece into the line, or begins another.
+// add puts a piece into the line, or begins another, without a blank in front.
 func (w *wrapper) add(p string) {
 	for {
-		if isBlank(p) && len(w.line) == 0 && len(w.lines) > 0 {
+		if isBlank(p) && len(w.line) == 0 && len(w.lines) > 0 && !w.dropped {
+			w.dropped = true
 			return
 		}
 		n := runeCount(p)
