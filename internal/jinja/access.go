@@ -53,6 +53,10 @@ func (m *machine) own(x Value, id string) (Value, bool) {
 		if v, ok := x.attribute(id); ok {
 			return v, true
 		}
+	case *Function:
+		if f, ok := globals["dict"].(*Function); ok && x.builtin == f.builtin && id == "fromkeys" { // a method of the class
+			return &Function{dictMethods[id], &Dict{}}, true
+		}
 	case *Namespace:
 		return x.attributes.find(id)
 	case *Cycler:
