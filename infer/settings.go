@@ -2,7 +2,9 @@ package infer
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 
 	"exl2/internal/regular"
 )
@@ -17,7 +19,10 @@ type Settings struct {
 // ReadSettings reads config.json and generation_config.json, as far as they are
 // there.
 func ReadSettings(dir string) (*Settings, error) {
-	var config, generation generationConfig
+	var config struct {
+		EOS idList `json:"eos_token_id"`
+	}
+	var generation generationConfig
 	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
 		return nil, err
 	}
@@ -27,8 +32,8 @@ func ReadSettings(dir string) (*Settings, error) {
 	return &Settings{End: append(config.EOS, generation.EOS...), Sampler: generation.sampler()}, nil
 }
 
-// generationConfig is what generation_config.json says, and config.json of old
-// models. do_sample is not looked at: who asks for sampling is taken at his word.
+// generationConfig is what generation_config.json says. do_sample is not looked at: who asks for
+// sampling is taken at his word.
 type generationConfig struct {
 	EOS         idList   `json:"eos_token_id"`
 	Temperature *float64 `json:"temperature"`
@@ -54,7 +59,7 @@ func (g *generationConfig) sampler() Sampler {
 	return s
 }
 
-// idList is one id or a list of them.
+// idList is the end tokens: one id or a list of them.
 type idList []int32
 
 // UnmarshalJSON reads a number, a list of numbers or null.
@@ -67,8 +72,13 @@ func (l *idList) UnmarshalJSON(data []byte) error {
 		*l = idList{one}
 		return nil
 	}
-	var list []int32
-	err := json.Unmarshal(data, &list)
-	*l = list
-	return err
+	var list []*int32
+	if json.Unmarshal(data, &list) != nil || slices.Contains(list, nil) {
+		return fmt.Errorf("eos_token_id: %.40s, want a token id or a list of them", data)
+	}
+	*l = nil
+	for _, id := range list {
+		*l = append(*l, *id)
+	}
+	return nil
 }

@@ -24,7 +24,12 @@ func TestReadSettings(t *testing.T) {
 			sampler: Sampler{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.1, Typical: 0.9, Repetition: 1.05}},
 		"of config.json only the end": {config: `{"temperature": 0.5}`, sampler: Sampler{Temperature: 1}},
 		"no JSON":                     {generation: `{`, err: "generation_config.json: unexpected end"},
-		"no ids":                      {config: `{"eos_token_id": "</s>"}`, err: "config.json: json: cannot unmarshal string"},
+		"no ids":                      {config: `{"eos_token_id": "</s>"}`, err: `config.json: eos_token_id: "</s>", want a token id or a list of them`},
+		"an id that is null":          {generation: `{"eos_token_id": [2, null]}`, err: `generation_config.json: eos_token_id: [2, null], want a token id`},
+		"a text for a number":         {generation: `{"temperature": "0.6"}`, err: "generation_config.json: temperature: have a JSON string, want a number"},
+		"a fraction":                  {generation: `{"top_k": 0.5}`, err: "top_k: have a JSON number 0.5, want a whole number"},
+		"no object":                   {generation: `[]`, err: "generation_config.json: have a JSON array, want an object"},
+		"others' fields":              {config: `{"top_k": [2, 4], "temperature": "high"}`, sampler: Sampler{Temperature: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

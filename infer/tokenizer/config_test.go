@@ -39,6 +39,7 @@ func TestEndsOfAText(t *testing.T) {
 		{"the class adds none", bosTemplate, map[string]string{"tokenizer_config.json": `{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<s>", "tokenizer_class": "GPTNeoXTokenizerFast"}`}, 3, 4, []int32{2}},
 		{"the class adds its own", bosTemplate, map[string]string{"tokenizer_config.json": `{"add_eos_token": true, "tokenizer_class": "LlamaTokenizer"}`}, 3, 4, []int32{3, 2, 4}},
 		{"BOS wanted, but which", ``, map[string]string{"tokenizer_config.json": `{"bos_token": null, "add_bos_token": true}`}, none, none, []int32{2}},
+		{"numbers of Python", ``, map[string]string{"tokenizer_config.json": `{"bos_token": "x", "model_max_length": Infinity, "add_bos_token": true, "tokenizer_class": "PreTrainedTokenizerFast"}`}, 3, none, []int32{2}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func checkEnds(t *testing.T, tok *Tokenizer, bos, eos int32) {
 func TestDamagedSettings(t *testing.T) {
 	cases := []struct{ file, content, want string }{
 		{"tokenizer_config.json", `{"bos_token": 7}`, "a token is neither a string nor an object with content: 7"},
-		{"tokenizer_config.json", `{"add_bos_token": "yes"}`, "have a JSON string, want true or false"},
+		{"tokenizer_config.json", `{"add_bos_token": "yes"}`, "add_bos_token: have a JSON string, want true or false"},
 		{"special_tokens_map.json", `{`, "unexpected end of JSON input"},
 	}
 	for _, c := range cases {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"exl2/infer/tokenizer/internal/jsonfields"
+	"exl2/internal/ordered"
 )
 
 // settings is what the files beside a tokenizer say about tokens:
@@ -135,7 +136,7 @@ func (s *settings) read(dir, name string, v any) error {
 	}
 	s.found = true
 	if err == nil {
-		err = json.Unmarshal(data, v)
+		err = json.Unmarshal(ordered.FromPython(data, ordered.Null), v)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonfields.Plain(err))

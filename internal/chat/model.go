@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"exl2/internal/jinja"
+	"exl2/internal/ordered"
 	"exl2/internal/regular"
 )
 
@@ -161,7 +162,7 @@ func readObject(path string) (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil {
+	if err := json.Unmarshal(ordered.FromPython(text, ordered.Null), &object); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return object, nil

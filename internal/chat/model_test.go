@@ -96,6 +96,7 @@ func TestTokens(t *testing.T) {
 	const older = `{"bos_token": "<map>", "pad_token": "<pad>"}`
 	for name, c := range map[string]struct{ config, tokensMap, want string }{
 		"texts and objects":        {`{"bos_token": "<s>", "eos_token": {"content": "</s>"}, "add_bos_token": true}`, "", "<s> </s>  False False"},
+		"numbers of Python":        {`{"bos_token": "<s>", "model_max_length": Infinity}`, "", "<s>   False False"},
 		"null is not there":        {`{"bos_token": null, "pad_token": null}`, "", "   False False"},
 		"named ones":               {`{"extra_special_tokens": {"image_token": "<img>"}}`, "", "  <img> False False"},
 		"a list has no names":      {`{"extra_special_tokens": ["<img>"], "image_token": "<i>"}`, "", "  <i> False False"},

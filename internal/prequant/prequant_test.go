@@ -314,6 +314,11 @@ func TestRead(t *testing.T) {
 		`{"modules_to_not_convert": ["model.layers.*.self_attn"], "quant_method": "mxfp4"}`:                                                                                "MXFP4",
 		`{"config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 128, "type": "int"}}}, "format": "pack-quantized", "quant_method": "compressed-tensors"}`: "compressed-tensors, 4 bits in groups of 128",
 
+		`null`:   "<nil>",
+		`{}`:     "<nil>",
+		`"gptq"`: `config.json: quantization_config: gptq is not an object`,
+		`4`:      `config.json: quantization_config: 4 is not an object`,
+
 		`{"bits": 4}`:                                                              `quant_method: unsupported: it is missing`,
 		`{"quant_method": "bitsandbytes"}`:                                         `config.json: quantization_config.quant_method: unsupported: "bitsandbytes" (known: awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, mxfp4); use the model's original`,
 		`{"quant_method": "hqq"}`:                                                  `"hqq" (known`,

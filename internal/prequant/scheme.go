@@ -56,6 +56,9 @@ func Read(dir string, config *arch.Config) (*Scheme, error) {
 	if !config.Has("quantization_config") && config.Has("text_config") {
 		c = config.Object("text_config").Object("quantization_config")
 	}
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
 	if !c.Any() {
 		var err error
 		if c, err = beside(dir); c == nil || err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
+	"strings"
 
 	"exl2/internal/ordered"
 )
@@ -23,7 +25,26 @@ func OptionalJSON(path string, v any) error {
 		err = json.Unmarshal(ordered.FromPython(data, ordered.Tagged), v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, inWords(err))
 	}
 	return nil
+}
+
+// inWords says of an error about types what a reader of the file can understand: which field, what is wanted.
+func inWords(err error) error {
+	var t *json.UnmarshalTypeError
+	if !errors.As(err, &t) {
+		return err
+	}
+	want, ok := map[reflect.Kind]string{
+		reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.String: "a text", reflect.Bool: "true or false",
+		reflect.Float64: "a number", reflect.Int: "a whole number", reflect.Int32: "a whole number",
+	}[t.Type.Kind()]
+	if !ok {
+		return err
+	}
+	if t.Field == "" {
+		return fmt.Errorf("have a JSON %s, want %s", t.Value, want)
+	}
+	return fmt.Errorf("%s: have a JSON %s, want %s", strings.TrimPrefix(t.Field, "."), t.Value, want)
 }

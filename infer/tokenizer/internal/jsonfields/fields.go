@@ -40,7 +40,11 @@ func New(path string, data []byte) (*Fields, error) {
 // Plain shortens encoding/json's type errors to what a user can see in the file.
 func Plain(err error) error {
 	if e, ok := err.(*json.UnmarshalTypeError); ok {
-		return fmt.Errorf("have a JSON %s, want %s", e.Value, kindName(e.Type.String()))
+		err = fmt.Errorf("have a JSON %s, want %s", e.Value, kindName(e.Type.String()))
+		if e.Field != "" {
+			err = fmt.Errorf("%s: %w", e.Field, err)
+		}
+		return err
 	}
 	return err
 }
