@@ -112,6 +112,7 @@ func TestDamagedFiles(t *testing.T) {
 	ours := func(table string) string {
 		return `{"measurement":{"a":[` + option + `]},"exl2":{"version":1,"tables":[` + table + `]}}`
 	}
+	const table = `{"key":"a.q_proj","in":64,"out":64,"candidates":[{"mix":"1:4b_64g","bits":18736,"error":0}]}`
 	if _, err := Parse([]byte(file(option))); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +121,9 @@ func TestDamagedFiles(t *testing.T) {
 		"Git LFS":          {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, not the file itself"},
 		"no measurement":   {`{}`, `no object "measurement"`},
 		"a list":           {`{"measurement":[]}`, "not a JSON object"},
+		"list":             {`[]`, "have a JSON array, want an object"},
+		"accuracy's type":  {file(strings.Replace(option, "0.5", `"x"`, 1)), "a: option 0: accuracy: have a JSON string, want a number"},
+		"table twice":      {ours(table + "," + table), "exl2: a.q_proj: has two tables"},
 		"repeated":         {`{"measurement":{"a":null,"a":null}}`, `"a": stands there twice`},
 		"options no list":  {`{"measurement":{"a":3}}`, "a: "},
 		"no matrices":      {file(`{"accuracy":1,"total_bits":3}`), "a: option 0: no matrices"},

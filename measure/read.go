@@ -34,13 +34,16 @@ func ReadFile(name string) (*File, error) {
 	return f, nil
 }
 
+// unmarshal is json.Unmarshal with errors that say what the file has.
+func unmarshal(data []byte, v any) error { return regular.InWords(json.Unmarshal(data, v)) }
+
 // Parse reads a measurement.json, ours or ExLlamaV2's.
 func Parse(data []byte) (*File, error) {
 	if regular.IsPointer(data) {
 		return nil, regular.ErrPointer
 	}
 	var in fileJSON
-	if err := json.Unmarshal(data, &in); err != nil {
+	if err := unmarshal(data, &in); err != nil {
 		return nil, err
 	}
 	if in.Measurement == nil {
@@ -68,7 +71,7 @@ func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
 		options, err = parseOptionList(data)
 		return options, nil, err
 	}
-	if err := json.Unmarshal(data, &both); err != nil {
+	if err := unmarshal(data, &both); err != nil {
 		return nil, nil, err
 	}
 	if options, err = parseOptionList(both.Attn); err == nil {
@@ -82,7 +85,7 @@ func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
 
 func parseOptionList(data json.RawMessage) ([]Option, error) {
 	var list []ordered.Object
-	if err := json.Unmarshal(data, &list); err != nil {
+	if err := unmarshal(data, &list); err != nil {
 		return nil, err
 	}
 	var options []Option
@@ -101,9 +104,9 @@ func parseOption(item ordered.Object) (o Option, err error) {
 		raw := f.Value.(json.RawMessage)
 		switch f.Name {
 		case "accuracy":
-			err = json.Unmarshal(raw, &o.Accuracy)
+			err = unmarshal(raw, &o.Accuracy)
 		case "total_bits":
-			err = json.Unmarshal(raw, &o.Bits)
+			err = unmarshal(raw, &o.Bits)
 		default:
 			var r exl2.Recipe
 			r, err = parseParams(raw)
@@ -129,7 +132,7 @@ func parseParams(data json.RawMessage) (exl2.Recipe, error) {
 		Shares    []float64      `json:"bits_prop"`
 		ScaleBits int            `json:"scale_bits"`
 	}
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := unmarshal(data, &p); err != nil {
 		return nil, err
 	}
 	if len(p.Bits) != len(p.Shares) {
@@ -163,6 +166,9 @@ func (f *File) addTables(o *oursFmt) error {
 		})
 		if i < 0 {
 			return fmt.Errorf("exl2: %s: belongs to no sublayer", t.Key)
+		}
+		if slices.ContainsFunc(f.Sublayers[i].Tables, func(other Table) bool { return other.Key == t.Key }) {
+			return fmt.Errorf("exl2: %s: has two tables", t.Key)
 		}
 		f.Sublayers[i].Tables = append(f.Sublayers[i].Tables, t)
 	}

@@ -306,8 +306,8 @@ func TestRefusals(t *testing.T) {
 
 func TestNotAConfig(t *testing.T) {
 	for _, text := range []string{"", "[]", "null", "{", `{"architectures":["LlamaForCausalLM"]} {}`, "\xff"} {
-		if _, err := ParseConfig("config.json", []byte(text)); err == nil {
-			t.Errorf("%q: no error", text)
+		if _, err := ParseConfig("config.json", []byte(text)); err == nil || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%q: error %v, want one in words", text, err)
 		}
 	}
 	if _, err := ReadConfig(t.TempDir()); err == nil || !strings.Contains(err.Error(), "config.json") {

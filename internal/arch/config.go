@@ -53,7 +53,7 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 	d := json.NewDecoder(bytes.NewReader(ordered.FromPython(data, ordered.Tagged)))
 	d.UseNumber()
 	if err := d.Decode(&c.raw); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, regular.InWords(err))
 	}
 	if c.raw == nil {
 		return nil, fmt.Errorf("%s: null, want an object", file)

@@ -25,13 +25,13 @@ func OptionalJSON(path string, v any) error {
 		err = json.Unmarshal(ordered.FromPython(data, ordered.Tagged), v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, inWords(err))
+		return fmt.Errorf("%s: %w", path, InWords(err))
 	}
 	return nil
 }
 
-// inWords says of an error about types what a reader of the file can understand: which field, what is wanted.
-func inWords(err error) error {
+// InWords says of an error of encoding/json about types what a reader of the file can understand: which field, what is wanted.
+func InWords(err error) error {
 	var t *json.UnmarshalTypeError
 	if !errors.As(err, &t) {
 		return err

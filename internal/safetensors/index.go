@@ -31,7 +31,7 @@ func readIndex(path string) ([]placement, error) {
 func parseIndex(data []byte) ([]placement, error) {
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %w", err)
+		return nil, fmt.Errorf("not a JSON object: %w", regular.InWords(err))
 	}
 	weights, ok := parts["weight_map"]
 	if !ok {

@@ -82,11 +82,11 @@ func Known(name string) (*Shape, error) {
 
 // FromConfig returns the shape of a config.json; file names it in messages.
 func FromConfig(file string, data []byte) (*Shape, error) {
-	s := &Shape{Name: file}
-	if err := json.Unmarshal(data, &s.Config); err != nil {
+	c, err := ordered.Parse(ordered.FromPython(data, ordered.Tagged))
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return s, nil
+	return &Shape{file, c}, nil
 }
 
 // SetLayers gives the shape another number of layers.

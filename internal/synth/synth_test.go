@@ -266,3 +266,18 @@ func TestUnpackable(t *testing.T) {
 		t.Errorf("fp16: %v", err)
 	}
 }
+
+// What models are loaded from is a shape: a field that stands twice, and Python's numbers.
+func TestOddConfig(t *testing.T) {
+	odd := strings.Replace(small, "{", `{"intermediate_size":7,"noise":NaN,`, 1)
+	s, err := FromConfig("config.json", []byte(odd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(s, 1, 4); err != nil {
+		t.Error(err)
+	}
+	if _, err := FromConfig("config.json", []byte("[]")); err == nil || err.Error() != `config.json: not a JSON object: "[]"` {
+		t.Errorf("error %v", err)
+	}
+}
