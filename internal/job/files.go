@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"exl2/internal/atomicfile"
 	"exl2/internal/regular"
@@ -204,8 +205,14 @@ func (j *Job) missing(name string) error {
 	return j.Damaged(name, fs.ErrNotExist)
 }
 
-// Damaged is the error about a file of the job that cannot be used.
+// Damaged is the error about a file of the job that cannot be used. What says nothing of the file
+// does not cost the job: a process with too many open files, a disk that does not answer.
 func (j *Job) Damaged(name string, err error) error {
+	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, fs.ErrPermission} {
+		if errors.Is(err, passing) {
+			return fmt.Errorf("job file %s: %w; the same command goes on when it can be read again", j.Path(name), err)
+		}
+	}
 	return fmt.Errorf("job file %s: %w; --restart begins again", j.Path(name), err)
 }
 

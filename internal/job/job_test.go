@@ -3,10 +3,12 @@ package job
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -366,6 +368,21 @@ func TestMissing(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
+		}
+	}
+}
+
+// What says nothing of a file, such as too many open files, is no reason to begin again.
+func TestPassingErrors(t *testing.T) {
+	j := open(t, t.TempDir())
+	defer j.Close()
+	for err, again := range map[error]bool{
+		syscall.EMFILE: false, syscall.EIO: false, fs.ErrPermission: false, &fs.PathError{Op: "open", Path: "a", Err: syscall.EACCES}: false,
+		fs.ErrNotExist: true, io.ErrUnexpectedEOF: true, syscall.ENOTDIR: true,
+	} {
+		got := j.Damaged("a.json", err)
+		if !errors.Is(got, err) || strings.Contains(got.Error(), "; --restart begins again") != again || strings.Contains(got.Error(), "; the same command goes on") == again {
+			t.Errorf("%v: begins again: want %v", got, again)
 		}
 	}
 }
