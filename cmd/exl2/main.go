@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"exl2/convert"
@@ -40,6 +41,9 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 	defer stop()
 	err := guarded(stderr, func() error { return a.execute(ctx, args) })
 	a.close()
+	if outOfRoom(err) {
+		err = fmt.Errorf("%w%s", err, a.hint)
+	}
 	if err == nil {
 		err = out.err
 	}
@@ -50,6 +54,11 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 		fmt.Fprintln(stderr, "exl2:", oneLine(err.Error()))
 	}
 	return exitCode(err)
+}
+
+// outOfRoom reports whether a disk, a quota or a limit of the shell ended a command, which goes on when there is room.
+func outOfRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // execute runs a command line.
