@@ -64,7 +64,7 @@ func (o *chatOptions) renderer(dir string) (*renderer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--tools %s: %w", o.tools, err)
 		}
-		if _, ok := list.(*jinja.List); !ok {
+		if !areTools(list) {
 			return nil, fmt.Errorf("--tools %s: want a list of tools, [{\"type\": \"function\", ...}]", o.tools)
 		}
 		r.conversation.Tools = list
@@ -79,6 +79,15 @@ func (o *chatOptions) renderer(dir string) (*renderer, error) {
 	}
 	r.template, err = m.Template(r.conversation.Tools != nil)
 	return r, err
+}
+
+// areTools reports whether a value is a list of objects.
+func areTools(v jinja.Value) bool {
+	list, ok := v.(*jinja.List)
+	for i := 0; ok && i < list.Len(); i++ {
+		_, ok = list.At(i).(*jinja.Dict)
+	}
+	return ok
 }
 
 func userMessage(text string) *jinja.Dict { return chat.Message("user", text) }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"exl2/internal/jinja"
 	"exl2/internal/ordered"
@@ -95,6 +96,9 @@ func (m *Model) readFiles() error {
 		}
 		if err != nil {
 			return err
+		}
+		if !utf8.Valid(text) {
+			return fmt.Errorf("%s: not UTF-8", path)
 		}
 		name := strings.TrimSuffix(filepath.Base(path), ".jinja")
 		if name == "chat_template" {

@@ -79,6 +79,7 @@ func TestNoTemplate(t *testing.T) {
 		"entry 0 has no template":             {"tokenizer_config.json": `{"chat_template": [{"name": "x"}]}`},
 		"chat_template is neither a text nor": {"tokenizer_config.json": `{"chat_template": 5}`},
 		"unexpected end of JSON input":        {"tokenizer_config.json": `{"chat_template": `},
+		"chat_template.jinja: not UTF-8":      {"chat_template.jinja": "a\xff"},
 		"line 2: Encountered unknown tag":     {"chat_template.jinja": "\n{% nope %}"},
 	} {
 		m, err := Open(folder(t, files))

@@ -3,6 +3,7 @@ package jinja
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -18,6 +19,9 @@ func ParseJSON(text []byte) (Value, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	v, err := readJSON(d)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the JSON has no end")
+	}
 	if err != nil {
 		return nil, err
 	}
