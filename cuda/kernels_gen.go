@@ -652,6 +652,7 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
+	choice_keys_behind             = 8
 	digit_part_part_block          = 4 * 32
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
@@ -773,6 +774,7 @@ const (
 	attend_spread_alone            = 3
 	attend_spread_found            = 32
 	choose_warps                   = 8
+	choose_row_block               = 4
 	choose_ahead                   = 8
 	coding_error_rows              = 16
 	columns_threads                = 256

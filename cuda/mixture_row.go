@@ -45,8 +45,8 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		gate = to.Gates
 		outputs++
 	}
-	m.words = d.scratch(scratchOrdered, tensor.I32, 1, pieces(in, half_elements)*half_elements+half_elements)
-	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
+	m.words = d.scratch(scratchOrdered, tensor.I32, 1, in+choice_keys_behind+choice_ranked)
+	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
 	d.linkMixture(&m)

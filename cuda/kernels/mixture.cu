@@ -66,6 +66,22 @@ struct Span {
 	int from, count;
 };
 
+// A Share is a warp's units of a span: numbers among those of all its tiles, and of the first, which tile's unit it is.
+struct Share {
+	int units, from, to, tile, unit;  // units of a tile
+
+	__device__ Share(int units, Span span) : units(units) {
+		int warp = threadIdx.x / 32, all = units * span.count;
+		from = all * warp / warps, to = all * (warp + 1) / warps;
+		tile = from / max(units, 1), unit = from - tile * units;
+	}
+	// keep has the compiler know it where it is said to.
+	__device__ void keep() { asm volatile("" : "+r"(from), "+r"(to), "+r"(tile), "+r"(unit)); }
+};
+
+// share_of is not in line, as code that is jumped over makes what is behind it come late.
+__device__ __noinline__ Share share_of(const Matrix& m, Span span) { return Share(m.units128, span); }
+
 // Own is what a thread brings of the row's digits, in the row's order, to shared memory.
 struct Own {
 	static constexpr int most = 2;
@@ -97,8 +113,7 @@ struct Late {
 	float bias;
 };
 
-// asked asks for a pointer of the table. The compiler does not know that all lanes ask for the same one: it would wait for
-// what it knows that of as soon as it is asked for, to have it in a register of the warp's.
+// asked asks for a pointer of the table, here.
 template <class T>
 __device__ inline const T* asked(const T* const& of) {
 	const T* p;
@@ -108,7 +123,7 @@ __device__ inline const T* asked(const T* const& of) {
 
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
 // places in down's order are, or null; the thread has some of the columns.
-__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
+__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, Share share, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored, bool placed) {
 	const int* entry = table.of(expert);
 	const Matrix& m = *(const Matrix*)entry;
 	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
@@ -116,13 +131,13 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	const float* bias = asked(m.bias);
 	Eight<half> at;
 	Late late = {0, 0};
-	int n = units128 ? units128 : m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
-	Tiling list = {table, entry, n, span.from};
-	Feed<Tiling> feed(slots, window, list, low, high);
+	if (!share.units) share = share_of(m, span);
+	Tiling list = {table, entry, share.units, span.from};
+	Feed<Tiling> feed(slots, window, list, share.from, share.to);
 	if (i < in) at.words[0] = __ldg((const uint4*)(order + i));
 	feed.begin(asked_first);
 	if (threadIdx.x < columns) {
-		if (stored) late.place = __half_as_ushort(__ldg(stored + span.from * tile_columns + threadIdx.x));
+		if (placed) late.place = __half_as_ushort(__ldg(stored + span.from * tile_columns + threadIdx.x));
 		if (bias) late.bias = __ldg(bias + span.from * tile_columns + threadIdx.x);
 	}
 	if (i < in) octet(staged + i, words, at);
@@ -138,9 +153,9 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	Digits x(staged, in);
 	float sums[2][4] = {};
 #pragma unroll 1
-	for (int u = low, t = low / n, j = low % n; u < high; u++) {
+	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
 		feed.multiply(sums, x, digits_row_of, slots.count, exponent, turn);
-		if (++j < n && u < high - 1) continue;
+		if (++j < share.units && u < share.to - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
 		j = 0, t++;
 	}
@@ -217,6 +232,10 @@ __device__ void first_products(
 	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
+	Share share(units128, span);
+	int apart = lane * ((u32)in >> 30);  // 0. The compiler would wait for what it knows that all lanes ask for as soon as it is asked for
+	share.keep();
+	asm volatile("" : "+r"(apart));
 	if (!both) mail.end();
 	wait_for_previous();
 	let_next();
@@ -224,15 +243,13 @@ __device__ void first_products(
 	float lowest;
 	if constexpr (plain) {
 		__shared__ int found;
-		Logits logits(g.logits, warp == 0 ? g.experts : 0);
+		uint4 none = {};
+		Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
 		Own own(left.words, in);
-		if (warp == 0) {  // one warp chooses faster than all do
-			int e = logits.kth(g.experts, k);
-			if (lane == 0) found = e;
-		}
+		if (warp == 0) keys.kth(&found, k);  // one warp chooses faster than all do
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();
-		expert = found;
+		expert = (&found)[apart];
 	} else {
 		__shared__ Chosen chosen;
 		Own own(left.words, in);
@@ -243,20 +260,19 @@ __device__ void first_products(
 	}
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
-	const half* stored = nullptr;
-	if (!second) stored = asked(((const Matrix*)down.of(expert))->stored);
+	const half* stored = asked(((const Matrix*)down.of(expert))->stored);
 	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	Late late = {0, 0}, other_late = {0, 0};
 #pragma unroll 1
 	for (int m = 0; m < 1 + both; m++) {
-		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored);
+		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, share, lowest, words, staged, windows[warp], in, slots, stored, !second);
 		(m ? other_late : late) = l;
 	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
 		int at = i / tile_columns * warps * tile_columns + lane, column = span.from * tile_columns + i;
 		bool there = i < columns;
-		if (there && i >= blockDim.x) late = late_of(mine, expert, stored, column), other_late = late_of(both ? up : mine, expert, nullptr, column);
+		if (there && i >= blockDim.x) late = late_of(mine, expert, second ? nullptr : stored, column), other_late = late_of(both ? up : mine, expert, nullptr, column);
 		float sum = total(parts + at) + late.bias, other;
 		if (second) {
 			mail.send(others + i, sum);
@@ -379,7 +395,11 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
-	for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	if (most <= most_listed) {
+		if (lane < most) what[lane] = from + lane < end ? windows[warp][lane].packed & 0xfffff | windows[warp][lane].expert << 20 : 0;
+	} else {
+		for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	}
 	__syncwarp();
 	float y = 0, bias = 0;
 	if (adds && there) y = read_square(to.y + column);  // what has been written of it was before the router's kernel began
