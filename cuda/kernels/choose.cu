@@ -99,7 +99,7 @@ __device__ inline void leave_digits(u32* words, const half* staged, half2 most, 
 	if (share == 0 && lane == 0) words[in] = __float_as_uint(fixed.lowest);
 }
 
-// no_keys zeros those of experts that there are not, in front of the wait: nobody writes other ones there.
+// no_keys zeros those of experts that there are not, behind the wait: what lies there may be a kernel's in front.
 __device__ inline void no_keys(u32* words, int experts) {
 	if (blockIdx.x == 0 && threadIdx.x < ranked && threadIdx.x >= experts) words[keys_behind + threadIdx.x] = 0;
 }
@@ -113,7 +113,6 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 	bool gate = j == experts && to.gate, there = j < experts || gate;
 	const W* row = gate ? to.gate : to.w + (int64)j * k;
 	Eight<W> first[ahead];
-	if (alone) no_keys(words + k, experts);
 #pragma unroll
 	for (int c = 0; c < ahead; c++)
 		if (there && (c * 32 + lane) * 8 < k) fetch8<alone>(first[c], row, (c * 32 + lane) * 8, k);
@@ -122,6 +121,7 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 	if constexpr (alone) {
 		wait_for_previous();
 		let_next();
+		no_keys(words + k, experts);
 	} else {
 		after_previous();
 	}
@@ -202,7 +202,6 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 	__shared__ u32 largest[warps];
 	int outputs = experts + (to.gate != nullptr), from = blockIdx.x * rows, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	Share s = {{}, 0, 0};
-	no_keys(words + x.in, experts);
 	Factors f;
 	Weighted first;
 	f.scale[0] = 0;
@@ -225,6 +224,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 		if (!more) first = v;
 	}
 	if (threadIdx.x * 8 >= x.in) wait_for_previous(), let_next();
+	no_keys(words + x.in, experts);
 	float dot = fold(s.dots), square = warp_sum(s.squares);
 	u32 most = warp_largest(s.largest);
 	if (lane % (32 / rows) == 0) dots[warp][lane / (32 / rows)] = dot;
