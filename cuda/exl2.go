@@ -25,7 +25,8 @@ type matrix struct {
 	order      tensor.Tensor // F16 [1, in]: perm in 16 bits; absent if that is too little
 	places     tensor.Tensor // F16 [1, in]: where in order a column of x is; as order
 	table      tensor.Tensor // I32 [regions, 8]
-	unitPlaces tensor.Tensor // I32 [units128, 2]: Place of kernels/qmatmul.cu
+	unitPlaces tensor.Tensor // I32 [units128, 2]: Place of kernels/unit.cuh
+	unitSteps  tensor.Tensor // I32 [warps·stepsOfWarp, 4]: Step of kernels/step.cuh
 
 	sorted uint64 // a number that tells orders apart, or 0: unknown
 
@@ -33,6 +34,7 @@ type matrix struct {
 	units128   int           // units of all regions
 	unitBlocks []uint16      // of a unit, the first block
 	unitGroups int           // of scales, of a unit, at most
+	assembled  bool          // by Assemble: there are no steps, as nobody here knows what groups' units are
 }
 
 // A region is a run of rows with one width, in groups of 2^shift blocks, the last
@@ -69,6 +71,8 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	q.scales = load(d, tensor.I32, m.Out/exl2_tile_columns, 4*q.groups, byTiles(m.Scales, m.Out/8))
 	q.loadOrder(d, m.Perm())
 	q.loadTable(d)
+	steps := q.steps(units)
+	q.unitSteps = load(d, tensor.I32, len(steps)/4, 4, steps)
 	q.loadWords(d, m)
 	return q
 }
@@ -169,6 +173,44 @@ func (m *matrix) placesOfUnits() (places [][]uint32) {
 	return places
 }
 
+// stepsOfWarp returns how many units a warp of one row has at most, and one at least.
+func (m *matrix) stepsOfWarp() int { return pieces(m.units128, qmatmul_many_warps) }
+
+// steps returns the units of each warp of one row as Step of kernels/step.cuh, zeros behind them, given what groups' units are. A warp that
+// has none has two bits of something, times zero.
+func (m *matrix) steps(units []uint32) (steps []uint32) {
+	all, each := m.allSteps(units), 4*m.stepsOfWarp()
+	for w := range qmatmul_many_warps {
+		from, to := m.units128*w/qmatmul_many_warps, m.units128*(w+1)/qmatmul_many_warps
+		mine := slices.Concat(all[from:to]...)
+		if from == to {
+			mine = []uint32{2, 0, 0, 0}
+		}
+		mine[len(mine)-4] |= step_last_step
+		steps = append(append(steps, mine...), make([]uint32, each-len(mine))...)
+	}
+	return steps
+}
+
+func (m *matrix) allSteps(units []uint32) (steps [][]uint32) {
+	flag := func(c bool) uint32 { return uint32(flag(c)) }
+	for _, r := range m.regions {
+		four := r.shift == 0
+		for u := range r.units() {
+			block := u * exl2_unit_blocks
+			first := r.group + block>>r.shift
+			second := first
+			if r.shift < 2 {
+				second = min(first+1, len(units)-1)
+			}
+			what := uint32(min(r.bits, 7)|(r.block+block)<<step_first_block|(r.place+u*r.bits)<<step_first_chunk) | flag(four)*step_four_groups |
+				flag(r.bits > 2)*step_above_two | flag(r.bits > 3)*step_above_three | flag(r.bits > 4 || four)*step_unusual
+			steps = append(steps, []uint32{what, uint32(16*first | 16*second<<16), units[first]&0xffff | units[second]<<16, 0})
+		}
+	}
+	return steps
+}
+
 // loadWords arranges the words as they are in the file.
 func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
 	file := load(d, tensor.I32, len(from.Words)/from.Out, from.Out, from.Words)
@@ -212,7 +254,7 @@ func (d *Device) FreeEXL2(m device.Matrix) {
 	}
 	q := m.(*matrix)
 	d.forget(q)
-	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.shuffle} {
+	for _, t := range []tensor.Tensor{q.words, q.scales, q.units, q.perm, q.order, q.places, q.table, q.unitPlaces, q.unitSteps, q.shuffle} {
 		d.Free(t)
 	}
 }

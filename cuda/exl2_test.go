@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"exl2/internal/exl2"
@@ -31,6 +32,34 @@ func TestRegions(t *testing.T) {
 		if !reflect.DeepEqual(m.regions, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, m.regions, c.want)
 		}
+	}
+}
+
+// Steps have a warp's units in order, and the last of them is known.
+func TestSteps(t *testing.T) {
+	m := &matrix{units128: 33, regions: []region{{bits: 4, blocks: 34, shift: 2}, {bits: 3, block: 34, blocks: 72, place: 36, group: 9, shift: 1}, {bits: 8, block: 106, blocks: 22, place: 90, group: 45}}}
+	units := make([]uint32, 45+22)
+	for i := range units {
+		units[i] = uint32(i) * 0x10001
+	}
+	for _, c := range []struct {
+		warp, step int
+		want       []uint32
+	}{
+		{0, 0, []uint32{4 | step_above_two | step_above_three, 0, 0, 0}},
+		{0, 1, []uint32{4 | 4<<step_first_block | step_last_step | step_above_two | step_above_three | 4<<step_first_chunk, 16 | 16<<16, 1 | 1<<16, 0}},
+		{4, 1, []uint32{3 | 34<<step_first_block | step_last_step | step_above_two | 36<<step_first_chunk, 144 | 160<<16, 9 | 10<<16, 0}},
+		{15, 1, []uint32{7 | 122<<step_first_block | step_four_groups | step_above_two | step_above_three | step_unusual | 122<<step_first_chunk, 61*16 | 62*16<<16, 61 | 62<<16, 0}},
+		{15, 2, []uint32{7 | 126<<step_first_block | step_four_groups | step_last_step | step_above_two | step_above_three | step_unusual | 130<<step_first_chunk, 65*16 | 66*16<<16, 65 | 66<<16, 0}},
+		{3, 2, []uint32{0, 0, 0, 0}},
+	} {
+		if got := m.steps(units)[4*(3*c.warp+c.step):][:4]; !slices.Equal(got, c.want) {
+			t.Errorf("step %d of warp %d: %x, want %x", c.step, c.warp, got, c.want)
+		}
+	}
+	none := &matrix{units128: 1, regions: []region{{bits: 5, blocks: 4, shift: 2}}}
+	if got := none.steps(units)[:4]; !slices.Equal(got, []uint32{2 | step_last_step, 0, 0, 0}) {
+		t.Errorf("a warp without units has %x", got)
 	}
 }
 
@@ -98,7 +127,7 @@ func TestPackedPlan(t *testing.T) {
 		{"a row", hopper, 4096, 4096, 1, 16, 2, 3, 1},
 		{"a long row", hopper, 11008, 4096, 1, 16, 2, 3, 1},
 		{"a longer row", hopper, 28672, 4096, 1, 16, 2, 3, 1},
-		{"long runs", hopper, 4096, 128256, 1, 16, 14, 3, 1},
+		{"long runs", hopper, 4096, 128256, 1, 16, 8, 3, 1},
 		{"eight rows", hopper, 4096, 4096, 8, 16, 2, 2, 8},
 		{"rows that do not all fit", hopper, 28672, 8192, 8, 8, 2, 1, 3},
 		{"little shared memory", ampere, 4096, 4096, 8, 8, 2, 1, 7},

@@ -706,6 +706,14 @@ const (
 	sample_row_warps               = sample_row_threads / 32
 	sample_row_ring_entries        = 64
 	sample_row_state_bytes         = 24704
+	step_four_groups               = 1 << 3
+	step_first_block               = 4
+	step_last_step                 = 1 << 15
+	step_above_two                 = 1 << 16
+	step_above_three               = 1 << 17
+	step_unusual                   = 1 << 18
+	step_first_chunk               = 20
+	step_chunk_bytes               = 4 * exl2_chunk_words
 	unit_lane_words                = 32
 	unit_lane_bytes                = 4 * unit_lane_words
 	advance_threads                = 128
@@ -922,7 +930,8 @@ const (
 	qmatmul_most                   = 8
 	qmatmul_many_warps             = 16
 	qmatmul_few_warps              = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 112 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
+	qmatmul_product_bytes          = 80*products_most_matrices + 120 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
+	qmatmul_warps_beside           = 4
 	qmatmul_batch_most             = 16
 	qmatmul_batch_most_blocks      = 4
 	qmatmul_batch_warps            = 16

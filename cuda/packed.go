@@ -52,6 +52,9 @@ type need struct {
 	groups int // of a unit
 	areas  int // units of x that warps bring for themselves, or 0 (areas.go)
 	blocks int // blocks of x that they do
+	most   int // units of a matrix
+
+	stepless bool // there are no steps of a matrix: a row is multiplied by fp16
 }
 
 // needs returns what p does, made by some blocks.
@@ -62,6 +65,8 @@ func (p *packed) needs(blocks int) need {
 	}
 	for _, m := range p.list[:p.n] {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
+		n.most = max(n.most, m.units128)
+		n.stepless = n.stepless || m.assembled
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
 	if p.ordered {
@@ -121,17 +126,24 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 // packedPlanOf returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
-	const sumsShare = 8
-	if rows > v.rows || v.digits && v.parted() != (n.blocks > 0) {
+	const lanes, sumsShare, result = 32, 8, 48
+	if rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > lanes*v.warps || n.stepless) {
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}
 	if v.digits {
 		plan.groups = (n.groups + 1) / 2 // a lane has one of two
 	}
-	plan.slot = (1+plan.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest
+	side := 1 + plan.groups // words of a lane beside those of a unit
+	if v.digits {
+		side = 2*plan.groups - 1
+	}
+	plan.slot = side*unit_lane_bytes + 4*exl2_chunk_words*n.widest
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
-	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1)) * 2
+	if v.digits {
+		tile += result * exl2_tile_columns
+	}
+	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1), v.warps/2) * 2
 	x := rows * packedRow(n.in)
 	if v.digits {
 		x = digitRow(n.in)
@@ -139,7 +151,10 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 			x = portionsShared(n.blocks)
 		}
 	}
-	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + 4*n.units + x
+	plan.shared = v.slots*v.warps*plan.slot + plan.round*tile + x
+	if !v.digits {
+		plan.shared += 4 * n.units
+	}
 	return plan, plan.shared <= shared
 }
 
@@ -170,14 +185,15 @@ type packedMatrix struct {
 }
 
 type packedProduct struct {
+	count, share, rest, then    int32
+	slot, round, groups, leaves int32
 	matrices                    [mostMatrices]packedMatrix
 	x, places, scale, shift, to uint64
 	ldx                         int64
-	count, tiles, share, rest   int32
-	then, act, norm, in         int32
+	tiles, act, norm, in        int32
 	wide, rows                  int32
 	eps, offset                 float32
-	slot, round, units, groups  int32
+	units, _                    int32
 	leaving                     leaving
 	link                        link
 	areas                       [mostMatrices + 1]area
@@ -194,6 +210,12 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
+	if plan.digits {
+		c.units = 0
+		for i, m := range p.list[:p.n] {
+			c.matrices[i].places, c.matrices[i].count = d.addressOrNull(m.unitSteps), int32(m.stepsOfWarp())
+		}
+	}
 	if plan.areas {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
@@ -209,7 +231,7 @@ func (d *Device) describe(c *packedProduct, p *packed) {
 	blocks := min(d.sms, tiles)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
-		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving}
+		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving, leaves: flag(p.leaving.words != 0)}
 	if !p.ordered {
 		c.places = at(p.list[0].places)
 	}

@@ -66,6 +66,14 @@ struct Part {
 	__device__ Digits digits() const { return Digits((const u32*)(to - first * part_block), zeros); }
 };
 
+// arrived_bits returns the bits of what has been asked for, of which the compiler would else make something as soon as
+// it is asked for, and wait.
+__device__ inline int arrived_bits(float v) {
+	int bits;
+	asm volatile("mov.b32 %0, %1;" : "=r"(bits) : "f"(v));
+	return bits;
+}
+
 // A Factor is factor (link.cuh) of one row, whose squares are on their way between ask and get, which are a warp's.
 struct Factor {
 	static constexpr int kept = 4;  // squares of a lane: all, of rows of up to 4,096
@@ -84,13 +92,13 @@ struct Factor {
 
 	__device__ float get(const Link& l) const {
 		if (!l.squares) return 1;
-		float sum = 0;
+		float sum = 0, one = __int_as_float((254 << 23) - arrived_bits(left));  // divided by a power of two
 #pragma unroll
 		for (int k = 0; k < kept; k++) sum += squares[k];
 #pragma unroll 1
 		for (int i = threadIdx.x % 32 + 32 * kept; i < l.parts; i += 32) sum += read_square(l.squares + 1 + i);
 		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
 		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) *l.powers = power(square);
-		return rsqrtf(square) * __int_as_float((254 << 23) - __float_as_int(left));  // divided by a power of two
+		return rsqrtf(square) * one;
 	}
 };

@@ -20,12 +20,21 @@
 #include "meet.cuh"
 #include "order.cuh"
 #include "products.cuh"
+#include "step.cuh"
 #include "unit.cuh"
 
 constexpr int most = 8;  // rows of x
 constexpr int many_warps = 16, few_warps = 8;
 
 struct Product {
+	// What the first unit is found by comes first: reads of what a kernel is told are by lines.
+	int count;            // matrices
+	int share, rest;      // tiles of a block, and how many blocks have one more
+	int then;
+	int slot;             // bytes
+	int round;            // tiles that there are sums of in shared memory
+	int groups;           // of a unit, at most, that a lane has the scales of
+	int leaves;           // whether there is something in leaving
 	Matrix m[most_matrices];
 	const void* x;        // [rows, in], rows ldx elements apart, each at 16 bytes; float to be normalized
 	const half* places;   // [in]: where in stored order a column of x is, a 16-bit number; or null
@@ -33,15 +42,12 @@ struct Product {
 	const float* shift;   // [in] or null
 	const half* to;       // [out]: where in y columns go, or null
 	int64 ldx;
-	int count, tiles;     // matrices, and tiles of all; of a gate, of one
-	int share, rest;      // tiles of a block, and how many blocks have one more
-	int then, act, norm, in;
+	int tiles;            // of all matrices; of a gate, of one
+	int act, norm, in;
 	int wide, rows;       // wide: y is float
 	float eps, offset;
-	int slot;             // bytes
-	int round;            // tiles that there are sums of in shared memory
-	int units;            // of the matrices, with padding
-	int groups;           // of a unit, at most, that a lane has the scales of
+	int units;            // of the matrices, with padding, for those who have no steps (step.cuh)
+	int unused;
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
@@ -51,12 +57,10 @@ struct Product {
 	__device__ bool has(int k) const;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 112 + 40 + 64 + 16 + 4 * (many_warps + 2);
+constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
-
-__device__ inline int digits_row_of(u32 packed) { return packed & 0x1fff << 7; }  // block_of times digit_block
 
 // Range is what a warp, or block, does of something.
 struct Range {
@@ -89,11 +93,8 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 
 // A Feed brings the units of a warp to its ring of slots, those of a matrix's tiles of a
 // round after each other, and then of the next matrix, or round.
-template <int warps, int slots, bool digits>
+template <int warps, int slots>
 struct Feed {
-	// How many units are on their way at most: of three slots one is multiplied meanwhile.
-	static constexpr int flight = slots > 2 ? slots - 1 : slots;
-
 	const Product& product;
 	u32 ring, slot;                 // where in shared memory the ring and the next slot are, at this lane
 	const uint4* words;             // of the tile, at this lane
@@ -107,11 +108,11 @@ struct Feed {
 	unsigned long long policy;
 
 	// The first units are asked for at once, up to `early`.
-	__device__ Feed(const Product& product, u32 ring, int early = flight) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
+	__device__ Feed(const Product& product, u32 ring, int early = slots) : product(product), ring(ring), slot(ring), matrix(product.count - 1), policy(once()) {
 		round.to = run_of(product).from;
 		open();
 #pragma unroll
-		for (int s = 0; s < flight; s++)
+		for (int s = 0; s < slots; s++)
 			if (s < early) ask();
 	}
 
@@ -147,11 +148,9 @@ struct Feed {
 		if (left > 0) {
 			Place u(place);
 			int group = group_of(u.packed);
-			if (digits) group = min(group + group_of_lane(u.packed), scales_step / 4 - 1);
 			copy_unit(slot + (1 + product.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
 			bool four = shift_of(u.packed) == 0;
-			if (digits && four) more_scales(group + 2, 1);
-			if (!digits && !has_one_group(u.packed)) {  // two or four
+			if (!has_one_group(u.packed)) {  // two or four
 				more_scales(group + 1, 1);
 				if (four) more_scales(group + 2, 2), more_scales(group + 3, 3);
 			}
@@ -171,14 +170,114 @@ struct Feed {
 	}
 	__device__ u32 after(u32 s) const { return s == ring + (slots - 1) * product.slot ? ring : s + product.slot; }
 
+	// next_unit waits for the next unit, and returns where it is.
+	__device__ u32 next_unit() const {
+		arrived<slots - 1>();
+		return slot;
+	}
+};
+
+// A StepFeed is a Feed of one row by digits (step.cuh).
+template <int warps, int slots>
+struct StepFeed {
+	static constexpr int flight = 2;
+	static constexpr bool ahead = flight < slots;
+
+	const Product& product;
+	u32 slot[slots];             // where in shared memory they are, at this lane, the next one first
+	u32 words_at;                // of a slot: where the lane's words are
+	u32 half;                    // selects what is the lane's of two groups
+	const char *words, *scales;  // of the tile, at this lane
+	uint4 step;                  // of the lane's number
+	int number, tiles;           // of the step in a tile, and tiles to go
+	u32 what, two, of;           // the step
+	u32 coming[2];               // what those on their way are, and the lane's first units
+	int matrix;
+	Range round;
+	unsigned long long policy;
+
+	// The first step is asked for at once.
+	__device__ StepFeed(const Product& product, u32 ring, Range run) : product(product), number(0), matrix(0), policy(once()) {
+#pragma unroll
+		for (int s = 0; s < slots; s++) slot[s] = ring + s * product.slot;
+		words_at = step_words(product.groups) + threadIdx.x % 32 * 12;
+		half = threadIdx.x & 2 ? 0x7610 : 0x5410;
+		round = {run.from, min(run.from + span_of(product), run.to)};
+		if (!enter()) open();
+		look(), ask(), look();
+	}
+
+	// enter goes on to the matrix, if there are tiles of it in the round.
+	__device__ bool enter() {
+		const Matrix& m = product.m[matrix];
+		Range r = in(m, round);
+		int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+		tiles = r.size();
+		if (tiles <= 0) return false;
+		step = __ldg((const uint4*)m.places + warp * m.count + min(lane, m.count - 1));
+		words = (const char*)m.words + (int64)r.from * (m.chunks * chunk_bytes) + lane * 16;
+		scales = (const char*)m.scales + (int64)r.from * (m.groups * 16) + lane / 8 * 4;
+		return true;
+	}
+
+	// open goes on to the next matrix of which there are tiles, or to the end.
+	__device__ void open() {
+		do {
+			if (++matrix == product.count) {
+				int end = run_of(product).to;
+				matrix = 0, tiles = 0;
+				if (round.to == end) return;
+				round = {round.to, min(round.to + span_of(product), end)};
+			}
+		} while (!enter());
+	}
+
+	__device__ static u32& word(u32 at) { return *(u32*)__cvta_shared_to_generic(at); }
+
+	// more asks for scales, and the unit, of the lane's group of the third and fourth.
+	__device__ void more(u32 at, u32 two) const {
+		const Matrix& m = product.m[seldom(matrix)];
+		int group = min((two & 0xffff) / 16 + 2 + threadIdx.x % 4 / 2, m.groups - 1);
+		copy4(&word(at + lane_bytes), m.units + group, true);
+		copy4(&word(at + 2 * lane_bytes), (const u32*)(scales + group * 16), true);
+	}
+
+	// look finds what the next step is, long before it is asked for: lanes' answers wait behind all that is asked for.
+	__device__ void look() { what = __shfl_sync(~0u, step.x, number), two = __shfl_sync(~0u, step.y, number), of = __shfl_sync(~0u, step.z, number); }
+
+	// ask asks for the step, if there is one, in the slot, and goes to the next of both, at which one has to look.
+	__device__ void ask() {
+		u32 at = slot[0], now = 0;
+		if (tiles > 0) {
+			u32 to = at + words_at;
+			const char* from = words + (what >> first_chunk) * (u32)chunk_bytes;
+			copy_step(to, from, at, scales + (__byte_perm(0, two, half) >> 16), what, policy);
+			now = __byte_perm(what, of, half);
+			if (what & unusual) {
+				if (step_width(what) > 4) copy_wide(to, from, step_width(what), policy);
+				if (what & four_groups) more(at, two);
+			}
+			number++;
+			if (what & last_step) {
+				number = 0;
+				const Matrix& m = product.m[seldom(matrix)];
+				if (--tiles > 0) words += m.chunks * chunk_bytes, scales += m.groups * 16;
+				else open();
+			}
+		}
+		commit();
+		coming[0] = coming[1], coming[1] = now;
+#pragma unroll
+		for (int s = 0; s < slots - 1; s++) slot[s] = slot[s + 1];
+		slot[slots - 1] = at;
+	}
+
 	// next_unit waits for the next unit, and returns where it is. ahead tells that another is asked for before it is
 	// multiplied, not behind.
-	static constexpr bool ahead = flight < slots;
 	__device__ u32 next_unit() {
 		arrived<flight - 1>();
-		u32 now = ahead ? after(slot) : slot;
 		if (ahead) ask();
-		return now;
+		return slot[0];
 	}
 };
 
@@ -283,10 +382,10 @@ __device__ inline void keep_units(u32* to, const Product& p, u32 first) {
 // total adds the warps' sums of a column and row.
 template <int warps>
 __device__ inline float total(const float* parts, int step) {
-	float sum = 0;
+	float sums[4] = {};  // that do not wait for each other
 #pragma unroll
-	for (int k = 0; k < warps; k++) sum += parts[k * step];
-	return sum;
+	for (int k = 0; k < warps; k++) sums[k % 4] += parts[k * step];
+	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // A Late is what a thread needs for the first of its results beside the sums, where it is a
@@ -373,12 +472,233 @@ __device__ inline void touch(const P& p) {
 	asm volatile("{.reg .pred p; setp.eq.u32 p, %0, 0x9e3779b9; @p nanosleep.u32 1;}" ::"r"(v) : "memory");
 }
 
-// How x comes: as fp16; as digits, of a row that is put in order; or as digits that warps make for themselves.
-enum Way { halves, placed, parted };
+// Kept is what a thread has in shared memory to store a column of one row's products, beside the sums. What a kernel is told is far away
+// when nobody has read it for a while, and here nothing else is done meanwhile.
+struct Kept {
+	static constexpr int leaves = 1, wide = 2, gated = 4, linked = 8, act = 16;
 
-template <int warps, int slots, int most_rows, Way way>
+	void* at;          // where it goes, or is left; or null: there is no such column
+	half* left;        // of the stream (link.cuh), or null
+	float* squares;    // of the stream that is left, of the tile in front
+	float plus;        // what is added
+	union {
+		struct { float weight, power; };
+		struct { int more, step; };  // how often it is left, and how far apart
+	};
+	int how;           // what is done, and the activation
+	float other;       // what is added to the other one of a gate's two
+};
+
+static_assert(sizeof(Kept) == 48, "as cuda/packed.go has it");
+
+// A Result is what is known of that when words are on their way: as it is in memory, as arithmetic would wait for it.
+struct Result {
+	void* at;           // the row that it goes to, or where it is left; or null: there is no such column
+	int to;             // of that row; or how far apart it is left
+	float bias, other;  // the latter of a gate's second matrix
+	float y;            // what it is added to
+	float weight, power;
+	int place;          // of the stream that is left; or whether it is of queries
+	int how = 0;        // as in Kept
+
+	__device__ Result() : at(nullptr), to(0), bias(0), other(0), y(0), weight(0), power(1), place(0) {}
+
+	// Of a column of a tile of all, what no kernel writes is asked for, and the rest is worked out.
+	template <bool links>
+	__device__ void find(const Product& p, int tile, int column) {
+		int k = 0;
+		bool wide = p.then == add || p.wide, linked = links && p.link.left;
+		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then == gate) * Kept::gated | linked * Kept::linked | p.act * Kept::act);
+		while (k < p.count - 1 && p.then != gate && tile >= p.m[k + 1].base) k++;
+		const Matrix& m = p.m[k];
+		column += (tile - m.base) * tile_columns;
+		at = nullptr;
+		if (column >= m.out) return;
+		if (m.bias) bias = m.bias[column];
+		if (p.then == gate && p.m[1].bias) other = p.m[1].bias[column];
+		if (p.leaves) {
+			at = p.leaving.column(k, column), place = kept_as(k == 0), to = kept_as(k == 0 ? p.leaving.queries : p.leaving.stride());
+			return;
+		}
+		at = m.y, to = column;
+		if (p.to) to = __half_as_ushort(p.to[column]);
+		if (links && p.link.left) place = __half_as_ushort(p.link.places[column]), weight = p.link.scale[column];
+	}
+
+	// come asks for what kernels write, behind the wait for them.
+	template <bool links>
+	__device__ void come(const Product& p) {
+		if (p.then != add || !at) return;
+		y = read_square((const float*)at + to);
+		if (links && p.link.left && p.link.powers) power = read_square(p.link.powers);
+	}
+
+	// kept returns what is kept of it in shared memory. Of what is left for those who attend, `readers` are of queries.
+	__device__ Kept kept(const Product& p, int tile, int readers) const {
+		bool wide = how & Kept::wide, linked = how & Kept::linked;
+		Kept k;
+		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = bias + y, k.power = power, k.other = other, k.how = how;
+		if (how & Kept::leaves) {
+			k.more = place ? readers : p.leaving.sets, k.step = to;
+		} else {
+			k.weight = weight + p.link.offset;
+			if (at) {
+				k.at = (char*)at + (int64)to * (wide ? 4 : 2);
+				if (linked) k.left = p.link.left + place;
+			}
+		}
+		if (linked) k.squares = p.link.left_squares + tile;
+		return k;
+	}
+};
+
+template <bool links>
+__device__ inline Kept result_of(const Product& p, int tile, int column, int readers) {
+	Result r;
+	r.find<links>(p, tile, column), r.come<links>(p);
+	return r.kept(p, tile, readers);
+}
+
+// finish_row does with a round of tiles of one row what is to be done, by a warp for each.
+template <int warps, bool links>
+__device__ inline void finish_row(const Product& p, const float* parts, Range round, const Kept& k, const float* factor) {
+	constexpr int sums = warps * tile_columns;
+	int t = threadIdx.x / 32, lane = threadIdx.x % 32;
+	const float* mine = parts + t * sums + lane;
+	float sum = total<warps>(mine, tile_columns), by = links ? *factor : 1;
+	int how = k.how;
+	sum = fmaf(sum, by, k.plus);
+	if (how & Kept::gated) sum = activate(how / Kept::act, sum) * fmaf(total<warps>(mine + round.size() * sums, tile_columns), by, k.other);
+	if (k.at) {
+		half v = __float2half_rn(sum);
+		if (how & Kept::leaves) {
+			leave((unsigned*)k.at, v);
+			for (int r = 1; r < k.more; r++) leave((unsigned*)k.at + r * k.step, v);
+		} else if (how & Kept::wide) {
+			*(float*)k.at = sum;
+		} else {
+			*(half*)k.at = v;
+		}
+	}
+	if (links && how & Kept::linked) {
+		if (k.left) *k.left = __float2half_rn(fminf(fmaxf(sum * k.weight * k.power, -65504), 65504));
+		float square = warp_sum(k.at ? sum * sum : 0);
+		if (lane == 0) {
+			k.squares[1] = square;
+			if (round.from + t == 0) k.squares[0] = k.power;
+		}
+	}
+}
+
+// keep_lane is keep_digits (digits.cuh), of a lane that knows where what it keeps goes, and what its lowest digits are.
+__device__ inline void keep_lane(float* to, const float (&sums)[2][4], float digit) {
+	bool second = threadIdx.x & 2, odd = threadIdx.x & 1;
+	float v[2];
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		float a = sums[0][2 * i] * digit, b = sums[1][2 * i] * digit;
+		v[i] = (second ? b : a) + __shfl_xor_sync(~0u, second ? a : b, 2);
+	}
+	*to = (odd ? v[1] : v[0]) + __shfl_xor_sync(~0u, odd ? v[0] : v[1], 1);
+}
+
+// How a row comes: it is put in order; or warps bring what they need, in order.
+enum Way { placed, parted };
+
+// qmatmul_row is the product of one row by digits.
+template <int warps, int slots, Way way>
+__device__ inline void qmatmul_row(const Product& p) {
+	constexpr bool links = way == parted;
+	extern __shared__ __align__(128) uint4 memory[];
+	__shared__ float norm;  // its factor
+	bool leaves = p.leaves;  // the next kernel takes what is left, and starts when this one has waited
+	if (!leaves) let_next();
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	unsigned char* base = (unsigned char*)memory;
+	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
+	float* parts = (float*)(base + warps * slots * p.slot);
+	Kept* results = (Kept*)(parts + p.round * warps * tile_columns);
+	u32* staged = (u32*)(results + p.round * tile_columns);
+
+	Range run = run_of(p);
+	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
+	Exponent e;
+	float lowest;  // of digits
+	Digits row(staged, p.in);
+	u32 row_at;  // in shared memory
+	Range round = {run.from, min(run.from + span_of(p), run.to)};
+	bool stores = warp < round.size();
+	int pos = 0;
+	if constexpr (way == parted) {
+		Result result;
+		Part part(p, (char*)staged);
+		if (warp >= warps - 4) touch(p);  // one of each scheduler's
+		if (stores) result.find<links>(p, round.from + warp, lane);
+		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
+		row = part.digits();
+		row_at = kept_as((u32)__cvta_generic_to_shared(row.row));
+		wait_for_previous();
+		let_next();
+		part.ask();
+		Factor f;
+		bool last = warp == warps - 1;
+		if (last) f.ask(p.link);
+		if (leaves && stores) pos = look_at(p.leaving.pos);
+		if (stores) result.come<links>(p);
+		__syncthreads();  // all have asked for x, behind which words may wait
+		feed.ask(), feed.look();
+		lowest = part.make();
+		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+		if (last) {
+			float v = f.get(p.link);
+			if (lane == 0) norm = v;
+		}
+	} else {
+		Ahead ahead(p);
+		wait_for_previous();
+		let_next();
+		if (leaves && stores) pos = look_at(p.leaving.pos);
+		lowest = stage_digits(staged, p, ahead, [&] { feed.ask(), feed.look(); });
+		__syncthreads();
+		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+		row_at = kept_as((u32)__cvta_generic_to_shared(row.row));
+	}
+	row.row = (const char*)__cvta_shared_to_generic(row_at);
+	Turn turn;
+	float digit = lane % 2 ? lowest * (128 * 128) : lowest;
+	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
+	int of_each = p.then == gate ? 2 : 1;  // matrices
+	for (;;) {
+		float* to = keep;
+		int tiles = seldom(round.size() * of_each);
+		for (int t = 0; t < tiles; t++, to += warps * tile_columns) {
+			float sums[2][4] = {};
+			u32 what;
+			do {
+				what = feed.coming[0];
+				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
+				multiply_unit_digits(step_width(what), what & four_groups ? 0 : 1, sums, (const uint4*)((const char*)slot + feed.words_at), row, step_row(what),
+					StepCodes{slot, select}, StepUnits{high_twice(what), slot}, e, turn);
+				if (!feed.ahead) feed.ask();
+				feed.look();
+			} while (!(what & last_step));
+			keep_lane(to, sums, digit);
+		}
+		__syncthreads();
+		if (warp < round.size()) finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm);
+		if (round.to == run.to) break;
+		__syncthreads();
+		round = {round.to, min(round.to + span_of(p), run.to)};
+		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
+	}
+	arrived<0>();
+}
+
+// qmatmul is the product of some rows by fp16.
+template <int warps, int slots, int most_rows>
 __device__ inline void qmatmul(const Product& p) {
-	constexpr bool digits = way != halves, links = most_rows > 1 || way == parted;
+	constexpr bool links = most_rows > 1;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
 	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
@@ -391,54 +711,26 @@ __device__ inline void qmatmul(const Product& p) {
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 	half* staged = (half*)(units + p.units);
 
-	using Units = Feed<warps, slots, digits>;
-	static_assert(!digits || Units::flight == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
-	Units feed(p, first_byte + warp * slots * p.slot + lane * 4, digits ? 1 : Units::flight);
+	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
-	float lowest = 1;  // of digits
-	Digits row((const u32*)staged, p.in);
 	int pos = 0;
-	if constexpr (way == parted) {
-		u32 unit = unit_of(p, threadIdx.x);
-		Part part(p, (char*)staged);
-		touch(p);
-		wait_for_previous();
-		let_next();
-		part.ask();
-		Factor f;
-		bool last = warp == warps - 1;
-		if (last) f.ask(p.link);
-		if (leaves) pos = look_at(p.leaving.pos);
-		keep_units(units, p, unit);
-		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
-		__syncthreads();  // all have asked for x, behind which words may wait
-		feed.ask();
-		lowest = part.make(), row = part.digits();
-		if (last) {
-			float v = f.get(p.link);
-			if (lane == 0) factors[0] = v;
+	Ahead ahead(p);
+	u32 unit = unit_of(p, threadIdx.x);
+	wait_for_previous();
+	let_next();
+	keep_units(units, p, unit);
+	if (leaves) pos = look_at(p.leaving.pos);
+	stage(staged, p, ahead, p.rows);
+	if (most_rows > 1) {
+		for (int row = warp; row < p.rows; row += warps) {
+			float f = factor<4>(p.link, row);
+			if (lane == 0) factors[row] = f;
 		}
-	} else {
-		Ahead ahead(p);
-		u32 unit = unit_of(p, threadIdx.x);
-		wait_for_previous();
-		let_next();
-		keep_units(units, p, unit);
-		if (leaves) pos = look_at(p.leaving.pos);
-		if constexpr (digits) lowest = stage_digits((u32*)staged, p, ahead, [&] { feed.ask(); });
-		else stage(staged, p, ahead, p.rows);
-		if (most_rows > 1) {
-			for (int row = warp; row < p.rows; row += warps) {
-				float f = factor<4>(p.link, row);
-				if (lane == 0) factors[row] = f;
-			}
-		}
-		if (!digits && !p.places) arrived<0>();
-		__syncthreads();
 	}
-	Turn turn;
+	if (!p.places) arrived<0>();
+	__syncthreads();
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
 	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
@@ -456,12 +748,10 @@ __device__ inline void qmatmul(const Product& p) {
 					u32 u = *slot;
 					const uint4* words = (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3);
 					LaneCodes codes = {slot + lane_words, select};
-					if constexpr (digits) multiply_unit_digits(bits_of_unit(u), shift_of(u), sums, words, row, digits_row_of(u), codes, of + group_of(u) + group_of_lane(u), e, turn);
-					else multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
-					if (!feed.ahead) feed.ask();
+					multiply_unit<most_rows>(bits_of_unit(u), has_one_group(u), sums, words, (const uint4*)(x + row_of(u)), codes, of + group_of(u), shift_of(u), e);
+					feed.ask();
 				}
-				if constexpr (digits) keep_digits(mine, sums, lowest);
-				else keep<most_rows>(mine, sums);
+				keep<most_rows>(mine, sums);
 			}
 			of += padded_groups(m.groups);
 		}
@@ -486,7 +776,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	u32* units = (u32*)(parts + p.round * warps * sums_of);
 
 	static_assert(slots == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
-	Feed<warps, slots, false> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
+	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
 	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
@@ -535,19 +825,28 @@ __device__ inline void qmatmul_digits(const Product& p) {
 
 // Beside a block there is room for as many registers as so many warps more would have: of
 // qmatmul_one, for a block of attend_left.cu.
-#define QMATMUL(name, warps, slots, most_rows, way, beside)                      \
-	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * beside, 1)     \
-	name(const __grid_constant__ Product product) {                              \
-		qmatmul<warps, slots, most_rows, way>(product);                          \
+constexpr int warps_beside = 4;
+
+#define QMATMUL_ROW(name, slots, way)                                                      \
+	extern "C" __global__ void __launch_bounds__(32 * many_warps + 32 * warps_beside, 1)    \
+	name(const __grid_constant__ Product product) {                                        \
+		qmatmul_row<many_warps, slots, way>(product);                                      \
 	}
 
-QMATMUL(qmatmul_one, many_warps, 3, 1, parted, 4)
-QMATMUL(qmatmul_one_wide, many_warps, 2, 1, parted, 4)
-QMATMUL(qmatmul_placed, many_warps, 3, 1, placed, 4)
-QMATMUL(qmatmul_placed_wide, many_warps, 2, 1, placed, 4)  // where shared memory has no room for three slots
-QMATMUL(qmatmul_halves, many_warps, 2, 1, halves, 0)  // where shared memory has no room for a row of digits
-QMATMUL(qmatmul_more, many_warps, 2, most, halves, 0)
-QMATMUL(qmatmul_few, few_warps, 1, most, halves, 0)
+QMATMUL_ROW(qmatmul_one, 3, parted)
+QMATMUL_ROW(qmatmul_one_wide, 2, parted)
+QMATMUL_ROW(qmatmul_placed, 3, placed)
+QMATMUL_ROW(qmatmul_placed_wide, 2, placed)  // where shared memory has no room for three slots
+
+#define QMATMUL(name, warps, slots, most_rows)                        \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 1)       \
+	name(const __grid_constant__ Product product) {                   \
+		qmatmul<warps, slots, most_rows>(product);                    \
+	}
+
+QMATMUL(qmatmul_halves, many_warps, 2, 1)  // where shared memory has no room for a row of digits
+QMATMUL(qmatmul_more, many_warps, 2, most)
+QMATMUL(qmatmul_few, few_warps, 1, most)
 
 #define QMATMUL_DIGITS(name, X)                                       \
 	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \
