@@ -260,21 +260,35 @@ struct Parts {
 			}
 	}
 
-	// total adds the parts of a tile: vectors of two.
-	__device__ float2 total(const Product& p, int local, int vector) const {
-		constexpr int together = 8;  // that are loaded
+	// counted returns how many parts of a tile each block has, in a byte.
+	__device__ u32 counted(const Product& p, int local) const {
+		u32 n = 0;
+#pragma unroll
+		for (int b = 0; b < most_blocks; b++)
+			if (b < p.blocks) n |= counts[local * p.blocks + b] << 8 * b;
+		return n;
+	}
+
+	// total adds the parts of a tile, vectors of two, those of two blocks at a time.
+	__device__ float2 total(const Product& p, int local, int vector, u32 counted) const {
+		constexpr int together = 4;  // of a block, that are loaded
+		const float2* from = (const float2*)(at + local * p.blocks * p.parts * vectors) + vector;
+		int next = p.parts * 2 * vectors;
 		float2 sum = make_float2(0, 0);
 #pragma unroll 1
-		for (int b = 0; b < p.blocks; b++) {
-			int i = local * p.blocks + b, n = counts[i];
-			const float2* from = (const float2*)(at + i * p.parts * vectors) + vector;
+		for (; counted; counted >>= 16, from += 2 * next) {
+			int n = counted & 255, m = counted >> 8 & 255;
+			const float2* at = from;
 #pragma unroll 1
-			for (int w = 0; w < n; w += together) {
-				float2 v[together];
+			for (int w = 0; w < max(n, m); w += together, at += together * 2 * vectors) {
+				float2 v[together], u[together];
 #pragma unroll
-				for (int j = 0; j < together; j++) v[j] = w + j < n ? from[(w + j) * 2 * vectors] : make_float2(0, 0);
+				for (int j = 0; j < together; j++) {
+					v[j] = w + j < n ? at[j * 2 * vectors] : make_float2(0, 0);
+					u[j] = w + j < m ? at[next + j * 2 * vectors] : make_float2(0, 0);
+				}
 #pragma unroll
-				for (int j = 0; j < together; j++) sum.x += v[j].x, sum.y += v[j].y;
+				for (int j = 0; j < together; j++) sum.x += v[j].x + u[j].x, sum.y += v[j].y + u[j].y;
 			}
 		}
 		return sum;
@@ -289,6 +303,7 @@ template <int eights>
 struct Results {
 	static constexpr int of_tile = Parts<eights>::vectors * 2;
 	int local, vector, part, item, row, column, to, k;
+	u32 counted, gated;
 	float bias, other, y[2];
 	float weight, power[2];
 	int left;
@@ -296,12 +311,13 @@ struct Results {
 	__device__ bool there(const Product& p, int r) const { return row + r < p.rows && column < p.m[k].out; }
 
 	// Two lanes have what was one's of the products: of its columns, one each.
-	__device__ Results(const Product& p, Range round, int i) {
+	__device__ Results(const Product& p, const Parts<eights>& parts, Range round, int i) {
 		local = i / of_tile, item = round.from + local * p.blocks + rank_in_cluster();
 		int lane = i % 32, eight = i % of_tile / 32, quad = eight / 2, pair = eight % 2 * 2 + lane % 2, second = lane / 2 % 2;
 		vector = 2 * (quad * 32 + lane / 4 * 4 + pair) + second;
 		part = item * 2 + quad % 2, row = quad / 2 * 8 + pair * 2, k = 0;
 		if (item >= round.to) return;
+		counted = parts.counted(p, local), gated = p.then == gate ? parts.counted(p, p.owned + local) : 0;
 #pragma unroll 1
 		while (k < p.count - 1 && p.then != gate && item >= p.m[k + 1].base) k++;
 		const Matrix& m = p.m[k];
@@ -319,9 +335,9 @@ struct Results {
 	}
 
 	__device__ void store(const Product& p, const Parts<eights>& parts, const float* factors) const {
-		float2 all = parts.total(p, local, vector), second = make_float2(0, 0);
-		if (p.then == gate) second = parts.total(p, p.owned + local, vector);
-		const float *sums = &all.x, *gated = &second.x;
+		float2 all = parts.total(p, local, vector, counted), second = make_float2(0, 0);
+		if (p.then == gate) second = parts.total(p, p.owned + local, vector, gated);
+		const float *sums = &all.x, *others = &second.x;
 		const Matrix& m = p.m[k];
 		float squares[2] = {};
 #pragma unroll
@@ -329,7 +345,7 @@ struct Results {
 			if (!there(p, r)) continue;
 			float factor = factors[row + r], v = sums[r] * factor + bias;
 			int64 at = (row + r) * m.ldy + to;
-			if (p.then == gate) v = opened(p.act, v) * (gated[r] * factor + other);
+			if (p.then == gate) v = opened(p.act, v) * (others[r] * factor + other);
 			if (p.then == add) ((float*)m.y)[at] = v += y[r];
 			else if (p.wide) ((float*)m.y)[at] = v;
 			else ((half*)m.y)[at] = __float2half_rn(v);
@@ -529,14 +545,14 @@ __device__ inline void qmatmul(const Product& p) {
 				if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 				else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 			}
-			feed.ask();
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
+			feed.ask();
 		}
 		bool all = false;
 #pragma unroll 1
 		for (int i = threadIdx.x;; i += threads) {
-			Results<eights> mine(p, round, i);
+			Results<eights> mine(p, parts, round, i);
 			if (!all) barrier_wait(&parts_there, parity), all = true;
 			if (mine.item >= round.to) break;
 			mine.store(p, parts, factors);
