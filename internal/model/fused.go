@@ -168,24 +168,19 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 
 // readBy tells what reads the sum next, which is the first of the steps behind, or what
 // follows them, and returns that step, or nil.
-func (p *added) readBy(s *State, behind []Step, follower *Step) (reader *Step) {
+func (p *added) readBy(s *State, behind []Step, follower *Step) *Step {
 	if len(behind) > 0 {
 		follower = &behind[0]
 	}
-	p.Reader, reader = follower.reads(s)
-	return reader
-}
-
-// reads returns the products of the stream that a step is, which may be nil, and the step; or nothing.
-func (t *Step) reads(s *State) (*device.Products, *Step) {
-	if t == nil {
-		return nil, nil
+	if follower == nil {
+		return nil
 	}
-	p, ok := t.normed(s)
+	reader, ok := follower.normed(s)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	return &p, t
+	p.Reader = &reader
+	return follower
 }
 
 // normed returns the step's norm and products as one; it is not ok if the step is not
