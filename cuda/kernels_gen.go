@@ -653,11 +653,10 @@ const (
 	choice_most_experts            = 512
 	choice_ranked                  = 128
 	digit_part_part_block          = 4 * 32
-	digit_part_part_sums           = 2 * 4
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
+	digits_biased_zero             = 0x4b400000
 	digits_digit_block             = 4 * affine_block_rows
-	digits_digit_sums              = 2
 	draw_threads                   = 512
 	exl2_block_rows                = 32
 	exl2_tile_columns              = 32

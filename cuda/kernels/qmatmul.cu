@@ -622,14 +622,14 @@ __device__ inline void qmatmul_row(const Product& p) {
 
 	Range run = run_of(p);
 	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
-	u32 select = lane / 4 % 2 ? apart_high : apart_low;
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	float lowest;  // of digits
+	Digits row(staged, p.in);
 	u32 row_at;  // in shared memory
 	Range round = {run.from, min(run.from + span_of(p), run.to)};
 	bool stores = warp < round.size();
 	int pos = 0;
-	auto row = digits_at<way == parted>(staged, p.in);
 	if constexpr (way == parted) {
 		Result result;
 		Part part(p, (char*)staged);
@@ -666,7 +666,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	}
 	row.row = (const char*)__cvta_shared_to_generic(row_at);
 	Turn turn;
-	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
+	float digit = lane % 2 ? lowest * (128 * 128) : lowest;
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
 	int of_each = p.then == gate ? 2 : 1;  // matrices
 	for (;;) {
@@ -712,7 +712,7 @@ __device__ inline void qmatmul(const Product& p) {
 	half* staged = (half*)(units + p.units);
 
 	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
-	u32 select = lane / 4 % 2 ? apart_high : apart_low;
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Range run = run_of(p);
 	int pos = 0;
@@ -777,7 +777,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 
 	static_assert(slots == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
 	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
-	u32 select = lane / 4 % 2 ? apart_high : apart_low;
+	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
 	Exponent e;
 	Turn turn;
 	X x(p, (char*)(units + p.units));

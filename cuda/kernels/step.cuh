@@ -72,7 +72,7 @@ __device__ inline void copy_wide(u32 to, const char* words, int width, unsigned 
 struct StepCodes {
 	const u32* words;
 	u32 select;
-	__device__ u32 operator()(int pair) const { return apart(words[2 * pair * lane_words], select); }
+	__device__ u32 operator()(int pair) const { return __byte_perm(words[2 * pair * lane_words], 0, select); }
 };
 
 // StepUnits has the units of the lane's groups: the first, and that of the second pair in a slot.
