@@ -6,7 +6,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-// An area is Area of kernels/qmatmul.cu.
+// An area is Area of kernels/digit_rows.cuh.
 type area struct{ id, at int16 }
 
 // areas returns where x of the matrices' units is, and how many units that are; or none, where a lane cannot
@@ -18,7 +18,7 @@ func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
 			list[i] = list[same]
 			continue
 		}
-		if m.units128 > 32*qmatmul_many_warps {
+		if m.units128 > 32*few_rows_many_warps {
 			return list, 0
 		}
 		list[i] = area{int16(i), int16(units)}
@@ -37,9 +37,9 @@ func portionsShared(blocks int) int {
 
 // portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
 // how many that are.
-func (p *packed) portions() (list [qmatmul_many_warps + 2]portion, blocks int) {
-	for w := range qmatmul_many_warps {
-		from, to := p.stagedBlocks(w, qmatmul_many_warps)
+func (p *packed) portions() (list [few_rows_many_warps + 2]portion, blocks int) {
+	for w := range few_rows_many_warps {
+		from, to := p.stagedBlocks(w, few_rows_many_warps)
 		list[w].first = uint16(from)
 		blocks += to - from
 		list[w+1].at = uint16(blocks)
@@ -49,8 +49,8 @@ func (p *packed) portions() (list [qmatmul_many_warps + 2]portion, blocks int) {
 
 // digitsPackings lists the variants whose warps make digits of x, which has to be in order.
 var digitsPackings = []packing{
-	{(*Device).qmatmul_two, kernel_qmatmul_two, qmatmul_many_warps, 2, 2, false},
-	{(*Device).qmatmul_four, kernel_qmatmul_four, qmatmul_many_warps, 2, 4, false},
+	{(*Device).qmatmul_two, kernel_qmatmul_two, few_rows_many_warps, 2, 2, false},
+	{(*Device).qmatmul_four, kernel_qmatmul_four, few_rows_many_warps, 2, 4, false},
 }
 
 // digitsPlan is plan by one of them, three rows being four of which one is not there: with sums of as many tiles as there is

@@ -160,7 +160,7 @@ func (m *matrix) loadUnits(d *Device) {
 	m.unitPlaces = load(d, tensor.I32, m.units128, 2, slices.Concat(m.placesOfUnits()...))
 }
 
-// placesOfUnits returns where units are, each as Place of kernels/qmatmul.cu.
+// placesOfUnits returns where units are, each as Place of kernels/unit.cuh.
 func (m *matrix) placesOfUnits() (places [][]uint32) {
 	for _, r := range m.regions {
 		shift, one := min(r.shift, 2), r.shift/2
@@ -174,14 +174,14 @@ func (m *matrix) placesOfUnits() (places [][]uint32) {
 }
 
 // stepsOfWarp returns how many units a warp of one row has at most, and one at least.
-func (m *matrix) stepsOfWarp() int { return pieces(m.units128, qmatmul_many_warps) }
+func (m *matrix) stepsOfWarp() int { return pieces(m.units128, few_rows_many_warps) }
 
 // steps returns the units of each warp of one row as Step of kernels/step.cuh, zeros behind them, given what groups' units are. A warp that
 // has none has two bits of something, times zero.
 func (m *matrix) steps(units []uint32) (steps []uint32) {
 	all, each := m.allSteps(units), 4*m.stepsOfWarp()
-	for w := range qmatmul_many_warps {
-		from, to := m.units128*w/qmatmul_many_warps, m.units128*(w+1)/qmatmul_many_warps
+	for w := range few_rows_many_warps {
+		from, to := m.units128*w/few_rows_many_warps, m.units128*(w+1)/few_rows_many_warps
 		mine := slices.Concat(all[from:to]...)
 		if from == to {
 			mine = []uint32{2, 0, 0, 0}

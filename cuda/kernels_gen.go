@@ -669,6 +669,9 @@ const (
 	expert_feed_most_slots         = 6
 	expert_feed_most_listed        = 8
 	expert_feed_lane_row           = 128
+	few_rows_most                  = 8
+	few_rows_many_warps            = 16
+	few_rows_few_warps             = 8
 	half_elements                  = 8
 	join_words_part_words          = 8
 	link_most_linked               = 4
@@ -925,10 +928,7 @@ const (
 	qgemm_order_unit_rows          = exl2_unit_blocks * exl2_block_rows
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
-	qmatmul_most                   = 8
-	qmatmul_many_warps             = 16
-	qmatmul_few_warps              = 8
-	qmatmul_product_bytes          = 80*products_most_matrices + 120 + 40 + 64 + 16 + 4*(qmatmul_many_warps+2)
+	qmatmul_product_bytes          = 80*products_most_matrices + 120 + 40 + 64 + 16 + 4*(few_rows_many_warps+2)
 	qmatmul_warps_beside           = 4
 	qmatmul_batch_most             = 16
 	qmatmul_batch_most_blocks      = 4

@@ -93,13 +93,13 @@ func (p packing) parted() bool {
 
 // packings lists the variants, better ones first.
 var packings = []packing{
-	{(*Device).qmatmul_one, kernel_qmatmul_one, qmatmul_many_warps, 3, 1, true},
-	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, qmatmul_many_warps, 2, 1, true},
-	{(*Device).qmatmul_placed, kernel_qmatmul_placed, qmatmul_many_warps, 3, 1, true},
-	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, qmatmul_many_warps, 2, 1, true},
-	{(*Device).qmatmul_halves, kernel_qmatmul_halves, qmatmul_many_warps, 2, 1, false},
-	{(*Device).qmatmul_more, kernel_qmatmul_more, qmatmul_many_warps, 2, qmatmul_most, false},
-	{(*Device).qmatmul_few, kernel_qmatmul_few, qmatmul_few_warps, 1, qmatmul_most, false},
+	{(*Device).qmatmul_one, kernel_qmatmul_one, few_rows_many_warps, 3, 1, true},
+	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, few_rows_many_warps, 2, 1, true},
+	{(*Device).qmatmul_placed, kernel_qmatmul_placed, few_rows_many_warps, 3, 1, true},
+	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, few_rows_many_warps, 2, 1, true},
+	{(*Device).qmatmul_halves, kernel_qmatmul_halves, few_rows_many_warps, 2, 1, false},
+	{(*Device).qmatmul_more, kernel_qmatmul_more, few_rows_many_warps, 2, few_rows_most, false},
+	{(*Device).qmatmul_few, kernel_qmatmul_few, few_rows_few_warps, 1, few_rows_most, false},
 }
 
 // A packedPlan is how products are launched.
@@ -169,7 +169,7 @@ func digitRow(in int) int { return tensor.I32.Size() / tensor.F16.Size() * packe
 
 // fit returns how many of some rows there is room for at a time.
 func (d *Device) fit(n need, rows int) int {
-	for rows = min(rows, qmatmul_most); rows > 0; rows-- {
+	for rows = min(rows, few_rows_most); rows > 0; rows-- {
 		if _, ok := d.plan(n, rows); ok {
 			return rows
 		}
@@ -177,7 +177,7 @@ func (d *Device) fit(n need, rows int) int {
 	return 0
 }
 
-// packedMatrix and packedProduct are Matrix and Product of kernels/qmatmul.cu.
+// packedMatrix is Matrix of kernels/products.cuh, packedProduct Product of kernels/few_rows.cuh.
 type packedMatrix struct {
 	words, scales, units, places, y, bias   uint64
 	ldy                                     int64
@@ -197,7 +197,7 @@ type packedProduct struct {
 	leaving                     leaving
 	link                        link
 	areas                       [mostMatrices + 1]area
-	portions                    [qmatmul_many_warps + 2]portion
+	portions                    [few_rows_many_warps + 2]portion
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
