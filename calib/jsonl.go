@@ -23,7 +23,7 @@ type objects interface {
 // that is not blank is an object, or a list that begins with an object. unit is
 // what they are counted in.
 func objectsOf(text *io.SectionReader) (open func() objects, unit string) {
-	first := bufio.NewReader(io.NewSectionReader(text, 0, text.Size()))
+	first := fromStart(text)
 	for {
 		switch b, err := first.ReadByte(); {
 		case err == nil && bytes.IndexByte([]byte(space), b) >= 0:
@@ -52,9 +52,12 @@ type lines struct {
 	number int // of the last line, from 1
 }
 
-func newLines(text *io.SectionReader) *lines {
+func newLines(text *io.SectionReader) *lines { return &lines{in: fromStart(text)} }
+
+// fromStart reads a text from its start, whoever else reads it.
+func fromStart(text *io.SectionReader) *bufio.Reader {
 	const buffer = 1 << 16
-	return &lines{in: bufio.NewReaderSize(io.NewSectionReader(text, 0, text.Size()), buffer)}
+	return bufio.NewReaderSize(io.NewSectionReader(text, 0, text.Size()), buffer)
 }
 
 func (l *lines) at() int { return l.number }

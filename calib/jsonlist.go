@@ -14,10 +14,7 @@ type elements struct {
 	number int // of the last element, from 1
 }
 
-func newElements(text *io.SectionReader) *elements {
-	const buffer = 1 << 16
-	return &elements{in: bufio.NewReaderSize(io.NewSectionReader(text, 0, text.Size()), buffer)}
-}
+func newElements(text *io.SectionReader) *elements { return &elements{in: fromStart(text)} }
 
 func (e *elements) at() int { return e.number }
 

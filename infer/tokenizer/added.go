@@ -13,6 +13,7 @@ import (
 	"exl2/infer/tokenizer/internal/jsonfields"
 	"exl2/infer/tokenizer/internal/limit"
 	"exl2/infer/tokenizer/internal/trie"
+	"exl2/internal/regular"
 )
 
 // An addedToken is found in a text before the model sees it.
@@ -125,7 +126,7 @@ func readAddedTokens(data json.RawMessage) ([]addedToken, error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("added_tokens: %w", jsonfields.Plain(err))
+		return nil, fmt.Errorf("added_tokens: %w", regular.InWords(err))
 	}
 	tokens := make([]addedToken, 0, len(list))
 	for i, raw := range list {

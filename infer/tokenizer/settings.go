@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strconv"
 
-	"exl2/infer/tokenizer/internal/jsonfields"
 	"exl2/internal/ordered"
+	"exl2/internal/regular"
 )
 
 // settings is what the files beside a tokenizer say about tokens:
@@ -139,7 +139,7 @@ func (s *settings) read(dir, name string, v any) error {
 		err = json.Unmarshal(ordered.FromPython(data, ordered.Null), v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, name), jsonfields.Plain(err))
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), regular.InWords(err))
 	}
 	return nil
 }

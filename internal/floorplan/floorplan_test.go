@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"internal/safetensors":         {"internal/atomicfile", "internal/mapped", "internal/parallel", "internal/regular"},
 	"internal/exl2":                {"internal/tensor"},
 	"internal/affine":              {"internal/tensor"},
-	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/..."},
+	"infer/tokenizer/internal/...": {"infer/tokenizer/internal/...", "internal/regular"},
 	"internal/job":                 {"internal/stream"},
 	"internal/arch":                {"internal/device"},
 	"internal/prequant":            {"internal/arch"},

@@ -36,15 +36,31 @@ func InWords(err error) error {
 	if !errors.As(err, &t) {
 		return err
 	}
-	want, ok := map[reflect.Kind]string{
-		reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.String: "a text", reflect.Bool: "true or false",
-		reflect.Float64: "a number", reflect.Int: "a whole number", reflect.Int32: "a whole number",
-	}[t.Type.Kind()]
-	if !ok {
+	want := wanted(t.Type)
+	if want == "" {
 		return err
 	}
 	if t.Field == "" {
 		return fmt.Errorf("have a JSON %s, want %s", t.Value, want)
 	}
 	return fmt.Errorf("%s: have a JSON %s, want %s", strings.TrimPrefix(t.Field, "."), t.Value, want)
+}
+
+// wanted returns the kind of JSON that a Go type is read from, or "".
+func wanted(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct || kind == reflect.Map:
+		return "an object"
+	case kind == reflect.Slice || kind == reflect.Array:
+		return "a list"
+	case kind == reflect.String:
+		return "a string"
+	case kind == reflect.Bool:
+		return "true or false"
+	case reflect.Int <= kind && kind <= reflect.Uint64:
+		return "a whole number in range (" + kind.String() + ")"
+	case kind == reflect.Float32 || kind == reflect.Float64:
+		return "a number"
+	}
+	return ""
 }

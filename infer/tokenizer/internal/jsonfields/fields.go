@@ -5,9 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"exl2/internal/regular"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -32,36 +32,9 @@ func New(path string, data []byte) (*Fields, error) {
 		err = errors.New("null, want an object")
 	}
 	if err != nil && path != "" {
-		return nil, fmt.Errorf("%s: %w", path, Plain(err))
+		return nil, fmt.Errorf("%s: %w", path, regular.InWords(err))
 	}
-	return f, Plain(err)
-}
-
-// Plain shortens encoding/json's type errors to what a user can see in the file.
-func Plain(err error) error {
-	if e, ok := err.(*json.UnmarshalTypeError); ok {
-		err = fmt.Errorf("have a JSON %s, want %s", e.Value, kindName(e.Type.String()))
-		if e.Field != "" {
-			err = fmt.Errorf("%s: %w", e.Field, err)
-		}
-		return err
-	}
-	return err
-}
-
-// kindName turns a Go type into the name of the JSON kind that it is read from.
-func kindName(goType string) string {
-	switch {
-	case strings.HasPrefix(goType, "map"), strings.HasPrefix(goType, "struct"):
-		return "an object"
-	case strings.HasPrefix(goType, "["):
-		return "a list"
-	case goType == "string":
-		return "a string"
-	case goType == "bool":
-		return "true or false"
-	}
-	return "a number in range (" + goType + ")"
+	return f, regular.InWords(err)
 }
 
 // At names a field of the object; the path of a file's outermost object is empty.
@@ -109,7 +82,7 @@ func (f *Fields) Read(key string, raw json.RawMessage, v any) {
 		return
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		f.Fail(key, "%w", Plain(err))
+		f.Fail(key, "%w", regular.InWords(err))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"exl2/infer/tokenizer/internal/jsonfields"
 	"exl2/infer/tokenizer/internal/limit"
+	"exl2/internal/regular"
 )
 
 // A Finder passes on matches in s, which is UTF-8, in order, as byte ranges.
@@ -71,7 +72,7 @@ func (l Literal) Find(_ *limit.Time, s string, yield func(start, end int)) {
 func readLiteral(raw json.RawMessage) (Finder, error) {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, jsonfields.Plain(err)
+		return nil, regular.InWords(err)
 	}
 	if text == "" {
 		return nil, fmt.Errorf("an empty string: %w", jsonfields.ErrUnsupported)
@@ -83,7 +84,7 @@ func readLiteral(raw json.RawMessage) (Finder, error) {
 func readRegex(raw json.RawMessage) (Finder, error) {
 	var expr string
 	if err := json.Unmarshal(raw, &expr); err != nil {
-		return nil, jsonfields.Plain(err)
+		return nil, regular.InWords(err)
 	}
 	r, err := Compile(expr)
 	if err != nil {
