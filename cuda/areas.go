@@ -32,7 +32,7 @@ type portion struct{ first, at uint16 }
 
 // portionsShared returns the bytes that a row of digits takes by portions, with zeros behind it.
 func portionsShared(blocks int) int {
-	return blocks*digit_part_part_block + tensor.I32.Size()*packed_row_padding
+	return blocks*(digit_part_part_block+digit_part_part_sums) + tensor.I32.Size()*packed_row_padding
 }
 
 // portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
@@ -57,7 +57,7 @@ var digitsPackings = []packing{
 // room for.
 func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range digitsPackings {
-		if n.areas == 0 || rows < 2 || rows > v.rows {
+		if n.areas == 0 || n.digitless || rows < 2 || rows > v.rows {
 			continue
 		}
 		x := n.areas * digit_rows_four_unit

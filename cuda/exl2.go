@@ -2,12 +2,14 @@ package cuda
 
 import (
 	"hash/fnv"
+	"math"
 	"math/bits"
 	"slices"
 	"unsafe"
 
 	"exl2/internal/device"
 	"exl2/internal/exl2"
+	"exl2/internal/half"
 	"exl2/internal/tensor"
 )
 
@@ -34,7 +36,7 @@ type matrix struct {
 	units128   int           // units of all regions
 	unitBlocks []uint16      // of a unit, the first block
 	unitGroups int           // of scales, of a unit, at most
-	assembled  bool          // by Assemble: there are no steps, as nobody here knows what groups' units are
+	digitless  bool          // few rows are not multiplied by digits: scales are too large for them, or nobody here knows what groups' units are
 }
 
 // A region is a run of rows with one width, in groups of 2^shift blocks, the last
@@ -64,7 +66,9 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	}
 	units := make([]uint32, len(m.Groups))
 	for i, g := range m.Groups {
-		units[i] = 0x10001 * uint32(exl2.ScaleTable(m.ScaleMax[i])[0])
+		scales := exl2.ScaleTable(m.ScaleMax[i])
+		units[i] = 0x10001 * uint32(scales[0])
+		q.digitless = q.digitless || tooLarge(scales[len(scales)-1], g.Bits)
 		q.addGroup(i, g)
 	}
 	q.units = load(d, tensor.I32, 1, len(units), units)
@@ -75,6 +79,12 @@ func (d *Device) LoadEXL2(m *exl2.Matrix, out int) device.Matrix {
 	q.unitSteps = load(d, tensor.I32, len(steps)/4, 4, steps)
 	q.loadWords(d, m)
 	return q
+}
+
+// tooLarge reports whether a scale is infinite in fp16 as products by digits have it (scales_of_digits of kernels/digits.cuh).
+func tooLarge(scale half.F16, bits int) bool {
+	const most = 65504
+	return math.Abs(float64(scale.Float32()))*float64(int(1)<<(bits-2)) > most
 }
 
 // addGroup adds group i to the regions.
@@ -176,24 +186,27 @@ func (m *matrix) placesOfUnits() (places [][]uint32) {
 // stepsOfWarp returns how many units a warp of one row has at most, and one at least.
 func (m *matrix) stepsOfWarp() int { return pieces(m.units128, few_rows_many_warps) }
 
-// steps returns the units of each warp of one row as Step of kernels/step.cuh, zeros behind them, given what groups' units are. A warp that
+// steps returns the units of each warp of one row as Step of kernels/step.cuh, none behind them, given what groups' units are. A warp that
 // has none has two bits of something, times zero.
 func (m *matrix) steps(units []uint32) (steps []uint32) {
-	all, each := m.allSteps(units), 4*m.stepsOfWarp()
+	all, each, next := m.allSteps(units), m.stepsOfWarp(), uint32(m.groups|m.chunks<<16)
 	for w := range few_rows_many_warps {
 		from, to := m.units128*w/few_rows_many_warps, m.units128*(w+1)/few_rows_many_warps
 		mine := slices.Concat(all[from:to]...)
 		if from == to {
-			mine = []uint32{2, 0, 0, 0}
+			mine = []uint32{0, 0, 0, next}
 		}
-		mine[len(mine)-4] |= step_last_step
-		steps = append(append(steps, mine...), make([]uint32, each-len(mine))...)
+		mine[len(mine)-4] |= step_last_step | step_unusual
+		for steps = append(steps, mine...); len(steps) < 4*each*(w+1); {
+			steps = append(steps, 0, 0, 0, next)
+		}
 	}
 	return steps
 }
 
 func (m *matrix) allSteps(units []uint32) (steps [][]uint32) {
 	flag := func(c bool) uint32 { return uint32(flag(c)) }
+	widths := map[int]uint32{2: 0, 3: 1 << step_first_width, 4: 2 << step_first_width, 5: step_wide, 6: step_wide | 1<<step_first_width, 8: step_wide | 2<<step_first_width}
 	for _, r := range m.regions {
 		four := r.shift == 0
 		for u := range r.units() {
@@ -203,9 +216,10 @@ func (m *matrix) allSteps(units []uint32) (steps [][]uint32) {
 			if r.shift < 2 {
 				second = min(first+1, len(units)-1)
 			}
-			what := uint32(min(r.bits, 7)|(r.block+block)<<step_first_block|(r.place+u*r.bits)<<step_first_chunk) | flag(four)*step_four_groups |
+			what := widths[r.bits] | uint32((r.block+block)<<step_first_block|(r.place+u*r.bits)<<step_first_chunk) | flag(four)*step_four_groups |
 				flag(r.bits > 2)*step_above_two | flag(r.bits > 3)*step_above_three | flag(r.bits > 4 || four)*step_unusual
-			steps = append(steps, []uint32{what, uint32(16*first | 16*second<<16), units[first]&0xffff | units[second]<<16, 0})
+			of := func(group int) uint32 { return units[group]&0xffff | uint32(16*group)<<16 }
+			steps = append(steps, []uint32{what, of(first), of(second), uint32(m.groups | m.chunks<<16)})
 		}
 	}
 	return steps

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"exl2/internal/exl2"
+	"exl2/internal/half"
 )
 
 // Regions are runs of groups of one width and size, the last of which may be
@@ -37,7 +38,9 @@ func TestRegions(t *testing.T) {
 
 // Steps have a warp's units in order, and the last of them is known.
 func TestSteps(t *testing.T) {
-	m := &matrix{units128: 33, regions: []region{{bits: 4, blocks: 34, shift: 2}, {bits: 3, block: 34, blocks: 72, place: 36, group: 9, shift: 1}, {bits: 8, block: 106, blocks: 22, place: 90, group: 45}}}
+	const four, eight = 2<<step_first_width | step_above_two | step_above_three, 2<<step_first_width | step_wide | step_above_two | step_above_three | step_unusual
+	const next = 67 | 140<<16
+	m := &matrix{units128: 33, groups: 67, chunks: 140, regions: []region{{bits: 4, blocks: 34, shift: 2}, {bits: 3, block: 34, blocks: 72, place: 36, group: 9, shift: 1}, {bits: 8, block: 106, blocks: 22, place: 90, group: 45}}}
 	units := make([]uint32, 45+22)
 	for i := range units {
 		units[i] = uint32(i) * 0x10001
@@ -46,19 +49,19 @@ func TestSteps(t *testing.T) {
 		warp, step int
 		want       []uint32
 	}{
-		{0, 0, []uint32{4 | step_above_two | step_above_three, 0, 0, 0}},
-		{0, 1, []uint32{4 | 4<<step_first_block | step_last_step | step_above_two | step_above_three | 4<<step_first_chunk, 16 | 16<<16, 1 | 1<<16, 0}},
-		{4, 1, []uint32{3 | 34<<step_first_block | step_last_step | step_above_two | 36<<step_first_chunk, 144 | 160<<16, 9 | 10<<16, 0}},
-		{15, 1, []uint32{7 | 122<<step_first_block | step_four_groups | step_above_two | step_above_three | step_unusual | 122<<step_first_chunk, 61*16 | 62*16<<16, 61 | 62<<16, 0}},
-		{15, 2, []uint32{7 | 126<<step_first_block | step_four_groups | step_last_step | step_above_two | step_above_three | step_unusual | 130<<step_first_chunk, 65*16 | 66*16<<16, 65 | 66<<16, 0}},
-		{3, 2, []uint32{0, 0, 0, 0}},
+		{0, 0, []uint32{four, 0, 0, next}},
+		{0, 1, []uint32{four | step_last_step | step_unusual | 4<<step_first_block | 4<<step_first_chunk, 1 | 16<<16, 1 | 16<<16, next}},
+		{4, 1, []uint32{1<<step_first_width | 34<<step_first_block | step_last_step | step_unusual | step_above_two | 36<<step_first_chunk, 9 | 144<<16, 10 | 160<<16, next}},
+		{15, 1, []uint32{eight | 122<<step_first_block | step_four_groups | 122<<step_first_chunk, 61 | 61*16<<16, 62 | 62*16<<16, next}},
+		{15, 2, []uint32{eight | 126<<step_first_block | step_four_groups | step_last_step | 130<<step_first_chunk, 65 | 65*16<<16, 66 | 66*16<<16, next}},
+		{3, 2, []uint32{0, 0, 0, next}},
 	} {
 		if got := m.steps(units)[4*(3*c.warp+c.step):][:4]; !slices.Equal(got, c.want) {
 			t.Errorf("step %d of warp %d: %x, want %x", c.step, c.warp, got, c.want)
 		}
 	}
 	none := &matrix{units128: 1, regions: []region{{bits: 5, blocks: 4, shift: 2}}}
-	if got := none.steps(units)[:4]; !slices.Equal(got, []uint32{2 | step_last_step, 0, 0, 0}) {
+	if got := none.steps(units)[:4]; !slices.Equal(got, []uint32{step_last_step | step_unusual, 0, 0, 0}) {
 		t.Errorf("a warp without units has %x", got)
 	}
 }
@@ -96,7 +99,7 @@ func TestDigitsOrHalves(t *testing.T) {
 		want, ordered      kernel // of a row that is put in order, and of one that lies so
 	}{
 		{4096, 8, 4, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one},
-		{28672, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide},
+		{28672, 3, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one_wide}, {28672, 6, 1, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide},
 		{28672, 6, 4, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves, kernel_qmatmul_halves},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
@@ -148,5 +151,30 @@ func TestPackedPlan(t *testing.T) {
 		if p.shared+declared > c.shared {
 			t.Errorf("%s: %d bytes of %d", c.name, p.shared, c.shared)
 		}
+	}
+}
+
+// A matrix some of whose scales would be infinite times the power of two that digits' are multiplied by is multiplied by fp16.
+func TestTooLarge(t *testing.T) {
+	for _, c := range []struct {
+		scale float32
+		bits  int
+		want  bool
+	}{{65504, 2, false}, {32736, 3, false}, {32768, 3, true}, {-4096, 6, true}, {1023, 8, false}, {1024, 8, true}} {
+		if got := tooLarge(half.ToF16(c.scale), c.bits); got != c.want {
+			t.Errorf("%v of %d bits: %v", c.scale, c.bits, got)
+		}
+	}
+	d := planner(t, 9, 132, 227<<10, 128)
+	for rows := 1; rows <= 4; rows++ {
+		n := need{widest: 8, run: 1, in: 4096, groups: 1, areas: 32, blocks: 128, most: 32}
+		digits, ok := d.plan(n, rows)
+		n.digitless = true
+		if plan, also := d.plan(n, rows); !ok || !also || !digits.digits && !digits.areas || plan.digits || plan.areas {
+			t.Errorf("%d rows: %+v, and with large scales %+v", rows, digits, plan)
+		}
+	}
+	if list := (mostOf{in: 1}).and(mostOf{in: 1, digitless: true}); !list.digitless {
+		t.Error("a group with such a matrix is not known")
 	}
 }

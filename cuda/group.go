@@ -25,11 +25,12 @@ type group struct {
 type mostOf struct {
 	in, units, widest, unitGroups int
 	differ                        bool // not all have so many units
+	digitless                     bool // one is
 }
 
 func (a mostOf) and(b mostOf) mostOf {
 	differ := a.differ || b.differ || a.units > 0 && b.units != a.units
-	return mostOf{max(a.in, b.in), max(a.units, b.units), max(a.widest, b.widest), max(a.unitGroups, b.unitGroups), differ}
+	return mostOf{max(a.in, b.in), max(a.units, b.units), max(a.widest, b.widest), max(a.unitGroups, b.unitGroups), differ, a.digitless || b.digitless}
 }
 
 // all returns how many units each has, or 0 if they differ.
@@ -117,7 +118,7 @@ func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
 	g.groups, g.shuffles = max(g.groups, m.groups), append(g.shuffles, m.shuffled())
-	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false})
+	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false, m.digitless})
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}

@@ -56,7 +56,7 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 // fits reports whether the kernels can do m.
 func (m *rowMixture) fits() bool {
 	r, chosen := m.router, m.to.Chosen()
-	return m.x.Rows == 1 && m.x.Type == tensor.F32 && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
+	return m.x.Rows == 1 && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }

@@ -54,7 +54,7 @@ type need struct {
 	blocks int // blocks of x that they do
 	most   int // units of a matrix
 
-	stepless bool // there are no steps of a matrix: a row is multiplied by fp16
+	digitless bool // of a matrix: x is not multiplied by digits
 }
 
 // needs returns what p does, made by some blocks.
@@ -66,7 +66,7 @@ func (p *packed) needs(blocks int) need {
 	for _, m := range p.list[:p.n] {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.most = max(n.most, m.units128)
-		n.stepless = n.stepless || m.assembled
+		n.digitless = n.digitless || m.digitless
 		n.units += pieces(m.groups, exl2_unit_blocks)*exl2_unit_blocks + exl2_unit_blocks
 	}
 	if p.ordered {
@@ -126,8 +126,8 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 // packedPlanOf returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
-	const lanes, sumsShare, result = 32, 8, 48
-	if rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > lanes*v.warps || n.stepless) {
+	const sumsShare, result = 8, 48
+	if rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > step_most_steps*v.warps || n.digitless) {
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}

@@ -54,7 +54,7 @@ func (d *Device) Pack(words, scales tensor.Tensor, c device.Coding) {
 func (d *Device) Assemble(c device.Coding, words, scales, perm tensor.Tensor, out int) device.Matrix {
 	k, n, groups := c.Codes.Rows, c.Codes.Cols, len(c.Groups)
 	want(words.Cols == n && scales.Rows == groups && scales.Cols == n/8 && perm.Rows*perm.Cols == k && out <= n, "Assemble", words, scales, perm)
-	q := &matrix{in: k, out: out, padded: n, groups: groups, assembled: true}
+	q := &matrix{in: k, out: out, padded: n, groups: groups, digitless: true}
 	for i, g := range c.Groups {
 		q.addGroup(i, g)
 	}

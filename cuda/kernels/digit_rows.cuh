@@ -36,7 +36,8 @@ struct TwoRows {
 	char* to;
 	int first, blocks;     // of the portion
 	const char* column;    // the lane's, of block 0, if it were there
-	float second, lowest;  // what the second of two digits is, in lowest ones, or 0, and what those are
+	int second;            // what the second of two digits is, in lowest ones, or 0
+	float lowest;          // and what those are, 64 times
 
 	template <class P>
 	__device__ TwoRows(const P& p, char* staged) {
@@ -78,7 +79,7 @@ struct TwoRows {
 		for (int r = 0; r < rows; r++) {
 			FixedPoint fixed(measured(most[r]));
 			times[r] = __float2half2_rn(fixed.to);
-			if (r == lane % 4 / 2) lowest = fixed.lowest * (lane % 2 ? 128.0f * 128 * 128 : 128.0f);  // than of four digits
+			if (r == lane % 4 / 2) lowest = fixed.lowest * ((lane % 2 ? 128.0f * 128 * 128 : 128.0f) / times_codes);  // than of four digits
 		}
 #pragma unroll 1
 		for (int i = lane; i - lane < 4 * blocks; i += 32) {
@@ -144,7 +145,7 @@ struct FourRows {
 	char* next;           // unit
 	int blocks[most_matrices], from[most_matrices], count[most_matrices];  // of the warp's units: a lane's first one, and which units
 
-	static constexpr float second = base;
+	static constexpr int second = base;
 
 	template <class P>
 	__device__ FourRows(const P& p, char* staged) : staged(staged), made(0) {
@@ -254,16 +255,15 @@ struct FourRows {
 	__device__ void keep(float* parts, float (&sums)[4]) const {
 		float* row = parts + threadIdx.x % 4 * tile_columns + threadIdx.x % 32 / 4;
 #pragma unroll
-		for (int i = 0; i < 4; i++) row[8 * i] = sums[i] * (1.0f / base);
+		for (int i = 0; i < 4; i++) row[8 * i] = sums[i] * (1.0f / base / times_codes);
 	}
 };
 
 // multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
 template <int bits, int blocks, class X, class Codes>
 __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
-	// Codes have been multiplied by 2^(8-bits).
-	float low_one = x.one(column) * (1.0f / (1 << (8 - bits))), high_one = low_one * x.second, off = -bias * low_one;
-	int d[2][4];
+	float one = x.one(column);
+	Integers<bits, false> d;
 	uint4 all[bits];
 #pragma unroll
 	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
@@ -273,24 +273,15 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 #pragma unroll
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 		uint2 b = *(const uint2*)(column + j * X::block);
-		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
-		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
-		if (j % blocks == 0) {
-			mma_bytes_first(d[0], low, b);
-			mma_bytes_first(d[1], high, b);
-		} else {
-			mma_bytes(d[0], low, b);
-			mma_bytes(d[1], high, b);
-		}
+		if (j % blocks == 0) d.begin();
+		d.add(w, b, turn);
 		if (j % blocks != blocks - 1) continue;
 		half2 s[2];
-		scales_of_both(s, codes(j / blocks), units[j / blocks], e);
+		scales_of_digits<bits>(s, codes(j / blocks), units[j / blocks], e);
+		int v[4];
+		d.sums(v, x.second, [] { return 0; });
 #pragma unroll
-		for (int i = 0; i < 4; i++) {
-			const int* two = d[i / 2] + i % 2 * 2;
-			float v = fmaf(__int_as_float(two[1]) - bias, high_one, fmaf(__int_as_float(two[0]), low_one, off));
-			sums[i] = fmaf(i % 2 ? __high2float(s[i / 2]) : __low2float(s[i / 2]), v, sums[i]);
-		}
+		for (int i = 0; i < 4; i++) sums[i] = fmaf(__half2float(scale_of(s, i)), __int2float_rn(v[i]) * one, sums[i]);
 	}
 }
 

@@ -6,7 +6,9 @@
 // columns of bytes at a time by codes, which are bytes, too: as many columns as there are
 // anyway, and twice as many rows at once as of fp16. Codes become bytes in one instruction or two
 // for four of them (exl2.cuh): with the highest bit turned over, a code in the highest bits of a
-// byte is the code less its zero.
+// byte is the code less its zero. Where there are sums of x, made with its digits, codes of two to
+// four bits are multiplied where they are in their bytes, as numbers without a sign, some of them
+// with others below them, and what they are too large by is taken off a group's sums.
 //
 // What an element of fp16 loses is up to 2^-27 of the largest, so a product is wrong by up to
 // 2^-27·largest·Σ|w|: less than what sums in fp32 lose where the largest is added. Elements of at
@@ -16,90 +18,163 @@
 
 #include "packed.cuh"
 
+// kept_as returns v, of which the compiler does not know what it is made of: it is kept as it is. seldom is that of what is
+// needed seldom: the compiler does not work out in advance what depends on it.
+__device__ inline u32 kept_as(u32 v) {
+	asm volatile("" : "+r"(v));
+	return v;
+}
+__device__ inline int seldom(int v) {
+	asm volatile("" : "+r"(v));
+	return v;
+}
+
 // A Turn is the highest bit of each byte of a word, which the compiler does not know (Exponent).
 struct Turn {
 	u32 v;
 	__device__ Turn() { asm volatile("mov.b32 %0, 0x80808080;" : "=r"(v)); }
+	__device__ explicit Turn(u32 nothing) : v(0x80808080 | nothing) {}
 };
 
-// mask_turn returns (w & mask) ^ with.
-__device__ inline u32 mask_turn(u32 w, u32 mask, u32 with) {
-	u32 v;
-	asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(v) : "r"(w), "r"(mask), "r"(with));
-	return v;
+// How codes of two operands, a column's, become bytes.
+enum Bytes {
+	at_top,  // in the highest bits, with the highest one turned over: codes less their zero
+	below,   // at lower bits: codes
+	as_is,   // words as they are: codes of 8 bits less their zero; of 4 bits 16 times a code, and the code of two columns before
+};
+
+// bytes_as says it; summed tells that sums of x are there, by which codes lose their zero then.
+template <int bits, bool summed>
+__device__ constexpr Bytes bytes_as(int column) {
+	if (bits == 8) return as_is;
+	if (!summed) return at_top;
+	if (bits == 2) return column < 3 ? below : at_top;
+	if (bits == 3) return column % 2 ? below : at_top;
+	if (bits == 4) return column < 2 ? below : as_is;
+	return at_top;
 }
 
-// masked returns (w & mask) ^ with of a piece of an operand, moved to the highest bits of bytes.
-template <int bits, int operand, int i>
+// bit_of returns where in bytes codes of a column are.
+template <int bits, bool summed>
+__device__ constexpr int bit_of(int column) {
+	if (bytes_as<bits, summed>(column) == below) {
+		if (bits == 2) return 2 * column;
+		if (bits == 3) return column == 1 ? 2 : 0;
+		if (bits == 4) return 0;
+	}
+	return 8 - bits;
+}
+
+// masked returns (w & mask) ^ with of a piece of an operand, moved to where its column has its codes.
+template <int bits, bool summed, int operand, int i>
 __device__ inline u32 masked(const u32 (&w)[bits], u32 with) {
 	constexpr Piece a = piece<bits>(operand, i);
 	if constexpr (a.bits == 0) {
 		return with;
 	} else {
-		constexpr int to = a.to + 8 - bits;
+		constexpr int to = a.to + bit_of<bits, summed>(operand / 2);
 		return mask_turn(moved<a.at, to>(w[a.word]), ((1u << a.bits) - 1) * 0x01010101u << to, with);
 	}
 }
 
-// bytes_of returns an operand's codes, less their zero, times 2^(8-bits).
-template <int bits, int operand>
+// bytes_of returns an operand's bytes.
+template <int bits, bool summed, int operand>
 __device__ inline u32 bytes_of(const u32 (&w)[bits], Turn turn) {
-	return masked<bits, operand, 2>(w, masked<bits, operand, 1>(w, masked<bits, operand, 0>(w, turn.v)));
+	constexpr Bytes as = bytes_as<bits, summed>(operand / 2);
+	if constexpr (as == as_is) return w[piece<bits>(operand, 0).word];
+	else return masked<bits, summed, operand, 2>(w, masked<bits, summed, operand, 1>(w, masked<bits, summed, operand, 0>(w, as == at_top ? turn.v : 0)));
 }
 
-// A sum of integers begins as biased_zero. Then its bits are those of the float that is
-// `bias` more than it, as long as it is below 2^22; of 128 products with digits it is up to 2^20.
-constexpr int biased_zero = 0x4b400000;
-constexpr float bias = 12582912;
-
-// mma_bytes is d += a·b for a [16, 32] and b [32, 8] of bytes. Lane l holds, with g = l/4 and
-// q = l%4, of a rows g and g+8 of columns 4q to 4q+3, and of 4q+16 to 4q+19; of b column g
-// of those; of d as mma does.
+// mma_bytes is d += a·b for a [16, 32] and b [32, 8] of bytes, of which b have a sign, and a, too, if so said.
+// Lane l holds, with g = l/4 and q = l%4, of a rows g and g+8 of columns 4q to 4q+3, and of 4q+16 to 4q+19;
+// of b column g of those; of d as mma does.
+template <bool with_sign>
 __device__ inline void mma_bytes(int (&d)[4], const u32 (&a)[4], uint2 b) {
 #if __CUDA_ARCH__ >= 800
-	asm volatile(
-		"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-		: "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+#define MMA_BYTES(type)                                                                                                    \
+	asm volatile(                                                                                                          \
+		"mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"      \
+		: "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                                                   \
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y))
+	if (with_sign) MMA_BYTES("s8");
+	else MMA_BYTES("u8");
 #else  // the same in four quarters
+#define MMA_BYTES(type)                                                                                   \
+	asm volatile(                                                                                         \
+		"mma.sync.aligned.m8n8k16.row.col.s32." type ".s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"               \
+		: "+r"(d[2 * r]), "+r"(d[2 * r + 1])                                                              \
+		: "r"(a[2 * k + r]), "r"(k == 0 ? b.x : b.y))
 #pragma unroll
 	for (int k = 0; k < 2; k++)
 #pragma unroll
-		for (int r = 0; r < 2; r++)
-			asm volatile(
-				"mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
-				: "+r"(d[2 * r]), "+r"(d[2 * r + 1])
-				: "r"(a[2 * k + r]), "r"(k == 0 ? b.x : b.y));
+		for (int r = 0; r < 2; r++) {
+			if (with_sign) MMA_BYTES("s8");
+			else MMA_BYTES("u8");
+		}
 #endif
+#undef MMA_BYTES
 }
 
-// mma_bytes_first is mma_bytes with d biased_zero before.
-__device__ inline void mma_bytes_first(int (&d)[4], const u32 (&a)[4], uint2 b) {
-#if __CUDA_ARCH__ >= 800
-	asm volatile(
-		"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-		: "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(biased_zero));
-#else
-	d[0] = d[1] = d[2] = d[3] = biased_zero;
-	mma_bytes(d, a, b);
-#endif
+// Integers are a lane's sums of a group: of columns g, g+8, g+16 and g+24, two digits each.
+template <int bits, bool summed>
+struct Integers {
+	int d[2][4];
+
+	__device__ void begin() {
+#pragma unroll
+		for (int i = 0; i < 4; i++) d[0][i] = d[1][i] = 0;
+	}
+
+	// add adds the products of a block.
+	__device__ void add(const u32 (&w)[bits], uint2 b, Turn turn) {
+		u32 low[4] = {bytes_of<bits, summed, 0>(w, turn), bytes_of<bits, summed, 2>(w, turn), bytes_of<bits, summed, 1>(w, turn), bytes_of<bits, summed, 3>(w, turn)};
+		u32 high[4] = {bytes_of<bits, summed, 4>(w, turn), bytes_of<bits, summed, 6>(w, turn), bytes_of<bits, summed, 5>(w, turn), bytes_of<bits, summed, 7>(w, turn)};
+		mma_bytes<true>(d[0], low, b);
+		mma_bytes<!summed || bits != 4>(d[1], high, b);
+	}
+
+	// sums are those of codes less their zero, times 2^(8-bits); the second digit is so many of the first. zero is -128 times
+	// the sum of x.
+	template <class Zero>
+	__device__ void sums(int (&v)[4], int base, const Zero& zero) const {
+#pragma unroll
+		for (int i = 0; i < 4; i++) v[i] = d[i / 2][i % 2 * 2] + d[i / 2][i % 2 * 2 + 1] * base;
+		if constexpr (summed && bits == 4) {
+			int z = zero();
+			v[2] = v[2] - v[0] + z, v[3] = v[3] - v[1] + z;
+			v[0] = v[0] * 16 + z, v[1] = v[1] * 16 + z;
+		} else if constexpr (summed && bits < 4) {
+			int z = zero();
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				if (bytes_as<bits, summed>(i) == below) v[i] = v[i] * (1 << (8 - bits - bit_of<bits, summed>(i))) + z;
+		}
+	}
+};
+
+// A group's scales are multiplied by 2^(bits-2), and sums of all widths are 64 times what they are: codes of two bits have been
+// multiplied by that. Matrices with scales that are too large for it are multiplied otherwise (tooLarge in cuda/exl2.go).
+constexpr float times_codes = 64;
+
+template <int bits, class E>
+__device__ inline void scales_of_digits(half2 (&s)[2], u32 codes, u32 unit, const E& e) {
+	scales_of_spread(s, codes, unit, e);
+	if constexpr (bits > 2) {
+#pragma unroll
+		for (int i = 0; i < 2; i++) s[i] = __hmul2(s[i], __float2half2_rn(1 << (bits - 2)));
+	}
 }
 
 // scale_digits adds integers, two digits of a lane, to sums: the first of two times 1, the
 // second times 128.
-template <int bits>
-__device__ inline void scale_digits(float (&sums)[2][4], const int (&d)[2][4], u32 codes, u32 unit, Exponent e) {
-	constexpr float one = 1.0f / (1 << (8 - bits));  // of what codes have been multiplied by
+template <int bits, bool summed, class E, class Zero>
+__device__ inline void scale_digits(float (&sums)[2][4], const Integers<bits, summed>& d, u32 codes, u32 unit, const E& e, const Zero& zero) {
 	half2 s[2];
-	scales_of_both(s, codes, unit, e);
+	scales_of_digits<bits>(s, codes, unit, e);
+	int v[4];
+	d.sums(v, 128, zero);
 #pragma unroll
-	for (int t = 0; t < 2; t++)
-#pragma unroll
-		for (int i = 0; i < 4; i += 2) {
-			float low = fmaf(__int_as_float(d[t][i]), one, -bias * one), high = __int_as_float(d[t][i + 1]) - bias;
-			sums[t][i] = fmaf(i < 2 ? __low2float(s[t]) : __high2float(s[t]), fmaf(high, 128 * one, low), sums[t][i]);
-		}
+	for (int i = 0; i < 4; i++) sums[i / 2][i % 2 * 2] = fmaf(__half2float(scale_of(s, i)), __int2float_rn(v[i]), sums[i / 2][i % 2 * 2]);
 }
 
 // Of a row of digits, eight rows of x are 32 bytes: of each digit, the lowest first, those of rows
@@ -113,6 +188,8 @@ __device__ inline int digit_bytes(int in) { return 4 * stride(in); }
 // half of a unit's rows are those of the other half, where zeros are multiplied for the first: so the
 // sums of two groups are made at once, and lanes 4g and 4g+1 have the first's, 4g+2 and 4g+3 the second's.
 struct Digits {
+	static constexpr bool summed = false;
+
 	const char *row, *zeros;
 	bool second;  // half, of the lane's columns of x
 	__device__ Digits(const u32* row, int in) : Digits(row, (const char*)(row + in)) {}
@@ -120,68 +197,135 @@ struct Digits {
 		int lane = threadIdx.x % 32;
 		this->row += lane % 4 * 32 + lane / 4 % 4 * 8, second = lane / 16;
 	}
+
+	// halves returns where digits are that are multiplied with each half of a unit, given how many bytes behind the first its rows begin.
+	__device__ void halves(const char*& of_first, const char*& of_second, int behind) const {
+		const char* mine = row + behind;
+		of_first = second ? zeros : mine, of_second = second ? mine : zeros;
+	}
+	template <int pairs>
+	__device__ int sum(int, int) const { return 0; }
 };
+
+// StepDigits are Digits in shared memory of which a unit's rows begin 4·behind bytes behind the first (step_row).
+struct StepDigits : Digits {
+	u32 at, zeros_at, kept;  // kept: a mask of those halves that are the lane's
+
+	__device__ StepDigits(const u32* row, const char* zeros) : Digits(row, zeros) {}
+
+	// settle works out what there is to be known of row, before it is used.
+	__device__ void settle() {
+		at = kept_as((u32)__cvta_generic_to_shared(row)), zeros_at = (u32)__cvta_generic_to_shared(zeros), kept = kept_as(second ? ~0u : 0);
+	}
+
+	// mixed returns a if the lane's half is the second, or b.
+	__device__ u32 mixed(u32 a, u32 b) const {
+		u32 v;
+		asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(v) : "r"(a), "r"(b), "r"(kept));
+		return v;
+	}
+	__device__ void halves(const char*& of_first, const char*& of_second, u32 behind) const {
+		u32 mine = at + 4 * behind;
+		of_first = (const char*)__cvta_shared_to_generic(mixed(zeros_at, mine)), of_second = (const char*)__cvta_shared_to_generic(mixed(mine, zeros_at));
+	}
+};
+
+constexpr int digit_sums = 2;  // of a block, and of digits 0 and 1, 2 and 3: -128 times what they are together
+
+// SummedDigits are StepDigits of whose blocks there are sums, too.
+struct SummedDigits : StepDigits {
+	static constexpr bool summed = true;
+
+	const int* sums;
+	__device__ SummedDigits(const u32* row, const char* zeros, const int* sums) : StepDigits(row, zeros), sums(sums + threadIdx.x % 2 + threadIdx.x % 4 / 2 * 2 * digit_sums) {}
+
+	// sum returns those of the lane's half of a unit's rows, or of half of half a unit's: of pair `pair` of groups.
+	template <int pairs>
+	__device__ int sum(u32 behind, int pair) const {
+		const int* at = (const int*)((const char*)sums + behind / (digit_block / 4 / digit_sums / (u32)sizeof(int)));
+		if (pairs == 1) return at[0] + at[digit_sums];
+		return (at - threadIdx.x % 4 / 2 * digit_sums)[2 * pair * digit_sums];
+	}
+};
+
+// digits_at returns a row of digits, of which sums are to be told where there are some.
+template <bool summed>
+__device__ inline auto digits_at(const u32* row, int in) {
+	if constexpr (summed) return SummedDigits(row, (const char*)(row + in), nullptr);
+	else return StepDigits(row, (const char*)(row + in));
+}
 
 // group_of_lane returns which of the first two groups of a unit a lane has the sums of.
 __device__ inline int group_of_lane(u32 packed) { return threadIdx.x % 4 / 2 & ~packed; }
 
+// read_words is *from of shared memory, in the order of what is volatile.
+__device__ inline uint4 read_words(const uint4* from) {
+	uint4 v;
+	asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"((u32)__cvta_generic_to_shared(from)) : "memory");
+	return v;
+}
+
 // multiply_halves adds a unit's products; `pairs` says how many pairs of groups it has, if it has
 // four groups, or one.
-template <int bits, int pairs, class Codes, class Units>
-__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const Units& units, Exponent e, Turn turn) {
+template <int bits, int pairs, class X, class Codes, class Units, class E>
+__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	const char *first, *second;
+	x.halves(first, second, row);
 	constexpr int blocks = unit_blocks / pairs;  // of a pair
-	int d[2][4];
+	Integers<bits, X::summed> d;
 	uint4 all[bits];
 #pragma unroll
-	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
+	for (int i = 0; i < (bits > 4 ? 2 * bits / 4 + 1 : bits); i++) all[i] = words[i * 32];
 #pragma unroll
 	for (int j = 0; j < unit_blocks; j++) {
+		if (bits > 4 && j < 2) {
+#pragma unroll
+			for (int i = (j + 2) * bits / 4 + 1; i < bits && i < (j + 3) * bits / 4 + 1; i++) all[i] = read_words(words + i * 32);
+		}
 		u32 w[bits];
 #pragma unroll
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 		uint2 b = *(const uint2*)((j % blocks < blocks / 2 ? first : second) + j * digit_block);
-		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
-		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
-		if (j % blocks == 0) {
-			mma_bytes_first(d[0], low, b);
-			mma_bytes_first(d[1], high, b);
-		} else {
-			mma_bytes(d[0], low, b);
-			mma_bytes(d[1], high, b);
-		}
-		if (j % blocks == blocks - 1) scale_digits<bits>(sums, d, codes(j / blocks), units[j / blocks * 2], e);
+		if (j % blocks == 0) d.begin();
+		d.add(w, b, turn);
+		if (j % blocks == blocks - 1) scale_digits(sums, d, codes(j / blocks), units[j / blocks * 2], e, [&] { return x.template sum<pairs>(row, j / blocks); });
 	}
 }
 
-// multiply_width is multiply_halves by a width that is known at run time.
-template <int pairs, class Codes, class Units>
-__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const char* first, const char* second, const Codes& codes, const Units& units, Exponent e, Turn turn) {
+// multiply_wide is multiply_halves by a width that is known at run time, of more than four bits.
+template <int pairs, class X, class Codes, class Units, class E>
+__device__ inline void multiply_wide(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (bits == 5) multiply_halves<5, pairs>(sums, words, x, row, codes, units, e, turn);
+	else if (bits == 6) multiply_halves<6, pairs>(sums, words, x, row, codes, units, e, turn);
+	else multiply_halves<8, pairs>(sums, words, x, row, codes, units, e, turn);
+}
+
+// multiply_width is that of all widths.
+template <int pairs, class X, class Codes, class Units, class E>
+__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
 	if (bits <= 4) {
-		if (bits == 4) multiply_halves<4, pairs>(sums, words, first, second, codes, units, e, turn);
-		else if (bits == 3) multiply_halves<3, pairs>(sums, words, first, second, codes, units, e, turn);
-		else multiply_halves<2, pairs>(sums, words, first, second, codes, units, e, turn);
+		if (bits == 4) multiply_halves<4, pairs>(sums, words, x, row, codes, units, e, turn);
+		else if (bits == 3) multiply_halves<3, pairs>(sums, words, x, row, codes, units, e, turn);
+		else multiply_halves<2, pairs>(sums, words, x, row, codes, units, e, turn);
 	} else {
-		if (bits == 5) multiply_halves<5, pairs>(sums, words, first, second, codes, units, e, turn);
-		else if (bits == 6) multiply_halves<6, pairs>(sums, words, first, second, codes, units, e, turn);
-		else multiply_halves<8, pairs>(sums, words, first, second, codes, units, e, turn);
+		multiply_wide<pairs>(bits, sums, words, x, row, codes, units, e, turn);
 	}
 }
 
 // multiply_unit_digits adds the products of a unit, of so many bits and 2^shift blocks a group, up to
 // four, with the rows of x that begin `row` bytes behind the first. codes gives those of the lane's group
 // of each pair (group_of_lane), units is where the lane's of the first is.
-template <class Codes, class Units>
-__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const Digits& x, int row, const Codes& codes, const Units& units, Exponent e, Turn turn) {
-	const char *mine = x.row + row, *first = x.second ? x.zeros : mine, *second = x.second ? mine : x.zeros;
-	if (shift > 0) multiply_width<1>(bits, sums, words, first, second, codes, units, e, turn);
-	else multiply_width<2>(bits, sums, words, first, second, codes, units, e, turn);
+template <class X, class Codes, class Units, class E>
+__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (shift > 0) multiply_width<1>(bits, sums, words, x, row, codes, units, e, turn);
+	else multiply_width<2>(bits, sums, words, x, row, codes, units, e, turn);
 }
 
 // keep_digits puts a warp's sums of a tile where finish adds them, times what the row's lowest digits
 // are. Lanes 4g to 4g+3 hand each other what they have of a column, and each keeps one.
 __device__ inline void keep_digits(float* parts, float (&sums)[2][4], float lowest) {
 	int lane = threadIdx.x % 32, q = lane % 4;
-	float digit = q % 2 ? lowest * (128 * 128) : lowest, v[2];
+	float digit = lowest * (q % 2 ? 128 * 128 / times_codes : 1 / times_codes), v[2];
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		float a = sums[0][2 * i] * digit, b = sums[1][2 * i] * digit;
@@ -222,21 +366,44 @@ __device__ inline void put_words(u32* to, uint4 v) {
 	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"((u32)__cvta_generic_to_shared(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// put_digits stores the digits of eight rows, two in each of x. Lanes begin with one half of 32 bytes
-// or the other, by swaps, so that they do not collide. Where what was read was swapped, too, x has rows
-// 4 to 7 first.
-__device__ inline bool swaps() { return threadIdx.x & 4; }
-
-__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool swapped) {
-	u32 d[4][4], w[8], select = swapped ? 0x2604 : 0x6240;
+// digit_words returns the digits of eight rows, two in each of x, two words of each digit, as put_digits stores them: where
+// x has rows 4 to 7 first, it is swapped.
+__device__ inline void digit_words(u32 (&w)[8], const half2 (&x)[4], half2 to, bool swapped) {
+	u32 d[4][4], select = swapped ? 0x2604 : 0x6240;
 #pragma unroll
 	for (int i = 0; i < 4; i++) digits_of(d[i], x[i], to);
 #pragma unroll
 	for (int i = 0; i < 4; i++) w[2 * i] = __byte_perm(d[0][i], d[2][i], select), w[2 * i + 1] = __byte_perm(d[1][i], d[3][i], select);
+}
+
+// put_digits stores them. Lanes begin with one half of 32 bytes or the other, by swaps, so that they do not collide.
+__device__ inline bool swaps() { return threadIdx.x & 4; }
+
+__device__ inline void put_digits(u32* row, const u32 (&w)[8]) {
 	uint4 low = make_uint4(w[0], w[1], w[2], w[3]), high = make_uint4(w[4], w[5], w[6], w[7]);
 	bool swap = swaps();
 	put_words(row + 4 * swap, swap ? high : low);
 	put_words(row + 4 * !swap, swap ? low : high);
+}
+
+__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool swapped) {
+	u32 w[8];
+	digit_words(w, x, to, swapped);
+	put_digits(row, w);
+}
+
+// put_sums stores what SummedDigits has of a block, whose rows four lanes have.
+__device__ inline void put_sums(int* to, const u32 (&w)[8], bool there) {
+	int lane = threadIdx.x % 32, v[digit_sums];
+#pragma unroll
+	for (int i = 0; i < digit_sums; i++) {
+		const int *first = (const int*)w + 4 * i, ones = -1, bases = (int)0x80808080;  // -1 and -128
+		v[i] = __dp4a(first[0], ones, __dp4a(first[1], ones, __dp4a(first[2], bases, __dp4a(first[3], bases, 0)))) * 128;
+	}
+	bool odd = lane % 2;
+	int sum = (odd ? v[1] : v[0]) + __shfl_xor_sync(~0u, odd ? v[0] : v[1], 1);
+	sum += __shfl_xor_sync(~0u, sum, 2);
+	if (there && lane % 4 < 2) to[lane % 2] = sum;
 }
 
 // warp_largest returns the largest of a warp's numbers.

@@ -13,6 +13,9 @@
 // of tensor cores that multiply bytes is the same bits of all four bytes of a word
 // (digits.cuh). A byte has as many whole codes as fit, from its highest bits down; the
 // bits that 3, 5 and 6 leave over at the bottom make the last operands, piece by piece.
+// The two operands of a column are the same bits of two words where that can be, so that what they
+// are too large by is one power of two. Words of 4 and 8 bits lie as tensor cores take an operand, and
+// codes of 8 bits with their highest bit turned: they are multiplied as they are.
 // Blocks that a region has not, but its last unit has, are of codes that mean zero.
 //
 // Weights are the format's to the bit: fp16(fp16(code - zero)·scale), with
@@ -44,6 +47,9 @@ struct Piece {
 	int word, at, bits, to;
 };
 
+// quarter returns which of four words a tensor core takes operand i of four as.
+__device__ constexpr int quarter(int i) { return i % 2 * 2 + i / 2; }
+
 // piece returns piece i of an operand, of no bits if there is none.
 template <int bits>
 __device__ constexpr Piece piece(int operand, int i) {
@@ -51,7 +57,11 @@ __device__ constexpr Piece piece(int operand, int i) {
 	int n = operand - W::whole;
 	if (n < 0) {
 		if (i > 0) return {0, 0, 0, 0};
-		return {operand / W::per_byte, W::rest + bits * (operand % W::per_byte), bits, 0};
+		if (bits == 2) return {operand % 2, 2 * (operand / 2), 2, 0};
+		if (bits == 3) return {operand < 4 ? operand % 2 : 2, operand < 2 || operand == 4 ? 5 : 2, 3, 0};
+		if (bits == 4) return {quarter(operand % 4), 4 * (operand / 4), 4, 0};
+		if (bits == 8) return {operand / 4 * 4 + quarter(operand % 4), 0, 8, 0};
+		return {operand, W::rest, bits, 0};
 	}
 	if (bits == 3 && i < 2) return i == 0 ? Piece{n, 0, 2, 0} : Piece{2, n, 1, 2};
 	if (bits == 5 && i == 0) return {n, 0, 3, 0};
@@ -75,6 +85,13 @@ __device__ inline half2 half2_of(u32 w) { return *(half2*)&w; }
 struct Exponent {
 	u32 v;
 	__device__ Exponent() { asm volatile("mov.b32 %0, 0x64006400;" : "=r"(v)); }
+	__device__ explicit Exponent(u32 nothing) : v(0x64006400 | nothing) {}
+};
+
+// Exponents are that and 64, given zero that the compiler does not know.
+struct Exponents : Exponent {
+	u32 less;
+	__device__ explicit Exponents(u32 nothing) : Exponent(nothing), less(0x54005400 | nothing) {}
 };
 
 // join returns w & mask | with.
@@ -84,12 +101,24 @@ __device__ inline u32 join(u32 w, u32 mask, u32 with) {
 	return v;
 }
 
+// turned is the highest bit of codes of two halves that are stored with it turned over.
+template <int bits>
+constexpr u32 turned = bits == 8 ? 0x00800080 : 0;
+
+// mask_turn returns (w & mask) ^ with.
+__device__ inline u32 mask_turn(u32 w, u32 mask, u32 with) {
+	u32 v;
+	asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(v) : "r"(w), "r"(mask), "r"(with));
+	return v;
+}
+
 // number returns code - zero, exactly, of the codes at bit at, up to 10 - bits, of
 // each half: joined with 1024, a code is 1024 + 2^at·code.
 template <int bits, int at>
 __device__ inline half2 number(u32 w, Exponent e) {
 	constexpr float part = 1.0f / (1 << at), off = 1024 * part + Width<bits>::zero;
-	half2 v = half2_of(join(w, ((1u << bits) - 1) * 0x10001u << at, e.v));
+	constexpr u32 mask = ((1u << bits) - 1) * 0x10001u << at;
+	half2 v = half2_of(turned<bits> ? mask_turn(w, mask, 0x64006400 ^ turned<bits>) : join(w, mask, e.v));
 	return at == 0 ? __hsub2(v, __float2half2_rn(off)) : __hfma2(v, __float2half2_rn(part), __float2half2_rn(-off));
 }
 
@@ -134,7 +163,7 @@ __device__ inline void numbers(half2 (&v)[16], const u32 (&words)[bits], Exponen
 template <int bits>
 __device__ inline void put(u32 (&words)[bits], int p, u32 first, u32 second) {
 	int operand = p / 4 * 2 + p % 2, high = p % 4 / 2;
-	u32 v = first | second << 16;
+	u32 v = (first | second << 16) ^ turned<bits>;
 #pragma unroll
 	for (int i = 0; i < most_pieces; i++) {
 		Piece a = piece<bits>(operand, i);
@@ -142,19 +171,34 @@ __device__ inline void put(u32 (&words)[bits], int p, u32 first, u32 second) {
 	}
 }
 
-// scales_of_both returns the scales of columns g, g+8 and g+16, g+24, given their codes
-// in 16 bits, twice, in a group with the given unit, which is there twice.
-__device__ inline void scales_of_both(half2 (&s)[2], u32 codes, u32 unit, Exponent e) {
+// scales_of_spread returns the scales of columns g, g+16 and g+8, g+24, given their codes, those of the
+// first half in byte 0 and of the second in byte 2, in a group with the given unit, which is there twice.
+__device__ inline void scales_of_spread(half2 (&s)[2], u32 codes, u32 unit, Exponent e) {
 #pragma unroll
-	for (int i = 0; i < 2; i++) {  // the first code of the low half, and the second of the high one
-		half2 v = half2_of(join(i == 0 ? codes : codes >> 8, 0x00f0000fu, e.v));
-		v = __hfma2(v, __floats2half2_rn(1, 0.0625f), __floats2half2_rn(-1023, -63));
+	for (int i = 0; i < 2; i++) {
+		half2 v = __hsub2(half2_of(join(codes >> 4 * i, 0x000f000fu, e.v)), __float2half2_rn(1023));
 		s[i] = __hmul2(__hmul2(v, v), half2_of(unit));
 	}
 }
 
-// scales_of is scales_of_both of codes that are there once.
-__device__ inline void scales_of(half2 (&s)[2], u32 codes, u32 unit, Exponent e) { scales_of_both(s, codes * 0x10001u, unit, e); }
+__device__ inline void scales_of_spread(half2 (&s)[2], u32 codes, u32 unit, const Exponents& e) {
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		half2 v = i == 0 ? __hsub2(half2_of(join(codes, 0x000f000fu, e.v)), __float2half2_rn(1023)) : __hsub2(half2_of(join(codes, 0x00f000f0u, e.less)), __float2half2_rn(63));
+		s[i] = __hmul2(__hmul2(v, v), half2_of(unit));
+	}
+}
+
+// spread returns the bytes of a half of a word as scales_of_spread takes them; select is spread_low or spread_high.
+constexpr u32 spread_low = 0x4140, spread_high = 0x4342;
+
+__device__ inline u32 spread(u32 w, u32 select) { return __byte_perm(w, 0, select); }
+
+// scales_of is scales_of_spread of codes in 16 bits.
+__device__ inline void scales_of(half2 (&s)[2], u32 codes, u32 unit, Exponent e) { scales_of_spread(s, spread(codes, spread_low), unit, e); }
+
+// scale_of returns the scale of a column, of g+8·column.
+__device__ inline half scale_of(const half2 (&s)[2], int column) { return column < 2 ? __low2half(s[column % 2]) : __high2half(s[column % 2]); }
 
 // Region is a run of blocks with one width, whose groups have one size, a power of
 // two of blocks, the last one perhaps less.

@@ -88,11 +88,11 @@ __device__ inline void copy_words(u32 to, const uint4* words, int bits) {
 }
 
 // LaneCodes is where a lane finds the codes of its scales: select picks its half of a
-// word, twice.
+// word (spread).
 struct LaneCodes {
 	const u32* words;
 	u32 select;
-	__device__ u32 operator()(int pair) const { return __byte_perm(words[pair * 64], 0, select); }
+	__device__ u32 operator()(int pair) const { return spread(words[pair * 64], select); }
 };
 
 // LaneUnits is where it finds the units: of groups 0 and 2 of its own.
@@ -170,7 +170,7 @@ struct Feed {
 	__device__ int multiply(float (&sums)[2][4], const Digits& x, const Row& row, int slots, Exponent e, Turn turn) {
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
-		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? 0x3232 : 0x1010;
+		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		int expert = packed >> 20;
 		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, row(packed),
 		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, e, turn);

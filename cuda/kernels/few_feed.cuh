@@ -100,26 +100,27 @@ struct StepFeed {
 	const Product& product;
 	u32 slot[slots];             // where in shared memory they are, at this lane, the next one first
 	u32 words_at;                // of a slot: where the lane's words are
-	u32 half;                    // selects what is the lane's of two groups
 	const char *words, *scales;  // of the tile, at this lane
-	uint4 step;                  // of the lane's number
-	int number, tiles;           // of the step in a tile, and tiles to go
-	u32 what, two, of;           // the step
+	u32 table[3];                // of the step of the lane's number: what it is, of the lane's group, and of the next tile (step.cuh)
+	int number, tiles;           // at which lane the next step is in a tile, and tiles to go
+	u32 what, of;                // the step
 	u32 coming[2];               // what those on their way are, and the lane's first units
 	int matrix;
 	Range round;
 	unsigned long long policy;
 
 	// The first step is asked for at once.
-	__device__ StepFeed(const Product& product, u32 ring, Range run) : product(product), number(0), matrix(0), policy(once()) {
+	__device__ StepFeed(const Product& product, u32 ring, Range run) : product(product), number(first_number()), matrix(0), policy(once()) {
 #pragma unroll
 		for (int s = 0; s < slots; s++) slot[s] = ring + s * product.slot;
 		words_at = step_words(product.groups) + threadIdx.x % 32 * 12;
-		half = threadIdx.x & 2 ? 0x7610 : 0x5410;
 		round = {run.from, min(run.from + span_of(product), run.to)};
 		if (!enter()) open();
 		look(), ask(), look();
 	}
+
+	// Lane 2i has step i for the lanes of its first group, lane 2i+1 for those of the second.
+	__device__ static int first_number() { return threadIdx.x % 4 / 2; }
 
 	// enter goes on to the matrix, if there are tiles of it in the round.
 	__device__ bool enter() {
@@ -128,7 +129,8 @@ struct StepFeed {
 		int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 		tiles = r.size();
 		if (tiles <= 0) return false;
-		step = __ldg((const uint4*)m.places + warp * m.count + min(lane, m.count - 1));
+		uint4 step = __ldg((const uint4*)m.places + warp * m.count + min(lane / 2, m.count - 1));
+		table[0] = step.x, table[1] = lane % 2 ? step.z : step.y, table[2] = step.w;
 		words = (const char*)m.words + (int64)r.from * (m.chunks * chunk_bytes) + lane * 16;
 		scales = (const char*)m.scales + (int64)r.from * (m.groups * 16) + lane / 8 * 4;
 		return true;
@@ -148,39 +150,45 @@ struct StepFeed {
 
 	__device__ static u32& word(u32 at) { return *(u32*)__cvta_shared_to_generic(at); }
 
+	// behind returns what is some chunks behind.
+	__device__ static const char* behind(const char* from, u32 chunks) {
+		const char* at;
+		asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(chunks), "n"(chunk_bytes), "l"(from));
+		return at;
+	}
+
 	// more asks for scales, and the unit, of the lane's group of the third and fourth.
-	__device__ void more(u32 at, u32 two) const {
+	__device__ void more(u32 at) const {
 		const Matrix& m = product.m[seldom(matrix)];
-		int group = min((two & 0xffff) / 16 + 2 + threadIdx.x % 4 / 2, m.groups - 1);
+		int group = min((of >> 16) / 16 + 2, m.groups - 1);
 		copy4(&word(at + lane_bytes), m.units + group, true);
 		copy4(&word(at + 2 * lane_bytes), (const u32*)(scales + group * 16), true);
 	}
 
 	// look finds what the next step is, long before it is asked for: lanes' answers wait behind all that is asked for.
-	__device__ void look() { what = __shfl_sync(~0u, step.x, number), two = __shfl_sync(~0u, step.y, number), of = __shfl_sync(~0u, step.z, number); }
+	__device__ void look() { what = __shfl_sync(~0u, table[0], number), of = __shfl_sync(~0u, table[1], number); }
 
 	// ask asks for the step, if there is one, in the slot, and goes to the next of both, at which one has to look.
 	__device__ void ask() {
-		u32 at = slot[0], now = 0;
+		u32 at = slot[0], to = at + words_at;
 		if (tiles > 0) {
-			u32 to = at + words_at;
-			const char* from = words + (what >> first_chunk) * (u32)chunk_bytes;
-			copy_step(to, from, at, scales + (__byte_perm(0, two, half) >> 16), what, policy);
-			now = __byte_perm(what, of, half);
+			const char* from = behind(words, what >> first_chunk);
+			copy_step(to, from, at, scales + (of >> 16), what, policy);
+			number += 2;
 			if (what & unusual) {
-				if (step_width(what) > 4) copy_wide(to, from, step_width(what), policy);
-				if (what & four_groups) more(at, two);
-			}
-			number++;
-			if (what & last_step) {
-				number = 0;
-				const Matrix& m = product.m[seldom(matrix)];
-				if (--tiles > 0) words += m.chunks * chunk_bytes, scales += m.groups * 16;
-				else open();
+				if (what & (wide | four_groups)) {
+					if (what & wide) copy_wide(to, from, step_width(what), policy);
+					if (what & four_groups) more(at);
+				}
+				if (what & last_step) {
+					number = first_number();
+					if (--tiles > 0) words = behind(words, table[2] >> 16), scales += (table[2] & 0xffff) * 16;
+					else open();
+				}
 			}
 		}
 		commit();
-		coming[0] = coming[1], coming[1] = now;
+		coming[0] = coming[1], coming[1] = __byte_perm(what, of, 0x5410);
 #pragma unroll
 		for (int s = 0; s < slots - 1; s++) slot[s] = slot[s + 1];
 		slot[slots - 1] = at;

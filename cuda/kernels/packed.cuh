@@ -24,10 +24,10 @@ __device__ inline void mma_first(float (&d)[4], const u32 (&a)[4], const u32 (&b
 // the last one.
 __device__ inline int padded_groups(int groups) { return (groups + 3) / 4 * 4 + 4; }
 
-// Codes is where a lane finds the scales' codes of a unit's groups, both times.
+// Codes is where a lane finds the scales' codes of a unit's groups.
 struct Codes {
 	const uint4* groups;
-	__device__ u32 operator()(int group) const { return ((const unsigned short*)(groups + group))[threadIdx.x % 32 / 4] * 0x10001u; }
+	__device__ u32 operator()(int group) const { return spread(((const unsigned short*)(groups + group))[threadIdx.x % 32 / 4], spread_low); }
 };
 
 // multiply adds a unit's products; sums are those of columns g, g+8 and g+16, g+24.
@@ -58,12 +58,12 @@ __device__ inline void multiply(float (&sums)[2][4], const uint4* words, const u
 		if (one_group && j < unit_blocks - 1) continue;
 		int group = one_group ? 0 : j >> shift;
 		half2 s[2];
-		scales_of_both(s, codes(group), units[group], e);
+		scales_of_spread(s, codes(group), units[group], e);
 #pragma unroll
 		for (int t = 0; t < 2; t++)
 #pragma unroll
 			for (int i = 0; i < 4; i++)
-				if (rows > 1 || i % 2 == 0) sums[t][i] = fmaf(i < 2 ? __low2float(s[t]) : __high2float(s[t]), d[t][i], sums[t][i]);
+				if (rows > 1 || i % 2 == 0) sums[t][i] = fmaf(__half2float(scale_of(s, 2 * t + i / 2)), d[t][i], sums[t][i]);
 	}
 }
 

@@ -92,7 +92,7 @@ __device__ inline void multiply(float (&first)[n / 2], float (&second)[n / 2], c
 			for (int t = 0; t < 2; t++)
 #pragma unroll
 				for (int i = 0; i < 4; i++)
-					a[t][i] = bits_of(__hmul2(v[8 * t + i % 2 * 4 + 2 * h + i / 2], i % 2 ? __high2half2(scales[t]) : __low2half2(scales[t])));
+					a[t][i] = bits_of(__hmul2(v[8 * t + i % 2 * 4 + 2 * h + i / 2], __half2half2(scale_of(scales, 2 * t + i % 2))));
 			uint64 b = x + j / 2 * next_half + (j % 2 * 2 + h) * 2;
 			wgmma_begin();
 			wgmma(first, a[0], b);

@@ -43,14 +43,13 @@ __device__ inline void qmatmul_row(const Product& p) {
 
 	Range run = run_of(p);
 	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
-	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
-	Exponent e;
+	u32 select = lane / 4 % 2 ? spread_high : spread_low;
+	Exponents e((u32)p.count >> 8);
 	float lowest;  // of digits
-	Digits row(staged, p.in);
-	u32 row_at;  // in shared memory
 	Range round = {run.from, min(run.from + span_of(p), run.to)};
 	bool stores = warp < round.size();
 	int pos = 0;
+	auto row = digits_at<way == parted>(staged, p.in);
 	if constexpr (way == parted) {
 		Result result;
 		Part part(p, (char*)staged);
@@ -58,7 +57,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 		if (stores) result.find<links>(p, round.from + warp, lane);
 		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
 		row = part.digits();
-		row_at = kept_as((u32)__cvta_generic_to_shared(row.row));
+		row.settle();
 		wait_for_previous();
 		let_next();
 		part.ask();
@@ -76,6 +75,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 			if (lane == 0) norm = v;
 		}
 	} else {
+		row.settle();
 		Ahead ahead(p);
 		wait_for_previous();
 		let_next();
@@ -83,11 +83,9 @@ __device__ inline void qmatmul_row(const Product& p) {
 		lowest = stage_digits(staged, p, ahead, [&] { feed.ask(), feed.look(); });
 		__syncthreads();
 		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
-		row_at = kept_as((u32)__cvta_generic_to_shared(row.row));
 	}
-	row.row = (const char*)__cvta_shared_to_generic(row_at);
-	Turn turn;
-	float digit = lane % 2 ? lowest * (128 * 128) : lowest;
+	Turn turn((u32)p.count >> 8);
+	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
 	int of_each = p.then == gate ? 2 : 1;  // matrices
 	for (;;) {
@@ -99,8 +97,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 			do {
 				what = feed.coming[0];
 				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
-				multiply_unit_digits(step_width(what), what & four_groups ? 0 : 1, sums, (const uint4*)((const char*)slot + feed.words_at), row, step_row(what),
-					StepCodes{slot, select}, StepUnits{high_twice(what), slot}, e, turn);
+				multiply_step(what, sums, (const uint4*)((const char*)slot + feed.words_at), row, StepCodes{slot, select}, StepUnits{high_twice(what), slot}, e, turn);
 				if (!feed.ahead) feed.ask();
 				feed.look();
 			} while (!(what & last_step));
@@ -133,7 +130,7 @@ __device__ inline void qmatmul(const Product& p) {
 	half* staged = (half*)(units + p.units);
 
 	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
-	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
+	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Exponent e;
 	Range run = run_of(p);
 	int pos = 0;
@@ -198,7 +195,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 
 	static_assert(slots == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
 	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
-	u32 select = lane / 4 % 2 ? 0x3232 : 0x1010;
+	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Exponent e;
 	Turn turn;
 	X x(p, (char*)(units + p.units));

@@ -517,7 +517,7 @@ __device__ inline void qmatmul(const Product& p) {
 		feed.ask(s > 0);
 	}
 	// What loops below need is worked out in front of the wait.
-	u32 select = g % 2 ? 0x3232 : 0x1010;
+	u32 select = g % 2 ? spread_high : spread_low;
 	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
 	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
 	Stage stage(staged, p, blocks);

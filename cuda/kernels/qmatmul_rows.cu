@@ -374,7 +374,7 @@ __device__ inline void qmatmul(const Product& p) {
 
 	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4);
 	Exponent e;
-	u32 select = g % 2 ? 0x3232 : 0x1010;
+	u32 select = g % 2 ? spread_high : spread_low;
 	stage_units(units, p);
 	Range blocks = {p.staged[rank][0], p.staged[rank][1]}, first = next_round(p, {0, run_of(p).from});
 	parts.fill(p, first, p.then == gate ? 2 * first.size() : first.size());

@@ -40,7 +40,7 @@ __device__ inline u32 pair_of_codes(const u32 (&w)[bits]) {
 	constexpr Piece a = piece<bits>(operand, 0), b = piece<bits>(operand, 1), c = piece<bits>(operand, 2);
 	constexpr int at = position<bits>(operand);
 	static_assert(at + bits <= 10, "bits of a number below the smallest normal one");
-	if constexpr (bits == 8 && high) return __byte_perm(w[a.word], 0, 0x4341);
+	if constexpr (bits == 8) return (high ? __byte_perm(w[a.word], 0, 0x4341) : w[a.word] & 0x00ff00ff) ^ turned<bits>;
 	u32 v = shifted<a.at + 8 * high, a.to + at>(w[a.word]) & ((1u << a.bits) - 1) * 0x10001u << (a.to + at);
 	if constexpr (b.bits > 0) v = join(shifted<b.at + 8 * high, b.to + at>(w[b.word]), ((1u << b.bits) - 1) * 0x10001u << (b.to + at), v);
 	if constexpr (c.bits > 0) v = join(shifted<c.at + 8 * high, c.to + at>(w[c.word]), ((1u << c.bits) - 1) * 0x10001u << (c.to + at), v);
@@ -114,14 +114,14 @@ __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, c
 		if (one_group && j < unit_blocks - 1) continue;
 		int group = one_group ? 0 : j >> shift, of = threadIdx.x % 4 * 8;
 		half2 s[2];
-		scales_of_both(s, scales(group), units[group], e);
+		scales_of_spread(s, scales(group), units[group], e);
 		float less = z[0] + z[2], of_rows[2] = {of_lane(less, of), of_lane(less, of + 4)};  // 2q and 2q+1
 #pragma unroll
 		for (int t = 0; t < 2; t++)
 #pragma unroll
 			for (int i = 0; i < 4; i++) {
 				int c = 2 * t + i / 2, even = position<bits>(2 * c), odd = position<bits>(2 * c + 1);
-				float scale = i < 2 ? __low2float(s[t]) : __high2float(s[t]);
+				float scale = __half2float(scale_of(s, c));
 				float value = fmaf(of_rows[i % 2], two_to(even - zero_at), d[0][t][i]);
 				if (apart<bits>()) value = fmaf(d[1][t][i], two_to(even - odd), value);
 				sums[t][i] = fmaf(scale * two_to(-even), value, sums[t][i]);

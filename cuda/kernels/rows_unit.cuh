@@ -39,13 +39,13 @@ __device__ inline void multiply(float (&sums)[eights][2][4], const uint4* words,
 		if (one_group && j < unit_blocks - 1) continue;
 		int group = one_group ? 0 : j >> shift;
 		half2 s[2];
-		scales_of_both(s, codes(group), units[group], e);
+		scales_of_spread(s, codes(group), units[group], e);
 #pragma unroll
 		for (int n = 0; n < eights; n++)
 #pragma unroll
 			for (int t = 0; t < 2; t++)
 #pragma unroll
-				for (int i = 0; i < 4; i++) sums[n][t][i] = fmaf(i < 2 ? __low2float(s[t]) : __high2float(s[t]), d[n][t][i], sums[n][t][i]);
+				for (int i = 0; i < 4; i++) sums[n][t][i] = fmaf(__half2float(scale_of(s, 2 * t + i / 2)), d[n][t][i], sums[n][t][i]);
 	}
 }
 

@@ -3,47 +3,43 @@
 // warp's units in registers, a lane of one, as reads of memory would wait behind words.
 #pragma once
 
+#include "digits.cuh"
 #include "unit.cuh"
 
-// A Step is a unit of those that a warp has of a tile, in 16 bytes: what it is; of its first two groups where in a tile their scales are, in
-// bytes, 16 bits each; their units, fp16; and nothing. A unit of one group has that twice. What it is: in three bits its width, 7 being 8; one,
-// if it has four groups; in 11 its first block; one if it is the last of the warp's; one if it has more than two bits, one if more than three,
-// one if more than four, or four groups; and from bit 20 on its first chunk in a tile.
-constexpr int four_groups = 1 << 3, first_block = 4, last_step = 1 << 15, above_two = 1 << 16, above_three = 1 << 17, unusual = 1 << 18, first_chunk = 20;
+// A Step is a unit of those that a warp has of a tile, in 16 bytes: what it is; for the lanes of each of its first two groups the group's unit, fp16,
+// and in the upper 16 bits where in a tile its scales are, in bytes, of which a unit of one group has the same twice; and how far the next tile's
+// scales are, in groups, and, in the upper 16 bits, its words, in chunks. What it is: one if it has four groups; one if it is the last of the warp's;
+// two bits, of which the lower one is that of 3 bits, or 6, and the higher one of 4, or 8; one of more than 4 bits; in 11 its first block; one if it
+// has more than two bits, one if more than three, and one if there is more to do for it (more than four bits, four groups, the last one); and from bit 20 on its first chunk in a tile.
+constexpr int four_groups = 1 << 0, last_step = 1 << 1, first_width = 2, wide = 1 << 4, first_block = 5;
+constexpr int above_two = 1 << 16, above_three = 1 << 17, unusual = 1 << 18, first_chunk = 20;
+constexpr int most_steps = 16;  // of a warp and tile: two lanes for each
 constexpr int chunk_bytes = 4 * chunk_words;
 
-__device__ inline int step_width(u32 what) { return what & 7; }
-__device__ inline u32 step_row(u32 what) { return (what & 0x7ff0) << (7 - first_block); }  // bytes of digits in front of the unit's
+__device__ inline int step_width(u32 what) {
+	int n = what >> first_width & 3;
+	return what & wide ? 5 + n + n / 2 : 2 + n;
+}
+__device__ inline u32 step_row(u32 what) { return kept_as(what & 0xffe0); }  // as StepDigits has rows
 
 // In front of the words of a step in shared memory there are, for each lane, the codes of its scales of the first pair of groups, and of
 // the second pair the unit of its group and the codes. The first pair's unit is in a register (StepFeed), with what the step is.
 __device__ inline int step_words(int pairs) { return (2 * pairs - 1) * lane_bytes; }
 
-__device__ inline u32 high_twice(u32 w) { return __byte_perm(w, 0, 0x3232); }
-
-// kept_as returns v, of which the compiler does not know what it is made of: it is kept as it is. seldom is that of what is
-// needed seldom: the compiler does not work out in advance what depends on it.
-__device__ inline u32 kept_as(u32 v) {
-	asm volatile("" : "+r"(v));
-	return v;
-}
-__device__ inline int seldom(int v) {
-	asm volatile("" : "+r"(v));
-	return v;
-}
+__device__ inline u32 high_twice(u32 w) { return bits_of(__high2half2(half2_of(w))); }
 
 // copy_step asks for a lane's words of a unit, of up to four bits, and its first scales.
 __device__ inline void copy_step(u32 to, const char* words, u32 side, const char* scales, u32 what, unsigned long long once) {
 #if __CUDA_ARCH__ >= 800
 	asm volatile(
-		"{.reg .pred p; .reg .b32 t;"
+		"{.reg .pred p, q; .reg .b32 t;"
+		"and.b32 t, %4, 0x10000; setp.ne.u32 p, t, 0;"
+		"and.b32 t, %4, 0x20000; setp.ne.u32 q, t, 0;"
 		"cp.async.ca.shared.global [%2], [%3], 4;"
 		"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %5;"
 		"cp.async.cg.shared.global.L2::cache_hint [%0+512], [%1+512], 16, %5;"
-		"and.b32 t, %4, 0x10000; setp.ne.u32 p, t, 0;"
 		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1024], [%1+1024], 16, %5;"
-		"and.b32 t, %4, 0x20000; setp.ne.u32 p, t, 0;"
-		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, %5;}"
+		"@q cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, %5;}"
 		::"r"(to), "l"(words), "r"(side), "l"(scales), "r"(what), "l"(once) : "memory");
 #else
 	for (int i = 0; i < min(step_width(what), 4); i++) *((uint4*)__cvta_shared_to_generic(to) + i * 32) = *(const uint4*)(words + i * chunk_bytes);
@@ -72,7 +68,7 @@ __device__ inline void copy_wide(u32 to, const char* words, int width, unsigned 
 struct StepCodes {
 	const u32* words;
 	u32 select;
-	__device__ u32 operator()(int pair) const { return __byte_perm(words[2 * pair * lane_words], 0, select); }
+	__device__ u32 operator()(int pair) const { return spread(words[2 * pair * lane_words], select); }
 };
 
 // StepUnits has the units of the lane's groups: the first, and that of the second pair in a slot.
@@ -81,3 +77,17 @@ struct StepUnits {
 	const u32* words;
 	__device__ u32 operator[](int group) const { return group == 0 ? first : words[lane_words]; }
 };
+
+// multiply_step adds the products of a unit (multiply_unit_digits), likely ones first.
+template <class X, class Codes, class Units, class E>
+__device__ inline void multiply_step(u32 what, float (&sums)[2][4], const uint4* words, const X& x, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	u32 row = step_row(what);
+	if (what & (four_groups | wide)) {
+		if (what & four_groups) multiply_width<2>(step_width(what), sums, words, x, row, codes, units, e, turn);
+		else multiply_wide<1>(step_width(what), sums, words, x, row, codes, units, e, turn);
+	} else {
+		if (what & 2 << first_width) multiply_halves<4, 1>(sums, words, x, row, codes, units, e, turn);
+		else if (what & 1 << first_width) multiply_halves<3, 1>(sums, words, x, row, codes, units, e, turn);
+		else multiply_halves<2, 1>(sums, words, x, row, codes, units, e, turn);
+	}
+}

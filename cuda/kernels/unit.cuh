@@ -62,9 +62,9 @@ __device__ inline void copy_unit(u32 to, const uint4* words, u32 side, const u32
 }
 
 // LaneCodes is where a lane finds the codes of its scales in a slot: select picks its
-// half of a word, twice.
+// half of a word (spread).
 struct LaneCodes {
 	const u32* words;
 	u32 select;
-	__device__ u32 operator()(int group) const { return __byte_perm(words[group * lane_words], 0, select); }
+	__device__ u32 operator()(int group) const { return spread(words[group * lane_words], select); }
 };

@@ -15,7 +15,7 @@ __device__ inline void decode_block(uint4 (&columns)[4], Word word, int j, u32 c
 	scales_of(scales, codes, unit, e);
 #pragma unroll
 	for (int c = 0; c < 4; c++) {
-		half2 scale = c % 2 ? __high2half2(scales[c / 2]) : __low2half2(scales[c / 2]);
+		half2 scale = __half2half2(scale_of(scales, c));
 		u32* to = (u32*)&columns[c];
 #pragma unroll
 		for (int i = 0; i < 4; i++) to[i] = bits_of(__hmul2(v[4 * c + i], scale));

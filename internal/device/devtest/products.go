@@ -174,6 +174,9 @@ func qMatMulCases() (cases []testCase) {
 			cases = append(cases, closeCase(few, "of one sign", scaled(noise(1), 0.25, 1)), closeCase(few, "large and small", spread(1)))
 		}
 	}
+	for _, rows := range []int{1, 2, 4, 8} {
+		cases = append(cases, largeCase(shape{480, 96, "0.3:8b_128g/0.7:6b_64g", rows}))
+	}
 	return append(cases,
 		qMatMulCase(s, activation, false, constant(0)),
 		qMatMulCase(s, activation, false, withRow(noise(1), 1, s.in, nan)),
@@ -191,6 +194,23 @@ func closeCase(s shape, name string, v values) testCase {
 	c := qMatMulCase(s, residual, false, v)
 	c.name, c.limit = c.name+" "+name, closeLimit
 	return c
+}
+
+// largeCase is of codes near their zero whose scales are large: other codes would be infinite.
+func largeCase(s shape) testCase {
+	return testCase{name: fmt.Sprintf("%v rows=%d large scales", s, s.rows), limit: productLimit, build: func(f *fixture) func(device.Device) {
+		q := quantizedParts(s.in, exl2.Pad(s.out), s.recipe)
+		for g, group := range q.Groups {
+			for i := group.Row * q.Out; i < (group.Row+group.Rows)*q.Out; i++ {
+				q.Codes[i] = uint8(1<<(group.Bits-1) + int(mix(5, i)>>7%8) - 4)
+			}
+			q.ScaleMax[g] = half.ToF16(8000)
+		}
+		y := f.out("y", residual, s.rows, s.out)
+		x := f.in("x", activation, s.rows, s.in, scaled(noise(1), 0.1, 0))
+		w := f.matrix(q.Pack(), s.out)
+		return func(d device.Device) { d.QMatMul(y, x, w, tensor.Tensor{}) }
+	}}
 }
 
 // spread is noise of 24 binary orders of magnitude, subnormal numbers at the end.
