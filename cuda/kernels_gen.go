@@ -652,6 +652,7 @@ const (
 	attend_row_padding             = 4
 	choice_most_experts            = 512
 	choice_ranked                  = 128
+	choice_keys_behind             = 8
 	digit_part_part_block          = 4 * 32
 	digit_part_part_sums           = 2 * 4
 	digit_rows_portion_block       = 2 * 3 * 32
@@ -788,6 +789,7 @@ const (
 	attend_spread_alone            = 3
 	attend_spread_found            = 32
 	choose_warps                   = 8
+	choose_row_block               = 4
 	choose_ahead                   = 8
 	coding_error_rows              = 16
 	columns_threads                = 256
@@ -4763,7 +4765,7 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -4795,10 +4797,16 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -4830,6 +4838,12 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
 	d.launch(a, l)
 }
 

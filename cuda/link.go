@@ -92,12 +92,21 @@ func (d *Device) link(p *packed) {
 	case !p.scale.Nil():
 		d.unlink(p.x)
 	case p.then == device.Add:
-		if d.linked.x == d.addressOrNull(p.y[0]) {
-			d.linked.sorted = 0 // what has been left is the stream as it was
-		}
+		d.added(p.y[0])
 		if takes && p.reader != nil && (p.x.Rows > 1 || p.ordered) {
-			d.linkAdded(p)
+			parts := p.list[0].tiles()
+			if !d.fewTake(p) {
+				parts *= 2
+			}
+			p.link = d.linkOf(d.leaves(p.y[0], p.reader, parts))
 		}
+	}
+}
+
+// added says that something has been added to a stream: what has been left is as it was before.
+func (d *Device) added(x tensor.Tensor) {
+	if d.linked.x == d.addressOrNull(x) {
+		d.linked.sorted = 0
 	}
 }
 
@@ -138,23 +147,31 @@ func (d *Device) linkNormed(p *packed) {
 	p.powers = d.linkedPowers()
 }
 
-// linkAdded has p leave the stream for its readers.
-func (d *Device) linkAdded(p *packed) {
-	s, at, r, y := &d.linked, d.addressOrNull, p.reader, p.y[0]
+// left is where what adds to a stream leaves it, and its squares, for products that normalize it; or nothing.
+type left struct {
+	rows, squares, powers, places, scale tensor.Tensor
+	norm                                 device.Norm
+}
+
+// leaves has what adds to a stream leave it for its readers, with so many sums of squares, if they can read that.
+func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left) {
+	s, at := &d.linked, d.addressOrNull
 	m, ok := r.List[0].W.(*matrix)
-	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || 2*p.list[0].tiles() >= link_squares_stride {
-		return
+	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || parts >= link_squares_stride {
+		return l
 	}
 	side := s.side ^ 1
-	p.link = link{leftSquares: at(d.linkedSquares(side)), left: at(d.linkedRows(side, y.Rows, y.Cols)), places: at(m.places), scale: at(r.Scale),
-		offset: r.Norm.Offset, eps: r.Norm.Eps, cols: int32(y.Cols)}
+	l = left{rows: d.linkedRows(side, y.Rows, y.Cols), squares: d.linkedSquares(side), places: m.places, scale: r.Scale, norm: r.Norm}
 	powers := s.powers && s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols
 	if powers {
-		p.link.powers = at(d.linkedPowers())
-	}
-	parts := p.list[0].tiles()
-	if !d.fewTake(p) {
-		parts *= 2
+		l.powers = d.linkedPowers()
 	}
 	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, powers}
+	return l
+}
+
+// linkOf is l as products take it.
+func (d *Device) linkOf(l left) link {
+	at := d.addressOrNull
+	return link{leftSquares: at(l.squares), left: at(l.rows), powers: at(l.powers), places: at(l.places), scale: at(l.scale), offset: l.norm.Offset, eps: l.norm.Eps, cols: int32(l.rows.Cols)}
 }

@@ -23,6 +23,7 @@ type rowMixture struct {
 	first, last    rowPlan
 	most           int           // units of a warp of the last kernel, an even number
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
+	left           left          // for the products behind
 }
 
 // A rowPlan is how products with chosen experts are launched.
@@ -44,13 +45,22 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		gate = to.Gates
 		outputs++
 	}
-	m.words = d.scratch(scratchOrdered, tensor.I32, 1, pieces(in, half_elements)*half_elements+half_elements)
-	l := launch{blocks: dim{x: pieces(outputs, choose_warps)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
+	m.words = d.scratch(scratchOrdered, tensor.I32, 1, in+choice_keys_behind+choice_ranked)
+	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
+	d.linkMixture(&m)
 	d.mixtureGate(&m)
 	d.mixtureDown(&m, gate)
 	return true
+}
+
+// linkMixture has m leave the stream that it adds to for its readers.
+func (d *Device) linkMixture(m *rowMixture) {
+	d.added(m.y)
+	if m.Reader != nil {
+		m.left = d.leaves(m.y, m.Reader, m.down.tiles())
+	}
 }
 
 // fits reports whether the kernels can do m.
@@ -155,5 +165,6 @@ func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
 	}
 	down(d, p.launch(g.tiles()), m.y, m.Gates, all, m.to.Logits, gateLogits, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
-		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
+		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
+		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
 }

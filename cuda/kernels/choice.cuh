@@ -104,31 +104,6 @@ struct Logits {
 		}
 	}
 
-	// kth returns the expert of the kth largest, the first among equals, to all lanes.
-	__device__ int kth(int experts, int k) const {
-		unsigned all[ranked / 32], left[ranked / 32], most;
-		int lane = threadIdx.x % 32, up_to = 0, at;
-#pragma unroll
-		for (int j = 0; j < ranked / 32; j++) left[j] = all[j] = j * 32 + lane < experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
-#pragma unroll 1
-		for (int i = 0;; i++) {  // equal ones are one
-			most = largest(left);
-			if (i == k) break;
-#pragma unroll
-			for (int j = 0; j < ranked / 32; j++) left[j] = left[j] == most ? 0 : left[j];
-		}
-		at = first(all, most);
-#pragma unroll
-		for (int j = 0; j < ranked / 32; j++) up_to += __popc(__ballot_sync(~0u, all[j] >= most));
-#pragma unroll 1
-		for (int i = up_to == k + 1 ? k : -1; i < k; i++) {  // equal ones are in the way
-			at = first(all, largest(all));
-#pragma unroll
-			for (int j = 0; j < ranked / 32; j++) all[j] = at == j * 32 + lane ? 0 : all[j];
-		}
-		return at;
-	}
-
 	// choose leaves the experts that are chosen, and their weights.
 	__device__ void choose(Chosen& to, const Given& g, const Rule& r) const {
 		unsigned left[ranked / 32];
@@ -174,7 +149,61 @@ struct Logits {
 		return ranked - (int)warp_largest(ranked - at);
 	}
 };
-static_assert(ranked / 32 == 4, "as kth has it");
+static_assert(ranked / 32 == 4, "as largest has it");
+
+// Keys are what experts are chosen by, as the router's kernel leaves it behind the row's digits: four of a lane, those that
+// there are not zeros.
+constexpr int keys_behind = 8;  // words
+
+__device__ inline u32 key_of(float logit) { return ordered(logit == logit ? logit : never()); }
+
+struct Keys {
+	uint4 v;
+
+	__device__ Keys(uint4 v) : v(v) {}
+	__device__ Keys(const u32* keys) { asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(keys + threadIdx.x % 32 * 4) : "memory"); }
+
+	// kth leaves the expert of the kth largest, the first among equals.
+	__device__ void kth(int* to, int k) const {
+		u32 a = v.x, b = v.y, c = v.z, d = v.w, most;
+		sort(a, b), sort(c, d), sort(a, c), sort(b, d), sort(b, c);
+		bool alike = __any_sync(~0u, b && (a == b || b == c || c && c == d));
+#pragma unroll 1
+		for (int i = 0;; i++) {  // equal ones of lanes are one
+			most = warp_largest(a);
+			if (i == k) break;
+			if (a == most) a = b, b = c, c = d, d = 0;
+		}
+		int up_to = __popc(__ballot_sync(~0u, v.x >= most)) + __popc(__ballot_sync(~0u, v.y >= most)) + __popc(__ballot_sync(~0u, v.z >= most)) + __popc(__ballot_sync(~0u, v.w >= most));
+		int at = first(v, most);
+		if (alike || up_to != k + 1) at = one_by_one(k);
+		if (at < ranked && (!(alike || up_to != k + 1) || threadIdx.x == 0)) *to = at;
+	}
+	// one_by_one returns it to the first lane.
+	__device__ int one_by_one(int k) const {
+		uint4 left = v;
+		int at;
+#pragma unroll 1
+		for (int i = 0;; i++) {
+			at = ranked - (int)warp_largest(ranked - first(left, warp_largest(max(max(left.x, left.y), max(left.z, left.w)))));
+			if (i == k) return at;
+			int mine = at - threadIdx.x % 32 * 4;
+			if (mine == 0) left.x = 0;
+			if (mine == 1) left.y = 0;
+			if (mine == 2) left.z = 0;
+			if (mine == 3) left.w = 0;
+		}
+	}
+	__device__ static void sort(u32& a, u32& b) {
+		u32 low = min(a, b);
+		a = max(a, b), b = low;
+	}
+	// first returns which expert of the lane has a key, or `ranked`.
+	__device__ static int first(uint4 keys, u32 key) {
+		int at = keys.x == key ? 0 : keys.y == key ? 1 : keys.z == key ? 2 : keys.w == key ? 3 : ranked;
+		return at == ranked ? ranked : threadIdx.x % 32 * 4 + at;
+	}
+};
 
 // choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone.
 __device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {

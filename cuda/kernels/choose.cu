@@ -6,11 +6,13 @@
 //
 // Names end in the router's type and the experts of a lane.
 #include "arrive.cuh"
+#include "choice.cuh"
 #include "digit_row.cuh"
 #include "norm_row.cuh"
 #include "route.cuh"
 
 constexpr int warps = 8;  // of a block
+constexpr int row_block = 4;  // rows of the router of a block, of one row of x
 constexpr int ahead = 8;  // pieces of 256 columns that are asked for before the wait
 
 // Router is what makes logits; of a gate there is one row, or it is null.
@@ -97,6 +99,11 @@ __device__ inline void leave_digits(u32* words, const half* staged, half2 most, 
 	if (share == 0 && lane == 0) words[in] = __float_as_uint(fixed.lowest);
 }
 
+// no_keys zeros those of experts that there are not, behind the wait: what lies there may be a kernel's in front.
+__device__ inline void no_keys(u32* words, int experts) {
+	if (blockIdx.x == 0 && threadIdx.x < ranked && threadIdx.x >= experts) words[keys_behind + threadIdx.x] = 0;
+}
+
 // multiply computes this warp's logit for all rows. If the row is alone, it is aligned
 // (norm_row.cuh), the next kernel may read what is in front of this one without waiting, and the row
 // is left as digits.
@@ -114,6 +121,7 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 	if constexpr (alone) {
 		wait_for_previous();
 		let_next();
+		no_keys(words + k, experts);
 	} else {
 		after_previous();
 	}
@@ -135,6 +143,7 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 		}
 		sum = warp_sum(sum) + (bias ? *bias : 0);
 		if (lane == 0) (gate ? to.gate_logits[r * to.ldg] : to.logits[r * to.ld + j]) = sum;
+		if (alone && lane == 0 && !gate && j < ranked) words[k + keys_behind + j] = key_of(sum);
 		if (alone) leave_digits(words, from, most, k, j, experts + (to.gate != nullptr));
 	}
 }
@@ -142,7 +151,7 @@ __device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* 
 // A Share is what a warp, or a block, has of the products of a block's rows of the router with
 // one row of x times the norm's weights; and of the sum of squares, and the largest element.
 struct Share {
-	float dots[warps];
+	float dots[row_block];
 	float squares;
 	u32 largest;
 };
@@ -169,35 +178,38 @@ struct Weighted {
 	}
 };
 
-// fold adds the lanes' dots: lane 4r has that of row r.
-__device__ inline float fold(float (&v)[warps]) {
+// fold adds the lanes' dots: lane 32/row_block·r has that of row r.
+__device__ inline float fold(float (&v)[row_block]) {
+	int step = 16;
 #pragma unroll
-	for (int n = warps / 2, step = 16; n > 0; n /= 2, step /= 2) {
+	for (int n = row_block / 2; n > 0; n /= 2, step /= 2) {
 		bool high = threadIdx.x & step;
 #pragma unroll
 		for (int i = 0; i < n; i++) v[i] = (high ? v[i + n] : v[i]) + __shfl_xor_sync(~0u, high ? v[i] : v[i + n], step);
 	}
-	v[0] += __shfl_xor_sync(~0u, v[0], 2);
-	return v[0] + __shfl_xor_sync(~0u, v[0], 1);
+#pragma unroll
+	for (; step > 0; step /= 2) v[0] += __shfl_xor_sync(~0u, v[0], step);
+	return v[0];
 }
 
 // multiply_row computes a block's logits of one row under a norm without centre and shift, each
 // warp some columns of all, and its share of digits: the norm is a factor of the sums.
 template <class W>
 __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u32* words) {
-	static_assert(warps == 8, "a lane of eight has a warp's");
-	__shared__ float dots[warps][warps], squares[warps];
+	constexpr int rows = row_block;
+	static_assert(warps == 8 && rows <= warps, "a lane of eight has a warp's");
+	__shared__ float dots[warps][rows], squares[warps];
 	__shared__ u32 largest[warps];
-	int outputs = experts + (to.gate != nullptr), from = blockIdx.x * warps, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	int outputs = experts + (to.gate != nullptr), from = blockIdx.x * rows, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	Share s = {{}, 0, 0};
 	Factors f;
 	Weighted first;
 	f.scale[0] = 0;
 #pragma unroll 1
 	for (int i = threadIdx.x * 8, more = 0; i < x.in; i += blockDim.x * 8, more = 1) {
-		Eight<W> w[warps];
+		Eight<W> w[rows];
 #pragma unroll
-		for (int j = 0; j < warps; j++) {
+		for (int j = 0; j < rows; j++) {
 			int row = min(from + j, outputs - 1);
 			fetch8<true>(w[j], row == experts ? to.gate : to.w + (int64)row * x.in, i, x.in);
 		}
@@ -206,26 +218,31 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 		Weighted v;
 		v.read(s, x, f, i);
 #pragma unroll
-		for (int j = 0; j < warps; j++)
+		for (int j = 0; j < rows; j++)
 #pragma unroll
 			for (int e = 0; e < 8; e++) s.dots[j] += widen(w[j].v[e]) * v.v[e];
 		if (!more) first = v;
 	}
 	if (threadIdx.x * 8 >= x.in) wait_for_previous(), let_next();
+	no_keys(words + x.in, experts);
 	float dot = fold(s.dots), square = warp_sum(s.squares);
 	u32 most = warp_largest(s.largest);
-	if (lane % 4 == 0) dots[warp][lane / 4] = dot;
+	if (lane % (32 / rows) == 0) dots[warp][lane / (32 / rows)] = dot;
 	if (lane == 0) squares[warp] = square, largest[warp] = most;
-	int j = from + warp;
-	const float* bias = j == experts ? to.gate_bias : to.bias && j < experts ? to.bias + j : nullptr;
+	int j = warp < rows ? from + warp : outputs;
+	const float* bias = j == experts && to.gate ? to.gate_bias : to.bias && j < experts ? to.bias + j : nullptr;
 	float added = bias ? *bias : 0;
 	__syncthreads();
-	square = squares[lane % warps], dot = dots[lane % warps][warp];
+	square = squares[lane % warps], dot = dots[lane % warps][warp % rows];
 #pragma unroll
 	for (int step = 1; step < warps; step *= 2) square += __shfl_xor_sync(~0u, square, step), dot += __shfl_xor_sync(~0u, dot, step);
 	float inverse = rsqrtf(__fdividef(square, x.in) + x.eps);
 	FixedPoint fixed(__float_as_uint(__uint_as_float(warp_largest(largest[lane % warps])) * inverse));
-	if (lane == 0 && j < outputs) (j == experts ? to.gate_logits[0] : to.logits[j]) = dot * inverse + added;
+	if (lane == 0 && j < outputs) {
+		float logit = dot * inverse + added;
+		(j == experts ? to.gate_logits[0] : to.logits[j]) = logit;
+		if (j < min(experts, ranked)) words[x.in + keys_behind + j] = key_of(logit);
+	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < x.in / 8; i += blockDim.x) {
 		if (i % gridDim.x != blockIdx.x) continue;
@@ -263,7 +280,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits, 0, 0};                            \
 		Input in = {x, scale, shift, k, centred, eps, offset};                                           \
 		if (centred || shift) multiply<true>(to, {in, nullptr, 1, 0, 0}, count, (half*)shared, (u32*)words); \
-		else multiply_row(to, in, count, (u32*)words);                                                   \
+		else multiply_row(to, in, count, (u32*)words);                                        \
 	}
 
 LOGITS(choose_logits_f16, half)

@@ -14,6 +14,7 @@
 #include "choice.cuh"
 #include "cluster.cuh"
 #include "expert_feed.cuh"
+#include "link.cuh"
 
 constexpr int most_blocks = 8;  // of a cluster
 
@@ -37,9 +38,10 @@ __device__ inline void octet(u32* to, const u32* words, const Eight<half>& at) {
 		d[j] = __byte_perm(low, low2, 0x5410), d[2 + j] = __byte_perm(low, low2, 0x7632);
 		d[4 + j] = __byte_perm(high, high2, 0x5410), d[6 + j] = __byte_perm(high, high2, 0x7632);
 	}
+	uint4 low = make_uint4(d[0], d[1], d[2], d[3]), high = make_uint4(d[4], d[5], d[6], d[7]);
 	bool swap = swaps();
-	*(uint4*)(to + 4 * swap) = swap ? make_uint4(d[4], d[5], d[6], d[7]) : make_uint4(d[0], d[1], d[2], d[3]);
-	*(uint4*)(to + 4 * !swap) = swap ? make_uint4(d[0], d[1], d[2], d[3]) : make_uint4(d[4], d[5], d[6], d[7]);
+	put_words(to + 4 * swap, swap ? high : low);
+	put_words(to + 4 * !swap, swap ? low : high);
 }
 
 // zero_behind zeros what is behind a row of digits.
@@ -63,6 +65,22 @@ struct Tiling {
 struct Span {
 	int from, count;
 };
+
+// A Share is a warp's units of a span: numbers among those of all its tiles, and of the first, which tile's unit it is.
+struct Share {
+	int units, from, to, tile, unit;  // units of a tile
+
+	__device__ Share(int units, Span span) : units(units) {
+		int warp = threadIdx.x / 32, all = units * span.count;
+		from = all * warp / warps, to = all * (warp + 1) / warps;
+		tile = from / max(units, 1), unit = from - tile * units;
+	}
+	// keep has the compiler know it where it is said to.
+	__device__ void keep() { asm volatile("" : "+r"(from), "+r"(to), "+r"(tile), "+r"(unit)); }
+};
+
+// share_of is not in line, as code that is jumped over makes what is behind it come late.
+__device__ __noinline__ Share share_of(const Matrix& m, Span span) { return Share(m.units128, span); }
 
 // Own is what a thread brings of the row's digits, in the row's order, to shared memory.
 struct Own {
@@ -95,27 +113,37 @@ struct Late {
 	float bias;
 };
 
+// asked asks for a pointer of the table, here.
+template <class T>
+__device__ inline const T* asked(const T* const& of) {
+	const T* p;
+	asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(p) : "l"(&of));
+	return p;
+}
+
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
-// the thread's place is, or null; it has some of the columns.
-__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, int units128, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored) {
+// places in down's order are, or null; the thread has some of the columns.
+__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, Share share, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored, bool placed) {
 	const int* entry = table.of(expert);
 	const Matrix& m = *(const Matrix*)entry;
 	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
+	const half* order = asked(m.order);  // with what Feed asks for: one after the other they take as long each
+	const float* bias = asked(m.bias);
 	Eight<half> at;
 	Late late = {0, 0};
-	int n = units128 ? units128 : m.units128, low = n * span.count * warp / warps, high = n * span.count * (warp + 1) / warps;
-	Tiling list = {table, entry, n, span.from};
-	Feed<Tiling> feed(slots, window, list, low, high);
-	if (i < in) at.words[0] = __ldg((const uint4*)(m.order + i));
+	if (!share.units) share = share_of(m, span);
+	Tiling list = {table, entry, share.units, span.from};
+	Feed<Tiling> feed(slots, window, list, share.from, share.to);
+	if (i < in) at.words[0] = __ldg((const uint4*)(order + i));
 	feed.begin(asked_first);
 	if (threadIdx.x < columns) {
-		if (stored) late.place = __half_as_ushort(__ldg(stored));
-		if (m.bias) late.bias = __ldg(m.bias + span.from * tile_columns + threadIdx.x);
+		if (placed) late.place = __half_as_ushort(__ldg(stored + span.from * tile_columns + threadIdx.x));
+		if (bias) late.bias = __ldg(bias + span.from * tile_columns + threadIdx.x);
 	}
 	if (i < in) octet(staged + i, words, at);
 #pragma unroll 1
 	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
-		at.words[0] = __ldg((const uint4*)(m.order + i));
+		at.words[0] = __ldg((const uint4*)(order + i));
 		octet(staged + i, words, at);
 	}
 	feed.begin(slots.count - asked_first);
@@ -125,9 +153,9 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	Digits x(staged, in);
 	float sums[2][4] = {};
 #pragma unroll 1
-	for (int u = low, t = low / n, j = low % n; u < high; u++) {
+	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
 		feed.multiply(sums, x, digits_row_of, slots.count, exponent, turn);
-		if (++j < n && u < high - 1) continue;
+		if (++j < share.units && u < share.to - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
 		j = 0, t++;
 	}
@@ -140,9 +168,9 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 __device__ __noinline__ float other_activation(int act, float x) { return activate(act, x); }
 
 // late_of returns it for another column than the thread's first.
-__device__ inline Late late_of(const Table& table, int expert, const half* stored, int i, int column) {
+__device__ inline Late late_of(const Table& table, int expert, const half* stored, int column) {
 	const float* bias = ((const Matrix*)table.of(expert))->bias;
-	return {stored ? (int)__half_as_ushort(__ldg(stored + i)) : 0, bias ? bias[column] : 0};
+	return {stored ? (int)__half_as_ushort(__ldg(stored + column)) : 0, bias ? bias[column] : 0};
 }
 
 // Mail is sums that blocks of a cluster send to the first one, which waits for them: `there` completes
@@ -204,6 +232,10 @@ __device__ void first_products(
 	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
+	Share share(units128, span);
+	int apart = lane * ((u32)in >> 30);  // 0. The compiler would wait for what it knows that all lanes ask for as soon as it is asked for
+	share.keep();
+	asm volatile("" : "+r"(apart));
 	if (!both) mail.end();
 	wait_for_previous();
 	let_next();
@@ -211,15 +243,13 @@ __device__ void first_products(
 	float lowest;
 	if constexpr (plain) {
 		__shared__ int found;
-		Logits logits(g.logits, warp == 0 ? g.experts : 0);
+		uint4 none = {};
+		Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
 		Own own(left.words, in);
-		if (warp == 0) {  // one warp chooses faster than all do
-			int e = logits.kth(g.experts, k);
-			if (lane == 0) found = e;
-		}
+		if (warp == 0) keys.kth(&found, k);  // one warp chooses faster than all do
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();
-		expert = found;
+		expert = (&found)[apart];
 	} else {
 		__shared__ Chosen chosen;
 		Own own(left.words, in);
@@ -230,19 +260,19 @@ __device__ void first_products(
 	}
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
-	const half* stored = second ? nullptr : ((const Matrix*)down.of(expert))->stored + span.from * tile_columns;
+	const half* stored = asked(((const Matrix*)down.of(expert))->stored);
 	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	Late late = {0, 0}, other_late = {0, 0};
 #pragma unroll 1
 	for (int m = 0; m < 1 + both; m++) {
-		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, units128, lowest, words, staged, windows[warp], in, slots, stored ? stored + threadIdx.x : nullptr);
+		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, share, lowest, words, staged, windows[warp], in, slots, stored, !second);
 		(m ? other_late : late) = l;
 	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
 		int at = i / tile_columns * warps * tile_columns + lane, column = span.from * tile_columns + i;
 		bool there = i < columns;
-		if (there && i >= blockDim.x) late = late_of(mine, expert, stored, i, column), other_late = late_of(both ? up : mine, expert, nullptr, i, column);
+		if (there && i >= blockDim.x) late = late_of(mine, expert, second ? nullptr : stored, column), other_late = late_of(both ? up : mine, expert, nullptr, column);
 		float sum = total(parts + at) + late.bias, other;
 		if (second) {
 			mail.send(others + i, sum);
@@ -261,6 +291,7 @@ struct Sum {
 	float* y;           // [out]
 	const half* all;    // [out]: what the expert of all rows has computed, or null
 	float scale;
+	Link link;          // for the products that read y next
 };
 
 // Runs is the units of all chosen experts' matrices in a tile, one expert's after the other's.
@@ -300,20 +331,38 @@ struct Runs {
 // warps have (Digits): an even number of both.
 constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
 
-// stage_units makes digits of the rows of two units, half of the lanes each, by a power of two of each unit's own,
-// and leaves what the lowest digits are in place of what the unit is.
-__device__ inline void stage_units(u32* to, u32* what, const Left& left, int in) {
+// newest reads what the first kernel has written, behind the wait for it.
+__device__ inline uint4 newest(const half* p) {
+	uint4 v;
+	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
+// A Staging makes digits of the rows of two units, half of the lanes each, by a power of two of both.
+struct Staging {
+	const half* from;
+	bool there;
+	uint4 v;
+
+	__device__ Staging(const u32* what, const Left& left, int in) {
+		int lane = threadIdx.x % 32;
+		u32 packed = what[lane / 16];
+		int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
+		from = left.acts + (packed >> 20) * left.ld + at, there = at < in;
+	}
+	__device__ void ask() {
+		v = make_uint4(0, 0, 0, 0);
+		if (there) v = newest(from);
+	}
+	__device__ void put(u32* to, u32* what) const;
+};
+
+// put stores them, and leaves what the lowest digits are in place of what the unit is.
+__device__ inline void Staging::put(u32* to, u32* what) const {
 	int lane = threadIdx.x % 32;
-	u32 packed = what[lane / 16];
-	int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
-	uint4 v = make_uint4(0, 0, 0, 0);
-	if (at < in) v = __ldcg((const uint4*)(left.acts + (packed >> 20) * left.ld + at));
 	half2 most = __float2half2_rn(0);
 	measure(most, v);
-	u32 largest = max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most)));
-#pragma unroll
-	for (int step = 8; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
-	FixedPoint fixed(largest);
+	FixedPoint fixed(warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most)))));
 	half2 x[4] = {half2_of(v.x), half2_of(v.y), half2_of(v.z), half2_of(v.w)};
 	put_digits(to + lane * 8, x, __float2half2_rn(fixed.to), false);
 	if (lane % 16 == 0) what[lane / 16] = __float_as_uint(fixed.lowest);
@@ -334,6 +383,10 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
 	table.ask(g.experts, blockIdx.x, gridDim.x);
+	int column = tile * tile_columns + lane;
+	bool adds = warp == 0 && part == 0, there = column < out;
+	Linked linked;
+	if (adds && there && to.link.left) linked = Linked(to.link, 0, column);
 	if constexpr (plain) choose_by_logits(chosen, g, r);
 	else choose<true>(chosen, slots.ring, g, r);
 	Runs runs = {table, chosen, g.chosen, units128, tile};
@@ -342,21 +395,29 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
-	for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	if (most <= most_listed) {
+		if (lane < most) what[lane] = from + lane < end ? windows[warp][lane].packed & 0xfffff | windows[warp][lane].expert << 20 : 0;
+	} else {
+		for (int j = from + lane; j < from + most; j += 32) what[j - from] = j < end ? runs.what(j) : 0;
+	}
 	__syncwarp();
-	int column = tile * tile_columns + lane;
-	bool adds = warp == 0 && part == 0 && column < out;
 	float y = 0, bias = 0;
-	for (int k = 0; adds && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
+	if (adds && there) y = read_square(to.y + column);  // what has been written of it was before the router's kernel began
+	for (int k = 0; adds && there && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
 	if (blocks > 1) mail.end();
+	Staging staging(what, left, in);
 	after_previous();
-	if (adds) y = to.y[column];
+	staging.ask();
 	Exponent exponent;
 	Turn turn;
 	Digits x(staged, zeros - staged);
 	float sums[2][4] = {}, mixed[2][4] = {};
 #pragma unroll 1
-	for (int j = 0; j < end - from; j += 2) stage_units(staged + j * unit_words, what + j, left, in);
+	for (int j = 0;; staging.ask()) {
+		staging.put(staged + j * unit_words, what + j);
+		if ((j += 2) >= end - from) break;
+		staging = Staging(what + j, left, in);
+	}
 	__syncwarp();
 #pragma unroll 1
 	for (int j = 0; j < end - from; j++) {
@@ -377,8 +438,10 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	if (!adds) return;
 #pragma unroll
 	for (int b = 1; b < most_blocks; b++) sum += b < blocks ? others[b * tile_columns + lane] : 0;  // straight code
-	if (to.all) sum += weight_of_all(g, 0) * __half2float(to.all[column]);
-	to.y[column] = y + to.scale * sum;
+	if (to.all && there) sum += weight_of_all(g, 0) * __half2float(to.all[column]);
+	sum = y + to.scale * sum;
+	if (there) to.y[column] = sum;
+	if (to.link.left) link(to.link, linked, tile, 0, there, sum);
 }
 
 #define MIXTURE_GATE(name, plain)                                                                        \
@@ -406,11 +469,14 @@ MIXTURE_GATE(mixture_gate_any, false)
 		const float* gate_logits, const float* correction, const int* table, int experts, \
 		int chosen, int words, int places, int blocks, int units, int most, int biased, int in, \
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
-		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter) { \
+		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
+		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
+		const float* left_scale, float left_offset) { \
 		Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		Left left = {nullptr, (half*)acts, ld}; \
-		last_products<plain>(g, r, left, {y, all, sum_scale}, {table, words, places}, blocks, units, most, biased, in, out, \
+		Link link = {nullptr, (float*)left_power, left_row, left_squares, left_places, left_scale, left_offset, 0, 0, 0}; \
+		last_products<plain>(g, r, left, {y, all, sum_scale, link}, {table, words, places}, blocks, units, most, biased, in, out, \
 		              {nullptr, slot, slots, pairs}); \
 	}
 

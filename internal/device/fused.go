@@ -46,7 +46,7 @@ type Products struct {
 	Shift  tensor.Tensor // its bias, or absent
 	Sorted bool          // X was left for List's matrix, by Next
 
-	// Left says that X was written last by products, or attention, whose Reader this was.
+	// Left says that X was written last by products, attention, or a mixture, whose Reader this was.
 	Left bool
 
 	List []Product

@@ -93,6 +93,9 @@ type Experts struct {
 	Gates, Ups, Each tensor.Tensor
 	Act              Act
 	Scale            float32 // of the sum
+
+	// Reader is what reads y of Fuser.Mixture next, as Products.Reader is, or nil.
+	Reader *Products
 }
 
 // Shared reports whether Places and Weights have one more column, for an expert that

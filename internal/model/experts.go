@@ -71,7 +71,7 @@ func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 	add := func(first, last Site) {
 		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
 	}
-	together := grouped{mixture: x}
+	together := grouped{mixture: x, module: m}
 	for i, e := range x.each {
 		e := e.of(get)
 		first, last := e.sites(ExpertIn, ExpertGate, ExpertUp, ExpertActed, ExpertOut)

@@ -168,19 +168,24 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 
 // readBy tells what reads the sum next, which is the first of the steps behind, or what
 // follows them, and returns that step, or nil.
-func (p *added) readBy(s *State, behind []Step, follower *Step) *Step {
+func (p *added) readBy(s *State, behind []Step, follower *Step) (reader *Step) {
 	if len(behind) > 0 {
 		follower = &behind[0]
 	}
-	if follower == nil {
-		return nil
+	p.Reader, reader = follower.reads(s)
+	return reader
+}
+
+// reads returns the products of the stream that a step is, which may be nil, and the step; or nothing.
+func (t *Step) reads(s *State) (*device.Products, *Step) {
+	if t == nil {
+		return nil, nil
 	}
-	reader, ok := follower.normed(s)
+	p, ok := t.normed(s)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	p.Reader = &reader
-	return follower
+	return &p, t
 }
 
 // normed returns the step's norm and products as one; it is not ok if the step is not

@@ -128,6 +128,7 @@ func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e
 	normed := f.Alloc(f.Activation(), x.Rows, x.Cols)
 	f.Choose(c, normed, x, r)
 	f.MixExperts(y, normed, e, c.Routes)
+	f.leave(e.Reader)
 	f.Free(normed)
 	f.made++
 	return true

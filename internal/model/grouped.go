@@ -11,6 +11,7 @@ import (
 // is in device memory, so that nothing waits.
 type grouped struct {
 	*mixture
+	module         *Module
 	mu             sync.Mutex // of the groups, which whoever comes first makes
 	gate, up, down kin
 	shared         *expert
@@ -104,12 +105,20 @@ func (g *grouped) mix(s *State) {
 }
 
 // mixRow adds the mixture to y, with the router and the norm in front, on a device that
-// can.
+// can, which may leave something for the module behind.
 func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	f, ok := s.Dev.(device.Fuser)
 	r, dense := g.router()
 	s.first = nil
-	return ok && dense && s.follow == nil && f.Mixture(y, s.At(Stream), s.choice(), r, e)
+	var left *Step
+	if g.out.norm.none() { // y is the stream
+		e.Reader, left = g.module.follower.reads(s)
+	}
+	if !ok || !dense || s.follow != nil || !f.Mixture(y, s.At(Stream), s.choice(), r, e) {
+		return false
+	}
+	s.left = left
+	return true
 }
 
 // mixShared computes the expert that all rows see, with the norm in front, on a device

@@ -85,6 +85,7 @@ func groups() []group {
 		{"MixExperts", withGaps(mixExpertsCases())},
 		{"Mixture", withGaps(rowMixtureCases())},
 		{"Mixture of odd rows", oddMixtureCases()},
+		{"Mixture linked", linkedMixtureCases()},
 		{"Gather", withGaps(gatherCases())},
 		{"Combine", withGaps(combineCases())},
 		{"Attend with sinks", withGaps(attendMoreCases())},
@@ -112,7 +113,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 
 // RunFewRows checks products of few rows only, which plan for the shared memory that there is.
 func RunFewRows(t *testing.T, open func(t testing.TB) device.Device) {
-	for _, g := range []group{{"Products", fusedCases(16)}, {"Products of odd rows", oddRowsCases()}, {"Mixture", rowMixtureCases()}, {"Mixture of odd rows", oddMixtureCases()}} {
+	for _, g := range []group{{"Products", fusedCases(16)}, {"Products of odd rows", oddRowsCases()}, {"Mixture", rowMixtureCases()}, {"Mixture of odd rows", oddMixtureCases()}, {"Mixture linked", linkedMixtureCases()}} {
 		t.Run(g.name, func(t *testing.T) { runCases(t, CPU(t), opened(t, open), g.cases) })
 	}
 }

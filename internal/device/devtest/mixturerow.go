@@ -63,6 +63,63 @@ func (c rowMixtureCase) build(f *fixture) func(device.Device) {
 
 // buildOf is build of some rows.
 func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
+	mix := c.mixing(f)
+	x, y := f.in("x", residual, c.rows, c.hidden, v), f.inOut("y", residual, c.rows, c.hidden, noise(9))
+	return func(d device.Device) { mix(d, y, x, nil) }
+}
+
+// linkedMixtureCases are mixtures between products of the same stream, of which the last may read what the mixture has
+// left for them.
+func linkedMixtureCases() (cases []testCase) {
+	rms := device.Norm{Eps: 1e-5}
+	for _, c := range []rowMixtureCase{
+		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
+		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
+		{rows: 1, experts: 140, chosen: 3, hidden: 256, width: 64, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU},
+		{rows: 3, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU},
+	} {
+		c.recipes, c.t = []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, tensor.F16
+		for _, kind := range []string{"zeros", "outliers", "huge", ""} {
+			name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d %s", c.rows, c.chosen, c.experts, c.hidden, c.width, kind)
+			v := scaled(noise(1), 5, 0)
+			if kind != "" {
+				v = oddRows(kind, c.rows, c.hidden)
+			}
+			cases = append(cases, testCase{name: name, limit: fusedLimit, build: func(f *fixture) func(device.Device) { return c.linked(f, v) }})
+		}
+	}
+	return cases
+}
+
+// linked is products of a stream, a mixture that is added to it, and products again.
+func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
+	mix := c.mixing(f)
+	stream, scale := f.inOut("stream", residual, c.rows, c.hidden, v), f.in("scale of products", tensor.F32, 1, c.hidden, scaled(noise(11), 0.1, 0))
+	fc := fusedCase{recipe: "0.3:4b_128g/0.7:3b_64g"}
+	of := func(name string, seed int) device.Products {
+		y := f.out(name, activation, c.rows, 96)
+		return device.Products{X: stream, Norm: c.norm, Scale: scale, List: []device.Product{{Y: y, W: fc.matrixOf(f, c.hidden, 96, seed)}}}
+	}
+	first, last := of("first", 2), of("last", 3)
+	normed := f.out("normed for products", activation, c.rows, c.hidden)
+	f.within(spent)
+	multiply := func(d device.Device, p device.Products) {
+		if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
+			return
+		}
+		d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
+		d.QMatMul(p.List[0].Y, normed, p.List[0].W, tensor.Tensor{})
+	}
+	return func(d device.Device) {
+		multiply(d, first)
+		last := last
+		last.Left = mix(d, stream, stream, &last)
+		multiply(d, last)
+	}
+}
+
+// mixing returns what adds a mixture of x to y, which something may read next, and reports whether that was done at once.
+func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) bool {
 	n := c.rows * c.chosen
 	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
 	for i := range f.operands {
@@ -74,7 +131,6 @@ func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 		return x
 	}
 	to := device.Choice{Routes: routes, Logits: spare("logits", residual, c.rows, c.experts, nothing)}
-	x := f.in("x", residual, c.rows, c.hidden, v)
 	normed := spare("normed", activation, c.rows, c.hidden, nothing)
 	weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0) }
 	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, c.repeated(weights(3))), Routing: c.r}
@@ -102,13 +158,15 @@ func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 		}
 		return noise(8)(i)
 	})
-	y := f.inOut("y", residual, c.rows, c.hidden, noise(9))
-	return func(d device.Device) {
+	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) bool {
+		e := e
+		e.Reader = reader
 		if fuser, ok := d.(device.Fuser); ok && fuser.Mixture(y, x, to, r, e) {
-			return
+			return true
 		}
 		d.Choose(to, normed, x, r)
 		d.MixExperts(y, normed, e, to.Routes)
+		return false
 	}
 }
 
