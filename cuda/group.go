@@ -19,6 +19,13 @@ type group struct {
 	shuffles       []uint64      // of packed matrices, the orders in which qgemm takes x; 0 is none
 	places         int           // where in a row of the table those are, in words
 	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
+	alike          alikeTable
+}
+
+// alikeTable is Alike of kernels/expert_alike.cuh of packed matrices that are all divided into units alike.
+type alikeTable struct {
+	heads          tensor.Tensor // absent if they are not
+	chunks, groups int
 }
 
 // mostOf is the most that packed matrices of some inputs have.
@@ -82,12 +89,37 @@ func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) devi
 		}
 		pad(packed, 16) // whole lines of the cache
 		g.table = g.load(d, packed)
+		if some == g.count {
+			g.loadAlike(d, list, packed)
+		}
 	}
 	if some < g.count {
 		pad(others, 1)
 		g.denseTable = g.load(d, others)
 	}
 	return g
+}
+
+// loadAlike makes the table of matrices that are alike, if all are, given their entries.
+func (g *group) loadAlike(d *Device, list []device.Matrix, entries [][]uint64) {
+	const headWords = expert_alike_head_bytes / 8
+	first := list[0].(*matrix)
+	places := first.placesOfUnits()
+	var table []uint64
+	for i, m := range list {
+		m := m.(*matrix)
+		if m.chunks != first.chunks || m.groups != first.groups || !slices.EqualFunc(m.placesOfUnits(), places, slices.Equal) {
+			return
+		}
+		table = append(table, entries[i][:headWords]...)
+	}
+	for _, p := range places {
+		chunk, packed := p[0], p[1]
+		table = append(table, uint64(packed)|uint64(chunk*4*exl2_chunk_words)<<32, uint64(packed>>20)*16) // scales of a group are 16 bytes
+	}
+	if d.err == nil {
+		g.alike = alikeTable{load(d, tensor.I32, 1, 2*len(table), table), first.chunks, first.groups}
+	}
 }
 
 // pad adds zeros to entries, so that all are as long as the longest, in multiples of
@@ -158,6 +190,7 @@ func (d *Device) GroupsAffine() bool { return false }
 func (d *Device) FreeGroup(g device.Group) {
 	d.Free(g.(*group).table)
 	d.Free(g.(*group).denseTable)
+	d.Free(g.(*group).alike.heads)
 }
 
 // GroupMul multiplies rows by the matrices of their experts.

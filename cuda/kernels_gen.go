@@ -206,6 +206,7 @@ const (
 	kernel_likelihood
 	kernel_mixture_gate
 	kernel_mixture_gate_any
+	kernel_mixture_gate_alike
 	kernel_mixture_down
 	kernel_mixture_down_any
 	kernel_moments_by_norms_f16
@@ -526,6 +527,7 @@ var kernels = [kernelCount]struct {
 	kernel_likelihood:                {"likelihood", "likelihood", true},
 	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
 	kernel_mixture_gate_any:          {"mixture", "mixture_gate_any", true},
+	kernel_mixture_gate_alike:        {"mixture", "mixture_gate_alike", true},
 	kernel_mixture_down:              {"mixture", "mixture_down", true},
 	kernel_mixture_down_any:          {"mixture", "mixture_down_any", true},
 	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
@@ -667,6 +669,7 @@ const (
 	exl2_most_pieces               = 3
 	exl2_chunk_words               = 128
 	expert_head_words              = 20
+	expert_alike_head_bytes        = 48
 	expert_feed_warps              = 12
 	expert_feed_most_slots         = 6
 	expert_feed_most_listed        = 8
@@ -4762,6 +4765,32 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, each int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+	a := d.begin(kernel_mixture_gate_alike)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(gateChunks)
+	a.int32(gateGroups)
+	a.int32(upChunks)
+	a.int32(upGroups)
+	a.int32(each)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
 	d.launch(a, l)
 }
 

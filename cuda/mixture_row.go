@@ -21,6 +21,7 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group
 	first, last    rowPlan
+	same           bool          // mixture_gate_alike makes the first products
 	most           int           // units of a warp of the last kernel, an even number
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 	left           left          // for the products behind
@@ -98,6 +99,13 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	return ok
 }
 
+// alike reports whether the first products are those of matrices that are alike, of so many tiles of a block.
+func (m *rowMixture) alike(run int) bool {
+	const lanes = 32
+	n := m.gate.with(m.up)
+	return m.plain() && !n.differ && pieces(n.units*run, expert_feed_warps) <= lanes && !m.gate.alike.heads.Nil() && !m.up.alike.heads.Nil() && !m.down.alike.heads.Nil()
+}
+
 // planFirst plans the first products, so many blocks a matrix, of both matrices each where there are
 // no clusters.
 func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
@@ -108,9 +116,13 @@ func (d *Device) planFirst(m *rowMixture, each int) (ok bool) {
 	}
 	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
 	// half of a warp's units at a time: the first is multiplied as soon as the row is in order
-	m.first, ok = d.planRow(kernel_mixture_gate_any, n, pieces(n.units*run, 2*expert_feed_warps), beside)
+	k := kernel_mixture_gate_any
+	if m.same = cluster > 1 && m.alike(run); m.same {
+		k = kernel_mixture_gate_alike
+	}
+	m.first, ok = d.planRow(k, n, pieces(n.units*run, 2*expert_feed_warps), beside)
 	if cluster > 1 { // a multiprocessor has room for one block, and for one of the last kernel's
-		m.first.shared = max(m.first.shared, d.sharedFor(kernel_mixture_gate_any)/2)
+		m.first.shared = max(m.first.shared, d.sharedFor(k)/2)
 	}
 	m.first.blocks, m.first.cluster = each, cluster
 	return ok
@@ -146,7 +158,13 @@ func (d *Device) mixtureGate(m *rowMixture) {
 	if !m.plain() {
 		gate = (*Device).mixture_gate_any
 	}
-	gate(d, p.launch(p.cluster*m.to.Chosen()), m.Gates, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
+	l := p.launch(p.cluster * m.to.Chosen())
+	if m.same {
+		d.mixture_gate_alike(l, m.Gates, m.words, a.alike.heads, b.alike.heads, c.alike.heads, int32(r.W.Rows), int32(a.alike.chunks), int32(a.alike.groups), int32(b.alike.chunks), int32(b.alike.groups),
+			int32(p.blocks), a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), flag(a.biased || b.biased), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride))
+		return
+	}
+	gate(d, l, m.Gates, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(m.to.Chosen()), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), int32(p.blocks), flag(p.cluster == 1),
 		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.Gates.Stride),
 		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)

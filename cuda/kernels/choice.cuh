@@ -117,11 +117,22 @@ struct Logits {
 			for (int j = 0; j < ranked / 32; j++) left[j] = at == j * 32 + lane ? 0 : left[j];
 			if (lane == i) mine = at;
 		}
-		float most = 0, sum = 1, weight = __ldcg(g.logits + mine);
+		float most = 0, sum = 1, weight = of(mine);
 		if (r.score == softmax_all) moments(g.experts, most, sum);
 		weight = lane < g.chosen ? score_of(r, weight, most) / sum : 0;
 		float scale = scale_of(r, weight, g.chosen);
 		to.experts[lane] = mine, to.weights[lane] = weight * scale;
+	}
+
+	// of returns an expert's, each lane another one's: reading it once more would wait behind words.
+	__device__ float of(int expert) const {
+		float mine = 0;
+#pragma unroll
+		for (int j = 0; j < ranked / 32; j++) {
+			float other = __shfl_sync(~0u, v[j], expert % 32);
+			if (expert / 32 == j) mine = other;
+		}
+		return mine;
 	}
 
 	// moments returns the largest logit, and the sum of a softmax.

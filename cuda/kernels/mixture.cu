@@ -13,6 +13,7 @@
 #include "barrier.cuh"
 #include "choice.cuh"
 #include "cluster.cuh"
+#include "expert_alike.cuh"
 #include "expert_feed.cuh"
 #include "link.cuh"
 
@@ -119,6 +120,13 @@ __device__ inline const T* asked(const T* const& of) {
 	const T* p;
 	asm volatile("ld.global.nc.u64 %0, [%1];" : "=l"(p) : "l"(&of));
 	return p;
+}
+
+// order_of asks for the places of eight stored rows, here.
+__device__ inline uint4 order_of(const half* p) {
+	uint4 v;
+	asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+	return v;
 }
 
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
@@ -283,6 +291,98 @@ __device__ void first_products(
 		else other = total(ups + at) + other_late.bias;
 		half v = __float2half_rn(sum * other);
 		if (there) left.acts[k * left.ld + late.place] = v;
+	}
+}
+
+// late_alike is late_of of matrices that are alike, given entries of their tables, that of down being null where there are no places. It is not in line, as
+// code that is jumped over makes what is behind it come late.
+__device__ __noinline__ Late late_alike(const char* entry, const char* down, bool biased, int column) {
+	const float* bias = biased ? asked(((const float* const*)entry)[5]) : nullptr;
+	return {down ? (int)__half_as_ushort(__ldg(asked(((const half* const*)down)[4]) + column)) : 0, bias ? bias[column] : 0};
+}
+
+// first_alike is first_products of one matrix, plain, of experts whose matrices are alike. The expert's order is asked for
+// by all warps in front of any words, behind which it would wait.
+__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
+	extern __shared__ __align__(128) uint4 memory[];
+	__shared__ Heads heads;
+	__shared__ unsigned long long mail_there;
+	__shared__ int found;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
+	Span span = {tiles * part / each, 0};
+	span.count = tiles * (part + 1) / each - span.from;
+	heads.ask(mine);
+	u32 *words = (u32*)memory, *staged = words + in;
+	float *parts = (float*)(staged + stride(in)), *others = parts + run * warps * tile_columns;
+	slots.ring = (unsigned char*)(others + run * tile_columns) + warp * slots.count * slots.bytes;
+	Mail mail = {&mail_there};
+	mail.begin(!second, span.count * tile_columns * 4);
+	Share share(units, span);
+	AlikeFeed feed(mine, slots, units, span.from + share.tile, share.unit, share.to - share.from);
+	zero_behind(staged, in);
+	for (int i = threadIdx.x; i < run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
+	int apart = lane * ((u32)in >> 30);  // 0, as in first_products
+	share.keep();
+	asm volatile("" : "+r"(apart));
+	mail.end();
+	wait_for_previous();
+	let_next();
+	uint4 none = {};
+	Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
+	Own own(left.words, in);
+	if (warp == 0) keys.kth(&found, k);
+	own.put(words, left.words, in);
+	arrived<0>();  // heads
+	__syncthreads();
+	int expert = (&found)[apart], i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	const uint4(&head)[2] = heads.v[expert];
+	const half* order = (const half*)address(head[1].z, head[1].w);
+	Eight<half> at;
+	if (i < in) at.words[0] = order_of(order + i);
+	const half* stored = asked(((const half* const*)down.of(expert))[4]);
+	const float* bias = biased ? asked(((const float* const*)mine.of(expert))[5]) : nullptr;
+	feed.of(head);
+	__syncthreads();  // all have asked for orders
+	feed.ask(asked_first);
+	if (i < in) octet(staged + i, words, at);
+#pragma unroll 1
+	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
+		at.words[0] = order_of(order + i);
+		octet(staged + i, words, at);
+	}
+	int column = span.from * tile_columns + threadIdx.x;
+	Late late = {0, 0};
+	if (threadIdx.x < columns) {
+		if (!second) late.place = __half_as_ushort(__ldg(stored + column));
+		if (bias) late.bias = __ldg(bias + column);
+	}
+	feed.ask(slots.count - asked_first);
+	__syncthreads();
+	Exponent exponent;
+	Turn turn;
+	Digits x(staged, in);
+	float sums[2][4] = {};
+#pragma unroll 1
+	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
+		feed.multiply(sums, x, slots.count, exponent, turn);
+		if (++j < share.units && u < share.to - 1) continue;
+		keep_digits(parts + (t * warps + warp) * tile_columns, sums, own.lowest);
+		j = 0, t++;
+	}
+	arrived<0>();
+	__syncthreads();
+#pragma unroll 1
+	for (i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
+		bool there = i < columns;
+		if (there && i >= blockDim.x) late = late_alike(mine.of(expert), second ? nullptr : down.of(expert), biased, span.from * tile_columns + i);
+		float sum = total(parts + i / tile_columns * warps * tile_columns + lane) + late.bias;
+		if (second) {
+			mail.send(others + i, sum);
+			continue;
+		}
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
+		mail.wait();
+		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * others[i]);
 	}
 }
 
@@ -462,6 +562,17 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 
 MIXTURE_GATE(mixture_gate, true)
 MIXTURE_GATE(mixture_gate_any, false)
+
+// mixture_gate_alike is mixture_gate where there are clusters, and the experts' matrices are alike (expert_alike.cuh).
+extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_gate_alike(
+	half* acts, const int* words, const int* gate_table, const int* up_table, const int* down_table,
+	int experts, int gate_chunks, int gate_groups, int up_chunks, int up_groups, int each, int units,
+	int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) {
+	int of = blockIdx.x / 2;
+	bool second = blockIdx.x % 2;
+	Alike mine = {(const char*)(second ? up_table : gate_table), experts, second ? up_chunks : gate_chunks, second ? up_groups : gate_groups};
+	first_alike({(const u32*)words, acts, ld}, mine, {(const char*)down_table, experts, 0, 0}, of / each, of % each, second, each, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs});
+}
 
 #define MIXTURE_DOWN(name, plain) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \

@@ -45,6 +45,9 @@ func rowMixtureCases() (cases []testCase) {
 		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, 4},
 		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
 		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, 0},
+		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, 0},
+		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
 		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, 0},
 		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, 0},
 	} {
