@@ -15,10 +15,10 @@ struct Alike {
 
 	__device__ const char* of(int expert) const { return heads + expert * head_bytes; }
 
-	// unit returns what a unit is, as Place in unit.cuh says it, and how many bytes behind the matrix's first its words, and scales, are.
-	__device__ uint4 unit(int u, int tile) const {
-		uint4 v = __ldg((const uint4*)of(experts) + u);
-		v.y += tile * chunks * 4 * chunk_words, v.z += tile * groups * (int)sizeof(uint4);
+	// unit asks for what a unit is, as Place in unit.cuh says it, and how many bytes behind the first of a tile its words, and scales, are.
+	__device__ uint4 unit(int u) const {
+		uint4 v;
+		asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"((const uint4*)of(experts) + u));
 		return v;
 	}
 };
@@ -43,13 +43,20 @@ struct AlikeFeed {
 	int bytes, all, pairs, groups;
 	int next, count, done;  // unit to be asked for, all, and multiplied
 	uint4 unit;
+	int tile;  // of the lane's unit
 	u32 what;  // the next unit to be multiplied is
 
 	// The first unit is a tile's u-th.
 	__device__ AlikeFeed(const Alike& a, const Slots& s, int units, int tile, int u, int count)
 		: ring((u32)__cvta_generic_to_shared(s.ring) + threadIdx.x % 32 * 4), slot(ring), asked(ring), bytes(s.bytes), all(s.bytes * s.count), pairs(s.pairs), groups(a.groups), next(0), count(count), done(0) {
-		u += threadIdx.x % 32;
-		unit = a.unit(u % units, tile + u / units);
+		u += threadIdx.x % 32, this->tile = tile + u / units;
+		unit = a.unit(u % units);
+	}
+
+	// come has the lane's unit, which is asked for in front of the wait: what is made of it there would wait for it.
+	__device__ void come(const Alike& a) {
+		asm volatile("" : "+r"(unit.x), "+r"(unit.y), "+r"(unit.z), "+r"(tile));
+		unit.y += tile * a.chunks * 4 * chunk_words, unit.z += tile * groups * (int)sizeof(uint4);
 		what = __shfl_sync(~0u, unit.x, 0);
 	}
 

@@ -301,8 +301,7 @@ __device__ __noinline__ Late late_alike(const char* entry, const char* down, boo
 	return {down ? (int)__half_as_ushort(__ldg(asked(((const half* const*)down)[4]) + column)) : 0, bias ? bias[column] : 0};
 }
 
-// first_alike is first_products of one matrix, plain, of experts whose matrices are alike. The expert's order is asked for
-// by all warps in front of any words, behind which it would wait.
+// first_alike is first_products of one matrix, plain, of experts whose matrices are alike.
 __device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Heads heads;
@@ -331,6 +330,7 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
 	Own own(left.words, in);
 	if (warp == 0) keys.kth(&found, k);
+	feed.come(mine);
 	own.put(words, left.words, in);
 	arrived<0>();  // heads
 	__syncthreads();
@@ -342,7 +342,6 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	const half* stored = asked(((const half* const*)down.of(expert))[4]);
 	const float* bias = biased ? asked(((const float* const*)mine.of(expert))[5]) : nullptr;
 	feed.of(head);
-	__syncthreads();  // all have asked for orders
 	feed.ask(asked_first);
 	if (i < in) octet(staged + i, words, at);
 #pragma unroll 1
