@@ -152,8 +152,7 @@ type batchProduct struct {
 	split                           [mostMatrices][qmatmul_batch_most_blocks + 2]int16
 	staged                          [qmatmul_batch_most_blocks][2]int16
 	each                            int32
-	ofRow                           int32
-	perBlock, perEach, perRow       float32
+	perBlock, perEach               float32
 	link                            link
 }
 
@@ -178,7 +177,7 @@ func (c *batchProduct) describe(d *Device, p *packed, plan *batchPlan) {
 	tiles := p.tiles()
 	*c = batchProduct{count: int32(p.n), then: int32(p.then), act: int32(p.act), in: int32(p.list[0].in), wide: flag(p.y[0].Type == tensor.F32), rows: int32(p.x.Rows),
 		share: int32(tiles / plan.clusters), rest: int32(tiles % plan.clusters), blocks: int32(plan.cluster), slot: int32(plan.slot), round: int32(plan.round), owned: int32(plan.owned),
-		parts: int32(plan.parts), units: int32(plan.units), groups: int32(plan.groups), countSize: int32(plan.counts), each: int32(plan.each), perBlock: 1 / float32(plan.cluster), perEach: 1 / float32(plan.each), ofRow: int32(qmatmul_batch_warps / p.x.Rows), perRow: 1 / float32(p.x.Rows), link: p.link}
+		parts: int32(plan.parts), units: int32(plan.units), groups: int32(plan.groups), countSize: int32(plan.counts), each: int32(plan.each), perBlock: 1 / float32(plan.cluster), perEach: 1 / float32(plan.each), link: p.link}
 	if !p.powers.Nil() {
 		c.link.powers = d.addressOrNull(p.powers)
 	}

@@ -945,7 +945,7 @@ const (
 	qmatmul_batch_slots            = 2
 	qmatmul_batch_threads          = 32 * qmatmul_batch_warps
 	qmatmul_batch_early            = 1
-	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 20 + 64
+	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*qmatmul_batch_most_blocks + 12 + 64
 	qmatmul_batch_leaves_bit       = 31
 	qmatmul_batch_owner_bit        = 28
 	qmatmul_batch_part_bit         = 14

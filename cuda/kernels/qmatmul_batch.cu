@@ -42,12 +42,11 @@ struct Product {
 	short split[most_matrices][most_blocks + 2];  // where in a tile of a matrix units of each block begin, and of the last end
 	short staged[most_blocks][2];  // of every block of a cluster, the first block of x that it needs, and the one behind the last
 	int each;              // units of a round that a warp has, the last ones fewer
-	int of_row;            // warps that bring a row of x
-	float per_block, per_each, per_row;  // 1 / blocks, 1 / each, 1 / rows
+	float per_block, per_each;  // 1 / blocks, 1 / each
 	Link link;
 };
 
-constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 20 + 64;
+constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 12 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/batch.go has it");
 
 // Range is some of something, from one to another.
@@ -128,30 +127,31 @@ struct Feed {
 	int k, tile, begin, unit, end;  // of the product; of the matrix, and where in the block's share it begins; of the tile
 	unsigned long long policy;
 
-	__device__ Feed(const Product& p) : p(p), left(0), policy(once()) { round.from = round.to = run_of(p).from; }
-
-	// keep works out what the units that are asked for need; ring is where the warp's slots are.
-	__device__ void keep(u32 ring) {
-		int lane = kept(threadIdx.x % 32);
+	// ring is where the warp's slots are.
+	__device__ Feed(const Product& p, u32 ring) : p(p), left(0), policy(once()) {
+		int lane = threadIdx.x % 32;
 		side = kept(p.groups * lane_bytes + lane * 12), slot = ring + p.groups * lane_bytes + lane * 16, both = kept(2 * slot + p.slot);
+		round.from = round.to = run_of(p).from;
 	}
 
 	// open goes to the next round in which the warp has units, and to the first of them; there may be none.
 	__device__ bool open(int rank) {
-		int at = threadIdx.x / 32 * p.each;
+		int warp = threadIdx.x / 32;
 #pragma unroll 1
 		do {
 			round = next_round(p, round);
 			if (round.size() == 0) return false;
-			int size = 0;
-#pragma unroll
-			for (int i = 0; i < most_matrices; i++) {  // those that are not there have no tiles
-				if (at >= size) k = i, begin = size;
-				size += in(p.m[i], round).size() * units_of(p, i, rank).size();
-			}
-			left = max(min(size - at, p.each), 0);
+			left = units_of_warp(p, round, rank);
 		} while (left == 0);
-		int n = units_of(p, k, rank).size(), t = quotient(at - begin, n);
+		int at = warp * p.each, n;
+#pragma unroll 1
+		for (k = 0, begin = 0;; k++) {
+			n = units_of(p, k, rank).size();
+			int all = in(p.m[k], round).size() * n;
+			if (at < begin + all) break;
+			begin += all;
+		}
+		int t = quotient(at - begin, n);
 		begin += t * n, tile = in(p.m[k], round).from + t, unit = at - begin;
 		return true;
 	}
@@ -182,8 +182,8 @@ struct Feed {
 		words = m.words + (int64)tile * m.chunks * 32 + lane, scales = (const u32*)m.scales + (int64)tile * m.groups * 4 + lane / 8;
 		int item = tile + m.base - round.from, local = divided(item, p.per_block), owner = item - local * p.blocks, of = 0;
 		if (p.then == gate) local += k * p.owned;
-#pragma unroll
-		for (int i = 0; i < most_matrices - 1; i++) of += i < k ? padded_groups(p.m[i].groups) : 0;
+#pragma unroll 1
+		for (int i = 0; i < k; i++) of += padded_groups(p.m[i].groups);
 		int part = (local * p.blocks + rank) * p.parts + threadIdx.x / 32 - divided(begin, p.per_each);
 		tile_then = owner << owner_bit | part << part_bit | of;
 	}
@@ -400,33 +400,29 @@ struct Stage {
 	int first, there, step;
 
 	__device__ Stage(uint4* staged, const Product& p, Range blocks) {
-		int warp = threadIdx.x / 32, part = divided(warp, p.per_row), row = warp - part * p.rows;
+		int of_row = warps / p.rows, warp = threadIdx.x / 32, part = quotient(warp, p.rows), row = warp - part * p.rows;
 		x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows), to = staged + row * stride_of(blocks);
-		there = part < p.of_row ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
-		first = part * 32 + threadIdx.x % 32, step = 32 * p.of_row;
+		there = part < of_row ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
+		first = part * 32 + threadIdx.x % 32, step = 32 * of_row;
 	}
 
 	// keep has all of it in registers.
 	__device__ void keep() { asm volatile("" : "+l"(x), "+l"(to), "+r"(first), "+r"(there), "+r"(step)); }
 
 	// bring has pairs of rows 2 and 3 and of rows 4 and 5 of every eight take turns if they are to be multiplied by codes.
-	// What `then` asks for comes behind what is asked for first.
-	template <bool turned, class Then>
-	__device__ void bring(Then then) const {
+	template <bool turned>
+	__device__ void bring() const {
 		constexpr int together = 8;
-		int i = first;
 #pragma unroll 1
-		do {
+		for (int i = first; i < there; i += step * together) {
 			uint4 v[together];
 #pragma unroll
 			for (int j = 0; j < together; j++)
 				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
-			if (i == first) then();
 #pragma unroll
 			for (int j = 0; j < together; j++)
 				if (int at = i + j * step; at < there) to[at] = turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j];
-			i += step * together;
-		} while (i < there);
+		}
 	}
 };
 
@@ -442,21 +438,26 @@ __device__ inline u32 unit_of(const Product& p, int i) {
 	return 0;
 }
 
-// Squares are a lane's squares of a warp's row.
+// Squares are a lane's squares of a warp's row, which are asked for as they are made.
 struct Squares {
 	static constexpr int together = 8;
-	float left = 1, v[together], sum = 0;
+	float left, v[together];
 
-	// ask asks for those from one on.
-	__device__ void ask(const Link& l, int row, int first) {
-		const float* squares = l.squares + row * squares_stride;
-		left = read_square(squares);
-#pragma unroll
-		for (int j = 0; j < together; j++) v[j] = first + 32 * j < l.parts ? read_square(squares + 1 + first + 32 * j) : 0;
+	__device__ Squares() {}
+	__device__ Squares(const Link& l, int row) {
+		left = read_square(l.squares + row * squares_stride);
+		ask(l, row, threadIdx.x % 32);
 	}
 
-	// add adds those that have been asked for, and the ones behind.
-	__device__ void add(const Link& l, int row) {
+	__device__ void ask(const Link& l, int row, int first) {
+		const float* squares = l.squares + row * squares_stride + 1;
+#pragma unroll
+		for (int j = 0; j < together; j++) v[j] = first + 32 * j < l.parts ? read_square(squares + first + 32 * j) : 0;
+	}
+
+	// factor returns what sums of the row are to be multiplied by.
+	__device__ float factor(const Link& l, int row) {
+		float sum = 0;
 #pragma unroll 1
 		for (int first = threadIdx.x % 32;;) {
 #pragma unroll
@@ -464,10 +465,6 @@ struct Squares {
 			if ((first += 32 * together) >= l.parts) break;
 			ask(l, row, first);
 		}
-	}
-
-	// factor returns what sums of the row are to be multiplied by.
-	__device__ float factor(const Link& l, int row) const {
 		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
 		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
 		return rsqrtf(square) / left;
@@ -485,31 +482,25 @@ __device__ inline void qmatmul(const Product& p) {
 	constexpr bool as_codes = eights == 1;
 	let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_in_cluster();
-	Parts<eights> parts;
-	u32* units;
-	uint4* staged;
+	unsigned char* base = (unsigned char*)memory;
+	int tiles = p.then == gate ? 2 * p.owned : p.owned;
+	Parts<eights> parts = {(float4*)(base + warps * slots * p.slot), nullptr, &parts_there};
+	u32* units = (u32*)(parts.at + tiles * p.blocks * p.parts * parts.vectors);
+	parts.counts = (unsigned char*)(units + p.units);
+	uint4* staged = (uint4*)(parts.counts + p.counts);
+
+	if (threadIdx.x == 0) {
+		barrier_init(&parts_there, warps);
+		barriers_ready();
+	}
+	Feed feed(p, (u32)__cvta_generic_to_shared(memory) + warp * slots * p.slot);
 	Exponent e;
-	u32 unit_kept = 0;
-	Range blocks, round;
-	int count;
-	Feed feed(p);
+	u32 select = g % 2 ? spread_high : spread_low, unit_kept = 0;
+	Range blocks = {p.staged[rank][0], p.staged[rank][1]}, round = next_round(p, {0, run_of(p).from});
 #pragma unroll 1
 	for (int s = 0; s <= early; s++) {
 		if (s == early) {  // while the place of a unit is on its way
 			if (threadIdx.x < p.units) unit_kept = unit_of(p, threadIdx.x);
-			if (threadIdx.x == 0) {
-				barrier_init(&parts_there, warps);
-				barriers_ready();
-			}
-			int tiles = (int)kept(p.owned) << (p.then == gate);  // not in front of the loop
-			unsigned char* base = (unsigned char*)memory + warps * slots * kept(p.slot);
-			parts.at = (float4*)base, parts.arrival = &parts_there;
-			units = (u32*)(parts.at + tiles * p.blocks * p.parts * parts.vectors);
-			parts.counts = (unsigned char*)(units + p.units);
-			staged = (uint4*)(parts.counts + p.counts);
-			feed.keep((u32)__cvta_generic_to_shared(memory) + kept(warp) * slots * p.slot);
-			blocks = {p.staged[rank][0], p.staged[rank][1]}, round = next_round(p, {0, run_of(p).from});
-			count = feed.round.from == round.from ? feed.left : 0;
 			__syncthreads();
 			parts.fill(p, round);
 			clear(staged, p, blocks);
@@ -517,9 +508,9 @@ __device__ inline void qmatmul(const Product& p) {
 		feed.ask(s > 0);
 	}
 	// What loops below need is worked out in front of the wait.
-	u32 select = g % 2 ? spread_high : spread_low;
 	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
 	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
+	int count = kept(units_of_warp(p, round, rank));
 	Stage stage(staged, p, blocks);
 	stage.keep();
 	arrive_early();
@@ -528,15 +519,16 @@ __device__ inline void qmatmul(const Product& p) {
 	after_previous();
 	bool linked = p.link.squares && warp < p.rows;
 	Squares squares;
-	stage.template bring<as_codes>([&] {
-		if (linked) squares.ask(p.link, warp, lane);
-	});
+	if (linked) squares = Squares(p.link, warp);
+	stage.template bring<as_codes>();
 	if (threadIdx.x < p.units) units[threadIdx.x] = unit_kept;
 #pragma unroll 1
 	for (int i = threadIdx.x + threads; i < p.units; i += threads) units[i] = unit_of(p, i);
 #pragma unroll 1
 	for (int s = early; s < slots; s++) feed.ask();
-	if (linked) squares.add(p.link, warp);
+	float norm = linked ? squares.factor(p.link, warp) : 1;
+	if (lane == 0 && warp < p.rows) factors[warp] = as_codes ? norm * (1 << codes_down) : norm;
+	if (lane == 0) barrier_arrive(&parts_there);
 	__syncthreads();
 	for (int parity = 0;; parity ^= 1) {
 		float sums[eights][2][4] = {};
@@ -553,15 +545,10 @@ __device__ inline void qmatmul(const Product& p) {
 				if (has_one_group(u)) multiply_bits<true>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 				else multiply_bits<false>(bits_of_unit(u), sums, words, mine, 4, second, codes, unit, shift_of(u), e);
 			}
-			feed.ask();
 			if (then >> leaves_bit)
 				parts.send(sums, then >> part_bit & (1 << (owner_bit - part_bit)) - 1, then >> owner_bit & 7);
+			feed.ask();
 		}
-		if (warp < p.rows) {  // while others' parts are on their way
-			float factor = linked ? squares.factor(p.link, warp) : 1;
-			if (lane == 0) factors[warp] = as_codes ? factor * (1 << codes_down) : factor;
-		}
-		if (lane == 0) barrier_arrive(&parts_there);
 		bool all = false;
 #pragma unroll 1
 		for (int i = threadIdx.x;; i += threads) {
@@ -577,6 +564,7 @@ __device__ inline void qmatmul(const Product& p) {
 		parts.fill(p, round);
 		cluster_arrive();
 		cluster_wait();
+		if (lane == 0) barrier_arrive(&parts_there);
 		count = units_of_warp(p, round, rank);
 	}
 	arrived<0>();
