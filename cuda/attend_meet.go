@@ -33,7 +33,7 @@ var meetVariants = []meetVariant{
 // division of others among blocks is too fine for heads of keys that are few, and, with heads of
 // 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere.
 func (d *Device) meetTakes(t rowsAttend) bool {
-	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= qmatmul_batch_most && t.q.Rows*t.KVHeads <= d.sms
+	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
 	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows)) && d.hopper() && d.meets()
 }
 

@@ -27,7 +27,7 @@ var batchKernels = []struct {
 	rows   int
 }{
 	{(*Device).qmatmul_batch_8, kernel_qmatmul_batch_8, 8},
-	{(*Device).qmatmul_batch_16, kernel_qmatmul_batch_16, qmatmul_batch_most},
+	{(*Device).qmatmul_batch_16, kernel_qmatmul_batch_16, batch_rows_most},
 }
 
 // batchKernel returns the kernel for some rows.
@@ -47,11 +47,11 @@ func (d *Device) batchTakes(p *packed) bool {
 // batchPlan returns how p is made by clusters of such a size that the busiest block has the
 // fewest units; it is not ok if there is no room for it, if there are no clusters, or if rows are so few that another is faster.
 func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
-	if p.x.Rows <= normedRows || p.x.Rows > qmatmul_batch_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
+	if p.x.Rows <= normedRows || p.x.Rows > batch_rows_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
 	best := math.MaxInt
-	for cluster := 2; cluster <= min(qmatmul_batch_most_blocks, d.sms); cluster++ {
+	for cluster := 2; cluster <= min(batch_rows_most_blocks, d.sms); cluster++ {
 		plan, fits := d.batchPlanOf(p, cluster)
 		if !fits {
 			continue
@@ -65,7 +65,7 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 
 // busiest returns how many units the busiest block multiplies, as if each of its warps had as many.
 func (b *batchPlan) busiest() int {
-	return pieces(b.items, b.round) * b.each * qmatmul_batch_warps
+	return pieces(b.items, b.round) * b.each * batch_rows_warps
 }
 
 // unitsOf returns the units of the busiest block of some items.
@@ -98,7 +98,7 @@ func (d *Device) batchPlanOf(p *packed, cluster int) (b batchPlan, ok bool) {
 	for rounds := 1; rounds <= b.items; rounds++ {
 		b.round = pieces(b.items, rounds)
 		b.owned = pieces(b.round, cluster)
-		b.each = pieces(b.unitsOf(p, b.round), qmatmul_batch_warps)
+		b.each = pieces(b.unitsOf(p, b.round), batch_rows_warps)
 		b.parts = b.partsOf(p)
 		finished := b.owned
 		if p.then == device.Gate {
@@ -106,8 +106,8 @@ func (d *Device) batchPlanOf(p *packed, cluster int) (b batchPlan, ok bool) {
 		}
 		b.counts = (finished*cluster + 15) &^ 15
 		units := (b.units + 3) &^ 3
-		b.shared = qmatmul_batch_slots*qmatmul_batch_warps*b.slot + finished*cluster*b.parts*k.rows*exl2_tile_columns*tensor.F32.Size() + 4*units + b.counts + staged
-		if b.shared <= room && units < 1<<qmatmul_batch_part_bit && finished*cluster*b.parts < 1<<(qmatmul_batch_owner_bit-qmatmul_batch_part_bit) {
+		b.shared = batch_rows_slots*batch_rows_warps*b.slot + finished*cluster*b.parts*k.rows*exl2_tile_columns*tensor.F32.Size() + 4*units + b.counts + staged
+		if b.shared <= room && units < 1<<batch_feed_part_bit && finished*cluster*b.parts < 1<<(batch_feed_owner_bit-batch_feed_part_bit) {
 			b.units = units
 			return b, true
 		}
@@ -137,10 +137,10 @@ func (b *batchPlan) partsOf(p *packed) (parts int) {
 			parts = max(parts, (most+b.each-2)/b.each+1)
 		}
 	}
-	return min(parts, qmatmul_batch_warps)
+	return min(parts, batch_rows_warps)
 }
 
-// batchProduct is Product of kernels/qmatmul_batch.cu.
+// batchProduct is Product of kernels/batch_rows.cuh.
 type batchProduct struct {
 	matrices                        [mostMatrices]packedMatrix
 	x, to                           uint64
@@ -149,8 +149,8 @@ type batchProduct struct {
 	wide, rows, share, rest         int32
 	blocks, slot, round, owned      int32
 	parts, units, groups, countSize int32
-	split                           [mostMatrices][qmatmul_batch_most_blocks + 2]int16
-	staged                          [qmatmul_batch_most_blocks][2]int16
+	split                           [mostMatrices][batch_rows_most_blocks + 2]int16
+	staged                          [batch_rows_most_blocks][2]int16
 	each                            int32
 	perBlock, perEach               float32
 	link                            link
@@ -165,7 +165,7 @@ func (d *Device) batchProducts(p *packed, plan *batchPlan) {
 	c := &d.batch
 	c.describe(d, p, plan)
 	c.x, c.ldx = d.addressOrNull(x), int64(x.Stride)
-	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: 32 * qmatmul_batch_warps}, shared: plan.shared}
+	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: 32 * batch_rows_warps}, shared: plan.shared}
 	if plan.cluster > 1 {
 		l.cluster = plan.cluster
 	}

@@ -58,13 +58,13 @@ func TestBatchPlan(t *testing.T) {
 func TestBatchParts(t *testing.T) {
 	for _, counts := range [][]int{{32}, {33}, {7}, {1}, {86}, {32, 35, 33}} {
 		for items := 1; items < 20; items++ {
-			for cluster := 1; cluster <= qmatmul_batch_most_blocks; cluster++ {
+			for cluster := 1; cluster <= batch_rows_most_blocks; cluster++ {
 				p := &packed{n: len(counts)}
 				for i, n := range counts {
 					p.list[i] = &matrix{units128: n}
 				}
 				b := batchPlan{cluster: cluster, round: items}
-				b.each = pieces(b.unitsOf(p, items), qmatmul_batch_warps)
+				b.each = pieces(b.unitsOf(p, items), batch_rows_warps)
 				room := b.partsOf(p)
 				for rank := range cluster {
 					at := 0
@@ -76,7 +76,7 @@ func TestBatchParts(t *testing.T) {
 						}
 						at += n
 					}
-					if at > b.each*qmatmul_batch_warps {
+					if at > b.each*batch_rows_warps {
 						t.Fatalf("%v units, %d tiles, block %d of %d: %d units, %d a warp", counts, items, rank, cluster, at, b.each)
 					}
 				}

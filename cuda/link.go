@@ -13,7 +13,7 @@ type link struct {
 }
 
 // mostLinked is the most rows that links have.
-const mostLinked = qmatmul_batch_most
+const mostLinked = batch_rows_most
 
 // stream is what there is of the stream that a norm was made of last, or products have been
 // added to since: powers, and, for products that were named then, the stream in their order

@@ -91,7 +91,7 @@ struct AlikeFeed {
 
 	// multiply adds the next unit's products with a row of x.
 	__device__ void multiply(float (&sums)[2][4], const Digits& x, int slots, Exponent e, Turn turn) {
-		u32 now = what, select = threadIdx.x % 32 / 4 % 2 ? 0x3232 : 0x1010;
+		u32 now = what, select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		what = __shfl_sync(~0u, unit.x, ++done);
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);

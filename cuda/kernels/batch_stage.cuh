@@ -1,0 +1,103 @@
+// How x of products of several rows, and its squares, come to shared memory.
+#pragma once
+
+#include "batch_rows.cuh"
+
+// A row of x in shared memory begins 64 bytes behind a multiple of 128 from the one before, so that lanes that read
+// eight rows at a time do not collide.
+__device__ inline int stride_of(Range blocks) { return (blocks.size() | 1) * 4; }  // of 16 bytes
+
+// clear puts zeros behind the end of x, past which a unit may go.
+__device__ inline void clear(uint4* to, const Product& p, Range blocks) {
+	int behind = max(blocks.to - p.in / block_rows, 0) * 4, from = blocks.size() * 4 - behind;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < behind * p.rows; i += threads) {
+		int row = quotient(i, behind);
+		to[row * stride_of(blocks) + from + i - row * behind] = make_uint4(0, 0, 0, 0);
+	}
+}
+
+// fresh reads what the kernel in front has written, behind the wait for it.
+__device__ inline uint4 fresh(const uint4* p) {
+	uint4 v;
+	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
+// A Stage brings a block's part of x. A warp has a row, or a part of one.
+struct Stage {
+	const uint4* x;
+	uint4* to;
+	int first, there, step;
+
+	__device__ Stage(uint4* staged, const Product& p, Range blocks) {
+		int of_row = warps / p.rows, warp = threadIdx.x / 32, part = quotient(warp, p.rows), row = warp - part * p.rows;
+		x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows), to = staged + row * stride_of(blocks);
+		there = part < of_row ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
+		first = part * 32 + threadIdx.x % 32, step = 32 * of_row;
+	}
+
+	// keep has all of it in registers.
+	__device__ void keep() { asm volatile("" : "+l"(x), "+l"(to), "+r"(first), "+r"(there), "+r"(step)); }
+
+	// bring has pairs of rows 2 and 3 and of rows 4 and 5 of every eight take turns if they are to be multiplied by codes.
+	template <bool turned>
+	__device__ void bring() const {
+		constexpr int together = 8;
+#pragma unroll 1
+		for (int i = first; i < there; i += step * together) {
+			uint4 v[together];
+#pragma unroll
+			for (int j = 0; j < together; j++)
+				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
+#pragma unroll
+			for (int j = 0; j < together; j++)
+				if (int at = i + j * step; at < there) to[at] = turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j];
+		}
+	}
+};
+
+// unit_of returns element i of the table of the matrices' units, with zeros behind those of each.
+__device__ inline u32 unit_of(const Product& p, int i) {
+#pragma unroll 1
+	for (int k = 0; k < p.count; k++) {
+		int groups = p.m[k].groups;
+		if (i < groups) return __ldg(p.m[k].units + i);
+		i -= padded_groups(groups);
+		if (i < 0) break;
+	}
+	return 0;
+}
+
+// Squares are a lane's squares of a warp's row, which are asked for as they are made.
+struct Squares {
+	static constexpr int together = 8;
+	float left, v[together];
+
+	__device__ Squares() {}
+	__device__ Squares(const Link& l, int row) {
+		left = read_square(l.squares + row * squares_stride);
+		ask(l, row, threadIdx.x % 32);
+	}
+
+	__device__ void ask(const Link& l, int row, int first) {
+		const float* squares = l.squares + row * squares_stride + 1;
+#pragma unroll
+		for (int j = 0; j < together; j++) v[j] = first + 32 * j < l.parts ? read_square(squares + first + 32 * j) : 0;
+	}
+
+	// factor returns what sums of the row are to be multiplied by.
+	__device__ float factor(const Link& l, int row) {
+		float sum = 0;
+#pragma unroll 1
+		for (int first = threadIdx.x % 32;;) {
+#pragma unroll
+			for (int j = 0; j < together; j++) sum += v[j];
+			if ((first += 32 * together) >= l.parts) break;
+			ask(l, row, first);
+		}
+		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
+		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
+		return rsqrtf(square) / left;
+	}
+};
