@@ -9,7 +9,7 @@ import (
 // An area is Area of kernels/digit_rows.cuh.
 type area struct{ id, at int16 }
 
-// areas returns where x of the matrices' units is, and how many units that are; or none, where a lane cannot
+// areas returns where x of the matrices' units is, and behind all how many units that are; or none, where a lane cannot
 // have one of each that its warp has.
 func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
 	for i, m := range p.list[:p.n] {
@@ -24,6 +24,7 @@ func (p *packed) areas() (list [mostMatrices + 1]area, units int) {
 		list[i] = area{int16(i), int16(units)}
 		units += m.units128
 	}
+	list[mostMatrices].at = int16(units)
 	return list, units
 }
 
@@ -57,18 +58,24 @@ var digitsPackings = []packing{
 // room for.
 func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range digitsPackings {
-		if n.areas == 0 || n.digitless || rows < 2 || rows > v.rows {
+		if n.areas == 0 || n.digitless || n.most > step_most_steps*v.warps || rows < 2 || rows > v.rows {
 			continue
 		}
-		x := n.areas * digit_rows_four_unit
+		x := (n.areas + 1) * digit_rows_four_unit
 		if v.rows == 2 {
-			x = n.blocks * digit_rows_portion_block
+			x = (n.blocks + exl2_unit_blocks) * digit_rows_portion_block
 		}
-		plan = packedPlan{packing: v, groups: n.groups, slot: (1+n.groups)*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
+		groups := n.groups // words that a lane has in front of those of a unit
+		if groups > 2 {
+			groups += 2
+		}
+		plan = packedPlan{packing: v, groups: groups, slot: groups*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
 		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)
-		plan.shared = v.slots*v.warps*plan.slot + 4*n.units + x
-		plan.round = min((n.run+1)/2, (shared-plan.shared)/tile/2) * 2
-		plan.shared += plan.round * tile
+		result := keptResult * exl2_tile_columns * v.rows / n.each // for a tile
+		plan.shared = v.slots*v.warps*plan.slot + x
+		plan.round = min((n.run+1)/2, (shared-plan.shared)/(tile+result)/2, v.warps/v.rows*n.each/2) * 2 // a warp stores a row of a tile
+		plan.results = plan.round * result
+		plan.shared += plan.round*tile + plan.results
 		return plan, plan.round > 0
 	}
 	return plan, false

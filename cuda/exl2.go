@@ -183,10 +183,10 @@ func (m *matrix) placesOfUnits() (places [][]uint32) {
 	return places
 }
 
-// stepsOfWarp returns how many units a warp of one row has at most, and one at least.
+// stepsOfWarp returns how many units a warp has at most, and one at least.
 func (m *matrix) stepsOfWarp() int { return pieces(m.units128, few_rows_many_warps) }
 
-// steps returns the units of each warp of one row as Step of kernels/step.cuh, none behind them, given what groups' units are. A warp that
+// steps returns the units of each warp as Step of kernels/step.cuh, none behind them, given what groups' units are. A warp that
 // has none has two bits of something, times zero.
 func (m *matrix) steps(units []uint32) (steps []uint32) {
 	all, each, next := m.allSteps(units), m.stepsOfWarp(), uint32(m.groups|m.chunks<<16)
@@ -217,7 +217,7 @@ func (m *matrix) allSteps(units []uint32) (steps [][]uint32) {
 				second = min(first+1, len(units)-1)
 			}
 			what := widths[r.bits] | uint32((r.block+block)<<step_first_block|(r.place+u*r.bits)<<step_first_chunk) | flag(four)*step_four_groups |
-				flag(r.bits > 2)*step_above_two | flag(r.bits > 3)*step_above_three | flag(r.bits > 4 || four)*step_unusual
+				flag(r.bits > 2)*step_above_two | flag(r.bits > 3)*step_above_three | flag(r.bits > 4 || four)*step_unusual | flag(second != first || four)*step_many_groups
 			of := func(group int) uint32 { return units[group]&0xffff | uint32(16*group)<<16 }
 			steps = append(steps, []uint32{what, of(first), of(second), uint32(m.groups | m.chunks<<16)})
 		}

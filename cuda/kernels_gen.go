@@ -730,6 +730,7 @@ const (
 	step_above_two                 = 1 << 16
 	step_above_three               = 1 << 17
 	step_unusual                   = 1 << 18
+	step_many_groups               = 1 << 19
 	step_first_chunk               = 20
 	step_most_steps                = 16
 	step_chunk_bytes               = 4 * exl2_chunk_words

@@ -47,6 +47,7 @@ func (p *packed) tiles() (n int) {
 type need struct {
 	widest int // bits
 	run    int // tiles of a block
+	each   int // tiles whose sums make one of results
 	in     int // columns of x
 	units  int // of the matrices of a product, with padding
 	groups int // of a unit
@@ -54,15 +55,16 @@ type need struct {
 	blocks int // blocks of x that they do
 	most   int // units of a matrix
 
-	digitless bool // of a matrix: x is not multiplied by digits
+	digitless bool // of a matrix: rows are not multiplied by digits
 }
 
 // needs returns what p does, made by some blocks.
 func (p *packed) needs(blocks int) need {
-	n := need{run: pieces(p.tiles(), blocks), in: p.list[0].in}
+	n := need{run: pieces(p.tiles(), blocks), each: 1, in: p.list[0].in}
 	if p.then == device.Gate {
-		n.run *= 2
+		n.each = 2
 	}
+	n.run *= n.each
 	for _, m := range p.list[:p.n] {
 		n.widest, n.groups = max(n.widest, m.widest), max(n.groups, m.unitGroups)
 		n.most = max(n.most, m.units128)
@@ -107,6 +109,7 @@ type packedPlan struct {
 	packing
 	groups              int // of a unit, that a lane has the scales of
 	slot, round, shared int
+	results             int  // bytes
 	areas               bool // warps bring x for themselves, as areas or portions
 }
 
@@ -123,10 +126,12 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 	return plan, false
 }
 
+const keptResult = 48 // bytes of Kept (kernels/few_finish.cuh)
+
 // packedPlanOf returns how a variant makes them: with sums of as many tiles as a share of the
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
-	const sumsShare, result = 8, 48
+	const sumsShare = 8
 	if rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > step_most_steps*v.warps || n.digitless) {
 		return plan, false
 	}
@@ -141,7 +146,7 @@ func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok 
 	plan.slot = side*unit_lane_bytes + 4*exl2_chunk_words*n.widest
 	tile := 4 * v.warps * exl2_tile_columns * v.rows // bytes of sums
 	if v.digits {
-		tile += result * exl2_tile_columns
+		tile += keptResult * exl2_tile_columns
 	}
 	plan.round = min((n.run+1)/2, max(shared/sumsShare/tile/2, 1), v.warps/2) * 2
 	x := rows * packedRow(n.in)
@@ -193,7 +198,7 @@ type packedProduct struct {
 	tiles, act, norm, in        int32
 	wide, rows                  int32
 	eps, offset                 float32
-	units, _                    int32
+	units, results              int32
 	leaving                     leaving
 	link                        link
 	areas                       [mostMatrices + 1]area
@@ -210,10 +215,14 @@ func (d *Device) packedProducts(p *packed) {
 	c := &d.packed
 	d.describe(c, p)
 	c.slot, c.round, c.units, c.groups = int32(plan.slot), int32(plan.round), int32(n.units), int32(plan.groups)
-	if plan.digits {
+	c.results = int32(plan.results)
+	if plan.digits || plan.areas {
 		c.units = 0
 		for i, m := range p.list[:p.n] {
-			c.matrices[i].places, c.matrices[i].count = d.addressOrNull(m.unitSteps), int32(m.stepsOfWarp())
+			c.matrices[i].places = d.addressOrNull(m.unitSteps)
+			if p.x.Rows == 1 {
+				c.matrices[i].count = int32(m.stepsOfWarp())
+			}
 		}
 	}
 	if plan.areas {

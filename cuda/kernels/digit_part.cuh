@@ -81,31 +81,32 @@ __device__ inline int arrived_bits(float v) {
 	return bits;
 }
 
-// A Factor is factor (link.cuh) of one row, whose squares are on their way between ask and get, which are a warp's.
+// A Factor is factor (link.cuh) of a row, whose squares are on their way between ask and get, which are a warp's.
 struct Factor {
 	static constexpr int kept = 4;  // squares of a lane: all, of rows of up to 4,096
 
 	float left, squares[kept];
 
-	__device__ void ask(const Link& l) {
+	__device__ void ask(const Link& l, int row = 0) {
 		if (!l.squares) return;
-		left = read_square(l.squares);
+		const float* of = l.squares + row * squares_stride;
+		left = read_square(of);
 #pragma unroll
 		for (int k = 0; k < kept; k++) {
 			int i = threadIdx.x % 32 + 32 * k;
-			squares[k] = i < l.parts ? read_square(l.squares + 1 + i) : 0;
+			squares[k] = i < l.parts ? read_square(of + 1 + i) : 0;
 		}
 	}
 
-	__device__ float get(const Link& l) const {
+	__device__ float get(const Link& l, int row = 0) const {
 		if (!l.squares) return 1;
 		float sum = 0, one = __int_as_float((254 << 23) - arrived_bits(left));  // divided by a power of two
 #pragma unroll
 		for (int k = 0; k < kept; k++) sum += squares[k];
 #pragma unroll 1
-		for (int i = threadIdx.x % 32 + 32 * kept; i < l.parts; i += 32) sum += read_square(l.squares + 1 + i);
+		for (int i = threadIdx.x % 32 + 32 * kept; i < l.parts; i += 32) sum += read_square(l.squares + row * squares_stride + 1 + i);
 		float square = __fdividef(warp_sum(sum), l.cols) + l.eps;
-		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) *l.powers = power(square);
+		if (blockIdx.x == 0 && threadIdx.x % 32 == 0) l.powers[row] = power(square);
 		return rsqrtf(square) * one;
 	}
 };

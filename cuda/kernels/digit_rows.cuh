@@ -7,7 +7,7 @@
 #pragma once
 
 #include "digits.cuh"
-#include "unit.cuh"
+#include "step.cuh"
 
 // measured returns the largest of a warp's, of a lane's two, as FixedPoint takes it.
 __device__ inline u32 measured(half2 most) { return warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff); }
@@ -103,12 +103,13 @@ struct TwoRows {
 		for (int i = 0; i < digits; i++) *(uint2*)(to + 8 * i) = make_uint2(__byte_perm(d[0][i], d[2][i], 0x6240), __byte_perm(d[1][i], d[3][i], 0x6240));
 	}
 
-	// A tile of a matrix has the warp's units one after the other: column returns where the lane's of the next is, by what
+	// A tile of a matrix has the warp's units one after the other: column_of returns where the lane's of the next is, by what
 	// it is, for which others are told in advance.
-	template <class P>
-	__device__ void begin_tile(const P&, int) {}
+	__device__ void begin_round() {}
+	template <class P, class R>
+	__device__ void begin_tile(const P&, R) {}
 	__device__ void begin_unit() {}
-	__device__ const char* column_of(u32 packed) { return column + block_of(packed) * block; }
+	__device__ const char* column_of(u32 what) { return column + step_block(what) * block; }
 	__device__ float one(const char*) const { return 1; }
 
 	// keep puts a warp's sums of a tile where they are added. Two lanes hand each other what they have of a row's columns,
@@ -135,6 +136,7 @@ constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of
 // Four rows have two digits each, to the base of 254, of a unit's 128 rows: what an element loses is up to 2^-15 of the
 // largest of those, in a product a fifth to two fifths of what fp16 has lost of x before, with outliers up to nine tenths (docs/decoding.md). They
 // are made when a warp comes to the unit first. Of eight elements of a row fp16 and digits, the lower first, are the same 16 bytes.
+// Behind all units is one whose digits are something times zero, for warps that have none.
 struct FourRows {
 	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows, most_matrices = 3;
 
@@ -143,7 +145,9 @@ struct FourRows {
 	int made;             // areas
 	bool fresh;           // the tile's is not made
 	char* next;           // unit
-	int blocks[most_matrices], from[most_matrices], count[most_matrices];  // of the warp's units: a lane's first one, and which units
+	int matrix, tiles;    // of the round: where the warp is, and how many are to come
+	int blocks[most_matrices];  // of the warp's units, a lane's first one
+	u32 units[most_matrices];   // the first of them, and how many, 16 bits each
 
 	static constexpr int second = base;
 
@@ -153,13 +157,17 @@ struct FourRows {
 		column = n / 2 * 64 + lane % 4 * 16 + n % 2 * 8, highest = unit_blocks * block + lane % 4 * 4;
 #pragma unroll
 		for (int k = 0; k < most_matrices; k++) {
-			count[k] = 0;
+			units[k] = 0;
 			if (k >= p.count || !p.has(k)) continue;
-			int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-			from[k] = p.m[k].count * warp / warps, count[k] = p.m[k].count * (warp + 1) / warps - from[k];
-			if (lane < count[k]) blocks[k] = block_of(__ldg(p.m[k].places + from[k] + lane).y);
+			int all = p.m[k].count, warp = threadIdx.x / 32, warps = blockDim.x / 32, each = steps_of_warp(all, warps), from = all * warp / warps;
+			blocks[k] = step_block(__ldg((const u32*)p.m[k].places + 4 * (warp * each + min(lane, each - 1)))), units[k] = from | (all * (warp + 1) / warps - from) << 16;
 		}
+		if (threadIdx.x < rows) *(float*)(none(p) + unit_blocks * block + threadIdx.x * 4) = 0;
 	}
+
+	// none returns the unit that is behind all.
+	template <class P>
+	__device__ char* none(const P& p) const { return staged + p.areas[most_matrices].at * four_unit; }
 
 	__device__ static int part(int i) { return threadIdx.x % 32 / 8 * block + 128 * i + threadIdx.x % 8 * 16; }
 
@@ -172,20 +180,22 @@ struct FourRows {
 		bool begun = false;
 #pragma unroll
 		for (int k = 0; k < most_matrices; k++) {
-			if (count[k] <= 0 || asked >> p.areas[k].id & 1) continue;
+			u32 mine = units[k];
+			int from = mine & 0xffff, count = mine >> 16;
+			if (count == 0 || asked >> p.areas[k].id & 1) continue;
 			asked |= 1 << p.areas[k].id;
 #pragma unroll 1
-			for (int j = 0; j < count[k]; j += together) {
+			for (int j = 0; j < count; j += together) {
 				uint4 v[together][2];
 #pragma unroll
-				for (int n = 0; n < together; n++) load(v[n], p, __shfl_sync(~0u, blocks[k], min(j + n, 31)), j + n < count[k]);
+				for (int n = 0; n < together; n++) load(v[n], p, __shfl_sync(~0u, blocks[k], min(j + n, 31)), j + n < count);
 				if (!begun) behind(), begun = true;
-				char* to = staged + (p.areas[k].at + from[k] + j) * four_unit;
+				char* to = staged + (p.areas[k].at + from + j) * four_unit;
 #pragma unroll
 				for (int n = 0; n < together; n++)
 #pragma unroll
 					for (int i = 0; i < 2; i++)
-						if (j + n < count[k]) *(uint4*)(to + n * four_unit + part(i)) = v[n][i];
+						if (j + n < count) *(uint4*)(to + n * four_unit + part(i)) = v[n][i];
 			}
 		}
 		if (!begun) behind();
@@ -235,12 +245,20 @@ struct FourRows {
 		__syncwarp();
 	}
 
-	template <class P>
-	__device__ void begin_tile(const P& p, int k) {
-		Area a = p.areas[k];
-		int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-		next = staged + (a.at + p.m[k].count * warp / warps) * four_unit;
-		fresh = !(made >> a.id & 1), made |= 1 << a.id;
+	__device__ void begin_round() { matrix = -1, tiles = 0; }
+	template <class P, class R>
+	__device__ void begin_tile(const P& p, R round) {
+		if (tiles == 0) {
+			do tiles = max(in(p.m[++matrix], round).size(), 0);
+			while (tiles == 0);
+		}
+		tiles--;
+		Area a = p.areas[matrix];
+		u32 mine = matrix == 0 ? units[0] : matrix == 1 ? units[1] : units[2];
+		bool some = mine >> 16;
+		next = some ? staged + (a.at + (mine & 0xffff)) * four_unit : none(p);
+		fresh = some && !(made >> a.id & 1);
+		made |= some << a.id;
 	}
 	__device__ void begin_unit() {
 		if (fresh) make(next);
@@ -260,8 +278,8 @@ struct FourRows {
 };
 
 // multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
-template <int bits, int blocks, class X, class Codes>
-__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <int bits, int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	float one = x.one(column);
 	Integers<bits, false> d;
 	uint4 all[bits];
@@ -286,8 +304,8 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 }
 
 // multiply_rows_width is multiply_rows_of by a width that is known at run time.
-template <int blocks, class X, class Codes>
-__device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	if (bits <= 4) {
 		if (bits == 4) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, e, turn);
 		else if (bits == 3) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, e, turn);
@@ -301,8 +319,8 @@ __device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uin
 
 // multiply_rows adds the products of a unit, of so many bits and 2^shift blocks a group, up to four, with
 // digits in the lane's column.
-template <class X, class Codes>
-__device__ inline void multiply_rows(int bits, int shift, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const u32* units, Exponent e, Turn turn) {
+template <class X, class Codes, class Units>
+__device__ inline void multiply_rows(int bits, int shift, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
 	if (shift == 2) multiply_rows_width<4>(bits, sums, words, x, column, codes, units, e, turn);
 	else if (shift == 1) multiply_rows_width<2>(bits, sums, words, x, column, codes, units, e, turn);
 	else multiply_rows_width<1>(bits, sums, words, x, column, codes, units, e, turn);

@@ -91,8 +91,8 @@ struct Feed {
 	}
 };
 
-// A StepFeed is a Feed of one row by digits (step.cuh).
-template <int warps, int slots>
+// A StepFeed is a Feed by steps (step.cuh): of one row by digits, of which a lane has one of two groups' scales, or of several, of which a lane has all.
+template <int warps, int slots, bool all = false>
 struct StepFeed {
 	static constexpr int flight = 2;
 	static constexpr bool ahead = flight < slots;
@@ -101,10 +101,11 @@ struct StepFeed {
 	u32 slot[slots];             // where in shared memory they are, at this lane, the next one first
 	u32 words_at;                // of a slot: where the lane's words are
 	const char *words, *scales;  // of the tile, at this lane
-	u32 table[3];                // of the step of the lane's number: what it is, of the lane's group, and of the next tile (step.cuh)
+	u32 table[3];                // of the step of the lane's number: what it is, of a group, and of the next tile (step.cuh)
 	int number, tiles;           // at which lane the next step is in a tile, and tiles to go
-	u32 what, of;                // the step
+	u32 what, of, second;        // the step: what it is, of the lane's group, or the first, and of the second where a lane has all
 	u32 coming[2];               // what those on their way are, and the lane's first units
+	u32 units[2];                // of those, where a lane has all
 	int matrix;
 	Range round;
 	unsigned long long policy;
@@ -113,14 +114,14 @@ struct StepFeed {
 	__device__ StepFeed(const Product& product, u32 ring, Range run) : product(product), number(first_number()), matrix(0), policy(once()) {
 #pragma unroll
 		for (int s = 0; s < slots; s++) slot[s] = ring + s * product.slot;
-		words_at = step_words(product.groups) + threadIdx.x % 32 * 12;
+		words_at = (all ? product.groups * lane_bytes : step_words(product.groups)) + threadIdx.x % 32 * 12;
 		round = {run.from, min(run.from + span_of(product), run.to)};
 		if (!enter()) open();
 		look(), ask(), look();
 	}
 
 	// Lane 2i has step i for the lanes of its first group, lane 2i+1 for those of the second.
-	__device__ static int first_number() { return threadIdx.x % 4 / 2; }
+	__device__ static int first_number() { return all ? 0 : threadIdx.x % 4 / 2; }
 
 	// enter goes on to the matrix, if there are tiles of it in the round.
 	__device__ bool enter() {
@@ -129,7 +130,8 @@ struct StepFeed {
 		int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 		tiles = r.size();
 		if (tiles <= 0) return false;
-		uint4 step = __ldg((const uint4*)m.places + warp * m.count + min(lane / 2, m.count - 1));
+		int each = all ? steps_of_warp(m.count, warps) : m.count;
+		uint4 step = __ldg((const uint4*)m.places + warp * each + min(lane / 2, each - 1));
 		table[0] = step.x, table[1] = lane % 2 ? step.z : step.y, table[2] = step.w;
 		words = (const char*)m.words + (int64)r.from * (m.chunks * chunk_bytes) + lane * 16;
 		scales = (const char*)m.scales + (int64)r.from * (m.groups * 16) + lane / 8 * 4;
@@ -165,8 +167,23 @@ struct StepFeed {
 		copy4(&word(at + 2 * lane_bytes), (const u32*)(scales + group * 16), true);
 	}
 
+	// more_of_all asks for those of both, and for the second's scales.
+	__device__ void more_of_all(u32 at) const {
+		const Matrix& m = product.m[seldom(matrix)];
+		int first = (of >> 16) / 16 + 2;
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			int group = min(first + i, m.groups - 1);
+			copy4(&word(at + (2 + i) * lane_bytes), (const u32*)(scales + group * 16), true);
+			copy4(&word(at + (4 + i) * lane_bytes), m.units + group, true);
+		}
+	}
+
 	// look finds what the next step is, long before it is asked for: lanes' answers wait behind all that is asked for.
-	__device__ void look() { what = __shfl_sync(~0u, table[0], number), of = __shfl_sync(~0u, table[1], number); }
+	__device__ void look() {
+		what = __shfl_sync(~0u, table[0], number), of = __shfl_sync(~0u, table[1], number);
+		if constexpr (all) second = __shfl_sync(~0u, table[1], number + 1);
+	}
 
 	// ask asks for the step, if there is one, in the slot, and goes to the next of both, at which one has to look.
 	__device__ void ask() {
@@ -174,11 +191,16 @@ struct StepFeed {
 		if (tiles > 0) {
 			const char* from = behind(words, what >> first_chunk);
 			copy_step(to, from, at, scales + (of >> 16), what, policy);
+			if constexpr (all)
+				if (what & many_groups) copy4(&word(at + lane_bytes), (const u32*)(scales + (second >> 16)), true);
 			number += 2;
 			if (what & unusual) {
 				if (what & (wide | four_groups)) {
 					if (what & wide) copy_wide(to, from, step_width(what), policy);
-					if (what & four_groups) more(at);
+					if (what & four_groups) {
+						if constexpr (all) more_of_all(at);
+						else more(at);
+					}
 				}
 				if (what & last_step) {
 					number = first_number();
@@ -188,7 +210,8 @@ struct StepFeed {
 			}
 		}
 		commit();
-		coming[0] = coming[1], coming[1] = __byte_perm(what, of, 0x5410);
+		coming[0] = coming[1], coming[1] = all ? what : __byte_perm(what, of, 0x5410);
+		if constexpr (all) units[0] = units[1], units[1] = __byte_perm(of, second, 0x5410);
 #pragma unroll
 		for (int s = 0; s < slots - 1; s++) slot[s] = slot[s + 1];
 		slot[slots - 1] = at;

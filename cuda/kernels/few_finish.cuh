@@ -98,7 +98,7 @@ __device__ inline void touch(const P& p) {
 	asm volatile("{.reg .pred p; setp.eq.u32 p, %0, 0x9e3779b9; @p nanosleep.u32 1;}" ::"r"(v) : "memory");
 }
 
-// Kept is what a thread has in shared memory to store a column of one row's products, beside the sums. What a kernel is told is far away
+// Kept is what a thread has in shared memory to store a column of a row's products, beside the sums. What a kernel is told is far away
 // when nobody has read it for a while, and here nothing else is done meanwhile.
 struct Kept {
 	static constexpr int leaves = 1, wide = 2, gated = 4, linked = 8, act = 16;
@@ -129,9 +129,9 @@ struct Result {
 
 	__device__ Result() : at(nullptr), to(0), bias(0), other(0), y(0), weight(0), power(1), place(0) {}
 
-	// Of a column of a tile of all, what no kernel writes is asked for, and the rest is worked out.
-	template <bool links>
-	__device__ void find(const Product& p, int tile, int column) {
+	// Of a column of a tile of all, and a row, what no kernel writes is asked for, and the rest is worked out.
+	template <bool links, bool several = false>
+	__device__ void find(const Product& p, int tile, int column, int row = 0) {
 		int k = 0;
 		bool wide = p.then == add || p.wide, linked = links && p.link.left;
 		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then == gate) * Kept::gated | linked * Kept::linked | p.act * Kept::act);
@@ -147,20 +147,21 @@ struct Result {
 			return;
 		}
 		at = m.y, to = column;
+		if constexpr (several) at = (char*)at + row * m.ldy * (wide ? 4 : 2);
 		if (p.to) to = __half_as_ushort(p.to[column]);
 		if (links && p.link.left) place = __half_as_ushort(p.link.places[column]), weight = p.link.scale[column];
 	}
 
 	// come asks for what kernels write, behind the wait for them.
 	template <bool links>
-	__device__ void come(const Product& p) {
+	__device__ void come(const Product& p, int row = 0) {
 		if (p.then != add || !at) return;
 		y = read_square((const float*)at + to);
-		if (links && p.link.left && p.link.powers) power = read_square(p.link.powers);
+		if (links && p.link.left && p.link.powers) power = read_square(p.link.powers + row);
 	}
 
 	// kept returns what is kept of it in shared memory. Of what is left for those who attend, `readers` are of queries.
-	__device__ Kept kept(const Product& p, int tile, int readers) const {
+	__device__ Kept kept(const Product& p, int tile, int readers, int row = 0) const {
 		bool wide = how & Kept::wide, linked = how & Kept::linked;
 		Kept k;
 		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = bias + y, k.power = power, k.other = other, k.how = how;
@@ -170,31 +171,31 @@ struct Result {
 			k.weight = weight + p.link.offset;
 			if (at) {
 				k.at = (char*)at + (int64)to * (wide ? 4 : 2);
-				if (linked) k.left = p.link.left + place;
+				if (linked) k.left = p.link.left + (int64)row * p.link.cols + place;
 			}
 		}
-		if (linked) k.squares = p.link.left_squares + tile;
+		if (linked) k.squares = p.link.left_squares + row * squares_stride + tile;
 		return k;
 	}
 };
 
-template <bool links>
-__device__ inline Kept result_of(const Product& p, int tile, int column, int readers) {
+template <bool links, bool several = false>
+__device__ inline Kept result_of(const Product& p, int tile, int column, int readers, int row = 0) {
 	Result r;
-	r.find<links>(p, tile, column), r.come<links>(p);
-	return r.kept(p, tile, readers);
+	r.find<links, several>(p, tile, column, row), r.come<links>(p, row);
+	return r.kept(p, tile, readers, row);
 }
 
-// finish_row does with a round of tiles of one row what is to be done, by a warp for each.
-template <int warps, bool links>
+// finish_row does with a round of tiles of rows what is to be done, by a warp for each row of each.
+template <int warps, bool links, int rows = 1>
 __device__ inline void finish_row(const Product& p, const float* parts, Range round, const Kept& k, const float* factor) {
-	constexpr int sums = warps * tile_columns;
-	int t = threadIdx.x / 32, lane = threadIdx.x % 32;
-	const float* mine = parts + t * sums + lane;
-	float sum = total<warps>(mine, tile_columns), by = links ? *factor : 1;
+	constexpr int step = rows * tile_columns, sums = warps * step;
+	int t = threadIdx.x / 32 / rows, lane = threadIdx.x % 32;
+	const float* mine = parts + t * sums + threadIdx.x / 32 % rows * tile_columns + lane;
+	float sum = total<warps>(mine, step), by = links ? *factor : 1;
 	int how = k.how;
 	sum = fmaf(sum, by, k.plus);
-	if (how & Kept::gated) sum = activate(how / Kept::act, sum) * fmaf(total<warps>(mine + round.size() * sums, tile_columns), by, k.other);
+	if (how & Kept::gated) sum = activate(how / Kept::act, sum) * fmaf(total<warps>(mine + round.size() * sums, step), by, k.other);
 	if (k.at) {
 		half v = __float2half_rn(sum);
 		if (how & Kept::leaves) {

@@ -32,7 +32,7 @@ struct Product {
 	int wide, rows;       // wide: y is float
 	float eps, offset;
 	int units;            // of the matrices, with padding, for those who have no steps (step.cuh)
-	int unused;
+	int results;          // bytes of those that are kept, of several rows by digits
 	Leaving leaving;      // q, k and v are left for attend_left.cu
 	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits

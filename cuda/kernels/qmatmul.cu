@@ -191,52 +191,61 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
 	float* parts = (float*)(base + warps * slots * p.slot);
-	u32* units = (u32*)(parts + p.round * warps * sums_of);
+	Kept* results = (Kept*)(parts + p.round * warps * sums_of);
 
-	static_assert(slots == 2, "one unit is asked for in front of x, which waits behind it, and one behind x");
-	Feed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, 1);
+	Range run = run_of(p), round = {run.from, min(run.from + span_of(p), run.to)};
+	X x(p, (char*)results + p.results);
+	StepFeed<warps, slots, true> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
+	if (warp >= warps - 4) touch(p);  // one of each scheduler's
+	int mine = warp / X::rows, row = warp % X::rows;  // the tile of a round, and the row, that the warp stores
+	bool has_row = row < p.rows, stores = has_row && mine < round.size();
+	Result result;
+	if (stores) result.find<true, true>(p, round.from + mine, lane, row);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Exponent e;
 	Turn turn;
-	X x(p, (char*)(units + p.units));
-	Range run = run_of(p);
-	keep_units(units, p, unit_of(p, threadIdx.x));
-	__syncthreads();
 	wait_for_previous();
-	x.ask(p, [&] { feed.ask(); });
-	for (int row = warp; row < p.rows; row += warps) {
-		float f = factor<4>(p.link, row);
-		if (lane == 0) factors[row] = f;
-	}
+	Factor f;
+	int factors_of = warps - 1 - warp;
+	x.ask(p, [&] {
+		if (factors_of < p.rows) f.ask(p.link, factors_of);
+		if (stores) result.come<true>(p, row);
+		__syncthreads();  // all have asked for x, behind which words may wait
+		feed.ask(), feed.look();
+	});
 	x.begin();
-	int span = span_of(p);
-	for (Range round = {run.from, run.from}; round.to < run.to;) {
-		round = {round.to, min(round.to + span, run.to)};
-		Late late = first_of<X::rows, true>(p, round);
+	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, 0, row);
+	if (factors_of < p.rows) {
+		float v = f.get(p.link, factors_of);
+		if (lane == 0) factors[factors_of] = v;
+	}
+	int of_each = p.then == gate ? 2 : 1;  // matrices
+	for (;;) {
 		float* to = parts + warp * sums_of;
-		const u32* of = units;
-		for (int k = 0; k < p.count; k++) {
-			const Matrix& m = p.m[k];
-			int tiles = in(m, round).size(), n = units_of<warps>(m).size();
-			for (int t = 0; t < tiles; t++, to += warps * sums_of) {
-				float sums[4] = {};
-				x.begin_tile(p, k);
-				for (int j = 0; j < n; j++) {
-					x.begin_unit();
-					arrived<slots - 1>();
-					const u32* slot = (const u32*)(base + (feed.slot - first_byte));
-					u32 u = *slot;
-					LaneCodes codes = {slot + lane_words, select};
-					multiply_rows(bits_of_unit(u), shift_of(u), sums, (const uint4*)(slot + (1 + p.groups) * lane_words + lane * 3), x, x.column_of(u), codes, of + group_of(u), e, turn);
-					feed.ask();
-				}
-				x.keep(to, sums);
-			}
-			of += padded_groups(m.groups);
+		int tiles = seldom(round.size() * of_each);
+		x.begin_round();
+		for (int t = 0; t < tiles; t++, to += warps * sums_of) {
+			float sums[4] = {};
+			u32 what;
+			x.begin_tile(p, round);
+			do {
+				x.begin_unit();
+				what = feed.coming[0];
+				u32 units = feed.units[0];
+				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
+				multiply_rows(step_width(what), step_shift(what), sums, (const uint4*)((const char*)slot + feed.words_at), x, x.column_of(what), LaneCodes{slot, select},
+					GroupUnits{units, slot}, e, turn);
+				if (!feed.ahead) feed.ask();
+				feed.look();
+			} while (!(what & last_step));
+			x.keep(to, sums);
 		}
 		__syncthreads();
-		finish<warps, X::rows, true>(p, parts, round, p.rows, late, factors, 0);
-		if (round.to < run.to) __syncthreads();
+		if (has_row && mine < round.size()) finish_row<warps, true, X::rows>(p, parts, round, results[threadIdx.x], factors + row);
+		if (round.to == run.to) break;
+		__syncthreads();
+		round = {round.to, min(round.to + span_of(p), run.to)};
+		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, 0, row);
 	}
 	arrived<0>();
 }

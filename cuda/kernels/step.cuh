@@ -10,16 +10,20 @@
 // and in the upper 16 bits where in a tile its scales are, in bytes, of which a unit of one group has the same twice; and how far the next tile's
 // scales are, in groups, and, in the upper 16 bits, its words, in chunks. What it is: one if it has four groups; one if it is the last of the warp's;
 // two bits, of which the lower one is that of 3 bits, or 6, and the higher one of 4, or 8; one of more than 4 bits; in 11 its first block; one if it
-// has more than two bits, one if more than three, and one if there is more to do for it (more than four bits, four groups, the last one); and from bit 20 on its first chunk in a tile.
+// has more than two bits, one if more than three, one if there is more to do for it (more than four bits, four groups, the last one), and one if it has more than one group; and from bit 20 on its first chunk in a tile.
 constexpr int four_groups = 1 << 0, last_step = 1 << 1, first_width = 2, wide = 1 << 4, first_block = 5;
-constexpr int above_two = 1 << 16, above_three = 1 << 17, unusual = 1 << 18, first_chunk = 20;
+constexpr int above_two = 1 << 16, above_three = 1 << 17, unusual = 1 << 18, many_groups = 1 << 19, first_chunk = 20;
 constexpr int most_steps = 16;  // of a warp and tile: two lanes for each
 constexpr int chunk_bytes = 4 * chunk_words;
+
+// steps_of_warp returns how many steps there are for each warp, of units of a tile.
+__device__ inline int steps_of_warp(int units, int warps) { return (units + warps - 1) / warps; }
 
 __device__ inline int step_width(u32 what) {
 	int n = what >> first_width & 3;
 	return what & wide ? 5 + n + n / 2 : 2 + n;
 }
+__device__ inline int step_block(u32 what) { return what >> first_block & 0x7ff; }
 __device__ inline u32 step_row(u32 what) { return kept_as(what & 0xffe0); }  // as StepDigits has rows
 
 // In front of the words of a step in shared memory there are, for each lane, the codes of its scales of the first pair of groups, and of
@@ -27,6 +31,9 @@ __device__ inline u32 step_row(u32 what) { return kept_as(what & 0xffe0); }  // 
 __device__ inline int step_words(int pairs) { return (2 * pairs - 1) * lane_bytes; }
 
 __device__ inline u32 high_twice(u32 w) { return bits_of(__high2half2(half2_of(w))); }
+
+// Of several rows lanes have the codes of a step's groups one after the other, and behind four of them the units of the last two.
+__device__ inline int step_shift(u32 what) { return what & four_groups ? 0 : what & many_groups ? 1 : 2; }
 
 // copy_step asks for a lane's words of a unit, of up to four bits, and its first scales.
 __device__ inline void copy_step(u32 to, const char* words, u32 side, const char* scales, u32 what, unsigned long long once) {
@@ -76,6 +83,13 @@ struct StepUnits {
 	u32 first;
 	const u32* words;
 	__device__ u32 operator[](int group) const { return group == 0 ? first : words[lane_words]; }
+};
+
+// GroupUnits has the units of all groups of a step, of the first two in one register.
+struct GroupUnits {
+	u32 two;
+	const u32* words;
+	__device__ u32 operator[](int group) const { return group == 0 ? __byte_perm(two, 0, 0x1010) : group == 1 ? high_twice(two) : words[(2 + group) * lane_words]; }
 };
 
 // multiply_step adds the products of a unit (multiply_unit_digits), likely ones first.
