@@ -51,9 +51,9 @@ func TestSteps(t *testing.T) {
 	}{
 		{0, 0, []uint32{four, 0, 0, next}},
 		{0, 1, []uint32{four | step_last_step | step_unusual | 4<<step_first_block | 4<<step_first_chunk, 1 | 16<<16, 1 | 16<<16, next}},
-		{4, 1, []uint32{1<<step_first_width | 34<<step_first_block | step_last_step | step_unusual | step_above_two | 36<<step_first_chunk, 9 | 144<<16, 10 | 160<<16, next}},
-		{15, 1, []uint32{eight | 122<<step_first_block | step_four_groups | 122<<step_first_chunk, 61 | 61*16<<16, 62 | 62*16<<16, next}},
-		{15, 2, []uint32{eight | 126<<step_first_block | step_four_groups | step_last_step | 130<<step_first_chunk, 65 | 65*16<<16, 66 | 66*16<<16, next}},
+		{4, 1, []uint32{1<<step_first_width | 34<<step_first_block | step_last_step | step_unusual | step_above_two | step_many_groups | 36<<step_first_chunk, 9 | 144<<16, 10 | 160<<16, next}},
+		{15, 1, []uint32{eight | 122<<step_first_block | step_four_groups | step_many_groups | 122<<step_first_chunk, 61 | 61*16<<16, 62 | 62*16<<16, next}},
+		{15, 2, []uint32{eight | 126<<step_first_block | step_four_groups | step_many_groups | step_last_step | 130<<step_first_chunk, 65 | 65*16<<16, 66 | 66*16<<16, next}},
 		{3, 2, []uint32{0, 0, 0, next}},
 	} {
 		if got := m.steps(units)[4*(3*c.warp+c.step):][:4]; !slices.Equal(got, c.want) {
@@ -167,7 +167,7 @@ func TestTooLarge(t *testing.T) {
 	}
 	d := planner(t, 9, 132, 227<<10, 128)
 	for rows := 1; rows <= 4; rows++ {
-		n := need{widest: 8, run: 1, in: 4096, groups: 1, areas: 32, blocks: 128, most: 32}
+		n := need{widest: 8, run: 1, each: 1, in: 4096, groups: 1, areas: 32, blocks: 128, most: 32}
 		digits, ok := d.plan(n, rows)
 		n.digitless = true
 		if plan, also := d.plan(n, rows); !ok || !also || !digits.digits && !digits.areas || plan.digits || plan.areas {
