@@ -80,7 +80,7 @@ func TestStagedBlocks(t *testing.T) {
 	}
 }
 
-// Matrices whose units begin at the same blocks share what warps bring of x.
+// Matrices whose units begin at the same blocks share what warps bring of x; behind all is the unit of warps that have none.
 func TestAreas(t *testing.T) {
 	of := func(blocks ...uint16) *matrix { return &matrix{units128: len(blocks), unitBlocks: blocks} }
 	for _, c := range []struct {
@@ -88,10 +88,10 @@ func TestAreas(t *testing.T) {
 		want  [4]area
 		units int
 	}{
-		{[]*matrix{of(0, 4)}, [4]area{}, 2},
-		{[]*matrix{of(0, 4), of(0, 4)}, [4]area{}, 2},
-		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [4]area{{}, {1, 2}, {}}, 5},
-		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [4]area{{}, {1, 2}, {1, 2}}, 5},
+		{[]*matrix{of(0, 4)}, [4]area{3: {0, 2}}, 2},
+		{[]*matrix{of(0, 4), of(0, 4)}, [4]area{3: {0, 2}}, 2},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [4]area{{}, {1, 2}, {}, {0, 5}}, 5},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [4]area{{}, {1, 2}, {1, 2}, {0, 5}}, 5},
 		{[]*matrix{of(0, 4), of(make([]uint16, 513)...)}, [4]area{}, 0},
 	} {
 		p := &packed{n: len(c.list)}
@@ -112,7 +112,7 @@ func TestDigitsOfRows(t *testing.T) {
 	}{
 		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_four, 4}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
 		{4096, 12288, 4, 1, 2, false, kernel_qmatmul_more, 2}, {11008, 4096, 4, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 3, 2, 4, true, kernel_qmatmul_four, 2},
-		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 8},
+		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 4},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
 		m := &matrix{in: c.in, padded: c.out, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups, units128: c.in / 128}
