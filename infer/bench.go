@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -49,11 +50,8 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 	}
 	var rates []float64
 	for range before + repeat {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		start := time.Now()
-		if err := e.once(t); err != nil {
+		if err := e.once(ctx, t); err != nil {
 			return nil, err
 		}
 		tokens := float64(max(t.Prompt, t.Generate) * t.Batch)
@@ -64,15 +62,15 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 	return s, nil
 }
 
-// once runs a test's passes.
-func (e *Engine) once(t Test) error {
+// once runs a test's passes, until ctx ends.
+func (e *Engine) once(ctx context.Context, t Test) error {
 	if t.Prompt > 0 {
 		ids := make([]int32, t.Prompt)
 		for i := range ids {
 			ids[i] = int32(i*7919) % int32(e.spec.Vocab)
 		}
 		for b := range t.Batch {
-			if _, err := e.next(b, t.Depth, ids); err != nil {
+			if _, err := e.next(ctx, b, t.Depth, ids); err != nil {
 				return err
 			}
 		}
@@ -85,7 +83,8 @@ func (e *Engine) once(t Test) error {
 	k := e.choice.set(make([]chooser, t.Batch), e.spec.Vocab)
 	e.use(p)
 	for f := e.front(k, 0, t.Generate); f.more(); {
-		if _, err := f.next(); err != nil {
+		_, err := f.next()
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
 	}

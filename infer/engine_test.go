@@ -41,7 +41,7 @@ func someIDs(n, vocab int) []int32 {
 func whole(t testing.TB, e *Engine, ids []int32) [][]float32 {
 	t.Helper()
 	var all [][]float32
-	if err := e.all(ids, func(_ int, rows [][]float32) { all = append(all, rows...) }); err != nil {
+	if err := e.all(t.Context(), ids, func(_ int, rows [][]float32) { all = append(all, rows...) }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -73,13 +73,13 @@ func TestCacheEqualsWholePass(t *testing.T) {
 				for i, row := range whole(t, e, ids) {
 					mustBeNear(t, c.what, row, want[i])
 				}
-				last, err := e.next(0, 0, ids[:25])
+				last, err := e.next(t.Context(), 0, 0, ids[:25])
 				if err != nil {
 					t.Fatal(err)
 				}
 				mustBeNear(t, c.what+": prefill", last, want[24])
 				for i := 25; i < n; i++ {
-					row, err := e.next(0, i, ids[i:i+1])
+					row, err := e.next(t.Context(), 0, i, ids[i:i+1])
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -131,10 +131,10 @@ func TestLoadingIsInterrupted(t *testing.T) {
 
 func TestContextIsBounded(t *testing.T) {
 	e := openEngine(t, golden("arch/llama"), Options{Positions: 8}, 1)
-	if _, err := e.next(0, 0, someIDs(9, 100)); err == nil {
+	if _, err := e.next(t.Context(), 0, 0, someIDs(9, 100)); err == nil {
 		t.Error("9 positions in a context of 8: no error")
 	}
-	if _, err := e.next(0, 8, []int32{1}); err == nil {
+	if _, err := e.next(t.Context(), 0, 8, []int32{1}); err == nil {
 		t.Error("position 8 in a context of 8: no error")
 	}
 }
@@ -220,30 +220,30 @@ func TestShare(t *testing.T) {
 	ref := openEngine(t, golden("arch/llama"), Options{Positions: n}, 1)
 	e := openEngine(t, golden("arch/llama"), Options{Positions: n, Sequences: 2}, 1)
 	ids := someIDs(common+20, 120)
-	if _, err := e.next(0, 0, ids); err != nil {
+	if _, err := e.next(t.Context(), 0, 0, ids); err != nil {
 		t.Fatal(err)
 	}
 	shared := e.Share(1, 0, common)
 	if shared != model.PageRows {
 		t.Fatalf("%d positions shared, want a page of %d", shared, model.PageRows)
 	}
-	if _, err := e.next(1, shared-1, ids[:1]); err == nil {
+	if _, err := e.next(t.Context(), 1, shared-1, ids[:1]); err == nil {
 		t.Error("a shared position was written")
 	}
 	other := append(slices.Clone(ids[:common]), someIDs(30, 70)...)
-	got, err := e.next(1, shared, other[shared:])
+	got, err := e.next(t.Context(), 1, shared, other[shared:])
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := whole(t, ref, other)
 	mustBeNear(t, "sequence that shares", got, want[len(other)-1])
-	again, err := e.next(0, len(ids), ids[:1]) // the first one has not noticed
+	again, err := e.next(t.Context(), 0, len(ids), ids[:1]) // the first one has not noticed
 	if err != nil {
 		t.Fatal(err)
 	}
 	want = whole(t, ref, append(slices.Clone(ids), ids[0]))
 	mustBeNear(t, "sequence that is shared", again, want[len(ids)])
-	fresh, err := e.next(1, 0, other[:300]) // pages of its own again
+	fresh, err := e.next(t.Context(), 1, 0, other[:300]) // pages of its own again
 	if err != nil {
 		t.Fatal(err)
 	}

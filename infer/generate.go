@@ -78,8 +78,8 @@ func (s *Session) Generate(ctx context.Context, g *Generation) (*Result, error) 
 
 // next processes ids at positions from first on of a sequence and returns the
 // logits of the last of them.
-func (e *Engine) next(sequence, first int, ids []int32) (logits []float32, err error) {
-	err = e.Step([]Run{{Sequence: sequence, First: first, IDs: ids, Logits: 1}}, func(_, _ int, rows [][]float32) { logits = rows[0] })
+func (e *Engine) next(ctx context.Context, sequence, first int, ids []int32) (logits []float32, err error) {
+	err = e.step(ctx, []Run{{Sequence: sequence, First: first, IDs: ids, Logits: 1}}, func(_, _ int, rows [][]float32) { logits = rows[0] })
 	return logits, err
 }
 

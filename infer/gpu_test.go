@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -52,7 +53,7 @@ func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 		t.Cleanup(e.Close)
 		*on.to = e
 	}
-	if _, err := got.next(0, 0, []int32{1}); errors.Is(err, device.ErrUnsupported) {
+	if _, err := got.next(t.Context(), 0, 0, []int32{1}); errors.Is(err, device.ErrUnsupported) {
 		t.Skip(err)
 	}
 	return ref, got
@@ -203,11 +204,11 @@ func compareLogits(t *testing.T, ref, got *Engine, n int) {
 	}
 	prompt.check(t, "prompt")
 	lo := n / 2
-	if _, err := got.next(0, 0, ids[:lo]); err != nil {
+	if _, err := got.next(t.Context(), 0, 0, ids[:lo]); err != nil {
 		t.Fatal(err)
 	}
 	for i := lo; i < n; i++ {
-		row, err := got.next(0, i, ids[i:i+1])
+		row, err := got.next(t.Context(), 0, i, ids[i:i+1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,11 +234,11 @@ func TestGPUGreedy(t *testing.T) {
 
 // sameGreedy continues ids on both engines by n tokens, as long as they agree.
 func sameGreedy(ref, got *Engine, ids []int32, n int) error {
-	a, err := ref.next(0, 0, ids)
+	a, err := ref.next(context.Background(), 0, 0, ids)
 	if err != nil {
 		return err
 	}
-	b, err := got.next(0, 0, ids)
+	b, err := got.next(context.Background(), 0, 0, ids)
 	if err != nil {
 		return err
 	}
@@ -252,10 +253,10 @@ func sameGreedy(ref, got *Engine, ids []int32, n int) error {
 		if i == n-1 {
 			break
 		}
-		if a, err = ref.next(0, len(ids)+i, []int32{int32(x)}); err != nil {
+		if a, err = ref.next(context.Background(), 0, len(ids)+i, []int32{int32(x)}); err != nil {
 			return err
 		}
-		if b, err = got.next(0, len(ids)+i, []int32{int32(x)}); err != nil {
+		if b, err = got.next(context.Background(), 0, len(ids)+i, []int32{int32(x)}); err != nil {
 			return err
 		}
 	}
@@ -309,12 +310,12 @@ func TestGPUReaches(t *testing.T) {
 				steps := gap{}
 				for _, from := range []int{limit - 6, limit - 3} { // the second time steps go back
 					if from == limit-6 {
-						if _, err := got.next(0, 0, ids[:from]); err != nil {
+						if _, err := got.next(t.Context(), 0, 0, ids[:from]); err != nil {
 							t.Fatal(err)
 						}
 					}
 					for i := from; i < n; i++ {
-						row, err := got.next(0, i, ids[i:i+1])
+						row, err := got.next(t.Context(), 0, i, ids[i:i+1])
 						if err != nil {
 							t.Fatal(err)
 						}

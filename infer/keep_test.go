@@ -95,7 +95,7 @@ func TestKeepingIsSaid(t *testing.T) {
 		k.free, k.kept = c.free, c.kept
 		ids := someIDs(140, e.Vocab())
 		for range 3 {
-			if _, err := e.next(0, 0, ids[:1]); err != nil {
+			if _, err := e.next(t.Context(), 0, 0, ids[:1]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,7 +103,7 @@ func TestKeepingIsSaid(t *testing.T) {
 			t.Errorf("%+v: said %v in single steps", c, k.said)
 		}
 		for range 3 {
-			if _, err := e.next(0, 0, ids); err != nil {
+			if _, err := e.next(t.Context(), 0, 0, ids); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,10 +48,7 @@ func (e *Engine) Perplexity(ctx context.Context, reference *Engine, rows [][]int
 	}
 	s := &Score{}
 	for _, ids := range rows {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := e.scoreRow(s, reference, ids); err != nil {
+		if err := e.scoreRow(ctx, s, reference, ids); err != nil {
 			return nil, err
 		}
 		step(s)
@@ -60,14 +57,14 @@ func (e *Engine) Perplexity(ctx context.Context, reference *Engine, rows [][]int
 }
 
 // scoreRow scores one row. The reference's logits of the whole row are kept.
-func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
+func (e *Engine) scoreRow(ctx context.Context, s *Score, reference *Engine, ids []int32) error {
 	var want [][]float32
 	if reference != nil {
-		if err := reference.all(ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
+		if err := reference.all(ctx, ids, func(_ int, rows [][]float32) { want = append(want, rows...) }); err != nil {
 			return fmt.Errorf("reference: %w", err)
 		}
 	}
-	return e.all(ids, func(first int, rows [][]float32) {
+	return e.all(ctx, ids, func(first int, rows [][]float32) {
 		n := min(len(rows), len(ids)-1-first) // the last position predicts nothing that is known
 		got := make([]position, n)
 		parallel.For(n, func(i int) {
@@ -89,8 +86,8 @@ func (e *Engine) scoreRow(s *Score, reference *Engine, ids []int32) error {
 
 // all processes ids as a sequence of their own and calls f with the logits of all
 // positions, some at a time: first is the position of the first row.
-func (e *Engine) all(ids []int32, f func(first int, rows [][]float32)) error {
-	return e.Step([]Run{{IDs: ids, Logits: len(ids)}}, func(_, first int, rows [][]float32) { f(first, rows) })
+func (e *Engine) all(ctx context.Context, ids []int32, f func(first int, rows [][]float32)) error {
+	return e.step(ctx, []Run{{IDs: ids, Logits: len(ids)}}, func(_, first int, rows [][]float32) { f(first, rows) })
 }
 
 // position is what is found at one position of a row.

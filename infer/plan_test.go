@@ -89,7 +89,7 @@ func comparePlan(t *testing.T, dir string, n int, o Options) {
 			t.Errorf("device %d of %d: %d bytes are allocated, the plan says %d and at most %d more: %+v", i, n, got, p.Total(), more, p)
 		}
 	}
-	if _, err := e.next(0, 0, someIDs(40, e.Vocab())); err != nil {
+	if _, err := e.next(t.Context(), 0, 0, someIDs(40, e.Vocab())); err != nil {
 		t.Error(err)
 	}
 	e.Close()

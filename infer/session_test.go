@@ -76,3 +76,44 @@ func TestSessionStopped(t *testing.T) {
 		t.Fatalf("%v: %v after a stop, %v without", err, again.Tokens, fresh.Tokens)
 	}
 }
+
+// A waning context ends when it has been looked at some times.
+type waning struct {
+	context.Context
+	looks int
+}
+
+func (w *waning) Err() error {
+	if w.looks--; w.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Ctrl-C ends a benchmark and a perplexity within a prompt and within a row, which
+// may take hours, and between generated tokens.
+func TestStoppedWithin(t *testing.T) {
+	e := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1)
+	for name, run := range map[string]func(context.Context) error{
+		"a prompt": func(ctx context.Context) error {
+			_, err := e.Bench(ctx, Test{Prompt: 64, Batch: 1}, 1)
+			return err
+		},
+		"steps": func(ctx context.Context) error {
+			_, err := e.Bench(ctx, Test{Generate: 64, Batch: 1}, 1)
+			return err
+		},
+		"a row": func(ctx context.Context) error {
+			_, err := e.Perplexity(ctx, nil, [][]int32{someIDs(64, 100)}, func(*Score) { t.Error("a row is done") })
+			return err
+		},
+		"the reference's row": func(ctx context.Context) error {
+			_, err := e.Perplexity(ctx, e, [][]int32{someIDs(64, 100)}, func(*Score) { t.Error("a row is done") })
+			return err
+		},
+	} {
+		if err := run(&waning{t.Context(), 3}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, looked at a fourth time: %v, want %v", name, err, context.Canceled)
+		}
+	}
+}

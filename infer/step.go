@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,11 @@ type Run struct {
 // position of the first row. Batching, speculation and going on with a text are
 // up to the caller.
 func (e *Engine) Step(runs []Run, f func(run, first int, logits [][]float32)) error {
+	return e.step(context.Background(), runs, f)
+}
+
+// step is Step that ends with ctx: between chunks it looks whether it is to.
+func (e *Engine) step(ctx context.Context, runs []Run, f func(run, first int, logits [][]float32)) error {
 	for i, r := range runs {
 		if err := e.check(runs[:i], r); err != nil {
 			return err
@@ -31,7 +37,7 @@ func (e *Engine) Step(runs []Run, f func(run, first int, logits [][]float32)) er
 	}
 	for i := 0; i < len(runs); {
 		n := e.alike(runs[i:])
-		if err := e.together(runs[i:i+n], i, f); err != nil {
+		if err := e.together(ctx, runs[i:i+n], i, f); err != nil {
 			return err
 		}
 		i += n
@@ -91,9 +97,12 @@ func (e *Engine) alike(runs []Run) int {
 
 // together processes runs of one length, some positions at a time; offset is the
 // number of the first.
-func (e *Engine) together(runs []Run, offset int, f func(run, first int, logits [][]float32)) error {
+func (e *Engine) together(ctx context.Context, runs []Run, offset int, f func(run, first int, logits [][]float32)) error {
 	length := len(runs[0].IDs)
 	for lo := 0; lo < length; lo += e.Options.Chunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		p := pass{span: min(e.Options.Chunk, length-lo)}
 		for _, r := range runs {
 			p.runs = append(p.runs, model.Run{Sequence: r.Sequence, Position: r.First + lo})
