@@ -17,7 +17,7 @@ func findModel(name string) (string, error) {
 		if !info.IsDir() {
 			return "", fmt.Errorf("model %s: not a folder; give the folder that holds config.json", name)
 		}
-		return name, nil
+		return name, checkModel(name)
 	}
 	org, model, ok := strings.Cut(name, "/")
 	if !ok || org == "" || model == "" || strings.ContainsAny(model, `/\`) || strings.HasPrefix(name, ".") {
@@ -32,7 +32,7 @@ func findModel(name string) (string, error) {
 	if _, err := os.Stat(snapshot); err != nil {
 		return "", fmt.Errorf("model %s: the Hugging Face cache names a snapshot that is not there: %w", name, err)
 	}
-	return snapshot, nil
+	return snapshot, checkModel(snapshot)
 }
 
 // cacheFolder returns where the Hugging Face libraries keep models.
