@@ -20,8 +20,8 @@ type objects interface {
 }
 
 // objectsOf returns what reads the records of a text, if it is JSON: lines whose first
-// that is not blank is an object, or a list that begins with an object. unit is
-// what they are counted in.
+// that is not blank is an object, or a list that begins with an object or a string. unit
+// is what they are counted in.
 func objectsOf(text *io.SectionReader) (open func() objects, unit string) {
 	first := fromStart(text)
 	for {
@@ -35,7 +35,11 @@ func objectsOf(text *io.SectionReader) (open func() objects, unit string) {
 		default:
 			return nil, ""
 		}
-		if object, err := open().next(); err != nil || object[0] != '{' || !json.Valid(ordered.FromPython(object, ordered.Null)) {
+		in := open()
+		if object, err := in.next(); err != nil || object[0] != '{' || !json.Valid(ordered.FromPython(object, ordered.Null)) {
+			return nil, ""
+		}
+		if list, ok := in.(*elements); ok && list.ofStrings() && !list.goesOn() {
 			return nil, ""
 		}
 		return open, unit

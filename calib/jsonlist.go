@@ -6,19 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // An elements reads the elements of a JSON list, which is all of a text.
 type elements struct {
 	in     *bufio.Reader
-	number int // of the last element, from 1
+	number int  // of the last element, from 1
+	kind   byte // what the first one begins with, and all must
 }
 
 func newElements(text *io.SectionReader) *elements { return &elements{in: fromStart(text)} }
 
 func (e *elements) at() int { return e.number }
 
-// next returns the text of an element, which must be an object and is JSON if the list is.
+// next returns the text of an element, which is JSON if the list is: an object, or what an
+// object would be whose text is the string that stands there.
 func (e *elements) next() ([]byte, error) {
 	first := e.number == 0
 	e.number++
@@ -40,10 +43,32 @@ func (e *elements) next() ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case b != '{':
-		return nil, fmt.Errorf("not a JSON object: it begins with %q", b)
+	case first && (b == '{' || b == '"'):
+		e.kind = b
+	case first || b != e.kind:
+		return nil, fmt.Errorf("not a JSON %s: it begins with %q", e.kindName(), b)
 	}
-	return e.object()
+	text, err := e.value(b)
+	if e.ofStrings() {
+		text = slices.Concat([]byte(`{"text":`), text, []byte("}"))
+	}
+	return text, err
+}
+
+func (e *elements) ofStrings() bool { return e.kind == '"' }
+
+func (e *elements) kindName() string {
+	if e.ofStrings() {
+		return "string"
+	}
+	return "object"
+}
+
+// goesOn reports whether behind the element that was read last others follow, or
+// the end: a text may begin with a bracket and a quotation, too, as a link in Markdown.
+func (e *elements) goesOn() bool {
+	b, err := e.token()
+	return err == nil && (b == ',' || b == ']' && errors.Is(e.end(), io.EOF))
 }
 
 // token returns the next byte that is not white space.
@@ -74,10 +99,13 @@ func (e *elements) end() error {
 	return err
 }
 
-// object reads on behind the bracket that opens an object, to the one that closes it.
-func (e *elements) object() ([]byte, error) {
-	text, depth, inString := []byte{'{'}, 1, false
-	for {
+// value reads on behind what opens an object or a string, to what closes it.
+func (e *elements) value(opens byte) ([]byte, error) {
+	text, depth, inString := []byte{opens}, 0, opens == '"'
+	if opens == '{' {
+		depth = 1
+	}
+	for depth > 0 || inString {
 		b, err := e.in.ReadByte()
 		if errors.Is(err, io.EOF) {
 			err = errCutOff
@@ -96,12 +124,11 @@ func (e *elements) object() ([]byte, error) {
 		case !inString && (b == '{' || b == '['):
 			depth++
 		case !inString && (b == '}' || b == ']'):
-			if depth--; depth == 0 {
-				return text, nil
-			}
+			depth--
 		}
 		if len(text) > maxText {
 			return nil, fmt.Errorf("over %d bytes", maxText)
 		}
 	}
+	return text, nil
 }

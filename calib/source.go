@@ -46,7 +46,8 @@ type Source struct {
 // and hashes at the end. Strings within one nested value are joined by a space
 // in the order of the file, of messages only role and content. A column of
 // lists of integers that is named, or is called input_ids, is taken as token
-// ids. [Source.Describe] says what was found.
+// ids. The strings of a JSON list are texts, as if of a column text.
+// [Source.Describe] says what was found.
 func Open(path, column string) (*Source, error) {
 	in, size, closer, err := openFile(path)
 	if err != nil {
