@@ -201,3 +201,24 @@ func TestAnswerEnd(t *testing.T) {
 		t.Errorf("answers end with token %d, want %d", end, want)
 	}
 }
+
+// Bytes that are no characters, as a text in Latin-1 that is pasted has them, are question
+// marks, and U+FFFD is one; what is typed behind them is not held back.
+func TestNoCharacters(t *testing.T) {
+	u := atTerminal(t, "infer", "-m", tinyModel(), "--chat", "--show-prompt", "-t", "5")
+	u.sees("> ")
+	u.types("caf\xe9 \xff\xfe\ufffd gr\u00fc\u00df\r")
+	u.sees(`user<\|end_header_id\|>\s+caf\? \?\?\? grüß<\|eot_id\|>`)
+	u.sees(summary)
+	u.sees("> ")
+	u.types("na\xc3")
+	u.sees("na")
+	u.types("\xafve\r")
+	u.sees(`\s+naïve<\|eot_id\|>`)
+	u.sees(summary)
+	u.sees("> ")
+	u.types("\xff\xff\xff" + end + interrupt)
+	u.sees(`\^C\r\n> `)
+	u.types(end)
+	u.exits(exitDone)
+}

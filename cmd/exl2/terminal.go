@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -18,6 +19,7 @@ type terminal struct {
 	in, out     *os.File
 	editor      *term.Terminal
 	keys        []byte // read, but not by the editor yet
+	begun       []byte // a character of which only the beginning has been read
 	interrupted bool   // the editor's last key was Ctrl-C
 }
 
@@ -36,12 +38,13 @@ func newTerminal(in, out *os.File) *terminal {
 // Read reads keys, for the editor, up to a Ctrl-C: to the editor that is an end
 // like Ctrl-D.
 func (t *terminal) Read(p []byte) (int, error) {
-	if len(t.keys) == 0 {
+	for len(t.keys) == 0 {
 		buf := make([]byte, 256)
 		n, err := t.in.Read(buf)
-		if t.keys = buf[:n]; err != nil {
+		if err != nil {
 			return 0, err
 		}
+		t.keys, t.begun = characters(append(t.begun, buf[:n]...))
 	}
 	n := copy(p, t.keys)
 	if at := bytes.IndexByte(t.keys[:n], ctrlC); at >= 0 {
@@ -50,6 +53,20 @@ func (t *terminal) Read(p []byte) (int, error) {
 	t.interrupted = n > 0 && t.keys[n-1] == ctrlC
 	t.keys = t.keys[n:]
 	return n, nil
+}
+
+// characters returns the whole characters of what was typed, and the beginning of one that is
+// not whole. What is no character is a question mark, and so is U+FFFD: for each of them the
+// editor lets what follows, Ctrl-C as well, wait for another key.
+func characters(typed []byte) (whole, begun []byte) {
+	for len(typed) > 0 && utf8.FullRune(typed) {
+		r, n := utf8.DecodeRune(typed)
+		if r == utf8.RuneError {
+			r = '?'
+		}
+		whole, typed = utf8.AppendRune(whole, r), typed[n:]
+	}
+	return whole, typed
 }
 
 // Write writes what the editor shows.
