@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -53,6 +54,23 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
+// foreign says what a file is, by its first bytes, that is no safetensors file: of another kind
+// under a wrong name, or what a download got instead; "" if that is not known.
+func foreign(begins []byte) string {
+	for _, known := range []struct{ magic, what string }{
+		{"GGUF", "a GGUF file, which is not read; get the original model"},
+		{"PK\x03\x04", "a zip file, as those of PyTorch are: convert the model to safetensors first"},
+		{"<!DOCTY", "a web page: the download got no model"},
+		{"<!docty", "a web page: the download got no model"},
+		{"<html", "a web page: the download got no model"},
+	} {
+		if bytes.HasPrefix(begins, []byte(known.magic)) {
+			return known.what
+		}
+	}
+	return ""
+}
+
 func (f *File) readHeader() error {
 	stat, err := f.file.Stat()
 	if err != nil {
@@ -70,6 +88,9 @@ func (f *File) readHeader() error {
 	f.start = int64(len(length)) + int64(n)
 	if n > maxHeader && f.isPointer() {
 		return regular.ErrPointer
+	}
+	if what := foreign(length[:]); n > maxHeader && what != "" {
+		return fmt.Errorf("not a safetensors file: %s", what)
 	}
 	if n > maxHeader {
 		return fmt.Errorf("a header of %d bytes is over the format's %d: not a safetensors file", n, maxHeader)
