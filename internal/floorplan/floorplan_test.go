@@ -17,7 +17,7 @@ import (
 // of lower floors; of its own floor only those that allowed names.
 var floors = [][]string{
 	{"internal/half", "internal/sampling", "internal/safetensors", "internal/atomicfile", "internal/term", "internal/ordered", "internal/goldens", "internal/score", "internal/regular", "internal/mapped", "internal/parallel", "internal/dylib", "internal/machine", "internal/jinja", "infer/tokenizer/internal/..."},
-	{"internal/tensor", "internal/exl2", "internal/affine", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
+	{"internal/tensor", "internal/exl2", "internal/affine", "internal/ptx", "infer/tokenizer", "internal/chat", "internal/chat/chattest"},
 	{"internal/device", "internal/device/cpu/simd", "internal/device/cpu/blas", "internal/device/cpu", "internal/device/devtest", "internal/arch", "internal/prequant", "internal/prequant/prequanttest", "cuda/kernelfile", "cuda", "cuda/cudatest"},
 	{"internal/model"},
 	{"internal/stream", "internal/sampled", "internal/tokenweight", "internal/synth", "internal/job", "internal/profile", "internal/devices"},

@@ -97,17 +97,33 @@ func groups() []group {
 // A device is opened for each operation, so that one that fails leaves the
 // others their tests.
 func Run(t *testing.T, open func(t testing.TB) device.Device) {
+	RunSome(t, func(string, int) bool { return true }, open)
+}
+
+// RunSome is Run of those cases alone, by operation and number, that are chosen.
+func RunSome(t *testing.T, choose func(operation string, i int) bool, open func(t testing.TB) device.Device) {
 	ref, err := cpu.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("Memory", func(t *testing.T) { testMemory(t, open) })
-	t.Run("Record", func(t *testing.T) { testRecord(t, open) })
-	t.Run("TokenRing", func(t *testing.T) { testTokenRing(t, open) })
-	t.Run("Failure", func(t *testing.T) { testFailure(t, open) })
-	t.Run("Panics", func(t *testing.T) { testPanics(t, open) })
+	for _, whole := range []struct {
+		name string
+		run  func(t *testing.T, open func(t testing.TB) device.Device)
+	}{{"Memory", testMemory}, {"Record", testRecord}, {"TokenRing", testTokenRing}, {"Failure", testFailure}, {"Panics", testPanics}} {
+		if choose(whole.name, 0) {
+			t.Run(whole.name, func(t *testing.T) { whole.run(t, open) })
+		}
+	}
 	for _, g := range groups() {
-		t.Run(g.name, func(t *testing.T) { runCases(t, ref, opened(t, open), g.cases) })
+		var cases []testCase
+		for i, c := range g.cases {
+			if choose(g.name, i) {
+				cases = append(cases, c)
+			}
+		}
+		if len(cases) > 0 {
+			t.Run(g.name, func(t *testing.T) { runCases(t, ref, opened(t, open), cases) })
+		}
 	}
 }
 
