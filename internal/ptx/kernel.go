@@ -20,6 +20,9 @@ type Kernel struct {
 // dynamicAlign is where shared memory that a launch adds begins: at a multiple of it.
 const dynamicAlign = 128
 
+// mostRegisters is how many a declaration may have.
+const mostRegisters = 1 << 17
+
 // A kind says how an instruction is executed.
 type kind uint8
 
@@ -60,8 +63,13 @@ const (
 var special = map[string]int{"%tid.x": tidX, "%ntid.x": ntidX, "%ctaid.x": ctaidX, "%ctaid.y": ctaidY, "%ctaid.z": ctaidZ,
 	"%nctaid.x": nctaidX, "%nctaid.y": nctaidY, "%nctaid.z": nctaidZ, "_": sink}
 
-// Kernel returns a kernel of the module.
-func (m *Module) Kernel(name string) (*Kernel, error) {
+// Kernel returns a kernel of the module. What is not PTX is an error, whatever it is.
+func (m *Module) Kernel(name string) (k *Kernel, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			k, err = nil, fmt.Errorf("kernel %s: malformed: %v", name, cause)
+		}
+	}()
 	if k, ok := m.kernels[name]; ok {
 		return k, nil
 	}
@@ -186,6 +194,9 @@ func (c *compiler) directive(text string) error {
 		for _, name := range strings.Split(strings.Join(rest[2:], ""), ",") {
 			base, count, several := strings.Cut(name, "<")
 			n, _ := strconv.Atoi(strings.TrimSuffix(count, ">"))
+			if n > mostRegisters {
+				return fmt.Errorf("%d registers", n)
+			}
 			for i := range max(n, 1) {
 				if several {
 					name = base + strconv.Itoa(i)

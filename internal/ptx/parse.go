@@ -24,8 +24,13 @@ type variable struct {
 }
 
 // Parse reads the text of a module.
-func Parse(text string) (*Module, error) {
-	m := &Module{kernels: map[string]*Kernel{}, sources: map[string]source{}, globals: map[string]variable{}}
+func Parse(text string) (m *Module, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			m, err = nil, fmt.Errorf("malformed: %v", cause)
+		}
+	}()
+	m = &Module{kernels: map[string]*Kernel{}, sources: map[string]source{}, globals: map[string]variable{}}
 	s := scanner{text: withoutComments(text)}
 	for {
 		head, end := s.until("{;")
