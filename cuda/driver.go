@@ -135,6 +135,11 @@ func (d *driver) describe(r result) string {
 	if d.call(cuGetErrorString, uintptr(r), uintptr(unsafe.Pointer(&text))) != success || text == nil {
 		return fmt.Sprintf("CUDA error %d", r)
 	}
+	return textAt(text)
+}
+
+// textAt returns a text as C has it, up to a zero.
+func textAt(text *byte) string {
 	n := 0
 	for *(*byte)(unsafe.Add(unsafe.Pointer(text), n)) != 0 {
 		n++

@@ -100,24 +100,14 @@ func (e *emulator) invoke(s symbol, args []uintptr) result {
 			return err
 		})
 	case cuModuleLoadData:
-		text := at[byte](args[1])
-		n := 0
-		for *(*byte)(unsafe.Add(unsafe.Pointer(text), n)) != 0 {
-			n++
-		}
-		m, err := ptx.Parse(string(unsafe.Slice(text, n)))
+		m, err := ptx.Parse(textAt(at[byte](args[1])))
 		if err != nil {
 			return e.run(func() error { return err })
 		}
 		e.modules = append(e.modules, m)
 		*at[uintptr](args[0]) = uintptr(len(e.modules))
 	case cuModuleGetFunction:
-		name := at[byte](args[2])
-		n := 0
-		for *(*byte)(unsafe.Add(unsafe.Pointer(name), n)) != 0 {
-			n++
-		}
-		k, err := e.modules[args[1]-1].Kernel(string(unsafe.Slice(name, n)))
+		k, err := e.modules[args[1]-1].Kernel(textAt(at[byte](args[2])))
 		if err != nil {
 			return e.run(func() error { return err })
 		}

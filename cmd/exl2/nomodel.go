@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"exl2/convert"
 	"exl2/internal/regular"
 )
 
@@ -35,12 +36,8 @@ func checkModel(dir string) error {
 
 // seemsJob knows the folder of a conversion, whose models are elsewhere or not yet there.
 func seemsJob(dir string) string {
-	var asked struct {
-		Out     string
-		Targets []struct{ Text string }
-	}
-	data, err := regular.Read(filepath.Join(dir, "job", "asked.json"), 1<<20)
-	if err != nil || json.Unmarshal(data, &asked) != nil {
+	asked, err := convert.Resume(dir)
+	if err != nil {
 		return ""
 	}
 	switch n := len(asked.Targets); {

@@ -53,28 +53,7 @@ func (c *compiler) compute(in *instruction, parts, args []string) error {
 			}
 		})
 	case "cvt":
-		from, ok := numericOf(last)
-		to, known := numericOf(mods[len(mods)-2])
-		way := mods
-		if mods[len(mods)-2] == "tf32" {
-			to, known = numeric{letter: 'f', bits: 32}, true
-			return c.one(in, args, tf32)
-		}
-		if !ok || !known {
-			return fmt.Errorf("types are not known")
-		}
-		if to.twice {
-			f, err := convert(way, numeric{letter: 'f', bits: 16}, from)
-			if err != nil || len(args) != 3 {
-				return fmt.Errorf("conversion is not known")
-			}
-			return c.registers(in, args, func(r []int) { in.run = func(t *thread) { t.r[r[0]] = f(t.r[r[1]])<<16 | f(t.r[r[2]]) } })
-		}
-		f, err := convert(way, to, from)
-		if err != nil {
-			return err
-		}
-		return c.one(in, args, f)
+		return c.conversion(in, mods, t, args)
 	}
 	if f := unaryOf(op, mods, t); f != nil {
 		return c.one(in, args, t.each1(f))
@@ -92,6 +71,28 @@ func (c *compiler) compute(in *instruction, parts, args []string) error {
 		return err
 	}
 	return c.registers(in, args, func(r []int) { in.run = func(t *thread) { t.r[r[0]] = f(t.r[r[1]], t.r[r[2]]) } })
+}
+
+// conversion compiles cvt, of one number, or of two to the halves of a register.
+func (c *compiler) conversion(in *instruction, mods []string, from numeric, args []string) error {
+	name := mods[len(mods)-2]
+	if name == "tf32" {
+		return c.one(in, args, tf32)
+	}
+	to, ok := numericOf(name)
+	if !ok {
+		return fmt.Errorf("type %q is not known", name)
+	}
+	pair := to.twice
+	to.twice = false
+	f := convert(mods, to, from)
+	if !pair {
+		return c.one(in, args, f)
+	}
+	if len(args) != 3 {
+		return fmt.Errorf("%d operands, want 3", len(args))
+	}
+	return c.registers(in, args, func(r []int) { in.run = func(t *thread) { t.r[r[0]] = f(t.r[r[1]])<<16 | f(t.r[r[2]]) } })
 }
 
 // registers finds the operands' registers.
