@@ -38,6 +38,11 @@ func prequantize(ts *testscript.TestScript, neg bool, args []string) {
 				tensors, plain := prequanttest.FP8(module, ".weight_scale_inv", m.W, m.Shape[0], m.Shape[1], 128, 128)
 				return tensors, tensor.BytesOf(plain), "BF16"
 			}},
+		"nvfp4": {map[string]any{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": []string{"lm_head"}},
+			func(m prequanttest.Matrix, module string) ([]safetensors.Tensor, []byte, string) {
+				tensors, plain := prequanttest.OptimizerFP4.Encode(module, m.W, m.Shape[0], m.Shape[1])
+				return tensors, tensor.BytesOf(plain), "BF16"
+			}},
 	}
 	e, ok := encoders[args[0]]
 	if !ok {

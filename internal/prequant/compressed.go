@@ -32,7 +32,7 @@ func (s *Scheme) block(c *arch.Config, key string) {
 }
 
 // formats are those of compressed-tensors that are read.
-var formats = []string{"pack-quantized", "float-quantized", "int-quantized", "naive-quantized"}
+var formats = []string{"pack-quantized", "float-quantized", "int-quantized", "naive-quantized", "mixed-precision", "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized"}
 
 // readCompressed reads what llm-compressor writes.
 func readCompressed(c *arch.Config) *Scheme {
@@ -66,8 +66,8 @@ func readCompressed(c *arch.Config) *Scheme {
 func (s *Scheme) weights(c *arch.Config, first bool) {
 	bits, group := c.Int("num_bits", 8), c.Int("group_size", -1)
 	kind := c.String("type", "int")
-	if kind == "float" && bits != 8 || kind != "float" && bits != 4 && bits != 8 {
-		c.Refuse("num_bits", "%d bits of type %q, want 8 of \"float\", or 4 or 8 of \"int\"; use the model's original", bits, kind)
+	if bits != 4 && bits != 8 {
+		c.Refuse("num_bits", "%d bits of type %q, want 4 or 8; use the model's original", bits, kind)
 	}
 	if c.Has("block_structure") {
 		s.block(c, "block_structure")
@@ -75,6 +75,6 @@ func (s *Scheme) weights(c *arch.Config, first bool) {
 	if first {
 		s.Bits, s.Group = bits, max(0, group)
 	} else if bits != s.Bits || max(0, group) != s.Group {
-		s.Varying = true
+		s.Bits, s.Varying = min(s.Bits, bits), true
 	}
 }

@@ -84,7 +84,7 @@ func Show(s *Scheme, source Source) (*Files, error) {
 		}
 	}
 	if len(f.shown) == 0 {
-		return nil, fmt.Errorf("the configuration says %s, and no tensor is quantized; if so, remove what it says from config.json or quantize_config.json", s)
+		return nil, fmt.Errorf("the configuration says %s, and no tensor is quantized; if so, remove what it says from config.json, quantize_config.json or hf_quant_config.json", s)
 	}
 	for _, name := range names {
 		if !hidden[name] && !s.drops(name) {
@@ -109,24 +109,34 @@ func (s *Scheme) find(f *Files, name string) (w weight, module string) {
 	case s.Method == AWQ && is(".qweight"):
 		return &awq{f, s, module}, module
 	case s.Method == Compressed && is(".weight_packed"):
+		if info, _ := f.source.Info(name); info.DType == "U8" {
+			return &fp4{f, s, module}, module
+		}
 		return &compressed{f, s, module}, module
 	case s.Method == MXFP4 && is("_blocks"):
 		return &mxfp4{f, module}, module
-	case (s.Method == FP8 || s.Method == Compressed) && is(".weight"):
-		if info, _ := f.source.Info(name); bytewise[info.DType] != nil {
+	case s.bytes() && is(".weight"):
+		info, _ := f.source.Info(name)
+		if bytewise[info.DType] != nil {
 			return &scaled{f, s, module}, module
+		}
+		if s.Method == ModelOpt && info.DType == "U8" {
+			return &fp4{f, s, module}, module
 		}
 	}
 	return nil, ""
 }
 
+// bytes reports whether a scheme may have weights of bytes, with scales for their inputs,
+// too.
+func (s *Scheme) bytes() bool {
+	return s.Method == FP8 || s.Method == Compressed || s.Method == ModelOpt
+}
+
 // drops reports whether a tensor is of no use without quantized activations and
 // caches.
 func (s *Scheme) drops(name string) bool {
-	if s.Method != FP8 && s.Method != Compressed {
-		return false
-	}
-	return slices.ContainsFunc([]string{".input_scale", ".activation_scale", ".output_scale", ".k_scale", ".v_scale", ".q_scale", ".input_zero_point"},
+	return s.bytes() && slices.ContainsFunc([]string{".input_scale", ".input_global_scale", ".activation_scale", ".output_scale", ".k_scale", ".v_scale", ".q_scale", ".input_zero_point"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
@@ -138,7 +148,7 @@ func unexplained(names []string, source Source) error {
 		switch {
 		case strings.HasSuffix(name, ".qweight"):
 			return fmt.Errorf("%s is quantized, as by GPTQ or AWQ, and neither config.json's quantization_config nor quantize_config.json says how", name)
-		case strings.HasSuffix(name, ".weight_packed"), strings.HasSuffix(name, ".weight") && bytewise[info.DType] != nil:
+		case strings.HasSuffix(name, ".weight_packed"), strings.HasSuffix(name, ".weight") && (bytewise[info.DType] != nil || info.DType == "U8"):
 			return fmt.Errorf("%s is quantized (%s), and config.json has no quantization_config that says how", name, info.DType)
 		}
 	}

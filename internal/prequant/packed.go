@@ -51,7 +51,7 @@ func (w *compressed) shape() (s gptqShape, err error) {
 			return s, err
 		}
 		s.bits = words * 32 / s.in
-	} else if s.bits > 0 {
+	} else if s.bits > 0 && !w.scheme.Varying {
 		s.in = words * 32 / s.bits
 	}
 	if !slices.Contains([]int{2, 4, 8}, s.bits) || s.in*s.bits != words*32 || s.in == 0 || s.out*s.bits%32 != 0 {

@@ -179,6 +179,60 @@ func TestFP8(t *testing.T) {
 	}
 }
 
+// Numbers of four bits, and bytes with powers of two, by the program that writes them.
+func TestFP4(t *testing.T) {
+	const out, in = 24, 96
+	w := wave(out*in, 0.1)
+	compressed := func(format string, bits, group int) string {
+		return fmt.Sprintf(`{"quant_method": "compressed-tensors", "format": %q, "config_groups": {"group_0": {"weights": {"num_bits": %d, "type": "float", "group_size": %d}}}}`, format, bits, group)
+	}
+	forms := map[string]struct {
+		config, form string
+		encode       func(string, []float32, int, int) ([]safetensors.Tensor, []half.BF16)
+	}{
+		"nvfp4":           {compressed("nvfp4-pack-quantized", 4, 16), "NVFP4", prequanttest.NVFP4.Encode},
+		"mxfp4":           {compressed("mxfp4-pack-quantized", 4, 32), "MXFP4", prequanttest.PackedMXFP4.Encode},
+		"mxfp8":           {compressed("mxfp8-quantized", 8, 32), "F8_E4M3 1x32", prequanttest.MXFP8},
+		"modelopt":        {`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head", "mtp*"]}`, "NVFP4", prequanttest.OptimizerFP4.Encode},
+		"modelopt, mxfp8": {`{"quant_method": "modelopt", "quant_algo": "MXFP8"}`, "F8_E4M3 1x32", prequanttest.MXFP8},
+		"modelopt, mixed": {`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}, "m": {"quant_algo": "NVFP4"}}}`, "NVFP4", prequanttest.OptimizerFP4.Encode},
+	}
+	for name, c := range forms {
+		t.Run(name, func(t *testing.T) {
+			tensors, want := c.encode("m", w, out, in)
+			rest := []safetensors.Tensor{{Info: safetensors.Info{Name: "m.input_scale", DType: "F32", Shape: []int{}}, Data: make([]byte, 4)},
+				{Info: safetensors.Info{Name: "m.input_global_scale", DType: "F32", Shape: []int{1}}, Data: make([]byte, 4)}}
+			f := show(t, c.config, sourceOf(tensors, rest))
+			got, err := f.Get("m.weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.DType != "BF16" || !slices.Equal(got.Shape, []int{out, in}) || !bytes.Equal(got.Data, tensor.BytesOf(want)) {
+				t.Errorf("%s %v: other weights", got.DType, got.Shape)
+			}
+			if names := f.Names(); !slices.Equal(names, []string{"m.weight"}) {
+				t.Errorf("tensors %v", names)
+			}
+			if _, form := f.Stored("m.weight"); form != c.form {
+				t.Errorf("form %q, want %q", form, c.form)
+			}
+		})
+	}
+}
+
+// Model Optimizer's blocks have a dimension of one behind each of theirs.
+func TestOptimizerBlocks(t *testing.T) {
+	const out, in = 200, 160
+	tensors, want := prequanttest.FP8("m", ".weight_scale", wave(out*in, 0.1), out, in, 128, 128)
+	for _, shape := range [][]int{{2, 2}, {2, 1, 2, 1}} {
+		tensors[1].Shape = shape
+		got, err := show(t, `{"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"}`, sourceOf(tensors)).Get("m.weight")
+		if err != nil || !bytes.Equal(got.Data, tensor.BytesOf(want)) {
+			t.Errorf("%v: other weights, %v", shape, err)
+		}
+	}
+}
+
 // Every byte of float8_e4m3fn, by its definition.
 func TestEveryE4M3(t *testing.T) {
 	data := make([]byte, 256)
@@ -240,6 +294,17 @@ func TestRefusedTensors(t *testing.T) {
 	}
 	fp8, _ := prequanttest.FP8("m", ".weight_scale_inv", wave(64*96, 1), 64, 96, 64, 64)
 	mx, _ := prequanttest.MXFP4("e", wave(2*32*32, 1), 2, 32, 32)
+	const nvfp4 = `{"quant_method": "modelopt", "quant_algo": "NVFP4"}`
+	fp4, _ := prequanttest.OptimizerFP4.Encode("m", wave(64*96, 1), 64, 96)
+	wider := prequanttest.OptimizerFP4
+	wider.Group = 32
+	wide, _ := wider.Encode("m", wave(64*96, 1), 64, 96)
+	mx8, _ := prequanttest.MXFP8("m", wave(64*96, 1), 64, 96)
+	damaged := sourceOf(fp4)
+	scale := damaged["m.weight_scale"]
+	scale.Data = slices.Clone(scale.Data)
+	scale.Data[6] = 0x7f
+	damaged["m.weight_scale"] = scale
 	for name, x := range map[string]struct {
 		config string
 		source source
@@ -265,7 +330,13 @@ func TestRefusedTensors(t *testing.T) {
 			s["m.weight"].Data[100] = 0xff
 			return s
 		}(), "m.weight: element 100 is NaN"},
-		"mxfp4 scales": {`{"quant_method": "mxfp4"}`, sourceOf(mx[:1]), "e_scales is missing"},
+		"nvfp4 factor":    {nvfp4, sourceOf(fp4[:2]), "m.weight_scale is F8_E4M3, and m.weight_scale_2 is there: false; NVFP4 has F8_E4M3 with it"},
+		"nvfp4 scales":    {nvfp4, sourceOf(fp4[:1]), "m.weight_scale is missing"},
+		"nvfp4 groups":    {nvfp4, sourceOf(wide), "m.weight_scale is [64 3] for 96 inputs in groups of 16"},
+		"nvfp4 of inputs": {nvfp4, sourceOf(fp4, []safetensors.Tensor{{Info: safetensors.Info{Name: "m.pre_quant_scale", DType: "F32", Shape: []int{96}}, Data: make([]byte, 96*4)}}), "m.pre_quant_scale is not read; use the model's original"},
+		"nvfp4 NaN":       {nvfp4, damaged, "m.weight: element 96 is NaN or infinite"},
+		"mxfp8 groups":    {`{"quant_method": "modelopt", "quant_algo": "FP8"}`, sourceOf(mx8), "m.weight_scale is [64 3] for a weight [64 96] in blocks of [0 0]"},
+		"mxfp4 scales":    {`{"quant_method": "mxfp4"}`, sourceOf(mx[:1]), "e_scales is missing"},
 		"mxfp4 NaN": {`{"quant_method": "mxfp4"}`, func() source {
 			s := sourceOf(mx)
 			s["e_scales"].Data[5] = 255
@@ -319,24 +390,32 @@ func TestRead(t *testing.T) {
 		`"gptq"`: `config.json: quantization_config: gptq is not an object`,
 		`4`:      `config.json: quantization_config: 4 is not an object`,
 
-		`{"bits": 4}`:                                                              `quant_method: unsupported: it is missing`,
-		`{"quant_method": "bitsandbytes"}`:                                         `config.json: quantization_config.quant_method: unsupported: "bitsandbytes" (known: awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, mxfp4); use the model's original`,
-		`{"quant_method": "hqq"}`:                                                  `"hqq" (known`,
-		`{"quant_method": "gptq", "bits": 5}`:                                      `bits: unsupported: 5, want one of [2 3 4 8]`,
-		`{"quant_method": "gptq"}`:                                                 `bits: missing`,
-		`{"quant_method": "gptq", "bits": "4"}`:                                    `bits: 4 is not a number`,
-		`{"quant_method": "gptq", "bits": 4, "group_size": 0}`:                     `group_size: unsupported: 0, want a positive number`,
-		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`:       `checkpoint_format: unsupported: "marlin" (known: gptq, gptq_v2)`,
-		`{"quant_method": "gptq", "bits": 4, "is_marlin_format": true}`:            `is_marlin_format: unsupported`,
-		`{"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}`:               `pack_dtype: unsupported: "int16"`,
-		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:                    `version: unsupported: "gemv", want "gemm"`,
-		`{"quant_method": "awq", "bits": 3}`:                                       `bits: unsupported: 3, want 4`,
-		`{"quant_method": "awq", "bits": 4, "zero_point": false}`:                  `zero_point: unsupported`,
-		`{"quant_method": "fp8", "fmt": "e5m2"}`:                                   `fmt: unsupported: "e5m2"`,
-		`{"quant_method": "fp8", "weight_block_size": [128]}`:                      `weight_block_size: unsupported: [128], want two sizes`,
-		`{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}`: `format: unsupported: "nvfp4-pack-quantized" (known: pack-quantized`,
-		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 4, "type": "float"}}}}`: `config_groups.a.weights.num_bits: unsupported: 4 bits of type "float"`,
-		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:                    `sparsity_config.format: unsupported`,
+		`{"bits": 4}`:                                                        `quant_method: unsupported: it is missing`,
+		`{"quant_method": "bitsandbytes"}`:                                   `config.json: quantization_config.quant_method: unsupported: "bitsandbytes" (known: awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4); use the model's original`,
+		`{"quant_method": "hqq"}`:                                            `"hqq" (known`,
+		`{"quant_method": "gptq", "bits": 5}`:                                `bits: unsupported: 5, want one of [2 3 4 8]`,
+		`{"quant_method": "gptq"}`:                                           `bits: missing`,
+		`{"quant_method": "gptq", "bits": "4"}`:                              `bits: 4 is not a number`,
+		`{"quant_method": "gptq", "bits": 4, "group_size": 0}`:               `group_size: unsupported: 0, want a positive number`,
+		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`: `checkpoint_format: unsupported: "marlin" (known: gptq, gptq_v2)`,
+		`{"quant_method": "gptq", "bits": 4, "is_marlin_format": true}`:      `is_marlin_format: unsupported`,
+		`{"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}`:         `pack_dtype: unsupported: "int16"`,
+		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:              `version: unsupported: "gemv", want "gemm"`,
+		`{"quant_method": "awq", "bits": 3}`:                                 `bits: unsupported: 3, want 4`,
+		`{"quant_method": "awq", "bits": 4, "zero_point": false}`:            `zero_point: unsupported`,
+		`{"quant_method": "fp8", "fmt": "e5m2"}`:                             `fmt: unsupported: "e5m2"`,
+		`{"quant_method": "fp8", "weight_block_size": [128]}`:                `weight_block_size: unsupported: [128], want two sizes`,
+		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`:      `format: unsupported: "marlin-24" (known: pack-quantized`,
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 6, "type": "float"}}}}`:                                       `config_groups.a.weights.num_bits: unsupported: 6 bits of type "float"`,
+		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}`:                                                                               "Model Optimizer, 4 bits in groups of 16",
+		`{"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}`:                                                                     "Model Optimizer, 8 bits",
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "W4A16_NVFP4"}}}`: "Model Optimizer, 4 bits",
+		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                                                              `quant_algo: unsupported: "W4A8_AWQ" (known: FP8, FP8_PB_WO, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4, W4A16_NVFP4, and MIXED_PRECISION`,
+		`{"quant_method": "modelopt", "quant_algo": null}`:                                                                                                    `quant_algo: unsupported: ""`,
+		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32}`:                                                                               `group_size: unsupported: 32, want 16`,
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "NVFP4_AWQ"}}}`:                               `quantized_layers.a.quant_algo: unsupported: "NVFP4_AWQ"`,
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": 5}}`:                                                         `5 is not an object`,
+		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:                                                          `sparsity_config.format: unsupported`,
 	} {
 		s, err := schemeOf(t, config)
 		got := fmt.Sprint(s)
@@ -356,6 +435,7 @@ func TestBeside(t *testing.T) {
 	for name, x := range map[string][2]string{
 		"quantize_config.json": {`{"bits": 4, "group_size": 128, "desc_act": true, "model_file_base_name": "model"}`, "GPTQ, 4 bits in groups of 128, rows in order of activations"},
 		"quant_config.json":    {`{"zero_point": true, "q_group_size": 64, "w_bit": 4, "version": "GEMM"}`, "AWQ, 4 bits in groups of 64"},
+		"hf_quant_config.json": {`{"producer": {"name": "modelopt", "version": "0.35.1"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}}`, "Model Optimizer, 4 bits in groups of 16"},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(x[0]), 0o666); err != nil {
@@ -380,13 +460,17 @@ func FuzzRead(f *testing.F) {
 		`{"quant_method": "fp8", "weight_block_size": [128, 128], "ignored_layers": ["x"]}`,
 		`{"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4}}}, "ignore": ["re:.*gate"]}`,
 		`{"quant_method": "mxfp4", "modules_to_not_convert": [""]}`,
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}}}`,
+		`{"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}}}`,
 	} {
 		f.Add(seed)
 	}
 	c := prequanttest.Round(wave(64*96, 1), 64, 96, 4, 32, true, true)
 	fp8, _ := prequanttest.FP8("f", ".weight_scale", wave(64*96, 1), 64, 96, 64, 64)
 	mx, _ := prequanttest.MXFP4("e", wave(2*32*32, 1), 2, 32, 32)
-	all := sourceOf(c.GPTQ("m", 1), c.PackQuantized("p", false, true), fp8, mx)
+	nv, _ := prequanttest.NVFP4.Encode("n", wave(64*96, 1), 64, 96)
+	optimizer, _ := prequanttest.OptimizerFP4.Encode("o", wave(64*96, 1), 64, 96)
+	all := sourceOf(c.GPTQ("m", 1), c.PackQuantized("p", false, true), fp8, mx, nv, optimizer)
 	f.Fuzz(func(t *testing.T, config string) {
 		if !json.Valid([]byte(config)) {
 			return

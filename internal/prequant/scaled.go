@@ -3,7 +3,6 @@ package prequant
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"exl2/internal/half"
 	"exl2/internal/parallel"
@@ -12,9 +11,9 @@ import (
 )
 
 // A scaled weight is bytes, [out, in], and factors that they are multiplied by: one,
-// one for each output, or one for each block, the last ones perhaps less. The
-// products are rounded to BF16, as in the checkpoints that such models were made
-// from.
+// one for each output, one for each group of an output's inputs (MXFP8 has powers of
+// two for 32), or one for each block, the last ones perhaps less. The products are
+// rounded to BF16, as in the checkpoints that such models were made from.
 type scaled struct {
 	files  *Files
 	scheme *Scheme
@@ -79,10 +78,27 @@ func (w *scaled) blocks(shape []int, factors safetensors.Info) (b [2]int, err er
 		return [2]int{out, in}, nil
 	case is(out) || is(out, 1) && b[0] < 2:
 		return [2]int{1, in}, nil
-	case b[0] > 0 && is((out+b[0]-1)/b[0], (in+b[1]-1)/b[1]):
-		return b, nil
 	}
-	return b, fmt.Errorf("%s is %v for a weight %v in blocks of %v", factors.Name, factors.Shape, shape, b)
+	if b[0] > 0 {
+		down, across := (out+b[0]-1)/b[0], (in+b[1]-1)/b[1]
+		if is(down, across) || is(down, 1, across, 1) {
+			return b, nil
+		}
+	} else if n := len(factors.Shape); n == 2 && is(out, factors.Shape[1]) {
+		if group := w.scheme.groupOf(in, factors.Shape[1]); group > 0 {
+			return [2]int{1, group}, nil
+		}
+	}
+	return b, w.misfit(shape, factors)
+}
+
+// misfit says what factors do not fit.
+func (w *scaled) misfit(shape []int, factors safetensors.Info) error {
+	what := fmt.Sprintf("blocks of %v", w.scheme.Block)
+	if w.scheme.Group > 0 {
+		what = fmt.Sprintf("groups of %d", w.scheme.Group)
+	}
+	return fmt.Errorf("%s is %v for a weight %v in %s", factors.Name, factors.Shape, shape, what)
 }
 
 func (w *scaled) data() ([]byte, error) {
@@ -102,28 +118,23 @@ func (w *scaled) data() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	factors, err := toF32(f)
+	factors, err := factorsOf(f)
 	if err != nil {
 		return nil, err
 	}
 	values, in := bytewise[t.DType], t.Shape[1]
 	across := (in + block[1] - 1) / block[1]
 	dst := make([]half.BF16, len(t.Data))
-	var bad atomic.Int64
+	var bad damage
 	parallel.Runs(t.Shape[0], 16, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			for b := range across {
 				factor := factors[r/block[0]*across+b]
 				for i := r*in + b*block[1]; i < r*in+min(in, (b+1)*block[1]); i++ {
-					if !put(dst, i, values[t.Data[i]]*factor) {
-						bad.Store(int64(i) + 1)
-					}
+					bad.put(dst, i, values[t.Data[i]]*factor)
 				}
 			}
 		}
 	})
-	if i := bad.Load(); i > 0 {
-		return nil, fmt.Errorf("%s: element %d is NaN or infinite: the source is damaged", t.Name, i-1)
-	}
-	return tensor.BytesOf(dst), nil
+	return tensor.BytesOf(dst), bad.err(t.Name)
 }

@@ -1,5 +1,5 @@
 // Package prequant reads checkpoints that others have quantized: GPTQ, AWQ,
-// compressed-tensors, FP8 and MXFP4.
+// compressed-tensors, Model Optimizer's, FP8, MXFP4 and NVFP4.
 //
 // The nouns: a [Scheme] is what a model's folder says of its quantization. [Files]
 // shows the files of such a model as if its matrices were not quantized, and hands
@@ -29,10 +29,11 @@ const (
 	FP8        Method = "fp8"
 	MXFP4      Method = "mxfp4"
 	Compressed Method = "compressed-tensors"
+	ModelOpt   Method = "modelopt"
 )
 
 // methods are the values of quant_method that are known, exl2 among them.
-const methods = "awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, mxfp4"
+const methods = "awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4"
 
 // A Scheme is how a model's matrices are quantized. What the shapes of tensors
 // say is checked with them.
@@ -73,7 +74,7 @@ func Read(dir string, config *arch.Config) (*Scheme, error) {
 var besides = []struct {
 	name   string
 	method Method
-}{{"quantize_config.json", GPTQ}, {"quant_config.json", AWQ}}
+}{{"quantize_config.json", GPTQ}, {"quant_config.json", AWQ}, {"hf_quant_config.json", ModelOpt}}
 
 // maxConfig bounds the size of such a file.
 const maxConfig = 1 << 20
@@ -90,10 +91,16 @@ func beside(dir string) (*arch.Config, error) {
 			return nil, err
 		}
 		c, err := arch.ParseConfig(path, data)
-		if err == nil && !c.Has("quant_method") {
+		if err != nil {
+			return nil, err
+		}
+		if b.method == ModelOpt { // what it quantizes, beside who has written it
+			c = c.Object("quantization")
+		}
+		if !c.Has("quant_method") {
 			c.Default("quant_method", string(b.method))
 		}
-		return c, err
+		return c, nil
 	}
 	return nil, nil
 }
@@ -113,6 +120,8 @@ func read(c *arch.Config) *Scheme {
 		return &Scheme{Method: MXFP4, Plain: c.Strings("modules_to_not_convert")}
 	case "compressed-tensors":
 		return readCompressed(c)
+	case "modelopt", "modelopt_fp4":
+		return readModelOpt(c)
 	case "":
 		c.Refuse("quant_method", "it is missing (known: %s)", methods)
 	default:
@@ -189,12 +198,12 @@ func (s *Scheme) plain(module string) bool {
 // Lossy reports whether a model is quantized to fewer bits than those that models
 // are published in. s may be nil.
 func (s *Scheme) Lossy() bool {
-	return s != nil && (s.Method == GPTQ || s.Method == AWQ || s.Method == Compressed && s.Bits < 8)
+	return s != nil && (s.Method == GPTQ || s.Method == AWQ || (s.Method == Compressed || s.Method == ModelOpt) && s.Bits < 8)
 }
 
 // String says what the scheme is, for people: "GPTQ, 4 bits in groups of 128".
 func (s *Scheme) String() string {
-	name := map[Method]string{GPTQ: "GPTQ", AWQ: "AWQ", FP8: "FP8", MXFP4: "MXFP4", Compressed: "compressed-tensors"}[s.Method]
+	name := map[Method]string{GPTQ: "GPTQ", AWQ: "AWQ", FP8: "FP8", MXFP4: "MXFP4", Compressed: "compressed-tensors", ModelOpt: "Model Optimizer"}[s.Method]
 	if s.Bits == 0 {
 		return name
 	}
