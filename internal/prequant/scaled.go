@@ -76,7 +76,7 @@ func (w *scaled) blocks(shape []int, factors safetensors.Info) (b [2]int, err er
 	case out == 0 || in == 0:
 	case is() || is(1) || is(1, 1) && (out > 1 || b == [2]int{}):
 		return [2]int{out, in}, nil
-	case is(out) || is(out, 1) && b[0] < 2:
+	case is(out) || is(out, 1) && (b[0] < 2 || out > 1):
 		return [2]int{1, in}, nil
 	}
 	if b[0] > 0 {
