@@ -80,13 +80,14 @@ func Known(name string) (*Shape, error) {
 	return &Shape{name, c}, nil
 }
 
-// FromConfig returns the shape of a config.json; file names it in messages.
+// FromConfig returns the shape of a config.json; file names it in messages. How the
+// model's own weights are quantized is left out: random ones are not.
 func FromConfig(file string, data []byte) (*Shape, error) {
 	c, err := ordered.Parse(ordered.FromPython(data, ordered.Tagged))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return &Shape{file, c}, nil
+	return &Shape{file, slices.DeleteFunc(c, func(f ordered.Field) bool { return f.Name == "quantization_config" })}, nil
 }
 
 // SetLayers gives the shape another number of layers.
