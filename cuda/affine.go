@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/half"
@@ -10,12 +12,12 @@ import (
 // affineMatrix is an affine.Matrix in a GPU's memory, as kernels/affine.cuh
 // describes it.
 type affineMatrix struct {
-	in, out, padded, bits int
+	in, out, bits int
+	shift         int // log2 of a group's blocks of 32 rows
 
-	words  tensor.Tensor // I32 [in·bits/32, padded]
-	scales tensor.Tensor // F16 [groups, padded]
-	zeros  tensor.Tensor // U8 [groups, padded]
-	group  tensor.Tensor // I32 [1, in/32]
+	words  tensor.Tensor // I32 [tiles, units·bits·128]
+	scales tensor.Tensor // F16 [tiles, groups·32]
+	zeros  tensor.Tensor // U8 [tiles, groups·32]
 	perm   tensor.Tensor // I32 [1, in]; absent if rows are in order
 }
 
@@ -24,18 +26,24 @@ func (m *affineMatrix) Out() int { return m.out }
 
 // Bytes is what a product reads.
 func (m *affineMatrix) Bytes() int {
-	return m.words.Bytes() + m.scales.Bytes() + m.zeros.Bytes() + m.group.Bytes() + m.perm.Bytes()
+	return m.words.Bytes() + m.scales.Bytes() + m.zeros.Bytes() + m.perm.Bytes()
 }
 
 func (m *affineMatrix) free(d *Device) {
-	for _, t := range []tensor.Tensor{m.words, m.scales, m.zeros, m.group, m.perm} {
+	for _, t := range []tensor.Tensor{m.words, m.scales, m.zeros, m.perm} {
 		d.Free(t)
 	}
 }
 
-// LoadAffine uploads m.
+// tiles returns the number of tiles of columns.
+func (m *affineMatrix) tiles() int { return pieces(m.out, exl2_tile_columns) }
+
+// units returns the number of units of rows.
+func (m *affineMatrix) units() int { return pieces(m.in, exl2_unit_blocks*exl2_block_rows) }
+
+// LoadAffine uploads m and arranges its codes.
 func (d *Device) LoadAffine(m *affine.Matrix) device.Matrix {
-	q := &affineMatrix{in: m.In, out: m.Out, padded: pieces(m.Out, affine.Align) * affine.Align, bits: m.Bits}
+	q := &affineMatrix{in: m.In, out: m.Out, bits: m.Bits}
 	if err := m.Check(); err != nil {
 		d.failWith("LoadAffine: %w", err)
 		return q
@@ -44,81 +52,140 @@ func (d *Device) LoadAffine(m *affine.Matrix) device.Matrix {
 		d.failWith("LoadAffine: groups of %v rows, want multiples of %d", m.Rows, affine.Align)
 		return q
 	}
-	groups := len(m.Rows)
-	q.words = load(d, tensor.I32, m.In*m.Bits/32, q.padded, widened(m.Words, m.Out, q.padded))
-	q.scales = load(d, tensor.F16, groups, q.padded, widened(m.Scales, m.Out, q.padded))
-	q.zeros = load(d, tensor.U8, groups, q.padded, widened(m.Zeros, m.Out, q.padded))
-	q.group = load(d, tensor.I32, 1, m.In/affine.Align, m.BlockGroups())
+	shift, groups := m.Regular()
+	q.shift = shift
+	q.scales = load(d, tensor.F16, q.tiles(), len(groups)*exl2_tile_columns, inTiles(m.Scales, m.Out, groups))
+	q.zeros = load(d, tensor.U8, q.tiles(), len(groups)*exl2_tile_columns, inTiles(m.Zeros, m.Out, groups))
 	if m.Perm != nil {
 		q.perm = load(d, tensor.I32, 1, m.In, m.Perm)
 	}
-	d.Free(d.Alloc(tensor.U8, 1, 1)) // an operation that is no kernel: products read words before they wait for kernels
+	q.loadWords(d, m)
 	return q
 }
 
+// loadWords arranges the words as those of an EXL2 matrix of one region. It ends in an
+// operation that is no kernel: products read words before they wait for kernels.
+func (q *affineMatrix) loadWords(d *Device, m *affine.Matrix) {
+	padded, chunks := q.tiles()*exl2_tile_columns, q.units()*m.Bits
+	file := load(d, tensor.I32, m.In*m.Bits/32, padded, widened(m.Words, m.Out, padded))
+	q.words = d.Alloc(tensor.I32, q.tiles(), chunks*exl2_chunk_words)
+	l := launch{blocks: dim{x: q.tiles(), y: pieces(q.units()*exl2_unit_blocks, exl2_arrange_warps)}, threads: dim{x: 32 * exl2_arrange_warps}}
+	arranges[m.Bits](d, l, q.words, file, int32(m.In/affine.Align), 0, int32(chunks), int32(padded))
+	d.Free(file)
+	d.Free(d.Alloc(tensor.U8, 1, 1))
+}
+
+// inTiles returns some rows of what columns have, by tiles, as kernels/affine.cuh describes it.
+func inTiles[E half.F16 | uint8](v []E, width int, rows []int) []E {
+	out := make([]E, 0, pieces(width, exl2_tile_columns)*exl2_tile_columns*len(rows))
+	for tile := 0; tile < width; tile += exl2_tile_columns {
+		for _, r := range rows {
+			var lanes [exl2_tile_columns]E
+			for i, e := range v[r*width+tile : r*width+min(tile+exl2_tile_columns, width)] {
+				lanes[i%8*4+i/8] = e
+			}
+			out = append(out, lanes[:]...)
+		}
+	}
+	return out
+}
+
 // widened returns rows of the given width with zeros behind them.
-func widened[E uint32 | half.F16 | uint8](v []E, width, to int) []E {
+func widened(v []uint32, width, to int) []uint32 {
 	if width == to {
 		return v
 	}
-	out := make([]E, len(v)/width*to)
+	out := make([]uint32, len(v)/width*to)
 	for r := range len(v) / width {
 		copy(out[r*to:], v[r*width:(r+1)*width])
 	}
 	return out
 }
 
-// Rows of x up to which a product reads packed weights, eight at a time.
-const affineRows = 16
+// Rows of x up to which a product reads packed weights, at most affineMost at a time.
+const affineRows, affineMost = 32, 32
 
-type affineFunc func(d *Device, l launch, y, x, words, scales, zeros, group, perm, bias tensor.Tensor, rows, in, out, padded int32, ldy, ldx int64)
+type affineFunc func(d *Device, l launch, y, wide, x, words, scales, zeros, bias tensor.Tensor, rows, in, out, shift int32, ldy, ldx int64)
 
-// affineKey is the bits of codes, the type of y, and whether x has one row.
-type affineKey struct {
-	bits int
-	y    tensor.Type
-	one  bool
+// An affineKernel multiplies up to some rows; a block has so many tiles of columns, and warps at most.
+type affineKernel struct {
+	rows, tiles, warps int
+	widths             map[int]affineWidth
 }
 
-var affineProducts = map[affineKey]affineFunc{
-	{2, tensor.F16, true}: (*Device).affine_qmatmul_one_2_f16, {2, tensor.F16, false}: (*Device).affine_qmatmul_some_2_f16,
-	{3, tensor.F16, true}: (*Device).affine_qmatmul_one_3_f16, {3, tensor.F16, false}: (*Device).affine_qmatmul_some_3_f16,
-	{4, tensor.F16, true}: (*Device).affine_qmatmul_one_4_f16, {4, tensor.F16, false}: (*Device).affine_qmatmul_some_4_f16,
-	{8, tensor.F16, true}: (*Device).affine_qmatmul_one_8_f16, {8, tensor.F16, false}: (*Device).affine_qmatmul_some_8_f16,
-	{2, tensor.F32, true}: (*Device).affine_qmatmul_one_2_f32, {2, tensor.F32, false}: (*Device).affine_qmatmul_some_2_f32,
-	{3, tensor.F32, true}: (*Device).affine_qmatmul_one_3_f32, {3, tensor.F32, false}: (*Device).affine_qmatmul_some_3_f32,
-	{4, tensor.F32, true}: (*Device).affine_qmatmul_one_4_f32, {4, tensor.F32, false}: (*Device).affine_qmatmul_some_4_f32,
-	{8, tensor.F32, true}: (*Device).affine_qmatmul_one_8_f32, {8, tensor.F32, false}: (*Device).affine_qmatmul_some_8_f32,
+// affineWidth is the kernel for codes of some bits.
+type affineWidth struct {
+	multiply affineFunc
+	name     kernel
+}
+
+var affineKernels = []affineKernel{
+	{8, 1, affine_qmatmul_one_warps, map[int]affineWidth{
+		2: {(*Device).affine_qmatmul_8_2, kernel_affine_qmatmul_8_2}, 3: {(*Device).affine_qmatmul_8_3, kernel_affine_qmatmul_8_3},
+		4: {(*Device).affine_qmatmul_8_4, kernel_affine_qmatmul_8_4}, 8: {(*Device).affine_qmatmul_8_8, kernel_affine_qmatmul_8_8},
+	}},
+	{16, 2, affine_qmatmul_more_warps, map[int]affineWidth{
+		2: {(*Device).affine_qmatmul_16_2, kernel_affine_qmatmul_16_2}, 3: {(*Device).affine_qmatmul_16_3, kernel_affine_qmatmul_16_3},
+		4: {(*Device).affine_qmatmul_16_4, kernel_affine_qmatmul_16_4}, 8: {(*Device).affine_qmatmul_16_8, kernel_affine_qmatmul_16_8},
+	}},
+	{affineMost, 2, affine_qmatmul_more_warps, map[int]affineWidth{
+		2: {(*Device).affine_qmatmul_32_2, kernel_affine_qmatmul_32_2}, 3: {(*Device).affine_qmatmul_32_3, kernel_affine_qmatmul_32_3},
+		4: {(*Device).affine_qmatmul_32_4, kernel_affine_qmatmul_32_4}, 8: {(*Device).affine_qmatmul_32_8, kernel_affine_qmatmul_32_8},
+	}},
+}
+
+// warpBytes returns the shared memory of a warp.
+func (k affineKernel) warpBytes(bits int) int {
+	return affine_qmatmul_slots * (k.tiles*(bits*affine_qmatmul_chunk_bytes+affine_qmatmul_side_bytes) + k.rows/8*exl2_unit_blocks*affine_qmatmul_chunk_bytes)
+}
+
+// launch returns blocks of as many warps as there is room for, half of them where there
+// is more than a block for each multiprocessor, so that several are there at once.
+func (k affineKernel) launch(d *Device, m *affineMatrix) launch {
+	blocks, warps := pieces(m.tiles(), k.tiles), k.warps
+	if blocks > d.sms {
+		warps /= 2
+	}
+	for warps > k.tiles && warps*k.warpBytes(m.bits) > d.sharedFor(k.widths[m.bits].name) {
+		warps /= 2
+	}
+	return launch{blocks: dim{x: blocks}, threads: dim{x: 32 * warps}, shared: warps * k.warpBytes(m.bits)}
 }
 
 // multiply is y = x·W + bias.
 func (m *affineMatrix) multiply(d *Device, y, x, bias tensor.Tensor) {
+	if !m.perm.Nil() {
+		xs := d.scratch(scratchInputs, tensor.F16, x.Rows, m.in)
+		d.permute(xs, x, m.perm)
+		x = xs
+	}
 	if x.Rows > affineRows {
 		m.decodedProduct(d, y, x, bias)
 		return
 	}
-	for lo := 0; lo < x.Rows; lo += affine_qmatmul_some_rows {
-		rows := min(affine_qmatmul_some_rows, x.Rows-lo)
-		yr, xr := y.Slice(lo, lo+rows), x.Slice(lo, lo+rows)
-		key, threads := affineKey{m.bits, y.Type, rows == 1}, affine_qmatmul_some_threads
-		if rows == 1 {
-			threads = affine_qmatmul_one_threads
-		}
-		l := launch{blocks: dim{x: m.padded / affine_tile_columns}, threads: dim{x: threads}}
-		affineProducts[key](d, l, yr, xr, m.words, m.scales, m.zeros, m.group, m.perm, bias,
-			int32(rows), int32(m.in), int32(m.out), int32(m.padded), int64(y.Stride), int64(x.Stride))
+	x = d.aligned(x)
+	for lo := 0; lo < x.Rows; lo += affineMost {
+		hi := min(lo+affineMost, x.Rows)
+		m.fewRows(d, y.Slice(lo, hi), x.Slice(lo, hi), bias)
 	}
+}
+
+// fewRows is y = x·W + bias of up to affineMost rows that begin at 16 bytes, in stored order.
+func (m *affineMatrix) fewRows(d *Device, y, x, bias tensor.Tensor) {
+	i := slices.IndexFunc(affineKernels, func(k affineKernel) bool { return x.Rows <= k.rows })
+	k := affineKernels[i]
+	narrow, wide := y, tensor.Tensor{}
+	if y.Type == tensor.F32 {
+		narrow, wide = wide, narrow
+	}
+	k.widths[m.bits].multiply(d, k.launch(d, m), narrow, wide, x, m.words, m.scales, m.zeros, bias,
+		int32(x.Rows), int32(m.in), int32(m.out), int32(m.shift), int64(y.Stride), int64(x.Stride))
 }
 
 // decodedProduct decodes columns, in stored order, and multiplies them by rows of x
 // in that order.
 func (m *affineMatrix) decodedProduct(d *Device, y, x, bias tensor.Tensor) {
 	step := min(m.out, max(256, decodedBytes/2/m.in&^255))
-	if !m.perm.Nil() {
-		xs := d.scratch(scratchInputs, tensor.F16, x.Rows, m.in)
-		d.permute(xs, x, m.perm)
-		x = xs
-	}
 	weights := d.scratch(scratchWeights, tensor.F16, step, m.in)
 	for lo := 0; lo < m.out; lo += step {
 		w := weights.Slice(0, min(step, m.out-lo))
@@ -127,13 +194,13 @@ func (m *affineMatrix) decodedProduct(d *Device, y, x, bias tensor.Tensor) {
 	}
 }
 
-var affineDecodes = map[int]func(d *Device, l launch, dst, words, scales, zeros, group, perm tensor.Tensor, firstColumn, columns, in, padded int32){
+var affineDecodes = map[int]func(d *Device, l launch, dst, words, scales, zeros, perm tensor.Tensor, firstColumn, columns, in, shift int32){
 	2: (*Device).affine_decode_2, 3: (*Device).affine_decode_3, 4: (*Device).affine_decode_4, 8: (*Device).affine_decode_8,
 }
 
 // decodeColumns stores columns first, a multiple of 32, and on in dst [columns, in];
 // in the source's order if perm is m's, in stored order if it is absent.
 func (m *affineMatrix) decodeColumns(d *Device, dst, perm tensor.Tensor, first int) {
-	l := launch{blocks: dim{x: pieces(dst.Rows, affine_tile_columns), y: pieces(m.in/affine_block_rows, affine_decode_slices)}, threads: dim{x: affine_decode_threads}}
-	affineDecodes[m.bits](d, l, dst, m.words, m.scales, m.zeros, m.group, perm, int32(first), int32(dst.Rows), int32(m.in), int32(m.padded))
+	l := launch{blocks: dim{x: pieces(dst.Rows, exl2_tile_columns), y: pieces(m.units(), affine_decode_warps)}, threads: dim{x: 32 * affine_decode_warps}}
+	affineDecodes[m.bits](d, l, dst, m.words, m.scales, m.zeros, perm, int32(first), int32(dst.Rows), int32(m.in), int32(m.shift))
 }

@@ -21,22 +21,18 @@ const (
 	kernel_affine_decode_3
 	kernel_affine_decode_4
 	kernel_affine_decode_8
-	kernel_affine_qmatmul_one_2_f16
-	kernel_affine_qmatmul_one_3_f16
-	kernel_affine_qmatmul_one_4_f16
-	kernel_affine_qmatmul_one_8_f16
-	kernel_affine_qmatmul_one_2_f32
-	kernel_affine_qmatmul_one_3_f32
-	kernel_affine_qmatmul_one_4_f32
-	kernel_affine_qmatmul_one_8_f32
-	kernel_affine_qmatmul_some_2_f16
-	kernel_affine_qmatmul_some_3_f16
-	kernel_affine_qmatmul_some_4_f16
-	kernel_affine_qmatmul_some_8_f16
-	kernel_affine_qmatmul_some_2_f32
-	kernel_affine_qmatmul_some_3_f32
-	kernel_affine_qmatmul_some_4_f32
-	kernel_affine_qmatmul_some_8_f32
+	kernel_affine_qmatmul_8_2
+	kernel_affine_qmatmul_8_3
+	kernel_affine_qmatmul_8_4
+	kernel_affine_qmatmul_8_8
+	kernel_affine_qmatmul_16_2
+	kernel_affine_qmatmul_16_3
+	kernel_affine_qmatmul_16_4
+	kernel_affine_qmatmul_16_8
+	kernel_affine_qmatmul_32_2
+	kernel_affine_qmatmul_32_3
+	kernel_affine_qmatmul_32_4
+	kernel_affine_qmatmul_32_8
 	kernel_attend_back_rows_128
 	kernel_attend_back_rows_256
 	kernel_attend_back_rows_576
@@ -342,22 +338,18 @@ var kernels = [kernelCount]struct {
 	kernel_affine_decode_3:           {"affine_decode", "affine_decode_3", true},
 	kernel_affine_decode_4:           {"affine_decode", "affine_decode_4", true},
 	kernel_affine_decode_8:           {"affine_decode", "affine_decode_8", true},
-	kernel_affine_qmatmul_one_2_f16:  {"affine_qmatmul", "affine_qmatmul_one_2_f16", true},
-	kernel_affine_qmatmul_one_3_f16:  {"affine_qmatmul", "affine_qmatmul_one_3_f16", true},
-	kernel_affine_qmatmul_one_4_f16:  {"affine_qmatmul", "affine_qmatmul_one_4_f16", true},
-	kernel_affine_qmatmul_one_8_f16:  {"affine_qmatmul", "affine_qmatmul_one_8_f16", true},
-	kernel_affine_qmatmul_one_2_f32:  {"affine_qmatmul", "affine_qmatmul_one_2_f32", true},
-	kernel_affine_qmatmul_one_3_f32:  {"affine_qmatmul", "affine_qmatmul_one_3_f32", true},
-	kernel_affine_qmatmul_one_4_f32:  {"affine_qmatmul", "affine_qmatmul_one_4_f32", true},
-	kernel_affine_qmatmul_one_8_f32:  {"affine_qmatmul", "affine_qmatmul_one_8_f32", true},
-	kernel_affine_qmatmul_some_2_f16: {"affine_qmatmul", "affine_qmatmul_some_2_f16", true},
-	kernel_affine_qmatmul_some_3_f16: {"affine_qmatmul", "affine_qmatmul_some_3_f16", true},
-	kernel_affine_qmatmul_some_4_f16: {"affine_qmatmul", "affine_qmatmul_some_4_f16", true},
-	kernel_affine_qmatmul_some_8_f16: {"affine_qmatmul", "affine_qmatmul_some_8_f16", true},
-	kernel_affine_qmatmul_some_2_f32: {"affine_qmatmul", "affine_qmatmul_some_2_f32", true},
-	kernel_affine_qmatmul_some_3_f32: {"affine_qmatmul", "affine_qmatmul_some_3_f32", true},
-	kernel_affine_qmatmul_some_4_f32: {"affine_qmatmul", "affine_qmatmul_some_4_f32", true},
-	kernel_affine_qmatmul_some_8_f32: {"affine_qmatmul", "affine_qmatmul_some_8_f32", true},
+	kernel_affine_qmatmul_8_2:        {"affine_qmatmul", "affine_qmatmul_8_2", true},
+	kernel_affine_qmatmul_8_3:        {"affine_qmatmul", "affine_qmatmul_8_3", true},
+	kernel_affine_qmatmul_8_4:        {"affine_qmatmul", "affine_qmatmul_8_4", true},
+	kernel_affine_qmatmul_8_8:        {"affine_qmatmul", "affine_qmatmul_8_8", true},
+	kernel_affine_qmatmul_16_2:       {"affine_qmatmul", "affine_qmatmul_16_2", true},
+	kernel_affine_qmatmul_16_3:       {"affine_qmatmul", "affine_qmatmul_16_3", true},
+	kernel_affine_qmatmul_16_4:       {"affine_qmatmul", "affine_qmatmul_16_4", true},
+	kernel_affine_qmatmul_16_8:       {"affine_qmatmul", "affine_qmatmul_16_8", true},
+	kernel_affine_qmatmul_32_2:       {"affine_qmatmul", "affine_qmatmul_32_2", true},
+	kernel_affine_qmatmul_32_3:       {"affine_qmatmul", "affine_qmatmul_32_3", true},
+	kernel_affine_qmatmul_32_4:       {"affine_qmatmul", "affine_qmatmul_32_4", true},
+	kernel_affine_qmatmul_32_8:       {"affine_qmatmul", "affine_qmatmul_32_8", true},
 	kernel_attend_back_rows_128:      {"attend_back", "attend_back_rows_128", true},
 	kernel_attend_back_rows_256:      {"attend_back", "attend_back_rows_256", true},
 	kernel_attend_back_rows_576:      {"attend_back", "attend_back_rows_576", true},
@@ -643,85 +635,45 @@ var kernels = [kernelCount]struct {
 
 // Constants that kernels and their launches share, by source.
 const (
-	affine_block_rows              = 32
-	affine_tile_columns            = 32
-	affine_pairs                   = affine_block_rows / 2
-	affine_quads                   = affine_tile_columns / 4
-	attend_back_tiles_warps        = 4
-	attend_back_tiles_threads      = 32 * attend_back_tiles_warps
-	attend_back_tiles_side         = 64
-	attend_back_tiles_tile         = 32
-	attend_row_padding             = 4
-	batch_feed_leaves_bit          = 31
-	batch_feed_owner_bit           = 28
-	batch_feed_part_bit            = 14
-	batch_rows_most                = 16
-	batch_rows_most_blocks         = 4
-	batch_rows_warps               = 16
-	batch_rows_slots               = 2
-	batch_rows_threads             = 32 * batch_rows_warps
-	batch_rows_early               = 1
-	choice_most_experts            = 512
-	choice_ranked                  = 128
-	choice_keys_behind             = 8
-	digit_part_part_block          = 4 * 32
-	digit_part_part_sums           = 2 * 4
-	digit_rows_portion_block       = 2 * 3 * 32
-	digit_rows_four_unit           = 4*2*128 + 16
-	digits_digit_block             = 4 * affine_block_rows
-	digits_digit_sums              = 2
-	draw_threads                   = 512
+	half_elements                  = 8
 	exl2_block_rows                = 32
 	exl2_tile_columns              = 32
 	exl2_unit_blocks               = 4
 	exl2_operands                  = 8
 	exl2_most_pieces               = 3
 	exl2_chunk_words               = 128
-	expert_head_words              = 20
-	expert_alike_head_bytes        = 48
-	expert_feed_warps              = 12
-	expert_feed_most_slots         = 6
-	expert_feed_most_listed        = 8
-	expert_feed_lane_row           = 128
-	few_rows_most                  = 8
-	few_rows_many_warps            = 16
-	few_rows_few_warps             = 8
-	half_elements                  = 8
-	join_words_part_words          = 8
+	attend_back_tiles_warps        = 4
+	attend_back_tiles_threads      = 32 * attend_back_tiles_warps
+	attend_back_tiles_side         = 64
+	attend_back_tiles_tile         = 32
+	rows_at_once                   = 16
+	attend_row_padding             = 4
 	link_most_linked               = 4
 	link_squares_stride            = 2052
-	meet_attending_warps           = 4
-	one_row_no_norm                = 2
-	one_row_kept                   = 2
+	products_most_matrices         = 3
+	batch_rows_most                = 16
+	batch_rows_most_blocks         = 4
+	batch_rows_warps               = 16
+	batch_rows_slots               = 2
+	batch_rows_threads             = 32 * batch_rows_warps
+	batch_rows_early               = 1
 	packed_row_padding             = 160
+	unit_lane_words                = 32
+	unit_lane_bytes                = 4 * unit_lane_words
+	batch_feed_leaves_bit          = 31
+	batch_feed_owner_bit           = 28
+	batch_feed_part_bit            = 14
+	digits_digit_block             = 4 * exl2_block_rows
+	digits_digit_sums              = 2
+	route_few_chosen               = 512
+	route_most_groups              = 32
+	choice_most_experts            = 512
+	choice_ranked                  = 128
+	choice_keys_behind             = 8
 	planes_tile_rows               = 32
 	planes_tile_cols               = 64
 	planes_tile_halves             = planes_tile_rows * planes_tile_cols
 	planes_lifted                  = 8
-	product_block_m                = 128
-	product_block_n                = 128
-	products_most_matrices         = 3
-	qgemm_warps                    = 8
-	qgemm_copier                   = qgemm_warps
-	qgemm_threads                  = 32 * (qgemm_warps + 4)
-	qgemm_columns                  = qgemm_warps * exl2_tile_columns
-	qgemm_unit_rows                = exl2_unit_blocks * exl2_block_rows
-	qgemm_half_rows                = qgemm_unit_rows / 2
-	qgemm_absent                   = 0xffff
-	qgemm_under_way                = 2
-	qgemm_most_stages              = 8
-	route_few_chosen               = 512
-	route_most_groups              = 32
-	rows_at_once                   = 16
-	rows_codes_codes_down          = 24
-	sample_row_threads             = 256
-	sample_row_each                = 8
-	sample_row_columns             = sample_row_each * sample_row_threads
-	sample_row_bins                = 2048
-	sample_row_bins_a_unit         = 64
-	sample_row_warps               = sample_row_threads / 32
-	sample_row_ring_entries        = 64
-	sample_row_state_bytes         = 24704
 	step_four_groups               = 1 << 0
 	step_last_step                 = 1 << 1
 	step_first_width               = 2
@@ -734,14 +686,51 @@ const (
 	step_first_chunk               = 20
 	step_most_steps                = 16
 	step_chunk_bytes               = 4 * exl2_chunk_words
-	unit_lane_words                = 32
-	unit_lane_bytes                = 4 * unit_lane_words
+	digit_rows_portion_block       = 2 * 3 * 32
+	digit_rows_four_unit           = 4*2*128 + 16
+	digit_part_part_block          = 4 * 32
+	digit_part_part_sums           = 2 * 4
+	one_row_no_norm                = 2
+	one_row_kept                   = 2
+	draw_threads                   = 512
+	expert_head_words              = 20
+	expert_feed_warps              = 12
+	expert_feed_most_slots         = 6
+	expert_feed_most_listed        = 8
+	expert_feed_lane_row           = 128
+	expert_alike_head_bytes        = 48
+	meet_attending_warps           = 4
+	few_rows_most                  = 8
+	few_rows_many_warps            = 16
+	few_rows_few_warps             = 8
+	join_words_part_words          = 8
+	product_block_m                = 128
+	product_block_n                = 128
+	qgemm_warps                    = 8
+	qgemm_copier                   = qgemm_warps
+	qgemm_threads                  = 32 * (qgemm_warps + 4)
+	qgemm_columns                  = qgemm_warps * exl2_tile_columns
+	qgemm_unit_rows                = exl2_unit_blocks * exl2_block_rows
+	qgemm_half_rows                = qgemm_unit_rows / 2
+	qgemm_absent                   = 0xffff
+	qgemm_under_way                = 2
+	qgemm_most_stages              = 8
+	rows_codes_codes_down          = 24
+	sample_row_threads             = 256
+	sample_row_each                = 8
+	sample_row_columns             = sample_row_each * sample_row_threads
+	sample_row_bins                = 2048
+	sample_row_bins_a_unit         = 64
+	sample_row_warps               = sample_row_threads / 32
+	sample_row_ring_entries        = 64
+	sample_row_state_bytes         = 24704
 	advance_threads                = 128
-	affine_decode_threads          = 128
-	affine_decode_slices           = affine_decode_threads / affine_quads
-	affine_qmatmul_one_threads     = 1024
-	affine_qmatmul_some_threads    = 512
-	affine_qmatmul_some_rows       = 8
+	affine_decode_warps            = 4
+	affine_qmatmul_slots           = 2
+	affine_qmatmul_one_warps       = 16
+	affine_qmatmul_more_warps      = 8
+	affine_qmatmul_chunk_bytes     = 512
+	affine_qmatmul_side_bytes      = 384
 	attend_back_across             = 8
 	attend_back_threads            = attend_back_across * attend_back_across
 	attend_back_side_128           = 32
@@ -1125,365 +1114,273 @@ func (d *Device) advance(l launch, pos tensor.Tensor, n int32) {
 	d.launch(a, l)
 }
 
-func (d *Device) affine_decode_2(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+func (d *Device) affine_decode_2(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, shift int32) {
 	a := d.begin(kernel_affine_decode_2)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
-	a.int32(padded)
+	a.int32(shift)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_decode_3(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+func (d *Device) affine_decode_3(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, shift int32) {
 	a := d.begin(kernel_affine_decode_3)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
-	a.int32(padded)
+	a.int32(shift)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_decode_4(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+func (d *Device) affine_decode_4(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, shift int32) {
 	a := d.begin(kernel_affine_decode_4)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
-	a.int32(padded)
+	a.int32(shift)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, padded int32) {
+func (d *Device) affine_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, perm tensor.Tensor, firstColumn int32, columns int32, in int32, shift int32) {
 	a := d.begin(kernel_affine_decode_8)
 	a.tensor(dst, tensor.F16, "dst")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
 	a.tensor(perm, tensor.I32, "perm")
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
-	a.int32(padded)
+	a.int32(shift)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_one_2_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_2_f16)
+func (d *Device) affine_qmatmul_8_2(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_8_2)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_one_3_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_3_f16)
+func (d *Device) affine_qmatmul_8_3(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_8_3)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_one_4_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_4_f16)
+func (d *Device) affine_qmatmul_8_4(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_8_4)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_one_8_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_8_f16)
+func (d *Device) affine_qmatmul_8_8(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_8_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_one_2_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_2_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.F16, "scales")
-	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int32(padded)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) affine_qmatmul_one_3_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_3_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.F16, "scales")
-	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int32(padded)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) affine_qmatmul_one_4_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_4_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.F16, "scales")
-	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int32(padded)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) affine_qmatmul_one_8_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_one_8_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.F16, "scales")
-	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(rows)
-	a.int32(in)
-	a.int32(out)
-	a.int32(padded)
-	a.int64(ldy)
-	a.int64(ldx)
-	d.launch(a, l)
-}
-
-func (d *Device) affine_qmatmul_some_2_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_2_f16)
+func (d *Device) affine_qmatmul_16_2(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_16_2)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_3_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_3_f16)
+func (d *Device) affine_qmatmul_16_3(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_16_3)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_4_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_4_f16)
+func (d *Device) affine_qmatmul_16_4(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_16_4)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_8_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_8_f16)
+func (d *Device) affine_qmatmul_16_8(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_16_8)
 	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_2_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_2_f32)
-	a.tensor(y, tensor.F32, "y")
+func (d *Device) affine_qmatmul_32_2(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_32_2)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_3_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_3_f32)
-	a.tensor(y, tensor.F32, "y")
+func (d *Device) affine_qmatmul_32_3(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_32_3)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_4_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_4_f32)
-	a.tensor(y, tensor.F32, "y")
+func (d *Device) affine_qmatmul_32_4(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_32_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) affine_qmatmul_some_8_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, group tensor.Tensor, perm tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, padded int32, ldy int64, ldx int64) {
-	a := d.begin(kernel_affine_qmatmul_some_8_f32)
-	a.tensor(y, tensor.F32, "y")
+func (d *Device) affine_qmatmul_32_8(l launch, y tensor.Tensor, wide tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, zeros tensor.Tensor, bias tensor.Tensor, rows int32, in int32, out int32, shift int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_affine_qmatmul_32_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(wide, tensor.F32, "wide")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(words, tensor.I32, "words")
 	a.tensor(scales, tensor.F16, "scales")
 	a.tensor(zeros, tensor.U8, "zeros")
-	a.tensor(group, tensor.I32, "group")
-	a.tensor(perm, tensor.I32, "perm")
 	a.tensor(bias, tensor.F32, "bias")
 	a.int32(rows)
 	a.int32(in)
 	a.int32(out)
-	a.int32(padded)
+	a.int32(shift)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)

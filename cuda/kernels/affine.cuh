@@ -1,79 +1,62 @@
 // Matrices of codes with a scale and a zero for each column of a group of rows
-// (internal/affine), as they lie in a GPU's memory: words and scales in the rows of
-// the file, columns padded to 32.
+// (internal/affine), as they lie in a GPU's memory: words as those of an EXL2 matrix of
+// one region (exl2.cuh). Groups are of 2^shift blocks, the last one perhaps less. Scales
+// and zeros lie by tiles, too, and groups: those of columns g, g+8, g+16, g+24 one after
+// the other, 8 bytes and 4, for each g.
 //
 //	weight = fp16(scale · (code - zero))
 #pragma once
 
-#include "half.cuh"
+#include "exl2.cuh"
 
-using u32 = unsigned;
 using uint8_t = unsigned char;
 
-constexpr int block_rows = 32;
-constexpr int tile_columns = 32;
-constexpr int pairs = block_rows / 2;  // of a block of one column
-constexpr int quads = tile_columns / 4;
-
-// Codes come out of a block's words in pairs: row first(p) and row first(p) + apart.
-template <int bits>
-struct Pairs {
-	static constexpr int per = bits == 3 ? 1 : 16 / bits;  // of a word
-	static constexpr int apart = per;
-	static __device__ constexpr int first(int p) { return p / per * 2 * per + p % per; }
-
-	// codes returns pair p as 1024 + code, twice fp16.
-	static __device__ inline u32 codes(const u32 (&words)[bits], int p) {
-		if constexpr (bits == 3) return code3(words, 2 * p) | code3(words, 2 * p + 1) << 16 | 0x64006400u;
-		constexpr u32 mask = ((1u << bits) - 1) * 0x10001u;
-		return (words[p / per] >> bits * (p % per) & mask) | 0x64006400u;
-	}
-
-	// code3 returns the code of row r, three bits.
-	static __device__ inline u32 code3(const u32 (&words)[bits], int r) {
-		int at = 3 * r / 32, shift = 3 * r % 32;
-		u32 w = words[at] >> shift;
-		if (shift > 29) w |= words[at + 1] << (32 - shift);
-		return w & 7;
+// Zeros are what the codes of a lane's columns are less, and 1024: fp16, twice.
+struct Zeros {
+	half2 of[4];
+	__device__ Zeros() {}
+	__device__ explicit Zeros(u32 codes) {
+#pragma unroll
+		for (int c = 0; c < 4; c++) of[c] = half2_of(__byte_perm(codes, 0x64, 0x4040 + 0x101 * c));
 	}
 };
 
-__device__ inline u32 bits_of(half2 h) { return *(u32*)&h; }
-__device__ inline half2 half2_of(u32 w) { return *(half2*)&w; }
-
-// weights returns pair p of a block of one column.
-template <int bits>
-__device__ inline half2 weights(const u32 (&words)[bits], int p, half scale, int zero) {
-	half2 code = __hsub2(half2_of(Pairs<bits>::codes(words, p)), __half2half2(__int2half_rn(1024 + zero)));
-	return __hmul2(code, __half2half2(scale));
+// number_over returns code - zero, exactly, of the codes at bit at of each half.
+template <int bits, int at>
+__device__ inline half2 number_over(u32 w, half2 zero, Exponent e) {
+	constexpr float part = 1.0f / (1 << at);
+	constexpr u32 mask = ((1u << bits) - 1) * 0x10001u << at;
+	half2 v = half2_of(turned<bits> ? mask_turn(w, mask, 0x64006400 ^ turned<bits>) : join(w, mask, e.v));
+	if constexpr (at == 0) return __hsub2(v, zero);
+	else return __hfma2(v, __float2half2_rn(part), __hsub2(__float2half2_rn(1024 - 1024 * part), zero));
 }
 
-// Block is 32 rows of four columns.
+// pair_over returns the pair of an operand in bytes 0 and 2 of words, less its zero.
+template <int bits, int operand>
+__device__ inline half2 pair_over(const u32 (&w)[bits], half2 zero, Exponent e) {
+	constexpr Piece a = piece<bits>(operand, 0), b = piece<bits>(operand, 1), c = piece<bits>(operand, 2);
+	if constexpr (b.bits == 0) {
+		return number_over<bits, a.at>(w[a.word], zero, e);
+	} else {
+		u32 v = join(moved<a.at, a.to>(w[a.word]), ((1u << a.bits) - 1) * 0x10001u << a.to, e.v);
+		v = join(moved<b.at, b.to>(w[b.word]), ((1u << b.bits) - 1) * 0x10001u << b.to, v);
+		if constexpr (c.bits > 0) v = join(moved<c.at, c.to>(w[c.word]), ((1u << c.bits) - 1) * 0x10001u << c.to, v);
+		return __hsub2(half2_of(v), zero);
+	}
+}
+
+template <int bits, int operand = 0>
+__device__ inline void pairs_over(half2 (&v)[16], const u32 (&low)[bits], const u32 (&high)[bits], const Zeros& z, Exponent e) {
+	v[pair_of(operand, 0)] = pair_over<bits, operand>(low, z.of[operand / 2], e);
+	v[pair_of(operand, 1)] = pair_over<bits, operand>(high, z.of[operand / 2], e);
+	if constexpr (operand + 1 < operands) pairs_over<bits, operand + 1>(v, low, high, z, e);
+}
+
+// differences returns the pairs of a lane's words of a block less their zeros.
 template <int bits>
-struct Block {
-	uint4 words[bits];
-	uint2 scales;
-	u32 zeros;
-
-	// load reads block b of the columns from column on.
-	__device__ inline void load(const int* from, const half* scale, const uint8_t* zero, const int* group, int b, int column, int padded) {
+__device__ inline void differences(half2 (&v)[16], const u32 (&words)[bits], const Zeros& z, Exponent e) {
+	u32 high[bits];
 #pragma unroll
-		for (int i = 0; i < bits; i++) words[i] = *(const uint4*)(from + (int64)(b * bits + i) * padded + column);
-		int64 at = (int64)group[b] * padded + column;
-		scales = *(const uint2*)(scale + at);
-		zeros = *(const u32*)(zero + at);
-	}
-
-	// column returns the words of column c of the four.
-	__device__ inline void column(u32 (&w)[bits], int c) const {
-#pragma unroll
-		for (int i = 0; i < bits; i++) w[i] = c == 0 ? words[i].x : c == 1 ? words[i].y : c == 2 ? words[i].z : words[i].w;
-	}
-
-	__device__ inline half scale(int c) const {
-		half2 two = half2_of(c < 2 ? scales.x : scales.y);
-		return c % 2 == 0 ? __low2half(two) : __high2half(two);
-	}
-
-	__device__ inline int zero(int c) const { return zeros >> 8 * c & 255; }
-};
+	for (int i = 0; i < bits; i++) high[i] = words[i] >> 8;
+	pairs_over<bits>(v, words, high, z, e);
+}

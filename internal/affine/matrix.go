@@ -9,6 +9,7 @@ package affine
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"exl2/internal/half"
@@ -80,27 +81,40 @@ func (m *Matrix) Fusible() bool {
 	return !slices.ContainsFunc(m.Rows, func(n int) bool { return n%Align != 0 })
 }
 
-// Size returns the bytes of a fusible matrix in a device's memory: codes, scales,
-// zeros, the group of each block of rows, and the order of rows if it has one.
-func Size(in, out, bits, groups int, ordered bool) int {
+// unit is the rows that lie together in a device's memory, the last ones filled up.
+const unit = 128
+
+// Size returns the bytes that out columns of a fusible matrix take in a device's memory:
+// codes, scales, zeros, and the order of rows if it has one.
+func (m *Matrix) Size(out int) int {
+	_, groups := m.Regular()
 	out = (out + Align - 1) / Align * Align
-	n := in*out*bits/8 + groups*out*3 + in/Align*4
-	if ordered {
-		n += 4 * in
+	n := (m.In+unit-1)/unit*unit*out*m.Bits/8 + len(groups)*out*3
+	if m.Perm != nil {
+		n += 4 * m.In
 	}
 	return n
 }
 
 // Bytes returns what m takes, as Size says.
-func (m *Matrix) Bytes() int { return Size(m.In, m.Out, m.Bits, len(m.Rows), m.Perm != nil) }
+func (m *Matrix) Bytes() int { return m.Size(m.Out) }
 
-// BlockGroups returns the group of every block of 32 stored rows.
-func (m *Matrix) BlockGroups() []int32 {
-	list := make([]int32, 0, m.In/Align)
-	for g, n := range m.Rows {
-		for range n / Align {
-			list = append(list, int32(g))
-		}
+// Regular returns the groups that a device has: of 2^shift blocks of 32 rows each, the
+// last one perhaps less, and for each the group of m that it is, or is a part of.
+func (m *Matrix) Regular() (shift int, groups []int) {
+	blocks, row := m.In/Align, 0
+	shift = bits.Len(uint(blocks))
+	for _, n := range m.Rows[:len(m.Rows)-1] {
+		row += n
+		shift = min(shift, bits.TrailingZeros(uint(row/Align)))
 	}
-	return list
+	g, end := 0, m.Rows[0]
+	for b := 0; b < blocks; b += 1 << shift {
+		for b*Align >= end {
+			g++
+			end += m.Rows[g]
+		}
+		groups = append(groups, g)
+	}
+	return shift, groups
 }

@@ -30,7 +30,7 @@ func (l *Loader) PackedBytes(s LinearSpec, d device.Device) int {
 	if m == nil || !l.packs(s, d) {
 		return 0
 	}
-	return affine.Size(m.In, s.Out, m.Bits, len(m.Rows), m.Perm != nil)
+	return m.Size(s.Out)
 }
 
 // outline returns what Packed does, or what that is part of, without its codes; nil if

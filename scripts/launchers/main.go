@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -28,7 +29,7 @@ func main() {
 
 // generate returns the Go source for the kernels of a folder.
 func generate(sources fs.FS) ([]byte, error) {
-	all := launchers{headers: map[string]string{}}
+	all := launchers{headers: map[string]string{}, added: map[string]bool{}}
 	for _, ext := range []string{".cuh", ".cu"} {
 		files, err := fs.Glob(sources, "*"+ext)
 		if err != nil {
@@ -49,14 +50,26 @@ type launchers struct {
 	Constants []constant
 
 	headers map[string]string // Go names of their constants
+	added   map[string]bool   // files
 }
 
-// add reads one source.
+var included = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
+
+// add reads one source, behind the headers that it includes.
 func (l *launchers) add(sources fs.FS, name string) error {
+	if l.added[name] {
+		return nil
+	}
+	l.added[name] = true
 	ext := path.Ext(name)
 	text, err := fs.ReadFile(sources, name)
 	if err != nil {
 		return err
+	}
+	for _, m := range included.FindAllSubmatch(text, -1) {
+		if err := l.add(sources, string(m[1])); err != nil {
+			return fmt.Errorf("%s: %w", m[1], err)
+		}
 	}
 	op := strings.TrimSuffix(name, ext)
 	found, err := constants(op, string(text), l.headers)
