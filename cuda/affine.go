@@ -120,15 +120,15 @@ type affineWidth struct {
 }
 
 var affineKernels = []affineKernel{
-	{8, 1, affine_qmatmul_one_warps, map[int]affineWidth{
+	{8, 1, 16, map[int]affineWidth{
 		2: {(*Device).affine_qmatmul_8_2, kernel_affine_qmatmul_8_2}, 3: {(*Device).affine_qmatmul_8_3, kernel_affine_qmatmul_8_3},
 		4: {(*Device).affine_qmatmul_8_4, kernel_affine_qmatmul_8_4}, 8: {(*Device).affine_qmatmul_8_8, kernel_affine_qmatmul_8_8},
 	}},
-	{16, 2, affine_qmatmul_more_warps, map[int]affineWidth{
+	{16, 2, affine_qmatmul_more_threads / 32, map[int]affineWidth{
 		2: {(*Device).affine_qmatmul_16_2, kernel_affine_qmatmul_16_2}, 3: {(*Device).affine_qmatmul_16_3, kernel_affine_qmatmul_16_3},
 		4: {(*Device).affine_qmatmul_16_4, kernel_affine_qmatmul_16_4}, 8: {(*Device).affine_qmatmul_16_8, kernel_affine_qmatmul_16_8},
 	}},
-	{affineMost, 2, affine_qmatmul_more_warps, map[int]affineWidth{
+	{affineMost, 2, affine_qmatmul_more_threads / 32, map[int]affineWidth{
 		2: {(*Device).affine_qmatmul_32_2, kernel_affine_qmatmul_32_2}, 3: {(*Device).affine_qmatmul_32_3, kernel_affine_qmatmul_32_3},
 		4: {(*Device).affine_qmatmul_32_4, kernel_affine_qmatmul_32_4}, 8: {(*Device).affine_qmatmul_32_8, kernel_affine_qmatmul_32_8},
 	}},

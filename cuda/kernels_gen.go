@@ -727,8 +727,8 @@ const (
 	advance_threads                = 128
 	affine_decode_warps            = 4
 	affine_qmatmul_slots           = 2
-	affine_qmatmul_one_warps       = 16
-	affine_qmatmul_more_warps      = 8
+	affine_qmatmul_one_threads     = 768
+	affine_qmatmul_more_threads    = 256
 	affine_qmatmul_chunk_bytes     = 512
 	affine_qmatmul_side_bytes      = 384
 	attend_back_across             = 8
