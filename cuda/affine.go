@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"slices"
-
 	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/half"
@@ -102,8 +100,8 @@ func widened(v []uint32, width, to int) []uint32 {
 	return out
 }
 
-// Rows of x up to which a product reads packed weights, at most affineMost at a time.
-const affineRows, affineMost = 32, 32
+// Rows of x up to which a product reads packed weights.
+const affineRows = 32
 
 type affineFunc func(d *Device, l launch, y, wide, x, words, scales, zeros, bias tensor.Tensor, rows, in, out, shift int32, ldy, ldx int64)
 
@@ -128,7 +126,7 @@ var affineKernels = []affineKernel{
 		2: {(*Device).affine_qmatmul_16_2, kernel_affine_qmatmul_16_2}, 3: {(*Device).affine_qmatmul_16_3, kernel_affine_qmatmul_16_3},
 		4: {(*Device).affine_qmatmul_16_4, kernel_affine_qmatmul_16_4}, 8: {(*Device).affine_qmatmul_16_8, kernel_affine_qmatmul_16_8},
 	}},
-	{affineMost, 2, affine_qmatmul_more_threads / 32, map[int]affineWidth{
+	{32, 2, affine_qmatmul_more_threads / 32, map[int]affineWidth{
 		2: {(*Device).affine_qmatmul_32_2, kernel_affine_qmatmul_32_2}, 3: {(*Device).affine_qmatmul_32_3, kernel_affine_qmatmul_32_3},
 		4: {(*Device).affine_qmatmul_32_4, kernel_affine_qmatmul_32_4}, 8: {(*Device).affine_qmatmul_32_8, kernel_affine_qmatmul_32_8},
 	}},
@@ -139,6 +137,11 @@ func (k affineKernel) warpBytes(bits int) int {
 	return affine_qmatmul_slots * (k.tiles*(bits*affine_qmatmul_chunk_bytes+affine_qmatmul_side_bytes) + k.rows/8*exl2_unit_blocks*affine_qmatmul_chunk_bytes)
 }
 
+// fits reports whether there is room for a block.
+func (k affineKernel) fits(d *Device, bits, warps int) bool {
+	return warps*k.warpBytes(bits) <= d.sharedFor(k.widths[bits].name)
+}
+
 // launch returns blocks of as many warps as there is room for, half of them where there
 // is more than a block for each multiprocessor, so that several are there at once.
 func (k affineKernel) launch(d *Device, m *affineMatrix) launch {
@@ -146,10 +149,20 @@ func (k affineKernel) launch(d *Device, m *affineMatrix) launch {
 	if blocks > d.sms {
 		warps /= 2
 	}
-	for warps > k.tiles && warps*k.warpBytes(m.bits) > d.sharedFor(k.widths[m.bits].name) {
+	for !k.fits(d, m.bits, warps) {
 		warps /= 2
 	}
 	return launch{blocks: dim{x: blocks}, threads: dim{x: 32 * warps}, shared: warps * k.warpBytes(m.bits)}
+}
+
+// kernel returns the kernel for some rows, or, if there are too many, for a part of them. A block has
+// a warp for each of its tiles at least.
+func (m *affineMatrix) kernel(d *Device, rows int) affineKernel {
+	i := 0
+	for i+1 < len(affineKernels) && affineKernels[i].rows < rows && affineKernels[i+1].fits(d, m.bits, affineKernels[i+1].tiles) {
+		i++
+	}
+	return affineKernels[i]
 }
 
 // multiply is y = x·W + bias.
@@ -164,16 +177,15 @@ func (m *affineMatrix) multiply(d *Device, y, x, bias tensor.Tensor) {
 		return
 	}
 	x = d.aligned(x)
-	for lo := 0; lo < x.Rows; lo += affineMost {
-		hi := min(lo+affineMost, x.Rows)
-		m.fewRows(d, y.Slice(lo, hi), x.Slice(lo, hi), bias)
+	for lo, hi := 0, 0; lo < x.Rows; lo = hi {
+		k := m.kernel(d, x.Rows-lo)
+		hi = min(lo+k.rows, x.Rows)
+		m.fewRows(d, k, y.Slice(lo, hi), x.Slice(lo, hi), bias)
 	}
 }
 
-// fewRows is y = x·W + bias of up to affineMost rows that begin at 16 bytes, in stored order.
-func (m *affineMatrix) fewRows(d *Device, y, x, bias tensor.Tensor) {
-	i := slices.IndexFunc(affineKernels, func(k affineKernel) bool { return x.Rows <= k.rows })
-	k := affineKernels[i]
+// fewRows is y = x·W + bias of rows that begin at 16 bytes, in stored order.
+func (m *affineMatrix) fewRows(d *Device, k affineKernel, y, x, bias tensor.Tensor) {
 	narrow, wide := y, tensor.Tensor{}
 	if y.Type == tensor.F32 {
 		narrow, wide = wide, narrow

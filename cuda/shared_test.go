@@ -3,6 +3,7 @@ package cuda
 import (
 	"testing"
 
+	"exl2/internal/affine"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -30,6 +31,7 @@ func TestSharedMemoryIsThere(t *testing.T) {
 			chooseRows(d, in)
 			permuteRows(d, in)
 			multiplyRows(d, in)
+			multiplyAffine(d, in)
 			if err := d.Sync(); err != nil {
 				t.Fatalf("%+v, %d columns: %v", c, in, err)
 			}
@@ -87,5 +89,15 @@ func permuteRows(d *Device, in int) {
 	rows := 4 * d.sms
 	if in*tensor.F16.Size() <= d.sharedFor(kernel_permute_1_f16) {
 		d.permute(d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.I32, 1, in))
+	}
+}
+
+// multiplyAffine multiplies rows by matrices of affine codes.
+func multiplyAffine(d *Device, in int) {
+	for _, bits := range affine.Widths {
+		for _, rows := range []int{1, 9, affineRows} {
+			m := &affineMatrix{in: in, out: 4096, bits: bits}
+			m.multiply(d, d.Alloc(tensor.F16, rows, m.out), d.Alloc(tensor.F16, rows, in), tensor.Tensor{})
+		}
 	}
 }

@@ -50,15 +50,15 @@ func (s affineShape) matrix() *affine.Matrix {
 // affineShapes lists matrices that differ in one respect at a time.
 func affineShapes() (shapes []affineShape) {
 	for i, bits := range affine.Widths {
-		for k, group := range []int{32, 64, 128, 480} { // 480 leaves short last groups, or is all
-			shapes = append(shapes, affineShape{480, 96, bits, group, k%2 == 1, []int{1, 3, 20, 70}[(i+k)%4]})
+		for k, group := range []int{32, 64, 128, 480, 96} { // 480 leaves short last groups, or is all
+			shapes = append(shapes, affineShape{480, 96, bits, group, k%2 == 1, []int{1, 3, 12, 20, 70}[(i+k)%5]})
 		}
-		for _, rows := range []int{0, 1, 2, 3, 5, 8, 9, 33, 64, 200} {
+		for _, rows := range []int{0, 1, 2, 3, 5, 8, 9, 16, 17, 24, 32, 33, 64, 200} {
 			shapes = append(shapes, affineShape{1024, 160, bits, 128, rows%2 == 1, rows})
 		}
 	}
 	for _, in := range []int{32, 64, 96, 160, 352, 2048, 4096, 11008} {
-		shapes = append(shapes, affineShape{in, 64, 4, 32, false, 1}, affineShape{in, 64, 3, 64, true, 7}, affineShape{in, 64, 8, 128, true, 17})
+		shapes = append(shapes, affineShape{in, 64, 4, 32, false, 1}, affineShape{in, 64, 3, 64, true, 7}, affineShape{in, 64, 8, 128, true, 17}, affineShape{in, 64, 2, 32, true, 12})
 	}
 	for _, out := range []int{1, 8, 31, 32, 33, 100, 128, 200, 1000} {
 		shapes = append(shapes, affineShape{256, out, 4, 128, false, 1}, affineShape{256, out, 2, 64, true, 30})
@@ -92,6 +92,8 @@ func affineCases() (cases []testCase) {
 		affineCase(s, activation, false, withRow(noise(1), 1, s.in, nan)),
 		affineCase(many, activation, false, withRow(noise(1), 20, s.in, nan)),
 		affineCase(s, residual, false, scaled(noise(1), 1000, 0)),
+		affineCase(s, residual, false, scaled(noise(1), half.MaxF16, 0)),
+		affineCase(s, residual, true, scaled(noise(1), 0.1, 1)),
 		affineCase(s, activation, true, scaled(noise(1), 1e-3, 0)),
 		affineCase(many, residual, true, scaled(noise(1), 1000, 0)))
 }
