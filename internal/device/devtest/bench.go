@@ -228,7 +228,7 @@ func benchAffine(in, out int) (cases []benchCase) {
 
 // benchProduct lists products by one matrix, which load returns with its size.
 func benchProduct(name string, in, out int, load func(d device.Device) (func(y, x tensor.Tensor), int)) (cases []benchCase) {
-	for _, rows := range []int{1, 2, 4, 8, 16, 32, 128, 512, 2048} {
+	for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 128, 512, 2048} {
 		flops := 0.0
 		if rows > 16 {
 			flops = 2 * float64(rows) * float64(in) * float64(out)
