@@ -18,21 +18,36 @@ const leftWidth = 512
 // leftSets is into how many sets the heads of a head of keys are divided.
 func leftSets(t rowsAttend) int { return pieces(t.group()*t.HeadDim, leftWidth) }
 
-// leftFew is up to how many positions attention beside its products is always faster.
+// leftFew is up to how many positions, of all rows, attention beside its products is always faster.
 const leftFew = 512
 
 // leftTakes reports whether there is a kernel of attend_left.cu for t, and it is faster: while
 // positions are so few that all warps together have them at once (docs/decoding.md).
 func (d *Device) leftTakes(t rowsAttend) bool {
 	const round = attend_left_warps * attend_meet_positions
-	return leftVariants[t.HeadDim] != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && t.KVHeads*leftSets(t) <= d.sms && d.hopper() && d.meets() &&
-		t.most() <= max(leftFew, d.leftParts(t)*round)
+	parts := d.leftParts(t)
+	return leftVariants[t.HeadDim] != nil && t.group() <= spreadHeads && t.group()%leftSets(t) == 0 && parts > 0 && d.hopper() && d.meets() &&
+		t.most() <= max(leftFew/t.q.Rows, parts*round)
 }
 
-// leftParts is how many blocks may attend to a set: a power of two, and all together one
-// a multiprocessor.
+// leftParts is how many blocks may attend to a set of a row: a power of two, and all together one
+// a multiprocessor; or 0, where there are more sets than these.
 func (d *Device) leftParts(t rowsAttend) int {
-	return min(1<<(bits.Len(uint(max(1, d.sms/(t.KVHeads*leftSets(t)))))-1), attend_left_most_parts)
+	return min(1<<bits.Len(uint(d.sms/(t.q.Rows*t.KVHeads*leftSets(t))))>>1, attend_left_most_parts)
+}
+
+// leftShared is what a block that attends takes.
+func leftShared(t rowsAttend) int {
+	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, t.group()/leftSets(t), 0)
+}
+
+// leavesFor reports whether the kernel that makes p, of rows that attend, can leave it for those who do: of several rows, if a
+// multiprocessor's shared memory has room for a block of each.
+func (d *Device) leavesFor(p packed, t rowsAttend) bool {
+	const own = 1 << 10 // that a block takes for itself
+	p.ordered = d.links(&p) && d.leftFor(&p)
+	plan, ok := d.plan(p.needs(d.sms), p.x.Rows)
+	return ok && plan.leaves() && (p.x.Rows == 1 || plan.shared+own+leftShared(t) <= d.sharedFor(plan.name))
 }
 
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
@@ -40,7 +55,7 @@ func (d *Device) leftParts(t rowsAttend) int {
 type leaving struct {
 	words, pos                 uint64
 	queries, dim, most, window int32
-	sets, _                    int32
+	sets, wordsARow            int32
 }
 
 type leftGiven struct {
@@ -66,10 +81,10 @@ type leftCache struct {
 	tableCols, pageRows, width int32
 }
 
-// Attention is products of a row, on Hopper, whose blocks leave their results for those of
+// Attention is products of a row, or of two, on Hopper, whose blocks leave their results for those of
 // attention, which start beside them.
 func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) bool {
-	if p.X.Rows != 1 || len(p.List) != 3 || p.Then != device.Put || m.Batch.Span != 1 || m.Attend.Latent > 0 || !d.hopper() || d.err != nil {
+	if len(p.List) != 3 || p.Then != device.Put || m.Batch.Span != 1 || m.Attend.Latent > 0 || !d.hopper() || d.err != nil {
 		return false
 	}
 	parts, ok := d.parts(p)
@@ -79,11 +94,11 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 		return false
 	}
 	q := &parts[0]
-	if plan, ok := d.plan(q.needs(d.sms), 1); !ok || !plan.digits || t.q.Type != tensor.F16 {
+	if t.q.Type != tensor.F16 || !d.leavesFor(*q, t) {
 		return false
 	}
-	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == 1 && y.Cols == width &&
-		m.Batch.Pos.Cols == 1 && m.Batch.Seq.Cols == 1 && m.Heads.Q.Nil() == m.Heads.K.Nil() && m.Rope.Dims <= t.HeadDim && m.Freqs.Cols == m.Rope.Dims/2, "Attention", y, p.X, m.Freqs)
+	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == t.q.Rows && y.Cols == width &&
+		m.Batch.Pos.Cols == y.Rows && m.Batch.Seq.Cols == y.Rows && m.Heads.Q.Nil() == m.Heads.K.Nil() && m.Rope.Dims <= t.HeadDim && m.Freqs.Cols == m.Rope.Dims/2, "Attention", y, p.X, m.Freqs)
 	d.attendLeft(leftVariants[t.HeadDim], q, t)
 	return true
 }
@@ -92,19 +107,20 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *packed, t rowsAttend) {
 	const warps = attend_left_warps
 	at, split := d.addressOrNull, leftSets(t)
-	parts, sets, heads := d.leftParts(t), t.KVHeads*split, t.group()/split
+	parts, sets, heads, rows := d.leftParts(t), t.KVHeads*split, t.group()/split, t.q.Rows
+	left := (parts*heads + 2) * t.HeadDim // words of a set
 	d.mixed = mixed{}
 	t.places = d.placesFor(t.y, t.Attend)
 	d.link(q)
-	words := d.scratch(scratchLeft, tensor.I32, sets, (parts*heads+2)*t.HeadDim)
-	found := d.scratch(scratchMeet, tensor.I32, sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
-	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split)}
+	words := d.scratch(scratchLeft, tensor.I32, rows*sets, left)
+	found := d.scratch(scratchMeet, tensor.I32, rows*sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
+	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split),
+		wordsARow: int32(sets * left)}
 	d.packedProducts(q)
 	g := &d.left
 	*g = leftGiven{attend: d.leftAttend(t), leaving: q.leaving, found: at(found), cache: leftCache{k: at(t.cache.k[t.layer]), v: at(t.cache.v[t.layer]),
 		table: at(t.batch.Table), tableCols: int32(t.batch.Table.Cols), pageRows: int32(t.cache.shape.PageRows), width: int32(t.cache.shape.K)}}
-	shared := rowShared(rowsShape{t.HeadDim, spreadHeads, false}, warps, heads, 0)
-	l := launch{blocks: dim{x: sets, y: parts}, threads: dim{x: 32 * warps}, shared: shared}
+	l := launch{blocks: dim{x: sets, y: rows, z: parts}, threads: dim{x: 32 * warps}, shared: leftShared(t)}
 	kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(g)), unsafe.Sizeof(*g)))
 }
 

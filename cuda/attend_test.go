@@ -100,25 +100,73 @@ func TestSpreadRows(t *testing.T) {
 	}
 }
 
-// A row attends beside its products while it sees few positions: because there is no room for
-// more, because it is at one of the first, or because its window is small.
+// Rows attend beside their products while they see few positions: because there is no room for
+// more, because they are at one of the first, or because their window is small.
 func TestLeftRows(t *testing.T) {
 	d := hopperFake(t)
 	for _, c := range []struct {
-		kvHeads, room, reach, window int
-		want                         bool
+		rows, kvHeads, room, reach, window int
+		want                               bool
 	}{
-		{32, 512, 0, 0, true}, {32, 768, 0, 0, false}, {32, 32768, 512, 0, true}, {32, 32768, 1024, 0, false}, {32, 32768, 0, 0, false},
-		{32, 32768, 0, 512, true}, {32, 32768, 0, 513, false}, {8, 1024, 0, 0, true}, {8, 131072, 512, 0, true}, {8, 131072, 1024, 0, true},
-		{8, 131072, 0, 0, false}, {8, 131072, 0, 1024, true}, {8, 1024, 512, 0, true}, {4, 131072, 1024, 0, true}, {4, 131072, 0, 1025, false}, {4, 131072, 0, 0, false},
+		{1, 32, 512, 0, 0, true}, {1, 32, 768, 0, 0, false}, {1, 32, 32768, 512, 0, true}, {1, 32, 32768, 1024, 0, false}, {1, 32, 32768, 0, 0, false},
+		{1, 32, 32768, 0, 512, true}, {1, 32, 32768, 0, 513, false}, {1, 8, 1024, 0, 0, true}, {1, 8, 131072, 512, 0, true}, {1, 8, 131072, 1024, 0, true},
+		{1, 8, 131072, 0, 0, false}, {1, 8, 131072, 0, 1024, true}, {1, 8, 1024, 512, 0, true}, {1, 4, 131072, 1024, 0, true}, {1, 4, 131072, 0, 1025, false}, {1, 4, 131072, 0, 0, false},
+		{2, 32, 256, 0, 0, true}, {2, 32, 32768, 256, 0, true}, {2, 32, 32768, 512, 0, false}, {2, 32, 32768, 0, 256, true}, {2, 8, 131072, 512, 0, true}, {2, 8, 131072, 1024, 0, false},
+		{2, 4, 131072, 1024, 0, true}, {2, 4, 131072, 0, 0, false}, {5, 32, 256, 256, 0, false},
 	} {
-		a := rowAttending(1, c.kvHeads, c.room)
+		a := rowAttending(c.rows, c.kvHeads, c.room)
 		a.batch.Reach, a.Window = c.reach, c.window
 		if c.kvHeads == 4 {
 			a.Heads = 16
 		}
 		if got := d.leftTakes(a); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// Two rows attend beside their products if those before have left them in order, and a multiprocessor has room for
+// a block of each kernel.
+func TestTwoLeftRows(t *testing.T) {
+	const hidden, rows, dim, heads = 4096, 2, 128, 32
+	for _, c := range []struct {
+		name   string
+		left   bool
+		shared int
+		want   bool
+	}{{"left in order", true, 227 << 10, true}, {"to be normalized", false, 227 << 10, false}, {"there is no room for both", true, 126 << 10, false}} {
+		d := hopperFake(t)
+		d.shared = c.shared
+		matrix := func() *matrix {
+			m := fakeMatrix(d, hidden, heads*dim)
+			m.widest, m.unitGroups, m.sorted = 4, 1, 1
+			m.order, m.places = d.Alloc(tensor.F16, 1, hidden), d.Alloc(tensor.F16, 1, hidden)
+			for i := range m.units128 {
+				m.unitBlocks = append(m.unitBlocks, uint16(i*exl2_unit_blocks))
+			}
+			return m
+		}
+		ints := func() tensor.Tensor { return d.Alloc(tensor.I32, 1, rows) }
+		p := device.Products{X: d.Alloc(tensor.F32, rows, hidden), Scale: d.Alloc(tensor.F32, 1, hidden), Left: c.left}
+		for range 3 {
+			p.List = append(p.List, device.Product{W: matrix(), Y: d.Alloc(tensor.F16, rows, heads*dim)})
+		}
+		at := d.addressOrNull
+		d.linked = stream{x: at(p.X), rows: rows, cols: hidden, parts: 1, sorted: 1, scale: at(p.Scale), powers: true}
+		before := d.linked
+		m := device.Mixing{Freqs: d.Alloc(tensor.F32, 1, dim/2), Rope: device.Rope{Dims: dim}, Attend: device.Attend{Heads: heads, KVHeads: heads, HeadDim: dim, Scale: 1},
+			Cache: d.NewCache(device.CacheShape{Layers: 1, Pages: rows, PageRows: 256, K: heads * dim, V: heads * dim}),
+			Batch: device.Batch{Pos: ints(), Seq: ints(), Table: d.Alloc(tensor.I32, rows, 1), Span: 1}}
+		var want []string
+		if c.want {
+			want = []string{"qmatmul_two", "attend_left_128"}
+		}
+		d.trail.clear()
+		if got := d.Attention(d.Alloc(tensor.F16, rows, heads*dim), p, m); got != c.want || !slices.Equal(d.trail.names, want) {
+			t.Errorf("%s: %v, %v, %v", c.name, got, d.trail.names, d.err)
+		}
+		if !c.want && d.linked != before {
+			t.Errorf("%s: what was left is %+v, was %+v", c.name, d.linked, before)
 		}
 	}
 }

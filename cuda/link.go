@@ -82,18 +82,17 @@ func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
 	}
-	takes := d.linkTakes(p)
 	if !p.scale.Nil() {
 		d.took = false
 	}
 	switch {
-	case takes && !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift):
+	case d.links(p):
 		d.linkNormed(p)
 	case !p.scale.Nil():
 		d.unlink(p.x)
 	case p.then == device.Add:
 		d.added(p.y[0])
-		if takes && p.reader != nil && (p.x.Rows > 1 || p.ordered) {
+		if p.reader != nil && (p.x.Rows > 1 || p.ordered) && d.linkTakes(p) {
 			parts := p.list[0].tiles()
 			if !d.fewTake(p) {
 				parts *= 2
@@ -133,11 +132,21 @@ func (d *Device) unlink(x tensor.Tensor) {
 	}
 }
 
+// leftFor reports whether what p is to normalize was left for it.
+func (d *Device) leftFor(p *packed) bool {
+	s, at, m := &d.linked, d.addressOrNull, p.list[0]
+	return p.left && *s == stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers} && m.sorted != 0
+}
+
+// links reports whether p is normalized by a norm that may be left out, by a kernel that can do so.
+func (d *Device) links(p *packed) bool {
+	return !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift) && d.linkTakes(p)
+}
+
 // linkNormed has p read what was left for it, if anything, and store the powers of its rows.
 func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
-	m := p.list[0]
-	if p.left && *s == (stream{at(p.x), p.x.Rows, p.x.Cols, s.parts, s.side, m.sorted, at(p.scale), p.norm, s.powers}) && m.sorted != 0 {
+	if d.leftFor(p) {
 		p.link = link{squares: at(d.linkedSquares(s.side)), powers: at(d.linkedPowers()), eps: p.norm.Eps, parts: int32(s.parts), cols: int32(s.cols)}
 		p.x, p.ordered, p.scale = d.linkedRows(s.side, s.rows, s.cols), true, tensor.Tensor{}
 		s.powers, d.took = true, true

@@ -93,6 +93,9 @@ func (p packing) parted() bool {
 	return p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
 }
 
+// leaves reports whether it can leave results for those who attend.
+func (p packing) leaves() bool { return p.digits || p.name == kernel_qmatmul_two }
+
 // packings lists the variants, better ones first.
 var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, few_rows_many_warps, 3, 1, true},
@@ -229,7 +232,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1}
+	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 

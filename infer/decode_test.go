@@ -76,7 +76,7 @@ func TestDecodeIsRecorded(t *testing.T) {
 func TestReaches(t *testing.T) {
 	const first, limit = device.LeastReach - 7, 20
 	w := &watched{Device: devtest.CPU(t)}
-	e, err := open(golden("arch/llama"), devices.List{w}, Options{Positions: 4 * device.LeastReach, Sequences: 2})
+	e, err := open(golden("arch/llama"), devices.List{w}, Options{Positions: 2 * device.MostReach, Sequences: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestReachesUnrecorded(t *testing.T) {
 	}
 	t.Cleanup(e.Close)
 	ungroup(t, e.stages[0].modules)
-	want := []int{device.LeastReach, device.LeastReach, device.LeastReach, device.MostReach, device.MostReach}
+	want := []int{device.LeastReach, device.LeastReach, device.LeastReach, 2 * device.LeastReach, 2 * device.LeastReach}
 	for turn := range 2 {
 		u.reaches = nil
 		if _, err := e.Generate(context.Background(), &Generation{Prompt: someIDs(first, 100), Limit: limit, Text: spelled{[]string{"a"}}}); err != nil {

@@ -16,8 +16,8 @@ var clipped = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"clip_qkv":0.5,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
 }
 
-// reaching are shapes whose attention of a row changes its kernel at the first limit of
-// positions, or, where a window is smaller than that, does not.
+// reaching are shapes whose attention of a row changes its kernel at the second limit of
+// positions, and that of two at the first; or, where a window is smaller than that, does not.
 var reaching = map[string]string{
 	"llama_reaching": `{"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":16,"num_key_value_heads":16,
 		"head_dim":64,"max_position_embeddings":4096,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,

@@ -296,53 +296,58 @@ func TestGPUStepsInFront(t *testing.T) {
 	}
 }
 
-// Steps that are at a limit of positions, where attention changes its kernels, give the CPU's
+// Steps that are at a limit of positions, where attention of one row, or of two, changes its kernels, give the CPU's
 // logits, in front of it, behind it and in front of it again, of one sequence and of several
 // of other lengths; and the same texts however many of them are in front of the host.
 func TestGPUReaches(t *testing.T) {
-	const limit, n, others = device.LeastReach, device.LeastReach + 6, 3
 	for _, dir := range writeRandom(t, reaching, 4) {
 		for gpus := 1; gpus <= 2; gpus++ {
-			t.Run(fmt.Sprintf("%s on %d", filepath.Base(dir), gpus), func(t *testing.T) {
-				ref, got := both(t, dir, Options{Positions: 4 * limit, Sequences: 1 + others}, gpus)
-				ids := someIDs(n, ref.Vocab())
-				want := whole(t, ref, ids)
-				steps := gap{}
-				for _, from := range []int{limit - 6, limit - 3} { // the second time steps go back
-					if from == limit-6 {
-						if _, err := got.next(t.Context(), 0, 0, ids[:from]); err != nil {
-							t.Fatal(err)
-						}
-					}
-					for i := from; i < n; i++ {
-						row, err := got.next(t.Context(), 0, i, ids[i:i+1])
-						if err != nil {
-							t.Fatal(err)
-						}
-						steps.add(want[i], row)
-					}
-				}
-				steps.check(t, "steps")
-				together := gap{}
-				for i := limit - 2; i < n; i++ {
-					runs := []Run{{Sequence: 0, First: i, IDs: ids[i : i+1], Logits: 1}}
-					for s := 1; s <= others; s++ {
-						at := i - limit + 2
-						runs = append(runs, Run{Sequence: s, First: at, IDs: ids[at : at+1], Logits: 1})
-					}
-					err := got.Step(runs, func(run, first int, logits [][]float32) { together.add(want[first], logits[0]) })
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				together.check(t, "sequences")
-				g := Generation{Prompt: ids[:limit-30], Limit: 40, Text: spelled{[]string{"a", "b", "c"}}}
-				one := talk(got, 1, 0, g)
-				for _, depth := range []int{0, mostFront} {
-					sameTalk(t, talk(got, depth, 0, g), one, fmt.Sprintf("%d under way", depth))
-				}
-			})
+			for _, c := range []struct{ limit, others int }{{device.LeastReach, 1}, {2 * device.LeastReach, 3}} {
+				t.Run(fmt.Sprintf("%s on %d, %d", filepath.Base(dir), gpus, c.limit), func(t *testing.T) { reaches(t, dir, gpus, c.limit, c.others) })
+			}
 		}
+	}
+}
+
+// reaches is TestGPUReaches of a model and a limit, with so many sequences that begin beside the one that is there.
+func reaches(t *testing.T, dir string, gpus, limit, others int) {
+	n := limit + 6
+	ref, got := both(t, dir, Options{Positions: 4 * limit, Sequences: 1 + others}, gpus)
+	ids := someIDs(n, ref.Vocab())
+	want := whole(t, ref, ids)
+	steps := gap{}
+	for _, from := range []int{limit - 6, limit - 3} { // the second time steps go back
+		if from == limit-6 {
+			if _, err := got.next(t.Context(), 0, 0, ids[:from]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := from; i < n; i++ {
+			row, err := got.next(t.Context(), 0, i, ids[i:i+1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps.add(want[i], row)
+		}
+	}
+	steps.check(t, "steps")
+	together := gap{}
+	for i := limit - 2; i < n; i++ {
+		runs := []Run{{Sequence: 0, First: i, IDs: ids[i : i+1], Logits: 1}}
+		for s := 1; s <= others; s++ {
+			at := i - limit + 2
+			runs = append(runs, Run{Sequence: s, First: at, IDs: ids[at : at+1], Logits: 1})
+		}
+		err := got.Step(runs, func(run, first int, logits [][]float32) { together.add(want[first], logits[0]) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	together.check(t, "sequences")
+	g := Generation{Prompt: ids[:limit-30], Limit: 40, Text: spelled{[]string{"a", "b", "c"}}}
+	one := talk(got, 1, 0, g)
+	for _, depth := range []int{0, mostFront} {
+		sameTalk(t, talk(got, depth, 0, g), one, fmt.Sprintf("%d under way", depth))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Attention of a single row on Hopper that begins while q, k and v are being multiplied: as
+// Attention of one row, or of two, on Hopper that begins while q, k and v are being multiplied: as
 // attend_spread.cu, but blocks have room beside those of the products (qmatmul.cu), which let
 // them start and leave their results word by word (meet.cuh). So everything else is there
 // before, nobody waits for the end of a kernel, and the blocks of o find room, too. There is
@@ -11,7 +11,7 @@
 #include "meet.cuh"
 
 constexpr int warps = attending_warps;
-constexpr int blocks = 4;       // of a multiprocessor there is room for; one beside a block of qmatmul_one
+constexpr int blocks = 4;       // of a multiprocessor there is room for; one beside a block of qmatmul_one or qmatmul_two
 constexpr int most_parts = 16;  // of a row and its heads: a lane joins one
 
 static_assert(most_parts <= 32, "as join_words has it");
@@ -20,7 +20,7 @@ struct Given {
 	Attend attend;
 	Cache cache;
 	Leaving leaving;
-	unsigned* found;  // [sets, blocks of a set, 8·dim/4, part_words]
+	unsigned* found;  // [rows, sets, blocks of a set, 8·dim/4, part_words]
 };
 
 static_assert(sizeof(Given) == 288, "as cuda/attend_left.go has it");
@@ -48,7 +48,7 @@ __device__ inline void bring_left(half* to, unsigned* words, const float* weight
 template <int D>
 __device__ inline void prepare_left(Shared<warps, D, 1>& m, const Attend& a, const Leaving& l, const Share& share, const Place& b, const Heads& h) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	unsigned *queries = l.set(b.set) + b.part * l.queries, *newest = l.newest(b.set);
+	unsigned *queries = l.set(b.row, b.set) + b.part * l.queries, *newest = l.newest(b.row, b.set);
 	for (int head = warp; head < h.count; head += warps) bring_left<D>(m.q[head], queries + head * D, a.norms.q, a, m.turns);
 	if (share.newest && warp == warps - 1) bring_left<D>(m.k, newest, a.norms.k, a, m.turns);
 	if (share.newest && warp == warps - 2) {
@@ -63,6 +63,13 @@ __device__ inline void prepare_left(Shared<warps, D, 1>& m, const Attend& a, con
 	__syncthreads();
 }
 
+// own_row returns the block's row. It is asked for again where it is needed: there is no register to keep it in.
+__device__ inline int own_row() {
+	int row;
+	asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(row));
+	return row;
+}
+
 template <int D>
 __device__ void attend(const Given& g) {
 	extern __shared__ uint4 memory[];
@@ -70,9 +77,9 @@ __device__ void attend(const Given& g) {
 	const Attend& a = g.attend;
 	const Cache& c = g.cache;
 	let_next();
-	int pos = current(a.pos), seq = current(a.seq);
-	Heads h(blockIdx.x, g.leaving.queries / D, g.leaving.sets);
-	Place b = {0, (int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y};
+	Place b = {own_row(), (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z};
+	int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
+	Heads h(b.set, g.leaving.queries / D, g.leaving.sets);
 	int thread = min((int)threadIdx.x, h.count * (D / 4) - 1);
 	Spot first(a, (h.first + thread / (D / 4)) * D + thread % (D / 4) * 4);
 	Walk<D, true> walk = {c.k + h.kv * D, c.v + h.kv * D, c.cols, D};
@@ -94,9 +101,10 @@ __device__ void attend(const Given& g) {
 	}
 	__syncthreads();
 	keep_newest<warps, D, 1, true>(m, a, c, share, h, begun.newest);
-	unsigned* row = g.found + (int64)b.set * b.parts * (8 * D / 4) * part_words;
-	join_warps<warps, D, 1, true>(m, a, h, a.y, first, share.parts == 1, Leave(row, b.part, h.count * (D / 4)));
-	if (share.parts > 1) join_words<warps, true>(row, a, h, a.y, b.part, share.parts);
+	half* y = a.y + own_row() * a.ldy;
+	unsigned* row = g.found + (own_row() * (int)gridDim.x + b.set) * b.parts * (8 * D / 4 * part_words);
+	join_warps<warps, D, 1, true>(m, a, h, y, first, share.parts == 1, Leave(row, b.part, h.count * (D / 4)));
+	if (share.parts > 1) join_words<warps, true>(row, a, h, y, b.part, share.parts);
 	wait_for_previous();  // so that this kernel finishes after all before it
 }
 

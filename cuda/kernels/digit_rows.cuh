@@ -32,6 +32,7 @@ constexpr int portion_block = 2 * 3 * 32;  // bytes, of both rows
 // eight of each digit, the lowest first, in put_digits' order. Before, they are fp16 in the last two thirds of the row's bytes.
 struct TwoRows {
 	static constexpr int rows = 2, digits = 3, block = portion_block / 2;
+	static constexpr bool leaves = true;  // results for those who attend, if they are wanted
 
 	char* to;
 	int first, blocks;     // of the portion
@@ -139,6 +140,7 @@ constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of
 // Behind all units is one whose digits are something times zero, for warps that have none.
 struct FourRows {
 	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows, most_matrices = 3;
+	static constexpr bool leaves = false;
 
 	char* staged;
 	int column, highest;  // in a unit: the lane's column, and what digits of its row are

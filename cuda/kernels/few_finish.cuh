@@ -33,7 +33,7 @@ struct Late {
 
 // leave_column leaves a column's product for those who attend.
 __device__ inline void leave_column(const Leaving& l, int matrix, int column, half v, int readers) {
-	unsigned* to = l.column(matrix, column);
+	unsigned* to = l.column(0, matrix, column);
 	leave(to, v);
 	int more = matrix == 0 ? readers : l.sets, step = matrix == 0 ? l.queries : l.stride();
 	for (int r = 1; r < more; r++) leave(to + r * step, v);
@@ -143,7 +143,7 @@ struct Result {
 		if (m.bias) bias = m.bias[column];
 		if (p.then == gate && p.m[1].bias) other = p.m[1].bias[column];
 		if (p.leaves) {
-			at = p.leaving.column(k, column), place = kept_as(k == 0), to = kept_as(k == 0 ? p.leaving.queries : p.leaving.stride());
+			at = p.leaving.column(row, k, column), place = kept_as(k == 0), to = kept_as(k == 0 ? p.leaving.queries : p.leaving.stride());
 			return;
 		}
 		at = m.y, to = column;

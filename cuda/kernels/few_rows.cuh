@@ -33,7 +33,7 @@ struct Product {
 	float eps, offset;
 	int units;            // of the matrices, with padding, for those who have no steps (step.cuh)
 	int results;          // bytes of those that are kept, of several rows by digits
-	Leaving leaving;      // q, k and v are left for attend_left.cu
+	Leaving leaving;      // q, k and v of one row, and of two, are left for attend_left.cu
 	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
 	Portion portions[many_warps + 2];  // of warps, of one row in order, and of two

@@ -6,23 +6,23 @@
 #include "half.cuh"
 #include "rows.cuh"
 
-// Leaving is how products of q, k and v are left for the blocks that attend to a row: for a
+// Leaving is how products of q, k and v are left for the blocks that attend to rows: for a
 // set of heads that share keys, of which a head of keys has some, `queries` for each of `most`
 // blocks, and the new key and value, of dim.
 struct Leaving {
-	unsigned* words;  // [sets, most·queries + 2·dim], or null
-	const int* pos;   // of the row
+	unsigned* words;  // [rows, sets, most·queries + 2·dim], or null
+	const int* pos;   // [rows]
 	int queries, dim, most, window;
-	int sets, unused;  // of a head of keys
+	int sets, words_a_row;  // sets of a head of keys
 
 	__device__ int stride() const { return most * queries + 2 * dim; }
-	__device__ unsigned* set(int i) const { return words + (int64)i * stride(); }
-	__device__ unsigned* newest(int i) const { return set(i) + most * queries; }
-	// column returns where a column of q, k or v is left, of q for the first block, of others for
+	__device__ unsigned* set(int row, int i) const { return words + row * words_a_row + (int64)i * stride(); }
+	__device__ unsigned* newest(int row, int i) const { return set(row, i) + most * queries; }
+	// column returns where a column of a row of q, k or v is left, of q for the first block, of others for
 	// the first set.
-	__device__ unsigned* column(int matrix, int c) const {
+	__device__ unsigned* column(int row, int matrix, int c) const {
 		int width = matrix == 0 ? queries : dim, i = (unsigned)c / (unsigned)width;
-		return (matrix == 0 ? set(i) : newest(i * sets) + (matrix - 1) * dim) + (c - i * width);
+		return (matrix == 0 ? set(row, i) : newest(row, i * sets) + (matrix - 1) * dim) + (c - i * width);
 	}
 };
 

@@ -185,7 +185,8 @@ template <int warps, int slots, class X>
 __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[X::rows];
-	let_next();
+	bool leaves = X::leaves && p.leaves;  // as of one row
+	if (!leaves) let_next();
 	constexpr int sums_of = tile_columns * X::rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -204,17 +205,20 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Exponent e;
 	Turn turn;
+	int pos = 0;  // of the row
 	wait_for_previous();
+	if (X::leaves) let_next();
 	Factor f;
 	int factors_of = warps - 1 - warp;
 	x.ask(p, [&] {
 		if (factors_of < p.rows) f.ask(p.link, factors_of);
+		if (leaves && stores) pos = look_at(p.leaving.pos + row);
 		if (stores) result.come<true>(p, row);
 		__syncthreads();  // all have asked for x, behind which words may wait
 		feed.ask(), feed.look();
 	});
 	x.begin();
-	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, 0, row);
+	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
 	if (factors_of < p.rows) {
 		float v = f.get(p.link, factors_of);
 		if (lane == 0) factors[factors_of] = v;
@@ -245,13 +249,13 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
-		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, 0, row);
+		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
 	}
 	arrived<0>();
 }
 
 // Beside a block there is room for as many registers as so many warps more would have: of
-// qmatmul_one, for a block of attend_left.cu.
+// qmatmul_one and qmatmul_two, for a block of attend_left.cu.
 constexpr int warps_beside = 4;
 
 #define QMATMUL_ROW(name, slots, way)                                                      \
@@ -275,11 +279,11 @@ QMATMUL(qmatmul_halves, many_warps, 2, 1)  // where shared memory has no room fo
 QMATMUL(qmatmul_more, many_warps, 2, most)
 QMATMUL(qmatmul_few, few_warps, 1, most)
 
-#define QMATMUL_DIGITS(name, X)                                       \
-	extern "C" __global__ void __launch_bounds__(32 * many_warps, 1) \
-	name(const __grid_constant__ Product product) {                  \
-		qmatmul_digits<many_warps, 2, X>(product);                   \
+#define QMATMUL_DIGITS(name, X, beside)                                                \
+	extern "C" __global__ void __launch_bounds__(32 * many_warps + 32 * beside, 1)     \
+	name(const __grid_constant__ Product product) {                                    \
+		qmatmul_digits<many_warps, 2, X>(product);                                     \
 	}
 
-QMATMUL_DIGITS(qmatmul_two, TwoRows)
-QMATMUL_DIGITS(qmatmul_four, FourRows)
+QMATMUL_DIGITS(qmatmul_two, TwoRows, warps_beside)
+QMATMUL_DIGITS(qmatmul_four, FourRows, 0)

@@ -140,7 +140,7 @@ type Batch struct {
 
 // A Reach is one of these, or twice the one before, up to the largest.
 const (
-	LeastReach = 512
+	LeastReach = 256
 	MostReach  = 1024
 )
 

@@ -10,9 +10,9 @@ import (
 // attentionLimit is that of products and attention to them.
 var attentionLimit = limit{rms: 2e-2, rel: 4 * ulp, nmse: 2e-5, why: "queries, keys and values rounded to fp16 of sums in another order"}
 
-// An attentionCase is norm, products of q, k and v, and Mix, twice
-// after each other. Of several rows the stream has been added to before, by products that may
-// leave it for those, and the result is multiplied by a matrix that may have it in its order.
+// An attentionCase is norm, products of q, k and v, and Mix, and then the same for the next position, and the one
+// behind it. The stream has been added to before, by products that may leave it for those, and the last
+// result is multiplied by a matrix that may have it in its order.
 type attentionCase struct {
 	mixCase
 	hidden int
@@ -37,6 +37,12 @@ func attentionCases() (cases []testCase) {
 	}
 	sunken := several(4, 2, 128, 255, 10, 64, 0)
 	sunken.sinks = true
+	short := func(c attendCase) attendCase { // steps are told that positions are few
+		c.room = 4096
+		return c
+	}
+	far, hard := several(8, 4, 128, 700, 20), short(several(16, 4, 64, 126, 253))
+	far.window, far.pageRows, hard.softcap, hard.temperature, hard.sinks = 300, 32, 20, 0.3, true
 	roomy.room, deep.room = 4096, 4096
 	for _, c := range []attentionCase{
 		{mixCase{at(4, 4, 128, 0), whole, nil}, 512, "1:4b_128g", false},
@@ -58,13 +64,18 @@ func attentionCases() (cases []testCase) {
 		{mixCase{at(32, 4, 128, 40), whole, rms}, 512, "1:4b_128g", false},
 		{mixCase{at(16, 2, 128, 500), whole, nil}, 256, "1:4b_128g", true},
 		{mixCase{at(10, 5, 96, 40), device.Rope{Dims: 96}, nil}, 256, "1:4b_128g", false},
-		{mixCase{several(32, 32, 128, 190, 3), whole, nil}, 512, "1:4b_128g", false},
+		{mixCase{short(several(32, 32, 128, 190, 3)), whole, nil}, 512, "1:4b_128g", false},
 		{mixCase{several(32, 32, 128, 0, 63, 64, 200), whole, nil}, 512, "1:4b_128g", true},
-		{mixCase{several(32, 8, 128, 100, 15), whole, rms}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", false},
+		{mixCase{short(several(32, 8, 128, 100, 15)), whole, rms}, 512, "0.1:8b_32g/0.1:6b_64g/0.2:5b_128g/0.2:4b_128g/0.2:3b_64g/0.2:2b_32g", false},
 		{mixCase{several(16, 4, 64, 5, 130, 70, 180), device.Rope{Dims: 64, Interleaved: true}, nil}, 512, "1:3b_64g", false},
-		{mixCase{several(32, 4, 128, 40, 200), whole, nil}, 512, "1:6b_32g", true},
+		{mixCase{short(several(32, 4, 128, 40, 200)), whole, nil}, 512, "1:6b_32g", true},
 		{mixCase{sunken, whole, rms}, 256, "1:4b_128g", true},
 		{mixCase{several(8, 8, 128, 100, 3, 17), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{short(several(4, 4, 128, 0, 1)), whole, nil}, 256, "1:4b_128g", false},
+		{mixCase{short(several(8, 8, 64, 63, 62)), device.Rope{Dims: 64}, nil}, 256, "0.5:3b_64g/0.5:2b_64g", true},
+		{mixCase{short(several(32, 4, 64, 250, 7)), device.Rope{Dims: 64, Interleaved: true}, nil}, 2048, "1:4b_128g", false},
+		{mixCase{hard, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, nil}, 192, "1:6b_32g", true},
+		{mixCase{far, whole, rms}, 512, "0.5:5b_64g/0.5:4b_64g", false},
 	} {
 		one := c.testCase()
 		one.name += fmt.Sprintf(" hidden=%d %s biased=%v rope=%+v normed=%v", c.hidden, c.recipe, c.biased, c.rope, c.norm)
@@ -95,6 +106,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	if c.rope.Dims > 0 {
 		freqs = f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
 	}
+	l.advances = true
 	a, b := c.attend(f), l.batch(f, table)
 	p := device.Products{X: stream, Norm: device.Norm{Eps: 1e-5}, Scale: scale, List: list}
 	m := device.Mixing{Freqs: freqs, Cache: cache, Layer: 1, Heads: c.normed(f), Rope: c.rope, Attend: a, Batch: b}
@@ -126,8 +138,10 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		addTo(d, device.Products{X: acted, Sorted: sorted, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
 		_, p.Left = d.(device.Fuser)
 		mix(d, y)
+		d.Advance(b.Pos)
 		mix(d, again)
 		m.Attend.Reader = reader
+		d.Advance(b.Pos)
 		mix(d, inOrder)
 		m.Attend.Reader = nil
 		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: sum, W: reader}}, Then: device.Add, Left: true}, spare)

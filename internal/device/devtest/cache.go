@@ -17,7 +17,8 @@ type layout struct {
 	pageRows            int
 	sequences, seqPages int // of the table
 	dim, kvHeads        int
-	reach               int // device.Batch.Reach
+	reach               int  // device.Batch.Reach
+	advances            bool // positions are written
 }
 
 func (l layout) rows() int { return len(l.runs) * l.span }
@@ -45,7 +46,11 @@ func (l layout) batch(f *fixture, table tensor.Tensor) device.Batch {
 			pos, seq = append(pos, int32(r.pos+i)), append(seq, int32(r.seq))
 		}
 	}
-	return device.Batch{Pos: f.ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span, Reach: l.reach}
+	ints := f.ints
+	if l.advances {
+		ints = f.intsOut
+	}
+	return device.Batch{Pos: ints("pos", 1, l.rows(), pos), Seq: f.ints("seq", 1, l.rows(), seq), Table: table, Span: l.span, Reach: l.reach}
 }
 
 // whole is the layout of a pass over all positions of all sequences.
