@@ -6,9 +6,9 @@
 // columns of bytes at a time by codes, which are bytes, too: as many columns as there are
 // anyway, and twice as many rows at once as of fp16. Codes become bytes in one instruction or two
 // for four of them (exl2.cuh): with the highest bit turned over, a code in the highest bits of a
-// byte is the code less its zero. Where there are sums of x, made with its digits, codes of two to
-// four bits are multiplied where they are in their bytes, as numbers without a sign, some of them
-// with others below them, and what they are too large by is taken off a group's sums.
+// byte is the code less its zero. Codes of two to four bits are multiplied where they are in their bytes,
+// as numbers without a sign, some of them with others below them, and what they are too large by, which is so many
+// sums of x, is taken off a group's sums.
 //
 // What an element of fp16 loses is up to 2^-27 of the largest, so a product is wrong by up to
 // 2^-27·largest·Σ|w|: less than what sums in fp32 lose where the largest is added. Elements of at
@@ -43,11 +43,10 @@ enum Bytes {
 	as_is,   // words as they are: codes of 8 bits less their zero; of 4 bits 16 times a code, and the code of two columns before
 };
 
-// bytes_as says it; summed tells that sums of x are there, by which codes lose their zero then.
-template <int bits, bool summed>
+// bytes_as says it.
+template <int bits>
 __device__ constexpr Bytes bytes_as(int column) {
 	if (bits == 8) return as_is;
-	if (!summed) return at_top;
 	if (bits == 2) return column < 3 ? below : at_top;
 	if (bits == 3) return column % 2 ? below : at_top;
 	if (bits == 4) return column < 2 ? below : as_is;
@@ -55,9 +54,9 @@ __device__ constexpr Bytes bytes_as(int column) {
 }
 
 // bit_of returns where in bytes codes of a column are.
-template <int bits, bool summed>
+template <int bits>
 __device__ constexpr int bit_of(int column) {
-	if (bytes_as<bits, summed>(column) == below) {
+	if (bytes_as<bits>(column) == below) {
 		if (bits == 2) return 2 * column;
 		if (bits == 3) return column == 1 ? 2 : 0;
 		if (bits == 4) return 0;
@@ -66,23 +65,23 @@ __device__ constexpr int bit_of(int column) {
 }
 
 // masked returns (w & mask) ^ with of a piece of an operand, moved to where its column has its codes.
-template <int bits, bool summed, int operand, int i>
+template <int bits, int operand, int i>
 __device__ inline u32 masked(const u32 (&w)[bits], u32 with) {
 	constexpr Piece a = piece<bits>(operand, i);
 	if constexpr (a.bits == 0) {
 		return with;
 	} else {
-		constexpr int to = a.to + bit_of<bits, summed>(operand / 2);
+		constexpr int to = a.to + bit_of<bits>(operand / 2);
 		return mask_turn(moved<a.at, to>(w[a.word]), ((1u << a.bits) - 1) * 0x01010101u << to, with);
 	}
 }
 
 // bytes_of returns an operand's bytes.
-template <int bits, bool summed, int operand>
+template <int bits, int operand>
 __device__ inline u32 bytes_of(const u32 (&w)[bits], Turn turn) {
-	constexpr Bytes as = bytes_as<bits, summed>(operand / 2);
+	constexpr Bytes as = bytes_as<bits>(operand / 2);
 	if constexpr (as == as_is) return w[piece<bits>(operand, 0).word];
-	else return masked<bits, summed, operand, 2>(w, masked<bits, summed, operand, 1>(w, masked<bits, summed, operand, 0>(w, as == at_top ? turn.v : 0)));
+	else return masked<bits, operand, 2>(w, masked<bits, operand, 1>(w, masked<bits, operand, 0>(w, as == at_top ? turn.v : 0)));
 }
 
 // mma_bytes is d += a·b for a [16, 32] and b [32, 8] of bytes, of which b have a sign, and a, too, if so said.
@@ -115,39 +114,44 @@ __device__ inline void mma_bytes(int (&d)[4], const u32 (&a)[4], uint2 b) {
 #undef MMA_BYTES
 }
 
-// Integers are a lane's sums of a group: of columns g, g+8, g+16 and g+24, two digits each.
+// Integers are a lane's sums of a group: of columns g, g+8, g+16 and g+24, two digits each, and of -128 times x, by which codes
+// of up to four bits lose their zero. summed tells that the latter are known otherwise.
 template <int bits, bool summed>
 struct Integers {
-	int d[2][4];
+	static constexpr bool turned = bits > 4;  // what is multiplied has no zero
+
+	int d[2][4], x[4];
 
 	__device__ void begin() {
 #pragma unroll
-		for (int i = 0; i < 4; i++) d[0][i] = d[1][i] = 0;
+		for (int i = 0; i < 4; i++) d[0][i] = d[1][i] = x[i] = 0;
 	}
 
 	// add adds the products of a block.
 	__device__ void add(const u32 (&w)[bits], uint2 b, Turn turn) {
-		u32 low[4] = {bytes_of<bits, summed, 0>(w, turn), bytes_of<bits, summed, 2>(w, turn), bytes_of<bits, summed, 1>(w, turn), bytes_of<bits, summed, 3>(w, turn)};
-		u32 high[4] = {bytes_of<bits, summed, 4>(w, turn), bytes_of<bits, summed, 6>(w, turn), bytes_of<bits, summed, 5>(w, turn), bytes_of<bits, summed, 7>(w, turn)};
+		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
+		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
 		mma_bytes<true>(d[0], low, b);
-		mma_bytes<!summed || bits != 4>(d[1], high, b);
+		mma_bytes<bits != 4>(d[1], high, b);
+		u32 zeros[4] = {turn.v, turn.v, turn.v, turn.v};
+		if (!summed && !turned) mma_bytes<true>(x, zeros, b);
 	}
 
 	// sums are those of codes less their zero, times 2^(8-bits); the second digit is so many of the first. zero is -128 times
-	// the sum of x.
+	// the sum of x, where it is not here.
 	template <class Zero>
 	__device__ void sums(int (&v)[4], int base, const Zero& zero) const {
 #pragma unroll
 		for (int i = 0; i < 4; i++) v[i] = d[i / 2][i % 2 * 2] + d[i / 2][i % 2 * 2 + 1] * base;
-		if constexpr (summed && bits == 4) {
-			int z = zero();
+		if constexpr (turned) return;
+		int z = summed ? zero() : x[0] + x[1] * base;
+		if constexpr (bits == 4) {
 			v[2] = v[2] - v[0] + z, v[3] = v[3] - v[1] + z;
 			v[0] = v[0] * 16 + z, v[1] = v[1] * 16 + z;
-		} else if constexpr (summed && bits < 4) {
-			int z = zero();
+		} else {
 #pragma unroll
 			for (int i = 0; i < 4; i++)
-				if (bytes_as<bits, summed>(i) == below) v[i] = v[i] * (1 << (8 - bits - bit_of<bits, summed>(i))) + z;
+				if (bytes_as<bits>(i) == below) v[i] = v[i] * (1 << (8 - bits - bit_of<bits>(i))) + z;
 		}
 	}
 };
