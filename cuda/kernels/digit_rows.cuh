@@ -110,7 +110,7 @@ struct TwoRows {
 	template <class P, class R>
 	__device__ void begin_tile(const P&, R) {}
 	__device__ void begin_unit() {}
-	__device__ const char* column_of(u32 what) { return column + step_block(what) * block; }
+	__device__ const char* column_of(u32 what) { return column + step_row(what) * (block / block_rows); }
 	__device__ float one(const char*) const { return 1; }
 
 	// keep puts a warp's sums of a tile where they are added. Two lanes hand each other what they have of a row's columns,
@@ -280,8 +280,8 @@ struct FourRows {
 };
 
 // multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
-template <int bits, int blocks, class X, class Codes, class Units>
-__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
+template <int bits, int blocks, class X, class Codes, class Units, class E>
+__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
 	float one = x.one(column);
 	Integers<bits, false> d;
 	uint4 all[bits];
@@ -305,25 +305,33 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 	}
 }
 
-// multiply_rows_width is multiply_rows_of by a width that is known at run time.
-template <int blocks, class X, class Codes, class Units>
-__device__ inline void multiply_rows_width(int bits, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
-	if (bits <= 4) {
-		if (bits == 4) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, e, turn);
-		else if (bits == 3) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, e, turn);
-		else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, e, turn);
-	} else {
-		if (bits == 5) multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, e, turn);
-		else if (bits == 6) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, e, turn);
-		else multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, e, turn);
-	}
+// multiply_rows_narrow is multiply_rows_of of a unit of up to four bits, by what it is (step.cuh), and multiply_rows_wide of one of more.
+template <int blocks, class X, class Codes, class Units, class E>
+__device__ inline void multiply_rows_narrow(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (what & 2 << first_width) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, e, turn);
+	else if (what & 1 << first_width) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, e, turn);
+	else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, e, turn);
+}
+template <int blocks, class X, class Codes, class Units, class E>
+__device__ inline void multiply_rows_wide(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, e, turn);
+	else if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, e, turn);
+	else multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, e, turn);
+}
+template <int blocks, class X, class Codes, class Units, class E>
+__device__ inline void multiply_rows_width(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (what & wide) multiply_rows_wide<blocks>(what, sums, words, x, column, codes, units, e, turn);
+	else multiply_rows_narrow<blocks>(what, sums, words, x, column, codes, units, e, turn);
 }
 
-// multiply_rows adds the products of a unit, of so many bits and 2^shift blocks a group, up to four, with
-// digits in the lane's column.
-template <class X, class Codes, class Units>
-__device__ inline void multiply_rows(int bits, int shift, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, Exponent e, Turn turn) {
-	if (shift == 2) multiply_rows_width<4>(bits, sums, words, x, column, codes, units, e, turn);
-	else if (shift == 1) multiply_rows_width<2>(bits, sums, words, x, column, codes, units, e, turn);
-	else multiply_rows_width<1>(bits, sums, words, x, column, codes, units, e, turn);
+// multiply_rows adds the products of a step with digits in the lane's column, likely ones first.
+template <class X, class Codes, class Units, class E>
+__device__ inline void multiply_rows(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+	if (what & (many_groups | wide)) {
+		if (what & four_groups) multiply_rows_width<1>(what, sums, words, x, column, codes, units, e, turn);
+		else if (what & many_groups) multiply_rows_width<2>(what, sums, words, x, column, codes, units, e, turn);
+		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, e, turn);
+	} else {
+		multiply_rows_narrow<4>(what, sums, words, x, column, codes, units, e, turn);
+	}
 }

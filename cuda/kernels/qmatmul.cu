@@ -237,7 +237,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 				what = feed.coming[0];
 				u32 units = feed.units[0];
 				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
-				multiply_rows(step_width(what), step_shift(what), sums, (const uint4*)((const char*)slot + feed.words_at), x, x.column_of(what), LaneCodes{slot, select},
+				multiply_rows(what, sums, (const uint4*)((const char*)slot + feed.words_at), x, x.column_of(what), LaneCodes{slot, select},
 					GroupUnits{units, slot}, e, turn);
 				if (!feed.ahead) feed.ask();
 				feed.look();
