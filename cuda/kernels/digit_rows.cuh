@@ -280,8 +280,8 @@ struct FourRows {
 };
 
 // multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
-template <int bits, int blocks, class X, class Codes, class Units, class E>
-__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+template <int bits, int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
 	float one = x.one(column);
 	Integers<bits, false> d;
 	uint4 all[bits];
@@ -294,10 +294,10 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 		uint2 b = *(const uint2*)(column + j * X::block);
 		if (j % blocks == 0) d.begin();
-		d.add(w, b, turn);
+		d.add(w, b, c);
 		if (j % blocks != blocks - 1) continue;
 		half2 s[2];
-		scales_of_digits<bits>(s, codes(j / blocks), units[j / blocks], e);
+		scales_of_digits<bits>(s, codes(j / blocks), units[j / blocks], c);
 		int v[4];
 		d.sums(v, x.second, [] { return 0; });
 #pragma unroll
@@ -306,32 +306,32 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 }
 
 // multiply_rows_narrow is multiply_rows_of of a unit of up to four bits, by what it is (step.cuh), and multiply_rows_wide of one of more.
-template <int blocks, class X, class Codes, class Units, class E>
-__device__ inline void multiply_rows_narrow(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
-	if (what & 2 << first_width) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, e, turn);
-	else if (what & 1 << first_width) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, e, turn);
-	else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, e, turn);
+template <int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_narrow(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
+	if (what & 2 << first_width) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, c);
+	else if (what & 1 << first_width) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, c);
+	else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, c);
 }
-template <int blocks, class X, class Codes, class Units, class E>
-__device__ inline void multiply_rows_wide(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
-	if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, e, turn);
-	else if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, e, turn);
-	else multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, e, turn);
+template <int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_wide(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
+	if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, c);
+	else if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, c);
+	else multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, c);
 }
-template <int blocks, class X, class Codes, class Units, class E>
-__device__ inline void multiply_rows_width(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
-	if (what & wide) multiply_rows_wide<blocks>(what, sums, words, x, column, codes, units, e, turn);
-	else multiply_rows_narrow<blocks>(what, sums, words, x, column, codes, units, e, turn);
+template <int blocks, class X, class Codes, class Units>
+__device__ inline void multiply_rows_width(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
+	if (what & wide) multiply_rows_wide<blocks>(what, sums, words, x, column, codes, units, c);
+	else multiply_rows_narrow<blocks>(what, sums, words, x, column, codes, units, c);
 }
 
 // multiply_rows adds the products of a step with digits in the lane's column, likely ones first.
-template <class X, class Codes, class Units, class E>
-__device__ inline void multiply_rows(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const E& e, Turn turn) {
+template <class X, class Codes, class Units>
+__device__ inline void multiply_rows(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
 	if (what & (many_groups | wide)) {
-		if (what & four_groups) multiply_rows_width<1>(what, sums, words, x, column, codes, units, e, turn);
-		else if (what & many_groups) multiply_rows_width<2>(what, sums, words, x, column, codes, units, e, turn);
-		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, e, turn);
+		if (what & four_groups) multiply_rows_width<1>(what, sums, words, x, column, codes, units, c);
+		else if (what & many_groups) multiply_rows_width<2>(what, sums, words, x, column, codes, units, c);
+		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, c);
 	} else {
-		multiply_rows_narrow<4>(what, sums, words, x, column, codes, units, e, turn);
+		multiply_rows_narrow<4>(what, sums, words, x, column, codes, units, c);
 	}
 }

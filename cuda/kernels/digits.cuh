@@ -29,11 +29,12 @@ __device__ inline int seldom(int v) {
 	return v;
 }
 
-// A Turn is the highest bit of each byte of a word, which the compiler does not know (Exponent).
-struct Turn {
-	u32 v;
-	__device__ Turn() { asm volatile("mov.b32 %0, 0x80808080;" : "=r"(v)); }
-	__device__ explicit Turn(u32 nothing) : v(0x80808080 | nothing) {}
+// Constants are what products of units need in registers, given zero that the compiler does not know, as it would else make them again
+// for each unit. turn is the highest bit of each byte, and -128 of it; exponent and less are 1024 and 64 in both halves. As they follow each other
+// they are an operand of tensor cores: columns g have bytes of -128, of columns g+8 nobody reads the sums.
+struct Constants {
+	u32 turn, exponent, again, less;
+	__device__ explicit Constants(u32 nothing) : turn(0x80808080 | nothing), exponent(0x64006400 | nothing), again(0x80808080 + nothing), less(0x54005400 | nothing) {}
 };
 
 // How codes of two operands, a column's, become bytes.
@@ -78,10 +79,10 @@ __device__ inline u32 masked(const u32 (&w)[bits], u32 with) {
 
 // bytes_of returns an operand's bytes.
 template <int bits, int operand>
-__device__ inline u32 bytes_of(const u32 (&w)[bits], Turn turn) {
+__device__ inline u32 bytes_of(const u32 (&w)[bits], u32 turn) {
 	constexpr Bytes as = bytes_as<bits>(operand / 2);
 	if constexpr (as == as_is) return w[piece<bits>(operand, 0).word];
-	else return masked<bits, operand, 2>(w, masked<bits, operand, 1>(w, masked<bits, operand, 0>(w, as == at_top ? turn.v : 0)));
+	else return masked<bits, operand, 2>(w, masked<bits, operand, 1>(w, masked<bits, operand, 0>(w, as == at_top ? turn : 0)));
 }
 
 // mma_bytes is d += a·b for a [16, 32] and b [32, 8] of bytes, of which b have a sign, and a, too, if so said.
@@ -128,12 +129,12 @@ struct Integers {
 	}
 
 	// add adds the products of a block.
-	__device__ void add(const u32 (&w)[bits], uint2 b, Turn turn) {
-		u32 low[4] = {bytes_of<bits, 0>(w, turn), bytes_of<bits, 2>(w, turn), bytes_of<bits, 1>(w, turn), bytes_of<bits, 3>(w, turn)};
-		u32 high[4] = {bytes_of<bits, 4>(w, turn), bytes_of<bits, 6>(w, turn), bytes_of<bits, 5>(w, turn), bytes_of<bits, 7>(w, turn)};
+	__device__ void add(const u32 (&w)[bits], uint2 b, const Constants& c) {
+		u32 low[4] = {bytes_of<bits, 0>(w, c.turn), bytes_of<bits, 2>(w, c.turn), bytes_of<bits, 1>(w, c.turn), bytes_of<bits, 3>(w, c.turn)};
+		u32 high[4] = {bytes_of<bits, 4>(w, c.turn), bytes_of<bits, 6>(w, c.turn), bytes_of<bits, 5>(w, c.turn), bytes_of<bits, 7>(w, c.turn)};
 		mma_bytes<true>(d[0], low, b);
 		mma_bytes<bits != 4>(d[1], high, b);
-		u32 zeros[4] = {turn.v, turn.v, turn.v, turn.v};
+		u32 zeros[4] = {c.turn, c.exponent, c.again, c.less};
 		if (!summed && !turned) mma_bytes<true>(x, zeros, b);
 	}
 
@@ -160,21 +161,22 @@ struct Integers {
 // multiplied by that. Matrices with scales that are too large for it are multiplied otherwise (tooLarge in cuda/exl2.go).
 constexpr float times_codes = 64;
 
-template <int bits, class E>
-__device__ inline void scales_of_digits(half2 (&s)[2], u32 codes, u32 unit, const E& e) {
-	scales_of_spread(s, codes, unit, e);
-	if constexpr (bits > 2) {
+template <int bits>
+__device__ inline void scales_of_digits(half2 (&s)[2], u32 codes, u32 unit, const Constants& c) {
 #pragma unroll
-		for (int i = 0; i < 2; i++) s[i] = __hmul2(s[i], __float2half2_rn(1 << (bits - 2)));
+	for (int i = 0; i < 2; i++) {
+		half2 v = i == 0 ? __hsub2(half2_of(join(codes, 0x000f000fu, c.exponent)), __float2half2_rn(1023)) : __hsub2(half2_of(join(codes, 0x00f000f0u, c.less)), __float2half2_rn(63));
+		s[i] = __hmul2(__hmul2(v, v), half2_of(unit));
+		if (bits > 2) s[i] = __hmul2(s[i], __float2half2_rn(1 << (bits - 2)));
 	}
 }
 
 // scale_digits adds integers, two digits of a lane, to sums: the first of two times 1, the
 // second times 128.
-template <int bits, bool summed, class E, class Zero>
-__device__ inline void scale_digits(float (&sums)[2][4], const Integers<bits, summed>& d, u32 codes, u32 unit, const E& e, const Zero& zero) {
+template <int bits, bool summed, class Zero>
+__device__ inline void scale_digits(float (&sums)[2][4], const Integers<bits, summed>& d, u32 codes, u32 unit, const Constants& c, const Zero& zero) {
 	half2 s[2];
-	scales_of_digits<bits>(s, codes, unit, e);
+	scales_of_digits<bits>(s, codes, unit, c);
 	int v[4];
 	d.sums(v, 128, zero);
 #pragma unroll
@@ -271,8 +273,8 @@ __device__ inline uint4 read_words(const uint4* from) {
 
 // multiply_halves adds a unit's products; `pairs` says how many pairs of groups it has, if it has
 // four groups, or one.
-template <int bits, int pairs, class X, class Codes, class Units, class E>
-__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
+template <int bits, int pairs, class X, class Codes, class Units>
+__device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const Constants& c) {
 	const char *first, *second;
 	x.halves(first, second, row);
 	constexpr int blocks = unit_blocks / pairs;  // of a pair
@@ -291,38 +293,38 @@ __device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, 
 		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
 		uint2 b = *(const uint2*)((j % blocks < blocks / 2 ? first : second) + j * digit_block);
 		if (j % blocks == 0) d.begin();
-		d.add(w, b, turn);
-		if (j % blocks == blocks - 1) scale_digits(sums, d, codes(j / blocks), units[j / blocks * 2], e, [&] { return x.template sum<pairs>(row, j / blocks); });
+		d.add(w, b, c);
+		if (j % blocks == blocks - 1) scale_digits(sums, d, codes(j / blocks), units[j / blocks * 2], c, [&] { return x.template sum<pairs>(row, j / blocks); });
 	}
 }
 
 // multiply_wide is multiply_halves by a width that is known at run time, of more than four bits.
-template <int pairs, class X, class Codes, class Units, class E>
-__device__ inline void multiply_wide(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
-	if (bits == 5) multiply_halves<5, pairs>(sums, words, x, row, codes, units, e, turn);
-	else if (bits == 6) multiply_halves<6, pairs>(sums, words, x, row, codes, units, e, turn);
-	else multiply_halves<8, pairs>(sums, words, x, row, codes, units, e, turn);
+template <int pairs, class X, class Codes, class Units>
+__device__ inline void multiply_wide(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const Constants& c) {
+	if (bits == 5) multiply_halves<5, pairs>(sums, words, x, row, codes, units, c);
+	else if (bits == 6) multiply_halves<6, pairs>(sums, words, x, row, codes, units, c);
+	else multiply_halves<8, pairs>(sums, words, x, row, codes, units, c);
 }
 
 // multiply_width is that of all widths.
-template <int pairs, class X, class Codes, class Units, class E>
-__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
+template <int pairs, class X, class Codes, class Units>
+__device__ inline void multiply_width(int bits, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const Constants& c) {
 	if (bits <= 4) {
-		if (bits == 4) multiply_halves<4, pairs>(sums, words, x, row, codes, units, e, turn);
-		else if (bits == 3) multiply_halves<3, pairs>(sums, words, x, row, codes, units, e, turn);
-		else multiply_halves<2, pairs>(sums, words, x, row, codes, units, e, turn);
+		if (bits == 4) multiply_halves<4, pairs>(sums, words, x, row, codes, units, c);
+		else if (bits == 3) multiply_halves<3, pairs>(sums, words, x, row, codes, units, c);
+		else multiply_halves<2, pairs>(sums, words, x, row, codes, units, c);
 	} else {
-		multiply_wide<pairs>(bits, sums, words, x, row, codes, units, e, turn);
+		multiply_wide<pairs>(bits, sums, words, x, row, codes, units, c);
 	}
 }
 
 // multiply_unit_digits adds the products of a unit, of so many bits and 2^shift blocks a group, up to
 // four, with the rows of x that begin `row` bytes behind the first. codes gives those of the lane's group
 // of each pair (group_of_lane), units is where the lane's of the first is.
-template <class X, class Codes, class Units, class E>
-__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const E& e, Turn turn) {
-	if (shift > 0) multiply_width<1>(bits, sums, words, x, row, codes, units, e, turn);
-	else multiply_width<2>(bits, sums, words, x, row, codes, units, e, turn);
+template <class X, class Codes, class Units>
+__device__ inline void multiply_unit_digits(int bits, int shift, float (&sums)[2][4], const uint4* words, const X& x, u32 row, const Codes& codes, const Units& units, const Constants& c) {
+	if (shift > 0) multiply_width<1>(bits, sums, words, x, row, codes, units, c);
+	else multiply_width<2>(bits, sums, words, x, row, codes, units, c);
 }
 
 // keep_digits puts a warp's sums of a tile where finish adds them, times what the row's lowest digits

@@ -85,13 +85,6 @@ __device__ inline half2 half2_of(u32 w) { return *(half2*)&w; }
 struct Exponent {
 	u32 v;
 	__device__ Exponent() { asm volatile("mov.b32 %0, 0x64006400;" : "=r"(v)); }
-	__device__ explicit Exponent(u32 nothing) : v(0x64006400 | nothing) {}
-};
-
-// Exponents are that and 64, given zero that the compiler does not know.
-struct Exponents : Exponent {
-	u32 less;
-	__device__ explicit Exponents(u32 nothing) : Exponent(nothing), less(0x54005400 | nothing) {}
 };
 
 // join returns w & mask | with.
@@ -177,14 +170,6 @@ __device__ inline void scales_of_spread(half2 (&s)[2], u32 codes, u32 unit, Expo
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		half2 v = __hsub2(half2_of(join(codes >> 4 * i, 0x000f000fu, e.v)), __float2half2_rn(1023));
-		s[i] = __hmul2(__hmul2(v, v), half2_of(unit));
-	}
-}
-
-__device__ inline void scales_of_spread(half2 (&s)[2], u32 codes, u32 unit, const Exponents& e) {
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		half2 v = i == 0 ? __hsub2(half2_of(join(codes, 0x000f000fu, e.v)), __float2half2_rn(1023)) : __hsub2(half2_of(join(codes, 0x00f000f0u, e.less)), __float2half2_rn(63));
 		s[i] = __hmul2(__hmul2(v, v), half2_of(unit));
 	}
 }

@@ -90,13 +90,13 @@ struct AlikeFeed {
 	}
 
 	// multiply adds the next unit's products with a row of x.
-	__device__ void multiply(float (&sums)[2][4], const Digits& x, int slots, Exponent e, Turn turn) {
+	__device__ void multiply(float (&sums)[2][4], const Digits& x, int slots, const Constants& c) {
 		u32 now = what, select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		what = __shfl_sync(~0u, unit.x, ++done);
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
 		multiply_unit_digits(bits_of_unit(now), shift_of(now), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, digits_row_of(now),
-		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, e, turn);
+		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, c);
 		ask();
 		slot = after(slot);
 	}

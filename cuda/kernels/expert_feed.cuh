@@ -167,13 +167,13 @@ struct Feed {
 	// multiply adds the next unit's products with a row of x, and returns the unit's expert. row says of what a
 	// unit is how many bytes behind x its rows begin.
 	template <class Row>
-	__device__ int multiply(float (&sums)[2][4], const Digits& x, const Row& row, int slots, Exponent e, Turn turn) {
+	__device__ int multiply(float (&sums)[2][4], const Digits& x, const Row& row, int slots, const Constants& c) {
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
 		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		int expert = packed >> 20;
 		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, row(packed),
-		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, e, turn);
+		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, c);
 		ask();
 		slot = after(slot);
 		return expert;

@@ -156,13 +156,12 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	}
 	feed.begin(slots.count - asked_first);
 	__syncthreads();
-	Exponent exponent;
-	Turn turn;
+	Constants constants((u32)in >> 20);
 	Digits x(staged, in);
 	float sums[2][4] = {};
 #pragma unroll 1
 	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
-		feed.multiply(sums, x, digits_row_of, slots.count, exponent, turn);
+		feed.multiply(sums, x, digits_row_of, slots.count, constants);
 		if (++j < share.units && u < share.to - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
 		j = 0, t++;
@@ -357,13 +356,12 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	}
 	feed.ask(slots.count - asked_first);
 	__syncthreads();
-	Exponent exponent;
-	Turn turn;
+	Constants constants((u32)in >> 20);
 	Digits x(staged, in);
 	float sums[2][4] = {};
 #pragma unroll 1
 	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
-		feed.multiply(sums, x, slots.count, exponent, turn);
+		feed.multiply(sums, x, slots.count, constants);
 		if (++j < share.units && u < share.to - 1) continue;
 		keep_digits(parts + (t * warps + warp) * tile_columns, sums, own.lowest);
 		j = 0, t++;
@@ -507,8 +505,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	Staging staging(what, left, in);
 	after_previous();
 	staging.ask();
-	Exponent exponent;
-	Turn turn;
+	Constants constants((u32)in >> 20);
 	Digits x(staged, zeros - staged);
 	float sums[2][4] = {}, mixed[2][4] = {};
 #pragma unroll 1
@@ -520,7 +517,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	__syncwarp();
 #pragma unroll 1
 	for (int j = 0; j < end - from; j++) {
-		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * j; }, slots.count, exponent, turn);
+		int k = feed.multiply(sums, x, [=](u32) { return 4 * unit_words * j; }, slots.count, constants);
 		float weight = chosen.weights[k] * __uint_as_float(what[j]);
 #pragma unroll
 		for (int t = 0; t < 2; t++)

@@ -44,7 +44,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	Range run = run_of(p);
 	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
-	Exponents e((u32)p.count >> 8);
+	Constants constants((u32)p.count >> 8);
 	float lowest;  // of digits
 	Range round = {run.from, min(run.from + span_of(p), run.to)};
 	bool stores = warp < round.size();
@@ -84,7 +84,6 @@ __device__ inline void qmatmul_row(const Product& p) {
 		__syncthreads();
 		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 	}
-	Turn turn((u32)p.count >> 8);
 	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
 	int of_each = p.then == gate ? 2 : 1;  // matrices
@@ -97,7 +96,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 			do {
 				what = feed.coming[0];
 				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
-				multiply_step(what, sums, (const uint4*)((const char*)slot + feed.words_at), row, StepCodes{slot, select}, StepUnits{high_twice(what), slot}, e, turn);
+				multiply_step(what, sums, (const uint4*)((const char*)slot + feed.words_at), row, StepCodes{slot, select}, StepUnits{high_twice(what), slot}, constants);
 				if (!feed.ahead) feed.ask();
 				feed.look();
 			} while (!(what & last_step));
@@ -203,8 +202,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	Result result;
 	if (stores) result.find<true, true>(p, round.from + mine, lane, row);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
-	Exponent e;
-	Turn turn;
+	Constants constants((u32)p.count >> 8);
 	int pos = 0;  // of the row
 	wait_for_previous();
 	if (X::leaves) let_next();
@@ -238,7 +236,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 				u32 units = feed.units[0];
 				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
 				multiply_rows(what, sums, (const uint4*)((const char*)slot + feed.words_at), x, x.column_of(what), LaneCodes{slot, select},
-					GroupUnits{units, slot}, e, turn);
+					GroupUnits{units, slot}, constants);
 				if (!feed.ahead) feed.ask();
 				feed.look();
 			} while (!(what & last_step));

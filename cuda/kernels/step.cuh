@@ -32,9 +32,6 @@ __device__ inline int step_words(int pairs) { return (2 * pairs - 1) * lane_byte
 
 __device__ inline u32 high_twice(u32 w) { return bits_of(__high2half2(half2_of(w))); }
 
-// Of several rows lanes have the codes of a step's groups one after the other, and behind four of them the units of the last two.
-__device__ inline int step_shift(u32 what) { return what & four_groups ? 0 : what & many_groups ? 1 : 2; }
-
 // copy_step asks for a lane's words of a unit, of up to four bits, and its first scales.
 __device__ inline void copy_step(u32 to, const char* words, u32 side, const char* scales, u32 what, unsigned long long once) {
 #if __CUDA_ARCH__ >= 800
@@ -85,7 +82,8 @@ struct StepUnits {
 	__device__ u32 operator[](int group) const { return group == 0 ? first : words[lane_words]; }
 };
 
-// GroupUnits has the units of all groups of a step, of the first two in one register.
+// GroupUnits has the units of all groups of a step, of which a lane of several rows has the codes one after the other: of the first two in one
+// register, of the last two behind four groups' codes.
 struct GroupUnits {
 	u32 two;
 	const u32* words;
@@ -93,15 +91,15 @@ struct GroupUnits {
 };
 
 // multiply_step adds the products of a unit (multiply_unit_digits), likely ones first.
-template <class X, class Codes, class Units, class E>
-__device__ inline void multiply_step(u32 what, float (&sums)[2][4], const uint4* words, const X& x, const Codes& codes, const Units& units, const E& e, Turn turn) {
+template <class X, class Codes, class Units>
+__device__ inline void multiply_step(u32 what, float (&sums)[2][4], const uint4* words, const X& x, const Codes& codes, const Units& units, const Constants& c) {
 	u32 row = step_row(what);
 	if (what & (four_groups | wide)) {
-		if (what & four_groups) multiply_width<2>(step_width(what), sums, words, x, row, codes, units, e, turn);
-		else multiply_wide<1>(step_width(what), sums, words, x, row, codes, units, e, turn);
+		if (what & four_groups) multiply_width<2>(step_width(what), sums, words, x, row, codes, units, c);
+		else multiply_wide<1>(step_width(what), sums, words, x, row, codes, units, c);
 	} else {
-		if (what & 2 << first_width) multiply_halves<4, 1>(sums, words, x, row, codes, units, e, turn);
-		else if (what & 1 << first_width) multiply_halves<3, 1>(sums, words, x, row, codes, units, e, turn);
-		else multiply_halves<2, 1>(sums, words, x, row, codes, units, e, turn);
+		if (what & 2 << first_width) multiply_halves<4, 1>(sums, words, x, row, codes, units, c);
+		else if (what & 1 << first_width) multiply_halves<3, 1>(sums, words, x, row, codes, units, c);
+		else multiply_halves<2, 1>(sums, words, x, row, codes, units, c);
 	}
 }
