@@ -305,33 +305,33 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 	}
 }
 
-// multiply_rows_narrow is multiply_rows_of of a unit of up to four bits, by what it is (step.cuh), and multiply_rows_wide of one of more.
+// multiply_rows_narrow is multiply_rows_of by what a step is, of up to four bits; multiply_rows_wide is that of more.
 template <int blocks, class X, class Codes, class Units>
 __device__ inline void multiply_rows_narrow(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
 	if (what & 2 << first_width) multiply_rows_of<4, blocks>(sums, words, x, column, codes, units, c);
 	else if (what & 1 << first_width) multiply_rows_of<3, blocks>(sums, words, x, column, codes, units, c);
 	else multiply_rows_of<2, blocks>(sums, words, x, column, codes, units, c);
 }
+
 template <int blocks, class X, class Codes, class Units>
 __device__ inline void multiply_rows_wide(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
 	if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, c);
 	else if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, c);
 	else multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, c);
 }
-template <int blocks, class X, class Codes, class Units>
-__device__ inline void multiply_rows_width(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
-	if (what & wide) multiply_rows_wide<blocks>(what, sums, words, x, column, codes, units, c);
-	else multiply_rows_narrow<blocks>(what, sums, words, x, column, codes, units, c);
-}
 
 // multiply_rows adds the products of a step with digits in the lane's column, likely ones first.
 template <class X, class Codes, class Units>
 __device__ inline void multiply_rows(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
-	if (what & (many_groups | wide)) {
-		if (what & four_groups) multiply_rows_width<1>(what, sums, words, x, column, codes, units, c);
-		else if (what & many_groups) multiply_rows_width<2>(what, sums, words, x, column, codes, units, c);
-		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, c);
-	} else {
+	if (!(what & (many_groups | wide))) {
 		multiply_rows_narrow<4>(what, sums, words, x, column, codes, units, c);
+	} else if (!(what & (four_groups | wide))) {
+		multiply_rows_narrow<2>(what, sums, words, x, column, codes, units, c);
+	} else if (what & four_groups) {
+		if (what & wide) multiply_rows_wide<1>(what, sums, words, x, column, codes, units, c);
+		else multiply_rows_narrow<1>(what, sums, words, x, column, codes, units, c);
+	} else {
+		if (what & many_groups) multiply_rows_wide<2>(what, sums, words, x, column, codes, units, c);
+		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, c);
 	}
 }

@@ -98,7 +98,7 @@ struct StepFeed {
 	static constexpr bool ahead = flight < slots;
 
 	const Product& product;
-	u32 slot[slots];             // where in shared memory they are, at this lane, the next one first
+	u32 slot[slots];             // where in shared memory they are, at this lane, the next one first; of two, that one and the sum of both
 	u32 words_at;                // of a slot: where the lane's words are
 	const char *words, *scales;  // of the tile, at this lane
 	u32 table[3];                // of the step of the lane's number: what it is, of a group, and of the next tile (step.cuh)
@@ -114,6 +114,7 @@ struct StepFeed {
 	__device__ StepFeed(const Product& product, u32 ring, Range run) : product(product), number(first_number()), matrix(0), policy(once()) {
 #pragma unroll
 		for (int s = 0; s < slots; s++) slot[s] = ring + s * product.slot;
+		if (slots == 2) slot[1] += ring;
 		words_at = (all ? product.groups * lane_bytes : step_words(product.groups)) + threadIdx.x % 32 * 12;
 		round = {run.from, min(run.from + span_of(product), run.to)};
 		if (!enter()) open();
@@ -212,9 +213,13 @@ struct StepFeed {
 		commit();
 		coming[0] = coming[1], coming[1] = all ? what : __byte_perm(what, of, 0x5410);
 		if constexpr (all) units[0] = units[1], units[1] = __byte_perm(of, second, 0x5410);
+		if constexpr (slots == 2) {
+			slot[0] = slot[1] - at;
+		} else {
 #pragma unroll
-		for (int s = 0; s < slots - 1; s++) slot[s] = slot[s + 1];
-		slot[slots - 1] = at;
+			for (int s = 0; s < slots - 1; s++) slot[s] = slot[s + 1];
+			slot[slots - 1] = at;
+		}
 	}
 
 	// next_unit waits for the next unit, and returns where it is. ahead tells that another is asked for before it is
