@@ -33,7 +33,7 @@ type portion struct{ first, at uint16 }
 
 // portionsShared returns the bytes that a row of digits takes by portions, with zeros behind it.
 func portionsShared(blocks int) int {
-	return blocks*(digit_part_part_block+digit_part_part_sums) + tensor.I32.Size()*packed_row_padding
+	return blocks*digit_part_part_block + tensor.I32.Size()*packed_row_padding
 }
 
 // portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and

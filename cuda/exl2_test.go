@@ -99,7 +99,7 @@ func TestDigitsOrHalves(t *testing.T) {
 		want, ordered      kernel // of a row that is put in order, and of one that lies so
 	}{
 		{4096, 8, 4, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide}, {11008, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one},
-		{28672, 3, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one_wide}, {28672, 6, 1, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide},
+		{28672, 3, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 4, 1, kernel_qmatmul_placed, kernel_qmatmul_one}, {28672, 6, 1, kernel_qmatmul_placed_wide, kernel_qmatmul_one_wide},
 		{28672, 6, 4, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 1, kernel_qmatmul_halves, kernel_qmatmul_halves}, {28672, 8, 4, kernel_qmatmul_halves, kernel_qmatmul_halves},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)

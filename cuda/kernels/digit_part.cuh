@@ -6,7 +6,6 @@
 #include "link.cuh"
 
 constexpr int part_block = 4 * 32;  // bytes of a block of x, of a row: digit_block
-constexpr int part_sums = 2 * 4;    // bytes of its sums: digit_sums
 
 // A Part is what a warp has of a row. Eight elements are a piece, those of a lane every 32nd.
 struct Part {
@@ -14,7 +13,6 @@ struct Part {
 
 	const half* x;  // of the portion
 	char *to, *zeros;
-	int* sums;
 	int first, pieces, there;  // block, pieces of the portion, and those before the end of x
 	uint4 v[kept];
 
@@ -25,7 +23,6 @@ struct Part {
 		first = portion.first, pieces = (p.portions[warp + 1].at - portion.at) * (block_rows / 8);
 		x = (const half*)p.x + first * block_rows, there = min(pieces, p.in / 8 - first * (block_rows / 8));
 		to = staged + portion.at * part_block, zeros = staged + p.portions[warps].at * part_block;
-		sums = (int*)(zeros + 4 * row_padding) + portion.at * digit_sums;
 	}
 
 	__device__ uint4 load(int i) const { return i < there ? newest((const uint4*)x + i) : make_uint4(0, 0, 0, 0); }
@@ -56,11 +53,8 @@ struct Part {
 #pragma unroll 1
 		for (int first = 0; first < pieces; first += 32) {
 			int i = first + lane;
-			u32 w[8];
 			half2 h[4] = {half2_of(v[0].x), half2_of(v[0].y), half2_of(v[0].z), half2_of(v[0].w)};
-			digit_words(w, h, times, false);
-			if (i < pieces) put_digits((u32*)to + 8 * i, w);
-			put_sums(sums + i / 4 * digit_sums, w, i < pieces);
+			if (i < pieces) put_digits((u32*)to + 8 * i, h, times, false);
 #pragma unroll
 			for (int k = 0; k < kept - 1; k++) v[k] = v[k + 1];
 			if (i + 32 * kept < pieces) v[kept - 1] = load(i + 32 * kept);
@@ -70,7 +64,7 @@ struct Part {
 	}
 
 	// digits returns them as a lane reads them, as if those of the whole row were there.
-	__device__ SummedDigits digits() const { return SummedDigits((const u32*)(to - first * part_block), zeros, sums - first * digit_sums); }
+	__device__ StepDigits digits() const { return StepDigits((const u32*)(to - first * part_block), zeros); }
 };
 
 // arrived_bits returns the bits of what has been asked for, of which the compiler would else make something as soon as

@@ -283,7 +283,7 @@ struct FourRows {
 template <int bits, int blocks, class X, class Codes, class Units>
 __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
 	float one = x.one(column);
-	Integers<bits, false> d;
+	Integers<bits> d;
 	uint4 all[bits];
 #pragma unroll
 	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
@@ -299,7 +299,7 @@ __device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, co
 		half2 s[2];
 		scales_of_digits<bits>(s, codes(j / blocks), units[j / blocks], c);
 		int v[4];
-		d.sums(v, x.second, [] { return 0; });
+		d.sums(v, x.second);
 #pragma unroll
 		for (int i = 0; i < 4; i++) sums[i] = fmaf(__half2float(scale_of(s, i)), __int2float_rn(v[i]) * one, sums[i]);
 	}

@@ -116,10 +116,10 @@ __device__ inline void mma_bytes(int (&d)[4], const u32 (&a)[4], uint2 b) {
 }
 
 // Integers are a lane's sums of a group: of columns g, g+8, g+16 and g+24, two digits each, and of -128 times x, by which codes
-// of up to four bits lose their zero. summed tells that the latter are known otherwise.
-template <int bits, bool summed>
+// of up to four bits lose their zero.
+template <int bits>
 struct Integers {
-	static constexpr bool turned = bits > 4;  // what is multiplied has no zero
+	static constexpr bool zeroless = bits > 4;  // as they are multiplied
 
 	int d[2][4], x[4];
 
@@ -135,24 +135,21 @@ struct Integers {
 		mma_bytes<true>(d[0], low, b);
 		mma_bytes<bits != 4>(d[1], high, b);
 		u32 zeros[4] = {c.turn, c.exponent, c.again, c.less};
-		if (!summed && !turned) mma_bytes<true>(x, zeros, b);
+		if (!zeroless) mma_bytes<true>(x, zeros, b);
 	}
 
-	// sums are those of codes less their zero, times 2^(8-bits); the second digit is so many of the first. zero is -128 times
-	// the sum of x, where it is not here.
-	template <class Zero>
-	__device__ void sums(int (&v)[4], int base, const Zero& zero) const {
+	// sums are those of codes less their zero, times 2^(8-bits); the second digit is so many of the first.
+	__device__ void sums(int (&v)[4], int base) const {
 #pragma unroll
 		for (int i = 0; i < 4; i++) v[i] = d[i / 2][i % 2 * 2] + d[i / 2][i % 2 * 2 + 1] * base;
-		if constexpr (turned) return;
-		int z = summed ? zero() : x[0] + x[1] * base;
+		int zero = x[0] + x[1] * base;
 		if constexpr (bits == 4) {
-			v[2] = v[2] - v[0] + z, v[3] = v[3] - v[1] + z;
-			v[0] = v[0] * 16 + z, v[1] = v[1] * 16 + z;
+			v[2] = v[2] - v[0] + zero, v[3] = v[3] - v[1] + zero;
+			v[0] = v[0] * 16 + zero, v[1] = v[1] * 16 + zero;
 		} else {
 #pragma unroll
 			for (int i = 0; i < 4; i++)
-				if (bytes_as<bits>(i) == below) v[i] = v[i] * (1 << (8 - bits - bit_of<bits>(i))) + z;
+				if (bytes_as<bits>(i) == below) v[i] = v[i] * (1 << (8 - bits - bit_of<bits>(i))) + zero;
 		}
 	}
 };
@@ -173,12 +170,12 @@ __device__ inline void scales_of_digits(half2 (&s)[2], u32 codes, u32 unit, cons
 
 // scale_digits adds integers, two digits of a lane, to sums: the first of two times 1, the
 // second times 128.
-template <int bits, bool summed, class Zero>
-__device__ inline void scale_digits(float (&sums)[2][4], const Integers<bits, summed>& d, u32 codes, u32 unit, const Constants& c, const Zero& zero) {
+template <int bits>
+__device__ inline void scale_digits(float (&sums)[2][4], const Integers<bits>& d, u32 codes, u32 unit, const Constants& c) {
 	half2 s[2];
 	scales_of_digits<bits>(s, codes, unit, c);
 	int v[4];
-	d.sums(v, 128, zero);
+	d.sums(v, 128);
 #pragma unroll
 	for (int i = 0; i < 4; i++) sums[i / 2][i % 2 * 2] = fmaf(__half2float(scale_of(s, i)), __int2float_rn(v[i]), sums[i / 2][i % 2 * 2]);
 }
@@ -194,8 +191,6 @@ __device__ inline int digit_bytes(int in) { return 4 * stride(in); }
 // half of a unit's rows are those of the other half, where zeros are multiplied for the first: so the
 // sums of two groups are made at once, and lanes 4g and 4g+1 have the first's, 4g+2 and 4g+3 the second's.
 struct Digits {
-	static constexpr bool summed = false;
-
 	const char *row, *zeros;
 	bool second;  // half, of the lane's columns of x
 	__device__ Digits(const u32* row, int in) : Digits(row, (const char*)(row + in)) {}
@@ -209,8 +204,6 @@ struct Digits {
 		const char* mine = row + behind;
 		of_first = second ? zeros : mine, of_second = second ? mine : zeros;
 	}
-	template <int pairs>
-	__device__ int sum(int, int) const { return 0; }
 };
 
 // StepDigits are Digits in shared memory of which a unit's rows begin 4·behind bytes behind the first (step_row).
@@ -236,31 +229,6 @@ struct StepDigits : Digits {
 	}
 };
 
-constexpr int digit_sums = 2;  // of a block, and of digits 0 and 1, 2 and 3: -128 times what they are together
-
-// SummedDigits are StepDigits of whose blocks there are sums, too.
-struct SummedDigits : StepDigits {
-	static constexpr bool summed = true;
-
-	const int* sums;
-	__device__ SummedDigits(const u32* row, const char* zeros, const int* sums) : StepDigits(row, zeros), sums(sums + threadIdx.x % 2 + threadIdx.x % 4 / 2 * 2 * digit_sums) {}
-
-	// sum returns those of the lane's half of a unit's rows, or of half of half a unit's: of pair `pair` of groups.
-	template <int pairs>
-	__device__ int sum(u32 behind, int pair) const {
-		const int* at = (const int*)((const char*)sums + behind / (digit_block / 4 / digit_sums / (u32)sizeof(int)));
-		if (pairs == 1) return at[0] + at[digit_sums];
-		return (at - threadIdx.x % 4 / 2 * digit_sums)[2 * pair * digit_sums];
-	}
-};
-
-// digits_at returns a row of digits, of which sums are to be told where there are some.
-template <bool summed>
-__device__ inline auto digits_at(const u32* row, int in) {
-	if constexpr (summed) return SummedDigits(row, (const char*)(row + in), nullptr);
-	else return StepDigits(row, (const char*)(row + in));
-}
-
 // group_of_lane returns which of the first two groups of a unit a lane has the sums of.
 __device__ inline int group_of_lane(u32 packed) { return threadIdx.x % 4 / 2 & ~packed; }
 
@@ -278,7 +246,7 @@ __device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, 
 	const char *first, *second;
 	x.halves(first, second, row);
 	constexpr int blocks = unit_blocks / pairs;  // of a pair
-	Integers<bits, X::summed> d;
+	Integers<bits> d;
 	uint4 all[bits];
 #pragma unroll
 	for (int i = 0; i < (bits > 4 ? 2 * bits / 4 + 1 : bits); i++) all[i] = words[i * 32];
@@ -294,7 +262,7 @@ __device__ inline void multiply_halves(float (&sums)[2][4], const uint4* words, 
 		uint2 b = *(const uint2*)((j % blocks < blocks / 2 ? first : second) + j * digit_block);
 		if (j % blocks == 0) d.begin();
 		d.add(w, b, c);
-		if (j % blocks == blocks - 1) scale_digits(sums, d, codes(j / blocks), units[j / blocks * 2], c, [&] { return x.template sum<pairs>(row, j / blocks); });
+		if (j % blocks == blocks - 1) scale_digits(sums, d, codes(j / blocks), units[j / blocks * 2], c);
 	}
 }
 
@@ -372,44 +340,20 @@ __device__ inline void put_words(u32* to, uint4 v) {
 	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"((u32)__cvta_generic_to_shared(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// digit_words returns the digits of eight rows, two in each of x, two words of each digit, as put_digits stores them: where
-// x has rows 4 to 7 first, it is swapped.
-__device__ inline void digit_words(u32 (&w)[8], const half2 (&x)[4], half2 to, bool swapped) {
-	u32 d[4][4], select = swapped ? 0x2604 : 0x6240;
+// put_digits stores the digits of eight rows, two in each of x: where x has rows 4 to 7 first, it is swapped. Lanes begin with one half of
+// 32 bytes or the other, by swaps, so that they do not collide.
+__device__ inline bool swaps() { return threadIdx.x & 4; }
+
+__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool swapped) {
+	u32 d[4][4], w[8], select = swapped ? 0x2604 : 0x6240;
 #pragma unroll
 	for (int i = 0; i < 4; i++) digits_of(d[i], x[i], to);
 #pragma unroll
 	for (int i = 0; i < 4; i++) w[2 * i] = __byte_perm(d[0][i], d[2][i], select), w[2 * i + 1] = __byte_perm(d[1][i], d[3][i], select);
-}
-
-// put_digits stores them. Lanes begin with one half of 32 bytes or the other, by swaps, so that they do not collide.
-__device__ inline bool swaps() { return threadIdx.x & 4; }
-
-__device__ inline void put_digits(u32* row, const u32 (&w)[8]) {
 	uint4 low = make_uint4(w[0], w[1], w[2], w[3]), high = make_uint4(w[4], w[5], w[6], w[7]);
 	bool swap = swaps();
 	put_words(row + 4 * swap, swap ? high : low);
 	put_words(row + 4 * !swap, swap ? low : high);
-}
-
-__device__ inline void put_digits(u32* row, const half2 (&x)[4], half2 to, bool swapped) {
-	u32 w[8];
-	digit_words(w, x, to, swapped);
-	put_digits(row, w);
-}
-
-// put_sums stores what SummedDigits has of a block, whose rows four lanes have.
-__device__ inline void put_sums(int* to, const u32 (&w)[8], bool there) {
-	int lane = threadIdx.x % 32, v[digit_sums];
-#pragma unroll
-	for (int i = 0; i < digit_sums; i++) {
-		const int *first = (const int*)w + 4 * i, ones = -1, bases = (int)0x80808080;  // -1 and -128
-		v[i] = __dp4a(first[0], ones, __dp4a(first[1], ones, __dp4a(first[2], bases, __dp4a(first[3], bases, 0)))) * 128;
-	}
-	bool odd = lane % 2;
-	int sum = (odd ? v[1] : v[0]) + __shfl_xor_sync(~0u, odd ? v[0] : v[1], 1);
-	sum += __shfl_xor_sync(~0u, sum, 2);
-	if (there && lane % 4 < 2) to[lane % 2] = sum;
 }
 
 // warp_largest returns the largest of a warp's numbers.

@@ -49,7 +49,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	Range round = {run.from, min(run.from + span_of(p), run.to)};
 	bool stores = warp < round.size();
 	int pos = 0;
-	auto row = digits_at<way == parted>(staged, p.in);
+	StepDigits row(staged, (const char*)(staged + p.in));
 	if constexpr (way == parted) {
 		Result result;
 		Part part(p, (char*)staged);
