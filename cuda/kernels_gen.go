@@ -664,7 +664,6 @@ const (
 	batch_feed_owner_bit           = 28
 	batch_feed_part_bit            = 14
 	digits_digit_block             = 4 * exl2_block_rows
-	digits_digit_sums              = 2
 	route_few_chosen               = 512
 	route_most_groups              = 32
 	choice_most_experts            = 512
@@ -689,7 +688,6 @@ const (
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digit_part_part_block          = 4 * 32
-	digit_part_part_sums           = 2 * 4
 	one_row_no_norm                = 2
 	one_row_kept                   = 2
 	draw_threads                   = 512
