@@ -19,7 +19,7 @@ import (
 // Every architecture is converted and read again: the logits of the result are
 // those of the source with its matrices replaced by the decoded ones.
 func TestArchitectures(t *testing.T) {
-	for _, dir := range goldens.Dirs(t, "arch") {
+	for _, dir := range append(goldens.Dirs(t, "arch"), goldens.Dirs(t, "quantized")...) {
 		t.Run(goldens.Name(dir), func(t *testing.T) {
 			t.Parallel()
 			source := t.TempDir()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"exl2/internal/arch"
 	"exl2/internal/atomicfile"
 	"exl2/internal/exl2"
 	"exl2/internal/model"
@@ -322,7 +323,8 @@ func (w *writer) config() error {
 	if src := w.build.run.src; src.tied && !src.loader.Spec.Tied {
 		c.Set("tie_word_embeddings", false)
 	}
-	c.Set("quantization_config", ordered.Object{
+	c = slices.DeleteFunc(c, func(f ordered.Field) bool { return slices.Contains(arch.QuantizationKeys, f.Name) })
+	c.Set(arch.QuantizationKeys[0], ordered.Object{
 		{Name: "quant_method", Value: "exl2"}, {Name: "version", Value: formatVersion},
 		{Name: "bits", Value: w.build.target.Bits}, {Name: "head_bits", Value: w.build.plan.HeadBits},
 		{Name: "calibration", Value: ordered.Object{

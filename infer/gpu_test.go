@@ -26,7 +26,10 @@ func gpuModels(t testing.TB) []string {
 		list = append(list, small)
 	}
 	list = append(list, goldens.Dirs(t, "exl2")...)
-	return append(append(list, goldens.Dirs(t, "arch")...), randomModels(t)...)
+	for _, kind := range []string{"arch", "quantized"} {
+		list = append(list, goldens.Dirs(t, kind)...)
+	}
+	return append(list, randomModels(t)...)
 }
 
 func isFolder(path string) bool {

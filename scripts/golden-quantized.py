@@ -4,9 +4,9 @@ whose matrices compressed-tensors and NVIDIA's Model Optimizer have made smaller
 transformers computes of the weights that the same programs decode.
 
     python3 scripts/golden-quantized.py SOURCE OUT [NAME ...]
-    EXL2_GOLDEN=OUT go test ./internal/model -run Architectures
+    EXL2_GOLDEN=OUT go test ./internal/model -run Quantized
 
-SOURCE holds a folder a golden (testdata/golden/arch), OUT gets arch/NAME-FORMAT. Run it in
+SOURCE holds a folder a golden (testdata/golden/arch), OUT gets quantized/NAME-FORMAT. Run it in
 an environment with torch, safetensors, transformers, compressed-tensors and nvidia-modelopt.
 """
 
@@ -149,7 +149,7 @@ def write(folder, source, encode, config):
 
 
 def main():
-    source, out, names = sys.argv[1], os.path.join(sys.argv[2], "arch"), sys.argv[3:] or ["llama"]
+    source, out, names = sys.argv[1], os.path.join(sys.argv[2], "quantized"), sys.argv[3:] or ["llama"]
     for name in names:
         for form, encode, config in formats():
             write(os.path.join(out, f"{name}-{form}"), os.path.join(source, name), encode, config)

@@ -63,3 +63,7 @@ func ParseConfig(file string, data []byte) (*Config, error) {
 	}
 	return c, nil
 }
+
+// QuantizationKeys are the fields of a config.json that say how a model is quantized; the
+// second is what the first versions of compressed-tensors wrote.
+var QuantizationKeys = []string{"quantization_config", "compression_config"}

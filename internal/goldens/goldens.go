@@ -1,6 +1,6 @@
 // Package goldens finds the golden cases that tests compare with.
 //
-// A root is a folder that holds a folder a kind ("tokenizer", "arch", "exl2", "chat"),
+// A root is a folder that holds a folder a kind ("tokenizer", "arch", "quantized", "exl2", "chat"),
 // which holds a folder a case. There are three roots: testdata/golden of the
 // repository, one beside the repository, and the folder that the environment
 // variable EXL2_GOLDEN names. Any of them may be missing.

@@ -112,8 +112,14 @@ func difference(a, b []float32) (mean, most float64) {
 }
 
 // Logits are those that transformers computes in fp32.
-func TestArchitectures(t *testing.T) {
-	for _, dir := range goldens.Dirs(t, "arch") {
+func TestArchitectures(t *testing.T) { compareGoldens(t, "arch") }
+
+// Those of models that other programs have quantized are what transformers computes of the
+// weights that these programs decode.
+func TestQuantized(t *testing.T) { compareGoldens(t, "quantized") }
+
+func compareGoldens(t *testing.T, kind string) {
+	for _, dir := range goldens.Dirs(t, kind) {
 		t.Run(goldens.Name(dir), func(t *testing.T) {
 			l, golden := open(t, dir)
 			ids, shape := ints(t, golden, "input_ids")

@@ -430,6 +430,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// The first versions of compressed-tensors had a field of their own.
+func TestCompressionConfig(t *testing.T) {
+	c, err := arch.ParseConfig("config.json", []byte(`{"compression_config": {"quant_method": "compressed-tensors", "format": "naive-quantized", "quantization_status": "frozen", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "group_size": null, "strategy": "tensor"}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := prequant.Read(t.TempDir(), c); err != nil || s.String() != "compressed-tensors, 8 bits" {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
 // Of models without a quantization_config, quantizers' own files say how.
 func TestBeside(t *testing.T) {
 	for name, x := range map[string][2]string{

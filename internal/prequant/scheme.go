@@ -53,10 +53,7 @@ type Scheme struct {
 // Read returns the scheme of the model in a folder with the given config.json,
 // nil if the model is not quantized or is EXL2.
 func Read(dir string, config *arch.Config) (*Scheme, error) {
-	c := config.Object("quantization_config")
-	if !config.Has("quantization_config") && config.Has("text_config") {
-		c = config.Object("text_config").Object("quantization_config")
-	}
+	c := said(config)
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -68,6 +65,22 @@ func Read(dir string, config *arch.Config) (*Scheme, error) {
 	}
 	s := read(c)
 	return s, c.Err()
+}
+
+// said returns what a config.json says, or an empty object.
+func said(config *arch.Config) *arch.Config {
+	holders := []*arch.Config{config}
+	if config.Has("text_config") {
+		holders = append(holders, config.Object("text_config"))
+	}
+	for _, holder := range holders {
+		for _, key := range arch.QuantizationKeys {
+			if holder.Has(key) {
+				return holder.Object(key)
+			}
+		}
+	}
+	return config.Object(arch.QuantizationKeys[0])
 }
 
 // names of files that quantizers have written beside config.json, and their method.
