@@ -118,7 +118,9 @@ struct StepFeed {
 		words_at = (all ? product.groups * lane_bytes : step_words(product.groups)) + threadIdx.x % 32 * 12;
 		round = {run.from, min(run.from + span_of(product), run.to)};
 		if (!enter()) open();
-		look(), ask(), look();
+		if (!all) look();
+		ask();
+		if (!all) look();
 	}
 
 	// Lane 2i has step i for the lanes of its first group, lane 2i+1 for those of the second.
@@ -180,7 +182,8 @@ struct StepFeed {
 		}
 	}
 
-	// look finds what the next step is, long before it is asked for: lanes' answers wait behind all that is asked for.
+	// look finds what the next step is. Of one row it is called long before the step is asked for, as lanes' answers wait behind all that is
+	// asked for; of several, ask calls it: what need not be kept until then is not moved, either.
 	__device__ void look() {
 		what = __shfl_sync(~0u, table[0], number), of = __shfl_sync(~0u, table[1], number);
 		if constexpr (all) second = __shfl_sync(~0u, table[1], number + 1);
@@ -188,6 +191,7 @@ struct StepFeed {
 
 	// ask asks for the step, if there is one, in the slot, and goes to the next of both, at which one has to look.
 	__device__ void ask() {
+		if constexpr (all) look();
 		u32 at = slot[0], to = at + words_at;
 		if (tiles > 0) {
 			const char* from = behind(words, what >> first_chunk);

@@ -213,7 +213,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 		if (leaves && stores) pos = look_at(p.leaving.pos + row);
 		if (stores) result.come<true>(p, row);
 		__syncthreads();  // all have asked for x, behind which words may wait
-		feed.ask(), feed.look();
+		feed.ask();
 	});
 	x.begin();
 	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
@@ -238,7 +238,6 @@ __device__ inline void qmatmul_digits(const Product& p) {
 				multiply_rows(what, sums, (const uint4*)((const char*)slot + feed.words_at), x, x.column_of(what), LaneCodes{slot, select},
 					GroupUnits{units, slot}, constants);
 				if (!feed.ahead) feed.ask();
-				feed.look();
 			} while (!(what & last_step));
 			x.keep(to, sums);
 		}
