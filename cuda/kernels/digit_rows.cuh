@@ -315,8 +315,8 @@ __device__ inline void multiply_rows_narrow(u32 what, float (&sums)[4], const ui
 
 template <int blocks, class X, class Codes, class Units>
 __device__ inline void multiply_rows_wide(u32 what, float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
-	if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, c);
-	else if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, c);
+	if (what & 1 << first_width) multiply_rows_of<6, blocks>(sums, words, x, column, codes, units, c);
+	else if (what & 2 << first_width) multiply_rows_of<8, blocks>(sums, words, x, column, codes, units, c);
 	else multiply_rows_of<5, blocks>(sums, words, x, column, codes, units, c);
 }
 
@@ -327,11 +327,12 @@ __device__ inline void multiply_rows(u32 what, float (&sums)[4], const uint4* wo
 		multiply_rows_narrow<4>(what, sums, words, x, column, codes, units, c);
 	} else if (!(what & (four_groups | wide))) {
 		multiply_rows_narrow<2>(what, sums, words, x, column, codes, units, c);
-	} else if (what & four_groups) {
+	} else if (!(what & many_groups)) {
+		multiply_rows_wide<4>(what, sums, words, x, column, codes, units, c);
+	} else if (!(what & four_groups)) {
+		multiply_rows_wide<2>(what, sums, words, x, column, codes, units, c);
+	} else {
 		if (what & wide) multiply_rows_wide<1>(what, sums, words, x, column, codes, units, c);
 		else multiply_rows_narrow<1>(what, sums, words, x, column, codes, units, c);
-	} else {
-		if (what & many_groups) multiply_rows_wide<2>(what, sums, words, x, column, codes, units, c);
-		else multiply_rows_wide<4>(what, sums, words, x, column, codes, units, c);
 	}
 }

@@ -201,7 +201,7 @@ struct StepFeed {
 			number += 2;
 			if (what & unusual) {
 				if (what & (wide | four_groups)) {
-					if (what & wide) copy_wide(to, from, step_width(what), policy);
+					if (what & wide) copy_wide(to, from, what, policy);
 					if (what & four_groups) {
 						if constexpr (all) more_of_all(at);
 						else more(at);

@@ -52,19 +52,19 @@ __device__ inline void copy_step(u32 to, const char* words, u32 side, const char
 }
 
 // copy_wide asks for the words behind those, of more bits.
-__device__ inline void copy_wide(u32 to, const char* words, int width, unsigned long long once) {
+__device__ inline void copy_wide(u32 to, const char* words, u32 what, unsigned long long once) {
 #if __CUDA_ARCH__ >= 800
 	asm volatile(
-		"{.reg .pred p;"
+		"{.reg .pred p, q; .reg .b32 t;"
+		"and.b32 t, %2, 12; setp.ne.u32 p, t, 0;"
+		"and.b32 t, %2, 8; setp.ne.u32 q, t, 0;"
 		"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, %3;"
-		"setp.gt.s32 p, %2, 5;"
 		"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, %3;"
-		"setp.gt.s32 p, %2, 6;"
-		"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, %3;"
-		"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, %3;}"
-		::"r"(to), "l"(words), "r"(width), "l"(once) : "memory");
+		"@q cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, %3;"
+		"@q cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, %3;}"
+		::"r"(to), "l"(words), "r"(what), "l"(once) : "memory");
 #else
-	for (int i = 4; i < width + width / 7; i++) *((uint4*)__cvta_shared_to_generic(to) + i * 32) = *(const uint4*)(words + i * chunk_bytes);
+	for (int i = 4, width = step_width(what); i < width; i++) *((uint4*)__cvta_shared_to_generic(to) + i * 32) = *(const uint4*)(words + i * chunk_bytes);
 #endif
 }
 
