@@ -50,12 +50,13 @@ func (p *packed) portions() (list [few_rows_many_warps + 2]portion, blocks int) 
 
 // digitsPackings lists the variants whose warps make digits of x, which has to be in order.
 var digitsPackings = []packing{
-	{(*Device).qmatmul_two, kernel_qmatmul_two, few_rows_many_warps, 2, 2, false},
+	{(*Device).qmatmul_two, kernel_qmatmul_two, few_rows_many_warps, 3, 2, false},
+	{(*Device).qmatmul_two_wide, kernel_qmatmul_two_wide, few_rows_many_warps, 2, 2, false},
 	{(*Device).qmatmul_four, kernel_qmatmul_four, few_rows_many_warps, 2, 4, false},
 }
 
 // digitsPlan is plan by one of them, three rows being four of which one is not there: with sums of as many tiles as there is
-// room for.
+// room for, and three slots where there is room for as many as a block needs.
 func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range digitsPackings {
 		if n.areas == 0 || n.digitless || n.most > step_most_steps*v.warps || rows < 2 || rows > v.rows {
@@ -70,10 +71,14 @@ func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 			groups += 2
 		}
 		plan = packedPlan{packing: v, groups: groups, slot: groups*unit_lane_bytes + 4*exl2_chunk_words*n.widest, areas: true}
-		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)
+		tile, shared := tensor.F32.Size()*v.warps*exl2_tile_columns*v.rows, d.sharedFor(v.name)-n.beside
 		result := keptResult * exl2_tile_columns * v.rows / n.each // for a tile
 		plan.shared = v.slots*v.warps*plan.slot + x
-		plan.round = min((n.run+1)/2, (shared-plan.shared)/(tile+result)/2, v.warps/v.rows*n.each/2) * 2 // a warp stores a row of a tile
+		most, room := min((n.run+1)/2, v.warps/v.rows*n.each/2), (shared-plan.shared)/(tile+result)/2 // a warp stores a row of a tile
+		if v.slots > 2 && room < most {
+			continue
+		}
+		plan.round = min(most, room) * 2
 		plan.results = plan.round * result
 		plan.shared += plan.round*tile + plan.results
 		return plan, plan.round > 0

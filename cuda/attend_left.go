@@ -41,13 +41,17 @@ func leftShared(t rowsAttend) int {
 	return rowShared(rowsShape{t.HeadDim, spreadHeads, false}, attend_left_warps, t.group()/leftSets(t), 0)
 }
 
-// leavesFor reports whether the kernel that makes p, of rows that attend, can leave it for those who do: of several rows, if a
-// multiprocessor's shared memory has room for a block of each.
-func (d *Device) leavesFor(p packed, t rowsAttend) bool {
+// leavesFor reports whether a kernel that makes p, of rows that attend, can leave it for those who do: of several rows, one beside
+// which a multiprocessor's shared memory has room for theirs.
+func (d *Device) leavesFor(p *packed, t rowsAttend) bool {
 	const own = 1 << 10 // that a block takes for itself
-	p.ordered = d.links(&p) && d.leftFor(&p)
-	plan, ok := d.plan(p.needs(d.sms), p.x.Rows)
-	return ok && plan.leaves() && (p.x.Rows == 1 || plan.shared+own+leftShared(t) <= d.sharedFor(plan.name))
+	if p.x.Rows > 1 {
+		p.beside = own + leftShared(t)
+	}
+	q := *p
+	q.ordered = d.links(&q) && d.leftFor(&q)
+	plan, ok := d.plan(q.needs(d.sms), q.x.Rows)
+	return ok && plan.leaves()
 }
 
 // leaving, leftGiven, leftAttend and leftCache are Leaving of kernels/meet.cuh and Given,
@@ -94,7 +98,7 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 		return false
 	}
 	q := &parts[0]
-	if t.q.Type != tensor.F16 || !d.leavesFor(*q, t) {
+	if t.q.Type != tensor.F16 || !d.leavesFor(q, t) {
 		return false
 	}
 	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == t.q.Rows && y.Cols == width &&

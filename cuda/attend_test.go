@@ -126,15 +126,15 @@ func TestLeftRows(t *testing.T) {
 }
 
 // Two rows attend beside their products if those before have left them in order, and a multiprocessor has room for
-// a block of each kernel.
+// a block of each kernel, with three slots or two.
 func TestTwoLeftRows(t *testing.T) {
 	const hidden, rows, dim, heads = 4096, 2, 128, 32
 	for _, c := range []struct {
 		name   string
 		left   bool
 		shared int
-		want   bool
-	}{{"left in order", true, 227 << 10, true}, {"to be normalized", false, 227 << 10, false}, {"there is no room for both", true, 126 << 10, false}} {
+		kernel string
+	}{{"left in order", true, 227 << 10, "qmatmul_two"}, {"to be normalized", false, 227 << 10, ""}, {"three slots and attention have no room", true, 150 << 10, "qmatmul_two_wide"}, {"there is no room for both", true, 100 << 10, ""}} {
 		d := hopperFake(t)
 		d.shared = c.shared
 		matrix := func() *matrix {
@@ -158,14 +158,14 @@ func TestTwoLeftRows(t *testing.T) {
 			Cache: d.NewCache(device.CacheShape{Layers: 1, Pages: rows, PageRows: 256, K: heads * dim, V: heads * dim}),
 			Batch: device.Batch{Pos: ints(), Seq: ints(), Table: d.Alloc(tensor.I32, rows, 1), Span: 1}}
 		var want []string
-		if c.want {
-			want = []string{"qmatmul_two", "attend_left_128"}
+		if c.kernel != "" {
+			want = []string{c.kernel, "attend_left_128"}
 		}
 		d.trail.clear()
-		if got := d.Attention(d.Alloc(tensor.F16, rows, heads*dim), p, m); got != c.want || !slices.Equal(d.trail.names, want) {
+		if got := d.Attention(d.Alloc(tensor.F16, rows, heads*dim), p, m); got != (want != nil) || !slices.Equal(d.trail.names, want) {
 			t.Errorf("%s: %v, %v, %v", c.name, got, d.trail.names, d.err)
 		}
-		if !c.want && d.linked != before {
+		if want == nil && d.linked != before {
 			t.Errorf("%s: what was left is %+v, was %+v", c.name, d.linked, before)
 		}
 	}

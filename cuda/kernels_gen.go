@@ -274,6 +274,7 @@ const (
 	kernel_qmatmul_more
 	kernel_qmatmul_few
 	kernel_qmatmul_two
+	kernel_qmatmul_two_wide
 	kernel_qmatmul_four
 	kernel_qmatmul_batch_8
 	kernel_qmatmul_batch_16
@@ -591,6 +592,7 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
 	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
 	kernel_qmatmul_two:               {"qmatmul", "qmatmul_two", true},
+	kernel_qmatmul_two_wide:          {"qmatmul", "qmatmul_two_wide", true},
 	kernel_qmatmul_four:              {"qmatmul", "qmatmul_four", true},
 	kernel_qmatmul_batch_8:           {"qmatmul_batch", "qmatmul_batch_8", true},
 	kernel_qmatmul_batch_16:          {"qmatmul_batch", "qmatmul_batch_16", true},
@@ -5642,6 +5644,12 @@ func (d *Device) qmatmul_few(l launch, product []byte) {
 
 func (d *Device) qmatmul_two(l launch, product []byte) {
 	a := d.begin(kernel_qmatmul_two)
+	a.bytes(product)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_two_wide(l launch, product []byte) {
+	a := d.begin(kernel_qmatmul_two_wide)
 	a.bytes(product)
 	d.launch(a, l)
 }

@@ -25,6 +25,7 @@ type packed struct {
 	from    tensor.Tensor // what comes there, as to
 	turn    device.Turning
 	leaving leaving // for whom results are left, or nothing
+	beside  int     // bytes of shared memory that are left for them, by several rows
 
 	left   bool             // something may have been left for it
 	reader *device.Products // what reads the sum next, if that is known
@@ -54,13 +55,14 @@ type need struct {
 	areas  int // units of x that warps bring for themselves, or 0 (areas.go)
 	blocks int // blocks of x that they do
 	most   int // units of a matrix
+	beside int // bytes that are for another kernel's block
 
 	digitless bool // of a matrix: rows are not multiplied by digits
 }
 
 // needs returns what p does, made by some blocks.
 func (p *packed) needs(blocks int) need {
-	n := need{run: pieces(p.tiles(), blocks), each: 1, in: p.list[0].in}
+	n := need{run: pieces(p.tiles(), blocks), each: 1, in: p.list[0].in, beside: p.beside}
 	if p.then == device.Gate {
 		n.each = 2
 	}
@@ -94,7 +96,9 @@ func (p packing) parted() bool {
 }
 
 // leaves reports whether it can leave results for those who attend.
-func (p packing) leaves() bool { return p.digits || p.name == kernel_qmatmul_two }
+func (p packing) leaves() bool {
+	return p.digits || p.name == kernel_qmatmul_two || p.name == kernel_qmatmul_two_wide
+}
 
 // packings lists the variants, better ones first.
 var packings = []packing{

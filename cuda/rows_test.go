@@ -112,7 +112,7 @@ func TestDigitsOfRows(t *testing.T) {
 	}{
 		{4096, 12288, 4, 1, 2, true, kernel_qmatmul_two, 4}, {4096, 12288, 4, 1, 3, true, kernel_qmatmul_four, 4}, {4096, 12288, 4, 1, 5, true, kernel_qmatmul_more, 2},
 		{4096, 12288, 4, 1, 2, false, kernel_qmatmul_more, 2}, {11008, 4096, 4, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 3, 2, 4, true, kernel_qmatmul_four, 2},
-		{11008, 4096, 6, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 4},
+		{11008, 4096, 4, 1, 2, true, kernel_qmatmul_two, 2}, {11008, 4096, 6, 1, 2, true, kernel_qmatmul_two_wide, 2}, {11008, 4096, 6, 1, 4, true, kernel_qmatmul_four, 2}, {11008, 4096, 8, 1, 4, true, kernel_qmatmul_few, 2}, {4096, 32000, 6, 1, 4, true, kernel_qmatmul_four, 4},
 	} {
 		d := planner(t, 9, 132, 227<<10, 384)
 		m := &matrix{in: c.in, padded: c.out, groups: c.in * c.groups / 128, widest: c.widest, unitGroups: c.groups, units128: c.in / 128}

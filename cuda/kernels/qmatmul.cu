@@ -252,7 +252,7 @@ __device__ inline void qmatmul_digits(const Product& p) {
 }
 
 // Beside a block there is room for as many registers as so many warps more would have: of
-// qmatmul_one and qmatmul_two, for a block of attend_left.cu.
+// one row and of two, for a block of attend_left.cu.
 constexpr int warps_beside = 4;
 
 #define QMATMUL_ROW(name, slots, way)                                                      \
@@ -276,11 +276,12 @@ QMATMUL(qmatmul_halves, many_warps, 2, 1)  // where shared memory has no room fo
 QMATMUL(qmatmul_more, many_warps, 2, most)
 QMATMUL(qmatmul_few, few_warps, 1, most)
 
-#define QMATMUL_DIGITS(name, X, beside)                                                \
+#define QMATMUL_DIGITS(name, slots, X, beside)                                          \
 	extern "C" __global__ void __launch_bounds__(32 * many_warps + 32 * beside, 1)     \
 	name(const __grid_constant__ Product product) {                                    \
-		qmatmul_digits<many_warps, 2, X>(product);                                     \
+		qmatmul_digits<many_warps, slots, X>(product);                                 \
 	}
 
-QMATMUL_DIGITS(qmatmul_two, TwoRows, warps_beside)
-QMATMUL_DIGITS(qmatmul_four, FourRows, 0)
+QMATMUL_DIGITS(qmatmul_two, 3, TwoRows, warps_beside)
+QMATMUL_DIGITS(qmatmul_two_wide, 2, TwoRows, warps_beside)  // as qmatmul_one_wide
+QMATMUL_DIGITS(qmatmul_four, 2, FourRows, 0)
