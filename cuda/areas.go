@@ -75,7 +75,7 @@ func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 		result := keptResult * exl2_tile_columns * v.rows / n.each // for a tile
 		plan.shared = v.slots*v.warps*plan.slot + x
 		most, room := min((n.run+1)/2, v.warps/v.rows*n.each/2), (shared-plan.shared)/(tile+result)/2 // a warp stores a row of a tile
-		if v.slots > 2 && room < most {
+		if v.slots > 2 && (room < most || n.widest > tryThree) {
 			continue
 		}
 		plan.round = min(most, room) * 2
