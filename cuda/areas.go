@@ -55,8 +55,12 @@ var digitsPackings = []packing{
 	{(*Device).qmatmul_four, kernel_qmatmul_four, few_rows_many_warps, 2, 4, false},
 }
 
+// threeSlots is the widest code of products that have three slots: of wider ones, some of a layer's have room for
+// two alone, and two kernels that take turns are slower than one.
+const threeSlots = 5
+
 // digitsPlan is plan by one of them, three rows being four of which one is not there: with sums of as many tiles as there is
-// room for, and three slots where there is room for as many as a block needs.
+// room for, and three slots, of codes that are not wider than threeSlots, where there is room for as many as a block needs.
 func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 	for _, v := range digitsPackings {
 		if n.areas == 0 || n.digitless || n.most > step_most_steps*v.warps || rows < 2 || rows > v.rows {
@@ -75,7 +79,7 @@ func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 		result := keptResult * exl2_tile_columns * v.rows / n.each // for a tile
 		plan.shared = v.slots*v.warps*plan.slot + x
 		most, room := min((n.run+1)/2, v.warps/v.rows*n.each/2), (shared-plan.shared)/(tile+result)/2 // a warp stores a row of a tile
-		if v.slots > 2 && (room < most || n.widest > tryThree) {
+		if v.slots > 2 && (room < most || n.widest > threeSlots) {
 			continue
 		}
 		plan.round = min(most, room) * 2
