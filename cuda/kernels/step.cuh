@@ -51,6 +51,8 @@ __device__ inline void copy_step(u32 to, const char* words, u32 side, const char
 #endif
 }
 
+static_assert(first_width == 2, "as copy_wide has it: 12, of which codes of 5 bits have nothing, and 8, which those of 8 have");
+
 // copy_wide asks for the words behind those, of more bits.
 __device__ inline void copy_wide(u32 to, const char* words, u32 what, unsigned long long once) {
 #if __CUDA_ARCH__ >= 800
