@@ -61,16 +61,14 @@ func (d *Device) LoadAffine(m *affine.Matrix) device.Matrix {
 	return q
 }
 
-// loadWords arranges the words as those of an EXL2 matrix of one region. It ends in an
-// operation that is no kernel: products read words before they wait for kernels.
+// loadWords arranges the words as those of an EXL2 matrix of one region.
 func (q *affineMatrix) loadWords(d *Device, m *affine.Matrix) {
 	padded, chunks := q.tiles()*exl2_tile_columns, q.units()*m.Bits
-	file := load(d, tensor.I32, m.In*m.Bits/32, padded, widened(m.Words, m.Out, padded))
+	file := load(d, tensor.I32, m.In*m.Bits/32, padded, affine.Widened(m.Words, m.Out, padded))
 	q.words = d.Alloc(tensor.I32, q.tiles(), chunks*exl2_chunk_words)
-	l := launch{blocks: dim{x: q.tiles(), y: pieces(q.units()*exl2_unit_blocks, exl2_arrange_warps)}, threads: dim{x: 32 * exl2_arrange_warps}}
-	arranges[m.Bits](d, l, q.words, file, int32(m.In/affine.Align), 0, int32(chunks), int32(padded))
+	d.arrange(m.Bits, q.words, file, m.In/affine.Align, 0, chunks)
 	d.Free(file)
-	d.Free(d.Alloc(tensor.U8, 1, 1))
+	d.endKernels()
 }
 
 // inTiles returns some rows of what columns have, by tiles, as kernels/affine.cuh describes it.
@@ -84,18 +82,6 @@ func inTiles[E half.F16 | uint8](v []E, width int, rows []int) []E {
 			}
 			out = append(out, lanes[:]...)
 		}
-	}
-	return out
-}
-
-// widened returns rows of the given width with zeros behind them.
-func widened(v []uint32, width, to int) []uint32 {
-	if width == to {
-		return v
-	}
-	out := make([]uint32, len(v)/width*to)
-	for r := range len(v) / width {
-		copy(out[r*to:], v[r*width:(r+1)*width])
 	}
 	return out
 }

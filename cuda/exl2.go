@@ -237,11 +237,20 @@ func (m *matrix) loadWords(d *Device, from *exl2.Matrix) {
 func (m *matrix) arrange(d *Device, file tensor.Tensor) {
 	m.words = d.Alloc(tensor.I32, m.padded/exl2_tile_columns, m.chunks*exl2_chunk_words)
 	for _, r := range m.regions {
-		l := launch{blocks: dim{x: m.padded / exl2_tile_columns, y: pieces(r.units()*exl2_unit_blocks, exl2_arrange_warps)}, threads: dim{x: 32 * exl2_arrange_warps}}
-		arranges[r.bits](d, l, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), int32(r.blocks), int32(r.place), int32(m.chunks), int32(m.padded))
+		d.arrange(r.bits, m.words, file.Slice(r.word, r.word+r.blocks*r.bits), r.blocks, r.place, m.chunks)
 	}
-	d.Free(d.Alloc(tensor.U8, 1, 1))
+	d.endKernels()
 }
+
+// arrange has some blocks of rows of a file's words lie in those of all tiles, chunks each, from one of these on.
+func (d *Device) arrange(bits int, words, file tensor.Tensor, blocks, place, chunks int) {
+	l := launch{blocks: dim{x: words.Rows, y: pieces(pieces(blocks, exl2_unit_blocks)*exl2_unit_blocks, exl2_arrange_warps)}, threads: dim{x: 32 * exl2_arrange_warps}}
+	arranges[bits](d, l, words, file, int32(blocks), int32(place), int32(chunks), int32(words.Rows*exl2_tile_columns))
+}
+
+// endKernels does something that is no kernel, behind which kernels may read what those before have
+// written before they wait for them.
+func (d *Device) endKernels() { d.Free(d.Alloc(tensor.U8, 1, 1)) }
 
 // tiles returns the number of tiles of columns.
 func (m *matrix) tiles() int { return m.padded / exl2_tile_columns }

@@ -118,3 +118,15 @@ func (m *Matrix) Regular() (shift int, groups []int) {
 	}
 	return shift, groups
 }
+
+// Widened returns rows of words, of the given width, with zeros behind each of them.
+func Widened(v []uint32, width, to int) []uint32 {
+	if width == to {
+		return v
+	}
+	out := make([]uint32, len(v)/width*to)
+	for r := range len(v) / width {
+		copy(out[r*to:], v[r*width:(r+1)*width])
+	}
+	return out
+}

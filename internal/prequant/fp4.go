@@ -109,7 +109,7 @@ func (w *fp4) data() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	scales, err := w.scaled()
+	scales, err := w.groupScales()
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func (w *fp4) data() ([]byte, error) {
 	return tensor.BytesOf(dst), bad.err(info.Name)
 }
 
-// scaled returns the factors of all groups.
-func (w *fp4) scaled() ([]float32, error) {
+// groupScales returns the factors of all groups.
+func (w *fp4) groupScales() ([]float32, error) {
 	t, err := w.files.source.Get(w.scales())
 	if err != nil {
 		return nil, err

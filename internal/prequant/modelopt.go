@@ -60,7 +60,7 @@ func (s *Scheme) algorithm(c *arch.Config) {
 	if strings.EqualFold(name, "FP8_PB_WO") {
 		s.Block = optimizerBlock
 	}
-	if s.Group = a.group; s.Varying {
-		s.Group = 0
+	if !s.Varying {
+		s.Group = a.group
 	}
 }

@@ -73,7 +73,7 @@ func (d *Device) LoadAffine(m *affine.Matrix) device.Matrix {
 			run = affineRun{row: run.row + run.rows}
 		}
 	}
-	words := widened(m.Words, m.Out, padded)
+	words := affine.Widened(m.Words, m.Out, padded)
 	for i := range q.runs {
 		if err := q.runs[i].load(words, padded, m.Bits); err != nil {
 			d.fail("LoadAffine: %w", err)
@@ -96,18 +96,6 @@ func (r *affineRun) load(words []uint32, out, bits int) (err error) {
 		parallel.Runs(out, 128, func(lo, hi int) { r.codes.Fill(m, lo, hi) })
 	}
 	return err
-}
-
-// widened returns rows of the given width with zeros behind them.
-func widened(v []uint32, width, to int) []uint32 {
-	if width == to {
-		return v
-	}
-	out := make([]uint32, len(v)/width*to)
-	for r := range len(v) / width {
-		copy(out[r*to:], v[r*width:(r+1)*width])
-	}
-	return out
 }
 
 func (m *affineMatrix) order() []int32 { return m.perm }
