@@ -12,7 +12,9 @@ constexpr int leaves_bit = 31, owner_bit = 28, part_bit = 14;
 
 __device__ inline u32 row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
 
-// A Feed brings the units of a warp to its ring of slots, round after round.
+// A Feed brings the units of a warp to its ring of slots, round after round. ends says that it looks no further when there are no more, which costs
+// nine rows and more what it spares others (docs/decoding.md).
+template <bool ends>
 struct Feed {
 	const Product& p;
 	u32 side;               // how far in front of its words the lane's scales are
@@ -23,7 +25,7 @@ struct Feed {
 	u32 packed[slots], then[slots];  // of the units on their way
 	u32 tile_then;
 	Range round;
-	int left;               // units in the round
+	int left;               // units in the round, or -1: there are no more
 	int k, tile, begin, unit, end;  // of the product; of the matrix, and where in the block's share it begins; of the tile
 	unsigned long long policy;
 
@@ -40,7 +42,10 @@ struct Feed {
 #pragma unroll 1
 		do {
 			round = next_round(p, round);
-			if (round.size() == 0) return false;
+			if (round.size() == 0) {
+				if (ends) left = -1;
+				return false;
+			}
 			left = units_of_warp(p, round, rank);
 		} while (left == 0);
 		int at = warp * p.each, n;
@@ -107,6 +112,7 @@ struct Feed {
 			}
 			commit();
 			slot = both - slot;
+			if (ends && left < 0) return;
 		}
 		next();
 	}

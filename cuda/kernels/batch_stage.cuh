@@ -24,24 +24,49 @@ __device__ inline uint4 fresh(const uint4* p) {
 	return v;
 }
 
-// A Stage brings a block's part of x. A warp has a row, or a part of one.
+// A Row is where a row of x is staged: an address of shared memory, which takes fewer instructions, or, where there are no registers for what
+// the compiler then has at once, a pointer.
+template <bool address>
+struct Row {
+	u32 at;
+	__device__ explicit Row(uint4* row) : at((u32)__cvta_generic_to_shared(row)) {}
+	__device__ void put(int i, uint4 v) const {
+		asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at + i * 16), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+	}
+	__device__ void keep() { asm volatile("" : "+r"(at)); }
+};
+
+template <>
+struct Row<false> {
+	uint4* at;
+	__device__ explicit Row(uint4* row) : at(row) {}
+	__device__ void put(int i, uint4 v) const { at[i] = v; }
+	__device__ void keep() { asm volatile("" : "+l"(at)); }
+};
+
+// A Stage brings a block's part of x. A warp has a row, or a part of one; turned says that pairs of rows 2 and 3 and of rows 4 and 5 of every eight
+// take turns, as they are to be multiplied by codes.
+template <bool turned>
 struct Stage {
 	const uint4* x;
-	uint4* to;
+	Row<turned> to;
 	int first, there, step;
 
-	__device__ Stage(uint4* staged, const Product& p, Range blocks) {
-		int of_row = warps / p.rows, warp = threadIdx.x / 32, part = quotient(warp, p.rows), row = warp - part * p.rows;
-		x = (const uint4*)(p.x + row * p.ldx + blocks.from * block_rows), to = staged + row * stride_of(blocks);
-		there = part < of_row ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
-		first = part * 32 + threadIdx.x % 32, step = 32 * of_row;
+	__device__ Stage(uint4* staged, const Product& p, Range blocks) : Stage(staged, p, blocks, warps / p.rows, quotient(threadIdx.x / 32, p.rows)) {}
+
+	// Of a row's so many parts, the warp has one.
+	__device__ Stage(uint4* staged, const Product& p, Range blocks, int parts, int part) : to(staged + (threadIdx.x / 32 - part * p.rows) * stride_of(blocks)) {
+		x = (const uint4*)(p.x + (threadIdx.x / 32 - part * p.rows) * p.ldx + blocks.from * block_rows);
+		there = part < parts ? (min(blocks.to, p.in / block_rows) - blocks.from) * 4 : 0;
+		first = part * 32 + threadIdx.x % 32, step = 32 * parts;
 	}
 
 	// keep has all of it in registers.
-	__device__ void keep() { asm volatile("" : "+l"(x), "+l"(to), "+r"(first), "+r"(there), "+r"(step)); }
+	__device__ void keep() {
+		asm volatile("" : "+l"(x), "+r"(first), "+r"(there), "+r"(step));
+		to.keep();
+	}
 
-	// bring has pairs of rows 2 and 3 and of rows 4 and 5 of every eight take turns if they are to be multiplied by codes.
-	template <bool turned>
 	__device__ void bring() const {
 		constexpr int together = 8;
 #pragma unroll 1
@@ -52,7 +77,7 @@ struct Stage {
 				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
 #pragma unroll
 			for (int j = 0; j < together; j++)
-				if (int at = i + j * step; at < there) to[at] = turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j];
+				if (int at = i + j * step; at < there) to.put(at, turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j]);
 		}
 	}
 };

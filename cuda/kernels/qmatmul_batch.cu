@@ -42,7 +42,7 @@ __device__ inline void qmatmul(const Product& p) {
 		barrier_init(&parts_there, warps);
 		barriers_ready();
 	}
-	Feed feed(p, (u32)__cvta_generic_to_shared(memory) + warp * slots * p.slot);
+	Feed<as_codes> feed(p, (u32)__cvta_generic_to_shared(memory) + warp * slots * p.slot);
 	Exponent e;
 	u32 select = g % 2 ? spread_high : spread_low, unit_kept = 0;
 	Range blocks = {p.staged[rank][0], p.staged[rank][1]}, round = next_round(p, {0, run_of(p).from});
@@ -60,7 +60,7 @@ __device__ inline void qmatmul(const Product& p) {
 	int stride = stride_of(blocks), own = min(g, p.rows - 1), second = kept((min(g + 8, p.rows - 1) - own) * stride);
 	u32 x = kept((u32)__cvta_generic_to_shared(staged + own * stride + lane % 4 - blocks.from * 4)), of = kept((u32)__cvta_generic_to_shared(units));
 	int count = kept(units_of_warp(p, round, rank));
-	Stage stage(staged, p, blocks);
+	Stage<as_codes> stage(staged, p, blocks);
 	stage.keep();
 	arrive_early();
 	bool met = warp == 0;  // the others: behind the barrier below
@@ -69,7 +69,7 @@ __device__ inline void qmatmul(const Product& p) {
 	bool linked = p.link.squares && warp < p.rows;
 	Squares squares;
 	if (linked) squares = Squares(p.link, warp);
-	stage.template bring<as_codes>();
+	stage.bring();
 	if (threadIdx.x < p.units) units[threadIdx.x] = unit_kept;
 #pragma unroll 1
 	for (int i = threadIdx.x + threads; i < p.units; i += threads) units[i] = unit_of(p, i);
