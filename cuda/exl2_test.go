@@ -7,6 +7,7 @@ import (
 
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/tensor"
 )
 
 // Regions are runs of groups of one width and size, the last of which may be
@@ -115,6 +116,20 @@ func TestDigitsOrHalves(t *testing.T) {
 		}
 		if lanes := map[bool]int{true: (c.groups + 1) / 2, false: c.groups}[p.digits]; !ok || p.name != c.want || p.groups != lanes || p.shared+384 > 227<<10 {
 			t.Errorf("%+v: kernel %s with scales of %d groups and %d bytes", c, kernels[p.name].name, p.groups, p.shared)
+		}
+	}
+}
+
+// A row's q, k and v, beside which others attend, have no more blocks than their busiest one needs.
+func TestBlocksBeside(t *testing.T) {
+	for _, c := range []struct{ tiles, sms, alone, beside int }{
+		{160, 132, 132, 80}, {384, 132, 132, 128}, {192, 132, 132, 96}, {80, 132, 80, 80}, {265, 132, 132, 89}, {5, 2, 2, 2}, {1, 132, 1, 1},
+	} {
+		p := packed{list: [mostMatrices]*matrix{{padded: c.tiles * exl2_tile_columns}}, n: 1, x: tensor.Tensor{Rows: 1}}
+		alone := p.blocks(c.sms)
+		p.leaving.words = 1
+		if beside := p.blocks(c.sms); alone != c.alone || beside != c.beside {
+			t.Errorf("%d tiles on %d multiprocessors: %d blocks, %d beside others, want %d and %d", c.tiles, c.sms, alone, beside, c.alone, c.beside)
 		}
 	}
 }

@@ -44,6 +44,17 @@ func (p *packed) tiles() (n int) {
 	return n
 }
 
+// blocks returns of how many blocks p is made, on some multiprocessors: one for each, or, of one row beside which others attend,
+// as few as have no more tiles each, so that there is room for those.
+func (p *packed) blocks(sms int) int {
+	tiles := p.tiles()
+	n := min(sms, tiles)
+	if p.leaving.words != 0 && p.x.Rows == 1 {
+		return pieces(tiles, pieces(tiles, n))
+	}
+	return n
+}
+
 // A need is what products want of shared memory.
 type need struct {
 	widest int // bits
@@ -236,7 +247,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.sms, p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
+	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
@@ -244,7 +255,7 @@ func (d *Device) packedProducts(p *packed) {
 func (d *Device) describe(c *packedProduct, p *packed) {
 	at := d.addressOrNull
 	tiles := p.tiles()
-	blocks := min(d.sms, tiles)
+	blocks := p.blocks(d.sms)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
 		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving, leaves: flag(p.leaving.words != 0)}
