@@ -86,8 +86,9 @@ func (m *machine) bindMacro(c *Macro, f *frame, args []Value, named []Keyword) {
 	m.bindDefaults(c, f, given)
 }
 
-// bindDefaults computes the parameters that were not given, from the left: they
-// may name those before them.
+// bindDefaults computes the parameters that were not given, from the left. They may
+// name those before them; one that names itself or a later one finds it undefined, and
+// not a variable around the macro.
 func (m *machine) bindDefaults(c *Macro, f *frame, given map[string]bool) {
 	first := len(c.parameters) - len(c.defaults)
 	for i, p := range c.parameters {
@@ -96,7 +97,12 @@ func (m *machine) bindDefaults(c *Macro, f *frame, given map[string]bool) {
 		case i < first:
 			f.set(p, &Undefined{name: p, hint: "parameter " + repr(p) + " was not provided"})
 		default:
-			f.set(p, m.eval(c.defaults[i-first], f))
+			f.set(p, &Undefined{name: p})
+		}
+	}
+	for i, x := range c.defaults {
+		if p := c.parameters[first+i]; !given[p] {
+			f.set(p, m.eval(x, f))
 		}
 	}
 }
