@@ -251,6 +251,7 @@ func TestRefusals(t *testing.T) {
 		"near":                {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Arcee`, true},
 		"by type":             {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
 		"foreign arithmetic":  {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
+		"both ways":           {`"is_causal":false`, "is_causal: unsupported: false is not known of this architecture", true},
 		"foreign RoPE":        {`"rope_scaling":{"type":"linear","factor":2,"alpha":4}`, "rope_scaling.alpha: unsupported: 4", true},
 		"short window":        {`"sliding_window":64`, "sliding_window: unsupported: 64", true},
 		"two spellings":       {`"rope_scaling":{"type":"linear","factor":2},"rope_parameters":{}`, "rope_scaling: there are rope_parameters, too", false},

@@ -19,7 +19,7 @@ func (c *Config) leftovers() []string {
 		switch {
 		case c.subs[key] != nil:
 			names = append(names, c.subs[key].leftovers()...)
-		case c.seen[key] || empty(v) || harmless(key):
+		case c.seen[key] || empty(v) && !(v == false && whenFalse[key]) || harmless(key):
 		case !arithmetic[key]:
 			names = append(names, c.path+key)
 		case !c.neutral(key, v):
@@ -78,7 +78,7 @@ func (c *Config) neutral(key string, v any) bool {
 	}
 	n, ok := v.(json.Number)
 	one, err := n.Float64()
-	return ok && err == nil && one == 1 && multiplies[key] || v == true && key == "scale_attn_weights"
+	return ok && err == nil && one == 1 && multiplies[key] || v == true && whenFalse[key]
 }
 
 // multiplies are fields that change nothing at 1.
@@ -86,11 +86,15 @@ var multiplies = set(`attention_multiplier embedding_multiplier logit_scale logi
 	rotary_pct rope_pct rope_ratio routed_scaling_factor scale_emb num_shared_experts moe_layer_freq decoder_sparse_step factor mscale
 	mscale_all_dim attention_factor n_shared_experts`)
 
+// whenFalse are fields that change nothing at true, and something at false: is_causal
+// has every token see those behind it, too, as models of embeddings do.
+var whenFalse = set(`is_causal scale_attn_weights`)
+
 // arithmetic are fields that change what some architecture computes. What an
 // entry of the table does not read of them, its architecture does not have.
 var arithmetic = set(`add_cross_attention alibi apply_residual_connection_post_layernorm attention_bias attention_multiplier
 	attention_out_bias attn_logit_softcapping attn_temperature_tuning clip_qkv conv_bias decoder_sparse_step embedding_multiplier final_logit_softcapping
-	first_k_dense_replace head_dim hidden_act hidden_activation kv_lora_rank layer_norm_elementwise_affine layer_types lm_head_bias local_attention
+	first_k_dense_replace head_dim hidden_act hidden_activation is_causal kv_lora_rank layer_norm_elementwise_affine layer_types lm_head_bias local_attention
 	logit_scale logits_scaling logits_soft_cap mlp_bias mlp_only_layers moe_intermediate_size moe_layer_freq moe_num_experts moe_topk multi_query
 	n_group n_routed_experts n_shared_experts new_decoder_architecture no_bias no_rope_layers norm_head norm_topk_prob num_experts
 	num_experts_per_tok num_local_experts num_key_value_heads num_shared_experts parallel_attn partial_rotary_factor post_norm q_lora_rank
