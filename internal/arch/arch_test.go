@@ -261,6 +261,8 @@ func TestRefusals(t *testing.T) {
 		"layer types":         {`"architectures":["Gemma2ForCausalLM"],"layer_types":["chunked_attention","full_attention"]`, `layer_types: unsupported: "chunked_attention"`, true},
 		"few layer types":     {`"architectures":["Gemma2ForCausalLM"],"layer_types":["full_attention"]`, "layer_types: 1 layers, want 2", false},
 		"experts":             {`"architectures":["MixtralForCausalLM"],"num_local_experts":2,"num_experts_per_tok":3`, "num_experts_per_tok: 3, want 1 to 2", false},
+		"many experts":        {`"architectures":["MixtralForCausalLM"],"num_local_experts":65536,"num_experts_per_tok":2`, "num_experts: 65536, want 1 to 4096", false},
+		"many, of all layers": {`"architectures":["MixtralForCausalLM"],"num_local_experts":4096,"num_experts_per_tok":2,"num_hidden_layers":100`, "experts of all layers: 409600, want 1 to 262144", false},
 		"routing":             {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"scoring_func":"softmax"`, `scoring_func: unsupported: "softmax"`, true},
 		"groups":              {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":9,"num_experts_per_tok":2,"moe_intermediate_size":32`, "n_group: 8 groups of 9 experts", false},
 		"factor":              {`"architectures":["GraniteForCausalLM"],"logits_scaling":0`, "logits_scaling: 0, want a positive number", false},

@@ -76,9 +76,10 @@ func (c *Config) entry() (string, entry) {
 // Limits on the sizes in a config: far above every model known, far below what
 // would exhaust memory by the number alone.
 const (
-	maxLayers  = 4096
-	maxExperts = 65536
-	maxSize    = 1 << 24
+	maxLayers     = 4096
+	maxExperts    = 4096
+	maxAllExperts = 1 << 18
+	maxSize       = 1 << 24
 )
 
 // check refuses sizes that cannot be; c is where they are from.
@@ -98,7 +99,7 @@ func (s Spec) check(c *Config) {
 		sizes = append(sizes, size{"intermediate_size", s.MLP.Width, 1, maxSize})
 	}
 	if m := s.MoE; m.Experts != 0 {
-		sizes = append(sizes, size{"num_experts", m.Experts, 1, maxExperts}, size{"num_experts_per_tok", m.TopK, 1, m.Experts},
+		sizes = append(sizes, size{"num_experts", m.Experts, 1, maxExperts}, size{"experts of all layers", s.Layers * m.Experts, 1, maxAllExperts}, size{"num_experts_per_tok", m.TopK, 1, m.Experts},
 			size{"moe_intermediate_size", m.Width, 1, maxSize}, size{"shared_expert_intermediate_size", m.Shared, 0, maxSize})
 	}
 	if l.KVRank != 0 {

@@ -42,10 +42,15 @@ type part struct {
 func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
 	u := &unfused{files: f, parts: map[string]part{}}
 	for _, m := range layout {
-		for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+		linears := append(slices.Clone(m.Linears), m.Fixed...)
+		outs := map[expertPart]int{}
+		for _, l := range linears {
+			outs[expertPart{l.Part, l.Expert}] = l.Out
+		}
+		for _, l := range linears {
 			for _, t := range s.Stored {
 				if i := slices.Index(t.Holds, l.Part); i >= 0 {
-					u.add(s, m, l, t, i)
+					u.add(s, m.Layer, l, placed{t, i, outs})
 				}
 			}
 		}
@@ -65,18 +70,31 @@ func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
 	return u
 }
 
-// add shows a linear that is the ith of a tensor, if the files have that.
-func (u *unfused) add(s arch.Spec, m ModuleSpec, l LinearSpec, t arch.Stored, i int) {
-	p := part{Stored: t, index: i, out: l.Out, in: l.In, expert: l.Expert, experts: s.MoE.Experts, headDim: s.Attn.HeadDim, group: s.Attn.Heads / s.Attn.KVHeads}
+// An expertPart is a linear of a module, by what Names calls it and whose it is.
+type expertPart struct {
+	part   string
+	expert int
+}
+
+// A placed linear is the ith of a tensor; outs are the outputs of its module's linears.
+type placed struct {
+	arch.Stored
+	i    int
+	outs map[expertPart]int
+}
+
+// add shows a linear that is in a tensor with others, if the files have that.
+func (u *unfused) add(s arch.Spec, layer int, l LinearSpec, t placed) {
+	p := part{Stored: t.Stored, index: t.i, out: l.Out, in: l.In, expert: l.Expert, experts: s.MoE.Experts, headDim: s.Attn.HeadDim, group: s.Attn.Heads / s.Attn.KVHeads}
 	for k, other := range t.Holds {
-		o, _ := m.Linear(other, l.Expert)
-		if k < i {
-			p.first += o.Out
+		out := t.outs[expertPart{other, l.Expert}]
+		if k < t.i {
+			p.first += out
 		}
-		p.all += o.Out
+		p.all += out
 	}
 	show := func(name, tensor string) {
-		p.whole = s.Names.Layer(m.Layer, arch.Expert(tensor, l.Expert))
+		p.whole = s.Names.Layer(layer, arch.Expert(tensor, l.Expert))
 		if f, ok := u.files.(*prequant.Files); ok && f.Decoded(p.whole) {
 			p.Transposed = false
 		}
