@@ -20,7 +20,10 @@ type Settings struct {
 // there.
 func ReadSettings(dir string) (*Settings, error) {
 	var config struct {
-		EOS idList `json:"eos_token_id"`
+		EOS  idList `json:"eos_token_id"`
+		Text struct {
+			EOS idList `json:"eos_token_id"`
+		} `json:"text_config"`
 	}
 	var generation generationConfig
 	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
@@ -29,7 +32,11 @@ func ReadSettings(dir string) (*Settings, error) {
 	if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
 		return nil, err
 	}
-	return &Settings{End: append(config.EOS, generation.EOS...), Sampler: generation.sampler()}, nil
+	end := config.EOS
+	if len(end) == 0 { // of a model with pictures the language model's, as transformers has it
+		end = config.Text.EOS
+	}
+	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler()}, nil
 }
 
 // generationConfig is what generation_config.json says. do_sample is not looked at: who asks for

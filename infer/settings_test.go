@@ -15,11 +15,13 @@ func TestReadSettings(t *testing.T) {
 		sampler            Sampler
 		err                string
 	}{
-		"no files":     {sampler: Sampler{Temperature: 1}},
-		"one end":      {config: `{"eos_token_id": 2}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
-		"several ends": {config: `{"eos_token_id": 2}`, generation: `{"eos_token_id": [7, 8]}`, end: []int32{2, 7, 8}, sampler: Sampler{Temperature: 1}},
-		"none":         {config: `{"eos_token_id": null}`, sampler: Sampler{Temperature: 1}},
-		"greedy":       {generation: `{"temperature": 0}`},
+		"no files":              {sampler: Sampler{Temperature: 1}},
+		"one end":               {config: `{"eos_token_id": 2}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
+		"several ends":          {config: `{"eos_token_id": 2}`, generation: `{"eos_token_id": [7, 8]}`, end: []int32{2, 7, 8}, sampler: Sampler{Temperature: 1}},
+		"of the language model": {config: `{"text_config": {"eos_token_id": [3, 4]}}`, end: []int32{3, 4}, sampler: Sampler{Temperature: 1}},
+		"of the whole model":    {config: `{"eos_token_id": 2, "text_config": {"eos_token_id": 3}}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
+		"none":                  {config: `{"eos_token_id": null}`, sampler: Sampler{Temperature: 1}},
+		"greedy":                {generation: `{"temperature": 0}`},
 		"all that is sampled": {generation: `{"do_sample": false, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "typical_p": 0.9, "repetition_penalty": 1.05}`,
 			sampler: Sampler{Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.1, Typical: 0.9, Repetition: 1.05}},
 		"of config.json only the end": {config: `{"temperature": 0.5}`, sampler: Sampler{Temperature: 1}},

@@ -195,7 +195,7 @@ func (s *settings) byID() ([]addedToken, error) {
 	}
 	for _, t := range list {
 		if t.content == "" || t.id < 0 {
-			return nil, fmt.Errorf("added token %d: %q", t.id, t.content)
+			return nil, fmt.Errorf("the files beside it: added token %d, %q: want a text and an id of 0 or more", t.id, t.content)
 		}
 	}
 	slices.SortFunc(list, func(a, b addedToken) int { return int(a.id) - int(b.id) })

@@ -131,6 +131,9 @@ func (m *Model) readField(path string, object map[string]json.RawMessage) error 
 			if t.Template == nil {
 				return fmt.Errorf("%s: chat_template: entry %d has no template", path, i)
 			}
+			if t.Name == "" {
+				return fmt.Errorf("%s: chat_template: entry %d has no name", path, i)
+			}
 			byName[t.Name] = *t.Template
 		}
 	} else if json.Unmarshal(field, &byName) != nil {
@@ -167,7 +170,7 @@ func readObject(path string) (map[string]json.RawMessage, error) {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(ordered.FromPython(text, ordered.Null), &object); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, regular.InWords(err))
 	}
 	return object, nil
 }

@@ -77,6 +77,8 @@ func TestNoTemplate(t *testing.T) {
 		`none of the chat templates is called "default"; there are rag, tool_use`: {
 			"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": ""}, {"name": "rag", "template": ""}]}`},
 		"entry 0 has no template":             {"tokenizer_config.json": `{"chat_template": [{"name": "x"}]}`},
+		"entry 0 has no name":                 {"tokenizer_config.json": `{"chat_template": [{"template": "x"}]}`},
+		"have a JSON array, want an object":   {"tokenizer_config.json": `[]`},
 		"chat_template is neither a text nor": {"tokenizer_config.json": `{"chat_template": 5}`},
 		"unexpected end of JSON input":        {"tokenizer_config.json": `{"chat_template": `},
 		"chat_template.jinja: not UTF-8":      {"chat_template.jinja": "a\xff"},
