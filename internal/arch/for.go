@@ -114,6 +114,25 @@ func (s Spec) check(c *Config) {
 	}
 	s.checkFactors(c)
 	s.checkShapes(c)
+	s.checkWindows(c)
+}
+
+// checkWindows refuses layer_types that say of a layer's window something else than the
+// architecture makes of the other fields: programs differ in which they believe.
+func (s Spec) checkWindows(c *Config) {
+	if text := c.subs["text_config"]; text != nil {
+		c = text
+	}
+	types, _ := c.raw["layer_types"].([]any)
+	for l, kind := range types[:min(len(types), s.Layers)] {
+		w := 0
+		if s.Window != nil {
+			w = s.Window(l)
+		}
+		if kind == "full_attention" && w > 0 && w < s.MaxPositions || kind == "sliding_attention" && w == 0 {
+			c.Refuse("layer_types", "%v of layer %d, which by the other fields has a window of %d; correct one of them", kind, l, w)
+		}
+	}
 }
 
 // checkFactors refuses numbers that would make everything infinite or nothing.

@@ -65,7 +65,7 @@ func starcoder2(c *Config) Spec {
 	s := llama(c)
 	s.layerNorm(c.Float("norm_epsilon", 1e-5), true)
 	s.biased(c.Bool("use_bias", true))
-	s.Window = c.window(everyLayer)
+	s.Window = c.windowAt(everyLayer)
 	s.ungated("mlp.c_fc", "mlp.c_proj")
 	c.must("mlp_type", "default")
 	c.must("norm_type", "layer_norm")

@@ -10,6 +10,7 @@ import (
 func mixtral(c *Config) Spec {
 	c.defaults("rms_norm_eps", 1e-5, "rope_theta", 1e6, "sliding_window", 0)
 	s := mistral(c)
+	s.Window = c.windowAt(everyLayer)
 	s.experts(c.localExperts(), "block_sparse_moe.gate", "block_sparse_moe.experts.*.w1", "block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2")
 	s.MoE.Routing.Renorm = true
 	return s

@@ -96,7 +96,7 @@ func hunyuan(c *Config) Spec {
 func phi3(c *Config) Spec {
 	c.defaults("rms_norm_eps", 1e-5, "max_position_embeddings", 4096, "original_max_position_embeddings", 4096)
 	s := llama(c)
-	s.Window = c.window(everyLayer)
+	s.Window = c.windowAt(everyLayer)
 	s.partial(c, 1)
 	s.fusedQKV("self_attn", "qkv_proj", Blocks)
 	s.fused("mlp.gate_up_proj", Blocks, false, s.Names.Gate, s.Names.Up)

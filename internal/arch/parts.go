@@ -40,7 +40,14 @@ func (c *Config) slides(local func(layer int) bool) func(layer int) bool {
 // window returns the windows of layers: sliding_window on the layers that slides
 // returns.
 func (c *Config) window(local func(layer int) bool) func(int) int {
-	w, local := c.optional("sliding_window", 0), c.slides(local)
+	return c.windowAt(c.slides(local))
+}
+
+// windowAt is window of an architecture that does not look at layer_types; they may be
+// there, and say the same.
+func (c *Config) windowAt(local func(layer int) bool) func(int) int {
+	w := c.optional("sliding_window", 0)
+	c.ignore("layer_types")
 	if w != math.Trunc(w) || w > math.MaxInt32 {
 		c.fail("sliding_window", "%v, want a whole number", w)
 	}

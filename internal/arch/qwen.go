@@ -69,7 +69,7 @@ func qwen3MoE(c *Config) Spec {
 	s.Window = nil
 	if c.Bool("use_sliding_window", false) {
 		c.defaults("sliding_window", 4096)
-		s.Window = c.window(everyLayer)
+		s.Window = c.windowAt(everyLayer)
 	}
 	c.rename("num_experts", "num_local_experts")
 	s.qwenExperts(c)

@@ -22,11 +22,14 @@ func (c *Config) ropeObject() *Config {
 // ropeOf reads one set of RoPE parameters.
 func (c *Config) ropeOf(p *Config, dims int) Rope {
 	r := Rope{Theta: p.Float("rope_theta", c.Float("rope_theta", 10000)), Dims: dims}
-	if !(r.Theta > 0) || math.IsInf(r.Theta, 1) {
-		p.fail("rope_theta", "%v, want a positive number", r.Theta)
+	if !(r.Theta >= 1) || math.IsInf(r.Theta, 1) {
+		p.fail("rope_theta", "%v, want 1 or more", r.Theta)
 	}
 	positions := c.Int("max_position_embeddings", 2048)
 	r.Scaling = p.scaling(positions, c.Int("original_max_position_embeddings", p.Int("original_max_position_embeddings", positions)))
+	if r.Scaling.Kind == Yarn && r.Theta == 1 {
+		p.fail("rope_theta", "1, want more: yarn divides by its logarithm")
+	}
 	if r.Scaling.Kind == Dynamic && p.Has("alpha") { // Hunyuan: of the base, at any length
 		alpha := p.Float("alpha")
 		if !(alpha > 0) {
