@@ -74,6 +74,7 @@ func TestAbsentFields(t *testing.T) {
 		`"architectures":["Dots1ForCausalLM"],` + experts:                                                         func(s Spec) bool { return s.MoE.Shared == 0 },
 		`"architectures":["GptOssForCausalLM"],"num_local_experts":4,"num_experts_per_tok":2`:                     func(s Spec) bool { return s.Rope(0).Scaling.Kind == Yarn && s.Rope(0).Scaling.Factor == 32 },
 		`"architectures":["GptOssForCausalLM"],"num_local_experts":4,"num_experts_per_tok":2,"rope_scaling":null`: func(s Spec) bool { return s.Rope(0).Scaling.Original == 4096 && !s.Rope(0).Scaling.Truncate },
+		`"architectures":["GptOssForCausalLM"],"num_local_experts":4,"num_experts_per_tok":2,"rope_scaling":{}`:   func(s Spec) bool { return s.Rope(0).Scaling.Kind == Yarn },
 		`"architectures":["ArceeForCausalLM"],"hidden_act":null`:                                                  func(s Spec) bool { return s.MLP.Act == device.ReLU && s.MLP.Squared },
 		`"architectures":["GPTNeoXForCausalLM"],"use_parallel_residual":null`:                                     func(s Spec) bool { return !s.Parallel },
 		`"architectures":["Qwen2MoeForCausalLM"],"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":32,"shared_expert_intermediate_size":0`: func(s Spec) bool {

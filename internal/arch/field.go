@@ -204,11 +204,11 @@ func list[T any](c *Config, key, what string) []T {
 	return out
 }
 
-// Object returns a nested object; one that is absent or null is what the architecture
-// has then, or empty.
+// Object returns a nested object; one that is absent, null or empty, which is false in
+// Python, is what the architecture has then, or empty.
 func (c *Config) Object(key string) *Config {
 	v, name, _ := c.field(key)
-	if v == nil {
+	if fields, ok := v.(map[string]any); v == nil || ok && len(fields) == 0 {
 		v = c.other[key]
 	}
 	if sub := c.subs[name]; sub != nil {
