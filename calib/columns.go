@@ -102,7 +102,7 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 	if column != "" {
 		return chooseNamed(all, root, column)
 	}
-	if ids := filter(all, func(l leaf) bool { return l.within(idsColumn) }); isTokens(ids) {
+	if ids := filter(all, inIDs); isTokens(ids) {
 		return choice{ids, true}, nil
 	}
 	texts := textsBelow(all, root)
@@ -120,7 +120,18 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 	if len(texts) == 0 {
 		return choice{}, fmt.Errorf("no column of text or token ids; there are %s", describe(all))
 	}
+	if ids := filter(all, inIDs); len(ids) > 0 && !slices.ContainsFunc(texts, inIDs) {
+		return choice{}, neither(idsColumn, describe(ids))
+	}
 	return texted(texts), nil
+}
+
+func inIDs(l leaf) bool { return l.within(idsColumn) }
+
+// neither is about a column that can only be a mistake: ids that are no plain list, such as
+// lists of lists, or numbers.
+func neither(column, is string) error {
+	return fmt.Errorf("column %q holds neither text nor token ids: %s; token ids are a list of integers in each row", column, is)
 }
 
 // texted is the choice of texts, with those last that are ids or hashes.
@@ -158,7 +169,7 @@ func chooseNamed(all []leaf, root *schema.GroupNode, column string) (choice, err
 		texts = filter(named, leaf.isText) // a message's field that is left out otherwise
 	}
 	if len(texts) == 0 {
-		return choice{}, fmt.Errorf("column %q holds neither text nor token ids: %s", column, describe(named))
+		return choice{}, neither(column, describe(named))
 	}
 	return texted(texts), nil
 }

@@ -93,10 +93,12 @@ func (l *lines) read() ([]byte, error) {
 	}
 }
 
+// looked is how many records tell what a file is.
+const looked = 100
+
 // recognizeJSON decides by the first records whether they are token ids, and
-// refuses a column that none of them has.
+// refuses a column that none of them has, and records without text.
 func (s *Source) recognizeJSON(open func() objects, column string) error {
-	const looked = 100
 	s.open = func() (records, error) {
 		return &jsonRecords{objects: open(), unit: s.unit, column: column, tokens: s.tokens}, nil
 	}
@@ -118,11 +120,14 @@ func (s *Source) recognizeJSON(open func() objects, column string) error {
 		known = known || ok
 		if ok && !isNull(value) && !isEmptyList(value) {
 			s.tokens = isIntegers(value)
-			return nil
+			break
 		}
 		if !ok && column == "" {
-			return nil
+			break
 		}
+	}
+	if column == "" && !s.tokens {
+		return (&jsonRecords{objects: open()}).textless()
 	}
 	if !known {
 		return fmt.Errorf("no column %q; there are %s", column, strings.Join(names(first), ", "))

@@ -58,6 +58,8 @@ func TestJSONLines(t *testing.T) {
 		{"ids, the first are none", `{"input_ids":[]}` + "\n" + `{"input_ids":[3]}`, "", []Record{{Row: 2, IDs: []int32{3}}}},
 		{"ids that are no list", `{"input_ids":5,"text":"a"}`, "", []Record{text(1, "a")}},
 		{"named ids", `{"text":"a","ids":[1]}`, "ids", []Record{{Row: 1, IDs: []int32{1}}}},
+		{"ids in lists of lists beside a text", `{"text":"a","input_ids":[[1]]}`, "", []Record{{Row: 1, Text: "a"}}},
+		{"text that comes late", `{"n":1,"source":null}` + "\n" + `{"n":1,"source":"a"}`, "", []Record{{Row: 2, Text: "a"}}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,7 +83,13 @@ func TestHostileJSONLines(t *testing.T) {
 		{"comma too many", `{"text":"a"}` + "\n" + `{"text":"b",}`, "", "line 2: not a JSON object: "},
 		{"deep nesting", `{"text":"a"}` + "\n" + `{"text":` + strings.Repeat("[", 100_000), "", "line 2: "},
 		{"named column that is nowhere", `{"text":"a","b":1}` + "\n" + `{"c":1}`, "txt", `no column "txt"; there are text, b`},
-		{"named column that is no text", `{"n":1}`, "n", `line 1: column "n" holds no text`},
+		{"named column that is no text", `{"n":1}`, "n", `line 1: column "n" holds neither text nor token ids: numbers`},
+		{"named column of lists of lists", `{"n":[[1]]}`, "n", `line 1: column "n" holds neither text nor token ids: lists of lists of numbers; token ids are a list of integers in each row`},
+		{"ids in lists of lists", `{"input_ids":[[1,2],[3]]}`, "", `line 1: column "input_ids" holds neither text nor token ids: lists of lists of numbers`},
+		{"ids in lists of lists beside text", `{"input_ids":[[1]],"source":"web"}`, "", `column "input_ids" holds neither text nor token ids`},
+		{"one id in each line", `{"input_ids":1}`, "", `column "input_ids" holds neither text nor token ids: numbers`},
+		{"ids in an object", `{"input_ids":{"a":[1]}}`, "", `no column of text or token ids; there are "input_ids" (objects)`},
+		{"no text at all", `{"n":1,"tokens":[1, 2],"ok":true}`, "", `no column of text or token ids; there are "n" (numbers), "tokens" (lists of numbers), "ok" (truths)`},
 		{"list without an end", `[{"text":"a"}`, "", "record 2: the list has no end"},
 		{"list cut off", `[{"text":"a"},{"text":"b`, "", "record 2: the list has no end"},
 		{"list cut off behind an escape", `[{"text":"a"},{"text":"b\`, "", "record 2: the list has no end"},

@@ -2,7 +2,6 @@ package calib
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"exl2/internal/ordered"
 )
@@ -33,6 +32,9 @@ func (j *jsonRecords) texts(o ordered.Object) (*found, error) {
 			return f, err
 		}
 	}
+	if ids, ok := o.Get(idsColumn); ok && isNumbers(ids.(json.RawMessage)) {
+		return f, neither(idsColumn, kindOf(ids.(json.RawMessage)))
+	}
 	return f, nil
 }
 
@@ -43,8 +45,8 @@ func namedText(o ordered.Object, name string) (*found, error) {
 		return f, nil
 	}
 	has, err := f.column(name, value)
-	if err == nil && !has && !isNested(value) {
-		err = fmt.Errorf("column %q holds no text", name)
+	if err == nil && !has && (!isNested(value) || isNumbers(value)) {
+		err = neither(name, kindOf(value))
 	}
 	return f, err
 }

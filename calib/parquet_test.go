@@ -147,6 +147,29 @@ func TestListsOfIDs(t *testing.T) {
 	}
 }
 
+// Lists of lists are no rows of ids: the text beside them is read if it is called so, and
+// what else is there is not taken for them.
+func TestNestedIDs(t *testing.T) {
+	list := func(name string, in schema.Node) schema.Node {
+		return schema.MustGroup(schema.NewGroupNode(name, parquet.Repetitions.Repeated, schema.FieldList{in}, -1))
+	}
+	node := list("input_ids", list("list", schema.NewInt64Node("element", parquet.Repetitions.Required, -1)))
+	ids := fixture{node, []any{chunk[int64]{values: []int64{5, 6}, defined: []int16{2, 2}, repeated: []int16{0, 2}}}}
+	for name, columns := range map[string][]fixture{"alone": {ids}, "beside others": {ids, texts("source", []any{"web"})}} {
+		t.Run(name, func(t *testing.T) {
+			path := place(t, "a.parquet", writeParquet(t, columns))
+			for _, column := range []string{"", "input_ids"} {
+				_, err := readAll(path, column)
+				wantError(t, err, path, `"input_ids.list.element" (INT64)`)
+			}
+		})
+	}
+	got := readBytes(t, writeParquet(t, []fixture{ids, texts("text", []any{"a"})}), "")
+	if want := []Record{{Row: 1, Text: "a"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestListsOfIDsOfAnyLength(t *testing.T) {
 	node := lists(t)["three levels"]
 	rapid.Check(t, func(r *rapid.T) {
