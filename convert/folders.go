@@ -139,22 +139,15 @@ func (r *run) inTheWay(dir string, names []string) error {
 
 // tryWriting writes to a folder, made if it is not there, and leaves nothing.
 func tryWriting(dir string) error {
-	var made []string
-	for d := absolute(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
-			break
-		}
-		made = append(made, d)
+	remove, err := atomicfile.MakeFolder(dir)
+	if err != nil {
+		return err
 	}
-	err := os.MkdirAll(dir, 0o777)
-	if err == nil {
-		var f *atomicfile.File
-		if f, err = atomicfile.Create(filepath.Join(dir, "trial")); err == nil {
-			f.Abort()
-		}
+	defer remove()
+	f, err := atomicfile.Create(filepath.Join(dir, "trial"))
+	if err != nil {
+		return err
 	}
-	for _, d := range made {
-		os.Remove(d)
-	}
-	return err
+	f.Abort()
+	return nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -60,8 +62,8 @@ func TestInterruptSynth(t *testing.T) {
 	defer signal.Stop(ignored)
 	dir := filepath.Join(t.TempDir(), "model")
 	code, stderr := interrupted(t, `"step":1,`, "synth", "tinyllama-1.1b", "-o", dir)
-	if list, err := os.ReadDir(dir); code != exitInterrupted || err != nil || len(list) > 0 {
-		t.Errorf("exit code %d, want %d; %d files are left (%v):\n%s", code, exitInterrupted, len(list), err, stderr)
+	if _, err := os.Stat(dir); code != exitInterrupted || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("exit code %d, want %d; the folder is left (%v):\n%s", code, exitInterrupted, err, stderr)
 	}
 }
 

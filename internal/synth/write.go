@@ -23,7 +23,8 @@ var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model", "tokenizer_co
 
 // Write writes the model to a folder that holds none, with the tokenizer of another
 // folder if that is not "". step is called with the name of every tensor written.
-// What does not end whole, or is interrupted, leaves no file.
+// What does not end whole, or is interrupted, leaves neither a file nor a folder that was
+// not there.
 func (m *Model) Write(ctx context.Context, dir, tokenizer string, step func(name string)) (err error) {
 	files, err := readTokenizer(tokenizer)
 	if err != nil {
@@ -32,7 +33,8 @@ func (m *Model) Write(ctx context.Context, dir, tokenizer string, step func(name
 	if err := checkVacant(dir, files); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	removeFolder, err := atomicfile.MakeFolder(dir)
+	if err != nil {
 		return err
 	}
 	var written []string
@@ -41,6 +43,7 @@ func (m *Model) Write(ctx context.Context, dir, tokenizer string, step func(name
 			for _, path := range written {
 				os.Remove(path)
 			}
+			removeFolder()
 		}
 	}()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
