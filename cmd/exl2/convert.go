@@ -166,17 +166,17 @@ func (o *convertOptions) parseBits() error {
 	if len(o.bits) == 0 {
 		return usage("--bits: no target; want bits per weight, as 4.0")
 	}
-	seen := map[string]bool{}
+	seen := map[float64]string{}
 	for _, text := range o.bits {
 		text = strings.TrimSpace(text)
 		b, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(b) || math.IsInf(b, 0) || strings.ContainsAny(text, "xXpP_+-") {
 			return usage("--bits: %q is not a number", text)
 		}
-		if seen[text] {
-			return usage("--bits: %s stands there twice", text)
+		if first, ok := seen[b]; ok {
+			return usage("--bits: %s stands there twice, as %s; give it once", text, first)
 		}
-		seen[text] = true
+		seen[b] = text
 		o.Targets = append(o.Targets, convert.Target{Text: text, Bits: b})
 	}
 	return nil

@@ -62,7 +62,7 @@ in \ goes on in the next.`,
 	f.StringVarP(&o.prompt, "prompt", "p", "", "text to continue")
 	f.StringVar(&o.promptFile, "prompt-file", "", "file with the text to continue")
 	f.IntVarP(&o.tokens, "tokens", "t", 128, "tokens to generate, at most")
-	f.IntVarP(&o.length, "length", "l", 0, "context to make room for (default: prompt and tokens)")
+	f.IntVarP(&o.length, "length", "l", 0, "context: prompt and tokens together, at most (default: what both take)")
 	f.BoolVar(&o.sample, "sample", false, "sample as the model's generation_config.json says")
 	f.Float64Var(&s.Temperature, "temperature", 0, "temperature; 0 is greedy (-temp)")
 	f.IntVar(&s.TopK, "top-k", 0, "keep the k most likely tokens (-topk)")
@@ -142,8 +142,12 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 	if o.chat.show && !a.json {
 		prompt.print(a.out)
 	}
+	limit, err := o.limit(len(prompt.IDs))
+	if err != nil {
+		return err
+	}
 	p.endAnswers(c.Context())
-	r, err := o.answer(c, a, dir, p.generation(o, prompt.IDs, o.tokens))
+	r, err := o.answer(c, a, dir, p.generation(o, prompt.IDs, limit))
 	if err != nil {
 		return err
 	}
@@ -159,6 +163,19 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 	return nil
 }
 
+// limit returns how many tokens may follow a prompt: as many as are asked for, and as
+// the context has room for, which the prompt must leave some of.
+func (o *inferOptions) limit(prompt int) (int, error) {
+	room := o.length - prompt
+	switch {
+	case o.length == 0:
+		return o.tokens, nil
+	case room < min(o.tokens, 1):
+		return 0, usage("--length: the context of %d tokens has no room behind a prompt of %d; give a larger one, or a shorter prompt", o.length, prompt)
+	}
+	return min(o.tokens, room), nil
+}
+
 // answer loads the model and generates a text. Without any tokens to generate
 // the prompt was all that was wanted, if it was shown.
 func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, g *infer.Generation) (*infer.Result, error) {
@@ -166,7 +183,7 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, g *infer.Gen
 		return &infer.Result{PromptTokens: len(g.Prompt), Reason: infer.Length}, nil
 	}
 	e, err := a.openModel(dir, infer.Options{
-		Positions: max(o.length, len(g.Prompt)+o.tokens, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
+		Positions: max(o.length, len(g.Prompt)+g.Limit, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,
 	})
 	if err != nil {
 		return nil, err

@@ -95,6 +95,8 @@ func (o *pplOptions) check() error {
 		return usage("--plot draws the divergence from a --reference; give one")
 	case o.points != "" && o.plot == "":
 		return usage("--points adds to the picture of --plot; give its name")
+	case o.context > 0 && o.context < o.length:
+		return usage("--length: a context of %d tokens is too short for rows of %d (-el); give a larger one, or shorter rows", o.context, o.length)
 	}
 	if err := o.checkPictures(); err != nil {
 		return err
