@@ -14,6 +14,9 @@ import (
 // refs/main points to. Nothing is downloaded.
 func findModel(name string) (string, error) {
 	if info, err := os.Stat(name); err == nil {
+		if strings.HasSuffix(name, ".gguf") {
+			return "", fmt.Errorf("model %s: GGUF is not read; give the folder of the original model, as safetensors", name)
+		}
 		if !info.IsDir() {
 			return "", fmt.Errorf("model %s: not a folder; give the folder that holds config.json", name)
 		}

@@ -23,7 +23,7 @@ func Open(path string) (*os.File, error) {
 		err = check(path, info)
 	}
 	if err != nil {
-		return nil, err
+		return nil, led(path, err)
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
 	if err != nil {
@@ -38,6 +38,23 @@ func Open(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// led says of a file that is not there if that is because a link leads to nothing, as in a
+// cache whose files have gone.
+func led(path string, err error) error {
+	link, no := os.Readlink(path)
+	if no != nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: nowhere(link)}
+}
+
+// A nowhere is where a link leads if there is nothing.
+type nowhere string
+
+func (n nowhere) Error() string { return fmt.Sprintf("a link to %s, which is not there", string(n)) }
+
+func (nowhere) Unwrap() error { return fs.ErrNotExist }
 
 // Read returns the bytes of a regular file that has at most limit of them.
 func Read(path string, limit int64) ([]byte, error) {

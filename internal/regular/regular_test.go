@@ -53,6 +53,9 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: error %v, want one that it does not exist", path, err)
 		}
 	}
+	if _, err := Open("link to nothing"); err == nil || err.Error() != "open link to nothing: a link to nothing, which is not there" {
+		t.Errorf("error %v, want one of the link", err)
+	}
 	if _, err := Read("pointer", 1<<10); err == nil || err.Error() != "read pointer: a Git LFS pointer, not the file itself: git lfs pull fetches that" {
 		t.Errorf("error %v, want one about the pointer", err)
 	}

@@ -24,21 +24,18 @@ func scanFolder(dir string) (*folder, error) {
 		return nil, err
 	}
 	f := &folder{dir: dir, files: map[string]*File{}, damaged: map[string]error{}}
-	var other string
+	var others []string
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case e.IsDir(), strings.HasPrefix(name, "."):
 		case strings.HasSuffix(name, extension):
 			f.names = append(f.names, name)
-		case strings.HasSuffix(name, ".bin") && (other == "" || strings.HasPrefix(name, "pytorch_model")):
-			other = name
+		default:
+			others = append(others, name)
 		}
 	}
-	if len(f.names) == 0 && other != "" {
-		return nil, fmt.Errorf("%s: no *.safetensors files; %s is there: convert the model to safetensors first", dir, other)
-	}
 	if len(f.names) == 0 {
-		return nil, fmt.Errorf("%s: no *.safetensors files", dir)
+		return nil, fmt.Errorf("%s: no *.safetensors files%s", dir, instead(others))
 	}
 	for _, name := range f.names {
 		if file, err := Open(filepath.Join(dir, name)); err != nil {
@@ -48,6 +45,23 @@ func scanFolder(dir string) (*folder, error) {
 		}
 	}
 	return f, nil
+}
+
+// instead says which of a folder's files hold weights of another kind, and what to do.
+func instead(names []string) string {
+	const original = "is not read, get the original model, as safetensors"
+	const first = "convert the model to safetensors first"
+	for _, known := range []struct{ pattern, remedy string }{
+		{"pytorch_model*.bin", first}, {"*.gguf", "GGUF " + original}, {"*.bin", first}, {"*.pth", first}, {"*.pt", first}, {"*.ckpt", first},
+		{"*.onnx", "ONNX " + original}, {"*.h5", first}, {"*.msgpack", first},
+	} {
+		for _, name := range names {
+			if ok, _ := filepath.Match(known.pattern, name); ok {
+				return fmt.Sprintf("; %s is there: %s", name, known.remedy)
+			}
+		}
+	}
+	return ""
 }
 
 // choose makes the set of the folder's model.

@@ -83,6 +83,9 @@ func TestOpenDir(t *testing.T) {
 		{"nothing", files{"config.json": nil}, "", "no *.safetensors files"},
 		{"PyTorch files only", files{"pytorch_model-00001-of-00002.bin": nil, "training_args.bin": nil}, "",
 			"no *.safetensors files; pytorch_model-00001-of-00002.bin is there: convert the model to safetensors first"},
+		{"a GGUF file", files{"config.json": nil, "tiny.Q4_K_M.gguf": nil}, "",
+			"no *.safetensors files; tiny.Q4_K_M.gguf is there: GGUF is not read, get the original model, as safetensors"},
+		{"files of PyTorch by other names", files{"consolidated.00.pth": nil}, "", "consolidated.00.pth is there: convert the model to safetensors first"},
 		{"tensor in two files", files{"x.safetensors": one("a"), "y.safetensors": one("a")}, "", `y.safetensors: tensor "a" is also in x.safetensors`},
 		{"damaged file", files{"x.safetensors": one("a"), "y.safetensors": one("b")[:10]}, "", "y.safetensors: the header is"},
 		{"index names a missing shard", files{
