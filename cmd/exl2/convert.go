@@ -130,6 +130,7 @@ func (o *convertOptions) prepare(c *cobra.Command, a *app) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
+	o.Work, o.Out, o.SaveMeasurement = settled(o.Work), settled(o.Out), settled(o.SaveMeasurement)
 	var err error
 	if o.Source, err = findModel(o.Source); err != nil {
 		return err

@@ -80,6 +80,7 @@ func runSynth(ctx context.Context, a *app, o *synthOptions, args []string) error
 	if o.out == "" {
 		return usage("--out-dir (-o) is missing; see exl2 synth --help")
 	}
+	o.out = settled(o.out)
 	s, err := o.shape(args)
 	if err != nil {
 		return err
