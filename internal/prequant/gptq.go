@@ -16,7 +16,7 @@ import (
 //	qzeros   I32 [groups, out·bits/32]   zeros, along the columns, less one in version 1:
 //	                                     each of them, or, by GPTQModel, words of them
 //	scales   F16 [groups, out]
-//	g_idx    I32 [in]                    the group of each row; may be missing if they are in order
+//	g_idx    I32 [in]                    the group of each row; may be missing, or zeros, if they are in order
 type gptq struct {
 	files  *Files
 	scheme *Scheme
@@ -61,17 +61,42 @@ func (w *gptq) shape() (s gptqShape, err error) {
 	if _, err = w.files.want(w.module+".qzeros", safetensors.I32, s.groups, s.out*s.bits/32); err != nil {
 		return s, err
 	}
-	if ordered {
-		_, err = w.files.want(w.module+".g_idx", safetensors.I32, s.in)
+	listed, err := w.listed(s)
+	if err != nil || listed != nil {
 		return s, err
 	}
-	if w.scheme.Ordered {
-		return s, fmt.Errorf("%s.g_idx is missing, and desc_act says that rows are not in order", w.module)
+	if w.scheme.Ordered && s.groups > 1 {
+		state := "missing"
+		if ordered {
+			state = "all zero"
+		}
+		return s, fmt.Errorf("%s.g_idx is %s, and desc_act says that rows are not in order", w.module, state)
 	}
 	if size := w.size(s); (s.in+size-1)/size != s.groups {
 		return s, fmt.Errorf("%s.scales: %d groups of %d rows, want %d of %d", w.module, s.groups, s.in, (s.in+size-1)/size, size)
 	}
 	return s, nil
+}
+
+// listed returns the group of each row, nil if g_idx is not there or says nothing: zeros,
+// where there are several groups, are what early files have of rows in order.
+func (w *gptq) listed(s gptqShape) ([]int32, error) {
+	name := w.module + ".g_idx"
+	if !w.files.source.Has(name) {
+		return nil, nil
+	}
+	if _, err := w.files.want(name, safetensors.I32, s.in); err != nil {
+		return nil, err
+	}
+	t, err := w.files.source.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	list := tensor.View[int32](t.Data)
+	if s.groups > 1 && !slices.ContainsFunc(list, func(g int32) bool { return g != 0 }) {
+		return nil, nil
+	}
+	return list, nil
 }
 
 func (w *gptq) info() (safetensors.Info, error) {
@@ -101,14 +126,14 @@ func (w *gptq) ordered() (*affine.Matrix, *affine.Order, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	listed, err := w.listed(s)
+	if err != nil {
+		return nil, nil, err
+	}
 	order := affine.Even(s.in, w.size(s))
-	if name := w.module + ".g_idx"; w.files.source.Has(name) {
-		t, err := w.files.source.Get(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		if order, err = affine.Sorted(tensor.View[int32](t.Data), s.groups); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+	if listed != nil {
+		if order, err = affine.Sorted(listed, s.groups); err != nil {
+			return nil, nil, fmt.Errorf("%s.g_idx: %w", w.module, err)
 		}
 	}
 	return &affine.Matrix{In: s.in, Out: s.out, Bits: s.bits, Rows: order.Rows, Perm: order.Perm}, &order, nil

@@ -104,8 +104,13 @@ func TestCodes(t *testing.T) {
 				if symmetric { // whoever has written it
 					same("unsigned", gptq+`}`, c.GPTQModel("m"))
 				}
-				if !ordered {
+				if !ordered || group == 0 {
 					same("without g_idx", gptq+`}`, c.GPTQ("m", 1)[:3])
+				}
+				if !ordered {
+					zeros := c.GPTQ("m", 1)
+					zeros[3].Data = make([]byte, len(zeros[3].Data))
+					same("g_idx of zeros", gptq+`}`, zeros)
 				}
 				if bits == 4 && !ordered {
 					same("awq", fmt.Sprintf(`{"quant_method": "awq", "bits": 4, "group_size": %d, "version": "gemm", "zero_point": true}`, size), c.AWQ("m"))
@@ -313,6 +318,7 @@ func TestRefusedTensors(t *testing.T) {
 		"qzeros":          {gptq4, gptq(shaped("m.qzeros", 3, 9)), "m.qzeros is I32 [3 9], want I32 [3 8]"},
 		"scales":          {gptq4, gptq(shaped("m.scales", 3, 60)), "m.scales is F16 [3 60], want [* 64]"},
 		"g_idx missing":   {gptq4, gptq(func(s source) { delete(s, "m.g_idx") }), "m.g_idx is missing, and desc_act"},
+		"g_idx of zeros":  {gptq4, gptq(func(s source) { clear(s["m.g_idx"].Data) }), "m.g_idx is all zero, and desc_act"},
 		"g_idx short":     {gptq4, gptq(shaped("m.g_idx", 90)), "m.g_idx is I32 [90], want I32 [96]"},
 		"g_idx too large": {gptq4, gptq(func(s source) { s["m.g_idx"].Data[4*7] = 3 }), "m.g_idx: row 7 is of group 3, of 3"},
 		"g_idx negative":  {gptq4, gptq(func(s source) { s["m.g_idx"].Data[4*7+3] = 128 }), "m.g_idx: row 7 is of group -214"},
