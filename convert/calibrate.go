@@ -136,14 +136,9 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		c.Tokenizer = t.Plain(r.ctx)
 		return calib.BuiltinRows(c, t.Special)
 	}
-	s, err := calib.Open(r.opts.Data.File, r.opts.Data.Column)
+	s, err := r.openText()
 	if err != nil {
 		return nil, err
-	}
-	defer s.Close()
-	if !r.described {
-		r.progress.Note(s.Describe())
-		r.described = true
 	}
 	if !s.HasTokens() {
 		t, err := tokenizer.Load(r.src.dir)
@@ -153,4 +148,15 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 		c.Tokenizer = t.Plain(r.ctx)
 	}
 	return calib.Rows(s, c)
+}
+
+// openText opens the calibration data, once for all rows: it may be a pipe.
+func (r *run) openText() (s *calib.Source, err error) {
+	if r.text == nil {
+		if r.text, err = calib.Open(r.opts.Data.File, r.opts.Data.Column); err != nil {
+			return nil, err
+		}
+		r.progress.Note(r.text.Describe())
+	}
+	return r.text, nil
 }

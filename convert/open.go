@@ -52,6 +52,9 @@ func (r *run) close() {
 		w.shelf.free()
 	}
 	r.src.close()
+	if r.text != nil {
+		r.text.Close()
+	}
 	if r.job != nil {
 		r.job.Close()
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"exl2/calib"
 	"exl2/internal/device"
 	"exl2/internal/devices"
 	"exl2/internal/job"
@@ -82,7 +83,7 @@ type run struct {
 	opts     *Options
 	progress Progress
 
-	described bool // what the calibration file's text was taken for
+	text      *calib.Source // the calibration file, once it is open
 	src       *source
 	job       *job.Job
 	tokens    tokens
