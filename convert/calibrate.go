@@ -5,6 +5,7 @@ import (
 
 	"exl2/calib"
 	"exl2/infer/tokenizer"
+	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
@@ -153,7 +154,8 @@ func (r *run) rows(n, length int) ([][]int32, error) {
 // openText opens the calibration data, once for all rows: it may be a pipe.
 func (r *run) openText() (s *calib.Source, err error) {
 	if r.text == nil {
-		if r.text, err = calib.Open(r.opts.Data.File, r.opts.Data.Column); err != nil {
+		r.text, err = regular.Await(r.ctx, func() (*calib.Source, error) { return calib.Open(r.opts.Data.File, r.opts.Data.Column) })
+		if err != nil {
 			return nil, err
 		}
 		r.progress.Note(r.text.Describe())

@@ -13,6 +13,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/job"
 	"exl2/internal/profile"
+	"exl2/internal/regular"
 	"exl2/measure"
 )
 
@@ -209,7 +210,7 @@ func (r *run) unfinished() []Target {
 // readMeasured reads a measurement and refuses targets that it cannot reach, for
 // which the decoder alone counts.
 func (r *run) readMeasured(path string) (*offers, error) {
-	f, err := measure.ReadFile(path)
+	f, err := regular.Await(r.ctx, func() (*measure.File, error) { return measure.ReadFile(path) })
 	if err != nil {
 		return nil, err
 	}

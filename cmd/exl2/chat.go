@@ -49,14 +49,14 @@ type renderer struct {
 }
 
 // renderer reads the template of the model in dir, and what flags give it.
-func (o *chatOptions) renderer(dir string) (*renderer, error) {
+func (o *chatOptions) renderer(ctx context.Context, dir string) (*renderer, error) {
 	m, err := chat.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	r := &renderer{tokens: m.Tokens, system: o.system, conversation: chat.Conversation{Variables: &jinja.Dict{}}}
 	if o.tools != "" {
-		text, err := regular.ReadFile(o.tools, 16<<20)
+		text, err := regular.Await(ctx, func() ([]byte, error) { return regular.ReadFile(o.tools, 16<<20) })
 		if err != nil {
 			return nil, fmt.Errorf("--tools: %w", err)
 		}

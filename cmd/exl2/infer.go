@@ -229,13 +229,13 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 		return o.prompt, nil
 	}
 	if o.promptFile != "" {
-		data, err := regular.ReadFile(o.promptFile, maxPrompt)
+		data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadFile(o.promptFile, maxPrompt) })
 		if err != nil {
 			return "", fmt.Errorf("--prompt-file: %w", err)
 		}
 		return string(data), nil
 	}
-	data, err := regular.ReadAll(stdin, maxPrompt)
+	data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadAll(stdin, maxPrompt) })
 	if err != nil {
 		return "", fmt.Errorf("prompt from stdin: %w", err)
 	}

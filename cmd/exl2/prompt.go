@@ -28,7 +28,7 @@ func (o *inferOptions) prompter(c *cobra.Command, dir string) (*prompter, error)
 	}
 	p := &prompter{end: end, noBOS: o.noBOS}
 	if o.chat.on {
-		if p.chat, err = o.chat.renderer(dir); err != nil {
+		if p.chat, err = o.chat.renderer(c.Context(), dir); err != nil {
 			return nil, err
 		}
 	}

@@ -58,7 +58,7 @@ func wrapped(names []string) string {
 }
 
 // shape returns the shape that was asked for.
-func (o *synthOptions) shape(args []string) (*synth.Shape, error) {
+func (o *synthOptions) shape(ctx context.Context, args []string) (*synth.Shape, error) {
 	if (o.config == "") == (len(args) == 0) {
 		return nil, usage("give a shape or --config, one of them; see exl2 synth --help")
 	}
@@ -69,7 +69,7 @@ func (o *synthOptions) shape(args []string) (*synth.Shape, error) {
 		}
 		return s, nil
 	}
-	data, err := regular.ReadFile(o.config, 16<<20)
+	data, err := regular.Await(ctx, func() ([]byte, error) { return regular.ReadFile(o.config, 16<<20) })
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
@@ -81,7 +81,7 @@ func runSynth(ctx context.Context, a *app, o *synthOptions, args []string) error
 		return usage("--out-dir (-o) is missing; see exl2 synth --help")
 	}
 	o.out = settled(o.out)
-	s, err := o.shape(args)
+	s, err := o.shape(ctx, args)
 	if err != nil {
 		return err
 	}

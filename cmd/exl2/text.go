@@ -10,13 +10,14 @@ import (
 	"exl2/calib"
 	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
+	"exl2/internal/regular"
 )
 
 // textRows cuts the text into rows of tokens, which must be the same for all
 // models: perplexities and divergences compare over equal tokens only. A model
 // but the first may lack a tokenizer.
 func (o *pplOptions) textRows(ctx context.Context, a *app, dirs []string) ([][]int32, error) {
-	source, err := calib.Open(o.file, o.column) // once: it may be a pipe
+	source, err := regular.Await(ctx, func() (*calib.Source, error) { return calib.Open(o.file, o.column) }) // once: it may be a pipe
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Ctrl-C ends a command that waits for what somebody is to write to a pipe.
+func TestInterruptWaiting(t *testing.T) {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt)
+	defer signal.Stop(ignored)
+	model, pipe := filepath.Join("..", "..", "testdata", "models", "tiny"), filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	nothing, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nothing.Close()
+	for name, args := range map[string][]string{
+		"prompt":      {"infer", "-m", model, "--prompt-file", pipe},
+		"tools":       {"infer", "-m", model, "-p", "x", "--chat", "--tools", pipe},
+		"text":        {"ppl", "-m", model, "-ed", pipe},
+		"calibration": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-c", pipe},
+		"measurement": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-m", pipe},
+		"shape":       {"synth", "--config", pipe, "-o", filepath.Join(t.TempDir(), "random")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan int, 1)
+			go func() { ended <- run(append([]string{"--devices", "cpu"}, args...), io.Discard, nothing) }()
+			w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once there is a reader
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case code := <-ended:
+				if code != exitInterrupted {
+					t.Errorf("exit code %d, want %d", code, exitInterrupted)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("it still waits")
+			}
+		})
+	}
+}
