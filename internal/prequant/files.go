@@ -148,7 +148,7 @@ func unexplained(names []string, source Source) error {
 		switch {
 		case strings.HasSuffix(name, ".qweight"):
 			return fmt.Errorf("%s is quantized, as by GPTQ or AWQ, and neither config.json's quantization_config nor quantize_config.json says how", name)
-		case strings.HasSuffix(name, ".weight_packed"), strings.HasSuffix(name, ".weight") && (bytewise[info.DType] != nil || info.DType == "U8"):
+		case strings.HasSuffix(name, ".weight_packed"), strings.HasSuffix(name, "_blocks") && info.DType == "U8", strings.HasSuffix(name, ".weight") && (bytewise[info.DType] != nil || info.DType == "U8"):
 			return fmt.Errorf("%s is quantized (%s), and config.json has no quantization_config that says how", name, info.DType)
 		}
 	}

@@ -369,7 +369,9 @@ func TestRefusedTensors(t *testing.T) {
 func TestUnexplained(t *testing.T) {
 	c := prequanttest.Round(wave(64*96, 1), 64, 96, 4, 32, true, true)
 	fp8, _ := prequanttest.FP8("m", ".weight_scale_inv", wave(64*96, 1), 64, 96, 64, 64)
+	mx, _ := prequanttest.MXFP4("e", wave(2*32*32, 1), 2, 32, 32)
 	for want, s := range map[string]source{
+		"e_blocks is quantized (U8), and config.json":   sourceOf(mx),
 		"m.qweight is quantized, as by GPTQ or AWQ":     sourceOf(c.GPTQ("m", 1)),
 		"m.weight_packed is quantized (I32)":            sourceOf(c.PackQuantized("m", true, true)),
 		"m.weight is quantized (F8_E4M3), and config.j": sourceOf(fp8),
