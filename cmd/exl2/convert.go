@@ -150,6 +150,9 @@ func (o *convertOptions) check(c *cobra.Command) error {
 			return usage("%s is missing; see exl2 %s --help", need.name, c.Name())
 		}
 	}
+	if o.Data.Column != "" && o.Data.File == "" {
+		return usage("--column is one of --cal-dataset (-c), which is missing; the built-in set has none")
+	}
 	if o.SaveMeasurement == "" {
 		return nil
 	}
