@@ -63,7 +63,7 @@ reach, from a file with one line a model:
 	f.StringVar(&o.file, "eval-dataset", "", "text: Parquet, JSON lines or plain (-ed)")
 	f.StringVar(&o.column, "column", "", "column of the text (default: text, content, a conversation, or all)")
 	f.IntVar(&o.rows, "eval-rows", 128, "rows, at most (-er)")
-	f.IntVar(&o.length, "eval-length", 2048, "tokens of a row (-el)")
+	f.IntVar(&o.length, "eval-length", 2048, "tokens of a row (-el); not more than a --length that is given")
 	f.StringVar(&o.reference, "reference", "", "model to compare with, usually the source; a folder, or org/name")
 	f.BoolVar(&o.bos, "bos", false, "begin every row with the token that begins texts")
 	f.IntVarP(&o.context, "length", "l", 0, "context to make room for (default: a row)")
@@ -119,6 +119,9 @@ func (o *pplOptions) checkPictures() error {
 }
 
 func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
+	if o.context > 0 && !c.Flags().Changed("eval-length") { // nobody asked for longer rows
+		o.length = min(o.length, o.context)
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
