@@ -213,6 +213,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
+	d.labDump()
 	d.stopKeeping()
 	d.carrier.settle(d)
 	d.err = nil
