@@ -39,8 +39,8 @@ func portionsShared(blocks int) int {
 // portions returns the blocks of x that each warp needs for any matrix: their units may begin at different ones; and
 // how many that are.
 func (p *packed) portions() (list [few_rows_many_warps + 2]portion, blocks int) {
-	for w := range labWarps {
-		from, to := p.stagedBlocks(w, labWarps)
+	for w := range few_rows_many_warps {
+		from, to := p.stagedBlocks(w, few_rows_many_warps)
 		list[w].first = uint16(from)
 		blocks += to - from
 		list[w+1].at = uint16(blocks)
@@ -50,9 +50,9 @@ func (p *packed) portions() (list [few_rows_many_warps + 2]portion, blocks int) 
 
 // digitsPackings lists the variants whose warps make digits of x, which has to be in order.
 var digitsPackings = []packing{
-	{(*Device).qmatmul_two, kernel_qmatmul_two, few_rows_many_warps, 3, 2, false, false},
-	{(*Device).qmatmul_two_wide, kernel_qmatmul_two_wide, few_rows_many_warps, 2, 2, false, false},
-	{(*Device).qmatmul_four, kernel_qmatmul_four, few_rows_many_warps, 2, 4, false, false},
+	{(*Device).qmatmul_two, kernel_qmatmul_two, few_rows_many_warps, 3, 2, false},
+	{(*Device).qmatmul_two_wide, kernel_qmatmul_two_wide, few_rows_many_warps, 2, 2, false},
+	{(*Device).qmatmul_four, kernel_qmatmul_four, few_rows_many_warps, 2, 4, false},
 }
 
 // threeSlots is the widest code of products that have three slots: of wider ones, some of a layer's have room for

@@ -213,7 +213,6 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.try(cuStreamSynchronize, d.stream)
-	d.labDump()
 	d.stopKeeping()
 	d.carrier.settle(d)
 	d.err = nil

@@ -184,14 +184,14 @@ func (m *matrix) placesOfUnits() (places [][]uint32) {
 }
 
 // stepsOfWarp returns how many units a warp has at most, and one at least.
-func (m *matrix) stepsOfWarp() int { return pieces(m.units128, labWarps) }
+func (m *matrix) stepsOfWarp() int { return pieces(m.units128, few_rows_many_warps) }
 
 // steps returns the units of each warp as Step of kernels/step.cuh, none behind them, given what groups' units are. A warp that
 // has none has two bits of something, times zero.
 func (m *matrix) steps(units []uint32) (steps []uint32) {
 	all, each, next := m.allSteps(units), m.stepsOfWarp(), uint32(m.groups|m.chunks<<16)
-	for w := range labWarps {
-		from, to := m.units128*w/labWarps, m.units128*(w+1)/labWarps
+	for w := range few_rows_many_warps {
+		from, to := m.units128*w/few_rows_many_warps, m.units128*(w+1)/few_rows_many_warps
 		mine := slices.Concat(all[from:to]...)
 		if from == to {
 			mine = []uint32{0, 0, 0, next}

@@ -44,6 +44,17 @@ func (p *packed) tiles() (n int) {
 	return n
 }
 
+// blocks returns of how many blocks p is made, on some multiprocessors: one for each, or, of one row beside which others attend,
+// as few as have no more tiles each, so that there is room for those.
+func (p *packed) blocks(sms int) int {
+	tiles := p.tiles()
+	n := min(sms, tiles)
+	if p.leaving.words != 0 && p.x.Rows == 1 {
+		return pieces(tiles, pieces(tiles, n))
+	}
+	return n
+}
+
 // A need is what products want of shared memory.
 type need struct {
 	widest int // bits
@@ -88,12 +99,11 @@ type packing struct {
 	name               kernel
 	warps, slots, rows int
 	digits             bool
-	whole              bool
 }
 
 // parted reports whether it is a row's whose x is in order, of which warps bring what they need.
 func (p packing) parted() bool {
-	return labParted(p.name) || p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
+	return p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
 }
 
 // leaves reports whether it can leave results for those who attend.
@@ -102,15 +112,15 @@ func (p packing) leaves() bool {
 }
 
 // packings lists the variants, better ones first.
-var packings = append(labPackings(), []packing{
-	{(*Device).qmatmul_one, kernel_qmatmul_one, few_rows_many_warps, 3, 1, true, false},
-	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, few_rows_many_warps, 2, 1, true, false},
-	{(*Device).qmatmul_placed, kernel_qmatmul_placed, few_rows_many_warps, 3, 1, true, false},
-	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, few_rows_many_warps, 2, 1, true, false},
-	{(*Device).qmatmul_halves, kernel_qmatmul_halves, few_rows_many_warps, 2, 1, false, false},
-	{(*Device).qmatmul_more, kernel_qmatmul_more, few_rows_many_warps, 2, few_rows_most, false, false},
-	{(*Device).qmatmul_few, kernel_qmatmul_few, few_rows_few_warps, 1, few_rows_most, false, false},
-}...)
+var packings = []packing{
+	{(*Device).qmatmul_one, kernel_qmatmul_one, few_rows_many_warps, 3, 1, true},
+	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, few_rows_many_warps, 2, 1, true},
+	{(*Device).qmatmul_placed, kernel_qmatmul_placed, few_rows_many_warps, 3, 1, true},
+	{(*Device).qmatmul_placed_wide, kernel_qmatmul_placed_wide, few_rows_many_warps, 2, 1, true},
+	{(*Device).qmatmul_halves, kernel_qmatmul_halves, few_rows_many_warps, 2, 1, false},
+	{(*Device).qmatmul_more, kernel_qmatmul_more, few_rows_many_warps, 2, few_rows_most, false},
+	{(*Device).qmatmul_few, kernel_qmatmul_few, few_rows_few_warps, 1, few_rows_most, false},
+}
 
 // A packedPlan is how products are launched.
 type packedPlan struct {
@@ -127,7 +137,7 @@ func (d *Device) plan(n need, rows int) (plan packedPlan, ok bool) {
 		return plan, true
 	}
 	for _, v := range packings {
-		if plan, ok = packedPlanOf(v, labShared(v, d.sharedFor(v.name)), n, rows); ok {
+		if plan, ok = packedPlanOf(v, d.sharedFor(v.name), n, rows); ok {
 			return plan, true
 		}
 	}
@@ -211,7 +221,6 @@ type packedProduct struct {
 	link                        link
 	areas                       [mostMatrices + 1]area
 	portions                    [few_rows_many_warps + 2]portion
-	clock                       uint64
 }
 
 // packedProducts makes products of up to eight rows, for which there must be a plan.
@@ -219,7 +228,7 @@ func (d *Device) packedProducts(p *packed) {
 	if d.err != nil {
 		return
 	}
-	n := p.needs(d.labBlocks(p))
+	n := p.needs(d.sms)
 	plan, _ := d.plan(n, p.x.Rows)
 	c := &d.packed
 	d.describe(c, p)
@@ -238,9 +247,7 @@ func (d *Device) packedProducts(p *packed) {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.labBlocks(p), p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
-	labLaunch(plan, p, &l)
-	c.clock = d.labClock(plan, p)
+	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
@@ -248,7 +255,7 @@ func (d *Device) packedProducts(p *packed) {
 func (d *Device) describe(c *packedProduct, p *packed) {
 	at := d.addressOrNull
 	tiles := p.tiles()
-	blocks := min(d.labBlocks(p), tiles)
+	blocks := p.blocks(d.sms)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
 		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving, leaves: flag(p.leaving.words != 0)}

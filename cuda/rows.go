@@ -10,10 +10,10 @@ import (
 
 // rowsKernels lists the variants of the packed product of two to sixteen rows, better ones first.
 var rowsKernels = []packing{
-	{(*Device).qmatmul_rows_many_8, kernel_qmatmul_rows_many_8, qmatmul_rows_many_warps, 2, 8, false, false},
-	{(*Device).qmatmul_rows_many_16, kernel_qmatmul_rows_many_16, qmatmul_rows_many_warps, 2, qmatmul_rows_most, false, false},
-	{(*Device).qmatmul_rows_few_8, kernel_qmatmul_rows_few_8, qmatmul_rows_few_warps, 1, 8, false, false},
-	{(*Device).qmatmul_rows_few_16, kernel_qmatmul_rows_few_16, qmatmul_rows_few_warps, 1, qmatmul_rows_most, false, false},
+	{(*Device).qmatmul_rows_many_8, kernel_qmatmul_rows_many_8, qmatmul_rows_many_warps, 2, 8, false},
+	{(*Device).qmatmul_rows_many_16, kernel_qmatmul_rows_many_16, qmatmul_rows_many_warps, 2, qmatmul_rows_most, false},
+	{(*Device).qmatmul_rows_few_8, kernel_qmatmul_rows_few_8, qmatmul_rows_few_warps, 1, 8, false},
+	{(*Device).qmatmul_rows_few_16, kernel_qmatmul_rows_few_16, qmatmul_rows_few_warps, 1, qmatmul_rows_most, false},
 }
 
 // A rowsPlan is how products of several rows are launched.

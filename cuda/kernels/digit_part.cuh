@@ -8,9 +8,8 @@
 constexpr int part_block = 4 * 32;  // bytes of a block of x, of a row: digit_block
 
 // A Part is what a warp has of a row. Eight elements are a piece, those of a lane every 32nd.
-template <int kept = 3>
 struct Part {
-	// kept:  // pieces that a lane has in registers: all, of rows of up to 12,288
+	static constexpr int kept = 3;  // pieces that a lane has in registers: all, of rows of up to 12,288
 
 	const half* x;  // of the portion
 	char *to, *zeros;
@@ -18,8 +17,8 @@ struct Part {
 	uint4 v[kept];
 
 	template <class P>
-	__device__ Part(const P& p, char* staged, int warps) {
-		int warp = threadIdx.x / 32;
+	__device__ Part(const P& p, char* staged) {
+		int warp = threadIdx.x / 32, warps = blockDim.x / 32;
 		Portion portion = p.portions[warp];
 		first = portion.first, pieces = (p.portions[warp + 1].at - portion.at) * (block_rows / 8);
 		x = (const half*)p.x + first * block_rows, there = min(pieces, p.in / 8 - first * (block_rows / 8));

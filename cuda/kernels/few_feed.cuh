@@ -92,9 +92,9 @@ struct Feed {
 };
 
 // A StepFeed is a Feed by steps (step.cuh): of one row by digits, of which a lane has one of two groups' scales, or of several, of which a lane has all.
-template <int warps, int slots, bool all = false, int early = 1, int flight_ = 2>
+template <int warps, int slots, bool all = false>
 struct StepFeed {
-	static constexpr int flight = flight_;
+	static constexpr int flight = 2;
 	static constexpr bool ahead = flight < slots;
 
 	const Product& product;
@@ -104,7 +104,7 @@ struct StepFeed {
 	u32 table[3];                // of the step of the lane's number: what it is, of a group, and of the next tile (step.cuh)
 	int number, tiles;           // at which lane the next step is in a tile, and tiles to go
 	u32 what, of, second;        // the step: what it is, of the lane's group, or the first, and of the second where a lane has all
-	u32 coming[flight];               // what those on their way are, and the lane's first units
+	u32 coming[2];               // what those on their way are, and the lane's first units
 	u32 units[2];                // of those, where a lane has all
 	int matrix;
 	Range round;
@@ -121,10 +121,6 @@ struct StepFeed {
 		if (!all) look();
 		ask();
 		if (!all) look();
-		if constexpr (early > 1) {
-			ask();
-			if (!all) look();
-		}
 	}
 
 	// Lane 2i has step i for the lanes of its first group, lane 2i+1 for those of the second.
@@ -219,10 +215,7 @@ struct StepFeed {
 			}
 		}
 		commit();
-		
-#pragma unroll
-		for (int i = 0; i < flight - 1; i++) coming[i] = coming[i + 1];
-		coming[flight - 1] = all ? what : __byte_perm(what, of, 0x5410);
+		coming[0] = coming[1], coming[1] = all ? what : __byte_perm(what, of, 0x5410);
 		if constexpr (all) units[0] = units[1], units[1] = __byte_perm(of, second, 0x5410);
 		if constexpr (slots == 2) {
 			slot[0] = slot[1] - at;

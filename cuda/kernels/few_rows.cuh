@@ -37,14 +37,6 @@ struct Product {
 	Link link;
 	Area areas[most_matrices + 1];     // of matrices, of four rows by digits
 	Portion portions[many_warps + 2];  // of warps, of one row in order, and of two
-	unsigned long long* clock;
-	__device__ void tick(int i) const {
-		if (clock && threadIdx.x == 0) {
-			unsigned long long t;
-			asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-			clock[blockIdx.x * 8 + i] = t;
-		}
-	}
 
 	// has reports whether the block has tiles of a matrix.
 	__device__ bool has(int k) const;

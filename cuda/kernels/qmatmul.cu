@@ -20,22 +20,20 @@
 #include "few_stage.cuh"
 #include "order.cuh"
 
-constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2) + 8;
+constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2);
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 // How a row comes: it is put in order; or warps bring what they need, in order.
 enum Way { placed, parted };
 
 // qmatmul_row is the product of one row by digits.
-template <int warps, int slots, Way way, int early = 1, int late = 0, int flight = 2>
+template <int warps, int slots, Way way>
 __device__ inline void qmatmul_row(const Product& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float norm;  // its factor
-	p.tick(0);
 	bool leaves = p.leaves;  // the next kernel takes what is left, and starts when this one has waited
-	if (late && threadIdx.x >= 32 * warps) return;
-	if (!leaves && !late) let_next();
+	if (!leaves) let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
@@ -44,8 +42,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	u32* staged = (u32*)(results + p.round * tile_columns);
 
 	Range run = run_of(p);
-	StepFeed<warps, slots, false, early, flight> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
-	p.tick(1);
+	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Constants constants((u32)p.count >> 8);
 	float lowest;  // of digits
@@ -55,16 +52,14 @@ __device__ inline void qmatmul_row(const Product& p) {
 	StepDigits row(staged, (const char*)(staged + p.in));
 	if constexpr (way == parted) {
 		Result result;
-		Part<> part(p, (char*)staged, warps);
+		Part part(p, (char*)staged);
 		if (warp >= warps - 4) touch(p);  // one of each scheduler's
 		if (stores) result.find<links>(p, round.from + warp, lane);
 		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
 		row = part.digits();
 		row.settle();
-		p.tick(2);
 		wait_for_previous();
-		p.tick(3);
-		if (late < 2 || leaves) let_next();
+		let_next();
 		part.ask();
 		Factor f;
 		bool last = warp == warps - 1;
@@ -72,12 +67,8 @@ __device__ inline void qmatmul_row(const Product& p) {
 		if (leaves && stores) pos = look_at(p.leaving.pos);
 		if (stores) result.come<links>(p);
 		__syncthreads();  // all have asked for x, behind which words may wait
-		if (early < 2) feed.ask(), feed.look();
-		if (flight > 2) feed.ask(), feed.look();
-		p.tick(4);
+		feed.ask(), feed.look();
 		lowest = part.make();
-		p.tick(5);
-		if (late == 2 && !leaves) let_next();
 		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 		if (last) {
 			float v = f.get(p.link);
@@ -86,16 +77,13 @@ __device__ inline void qmatmul_row(const Product& p) {
 	} else {
 		row.settle();
 		Ahead ahead(p);
-		p.tick(2);
 		wait_for_previous();
-		p.tick(3);
 		let_next();
 		if (leaves && stores) pos = look_at(p.leaving.pos);
-		lowest = stage_digits(staged, p, ahead, [&] { if (early < 2) feed.ask(), feed.look(); if (flight > 2) feed.ask(), feed.look(); });
+		lowest = stage_digits(staged, p, ahead, [&] { feed.ask(), feed.look(); });
 		__syncthreads();
 		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 	}
-	p.tick(5);
 	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
 	int of_each = p.then == gate ? 2 : 1;  // matrices
@@ -114,8 +102,6 @@ __device__ inline void qmatmul_row(const Product& p) {
 			} while (!(what & last_step));
 			keep_lane(to, sums, digit);
 		}
-		p.tick(6);
-		if (late == 3 && round.to == run.to && !leaves) let_next();
 		__syncthreads();
 		if (warp < round.size()) finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm);
 		if (round.to == run.to) break;
@@ -123,7 +109,6 @@ __device__ inline void qmatmul_row(const Product& p) {
 		round = {round.to, min(round.to + span_of(p), run.to)};
 		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 	}
-	p.tick(7);
 	arrived<0>();
 }
 
@@ -280,18 +265,6 @@ QMATMUL_ROW(qmatmul_one, 3, parted)
 QMATMUL_ROW(qmatmul_one_wide, 2, parted)
 QMATMUL_ROW(qmatmul_placed, 3, placed)
 QMATMUL_ROW(qmatmul_placed_wide, 2, placed)  // where shared memory has no room for three slots
-
-#define QMATMUL_LAB(name, warps, slots, way, early, late, flight)                              \
-	extern "C" __global__ void __launch_bounds__(640, 1)                                    \
-	name(const __grid_constant__ Product product) {                                        \
-		qmatmul_row<warps, slots, way, early, late, flight>(product);                       \
-	}
-
-QMATMUL_LAB(qmatmul_lab_one, 16, 3, parted, 1, 1, 2)
-QMATMUL_LAB(qmatmul_lab_placed, 16, 3, placed, 1, 1, 2)
-QMATMUL_LAB(qmatmul_lab_one2, 16, 4, parted, 1, 1, 3)
-QMATMUL_LAB(qmatmul_lab_one3, 16, 4, parted, 2, 1, 3)
-QMATMUL_LAB(qmatmul_lab_one4, 16, 3, parted, 2, 1, 2)
 
 #define QMATMUL(name, warps, slots, most_rows)                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)       \
