@@ -44,6 +44,17 @@ func (p *packed) tiles() (n int) {
 	return n
 }
 
+// blocks returns of how many blocks p is made, on some multiprocessors: one for each, or, of one row beside which others attend,
+// as few as have no more tiles each, so that there is room for those.
+func (p *packed) blocks(sms int) int {
+	tiles := p.tiles()
+	n := min(sms, tiles)
+	if p.leaving.words != 0 && p.x.Rows == 1 {
+		return pieces(tiles, pieces(tiles, n))
+	}
+	return n
+}
+
 // A need is what products want of shared memory.
 type need struct {
 	widest int // bits
@@ -92,7 +103,7 @@ type packing struct {
 
 // parted reports whether it is a row's whose x is in order, of which warps bring what they need.
 func (p packing) parted() bool {
-	return p.name == kernel_qmatmul_narrow || p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
+	return p.name == kernel_qmatmul_one || p.name == kernel_qmatmul_one_wide
 }
 
 // leaves reports whether it can leave results for those who attend.
@@ -101,7 +112,7 @@ func (p packing) leaves() bool {
 }
 
 // packings lists the variants, better ones first.
-var packings = append(labPackings(), []packing{
+var packings = []packing{
 	{(*Device).qmatmul_one, kernel_qmatmul_one, few_rows_many_warps, 3, 1, true},
 	{(*Device).qmatmul_one_wide, kernel_qmatmul_one_wide, few_rows_many_warps, 2, 1, true},
 	{(*Device).qmatmul_placed, kernel_qmatmul_placed, few_rows_many_warps, 3, 1, true},
@@ -109,7 +120,7 @@ var packings = append(labPackings(), []packing{
 	{(*Device).qmatmul_halves, kernel_qmatmul_halves, few_rows_many_warps, 2, 1, false},
 	{(*Device).qmatmul_more, kernel_qmatmul_more, few_rows_many_warps, 2, few_rows_most, false},
 	{(*Device).qmatmul_few, kernel_qmatmul_few, few_rows_few_warps, 1, few_rows_most, false},
-}...)
+}
 
 // A packedPlan is how products are launched.
 type packedPlan struct {
@@ -139,7 +150,7 @@ const keptResult = 48 // bytes of Kept (kernels/few_finish.cuh)
 // memory has room for.
 func packedPlanOf(v packing, shared int, n need, rows int) (plan packedPlan, ok bool) {
 	const sumsShare = 8
-	if v.name == kernel_qmatmul_narrow && n.widest > 4 || rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > step_most_steps*v.warps || n.digitless) {
+	if rows > v.rows || v.digits && (v.parted() != (n.blocks > 0) || n.most > step_most_steps*v.warps || n.digitless) {
 		return plan, false
 	}
 	plan = packedPlan{packing: v, groups: n.groups}
@@ -217,7 +228,7 @@ func (d *Device) packedProducts(p *packed) {
 	if d.err != nil {
 		return
 	}
-	n := p.needs(d.labBlocks(p))
+	n := p.needs(d.sms)
 	plan, _ := d.plan(n, p.x.Rows)
 	c := &d.packed
 	d.describe(c, p)
@@ -232,14 +243,11 @@ func (d *Device) packedProducts(p *packed) {
 			}
 		}
 	}
-	if p.x.Rows == 1 && plan.digits && labEarly&labKind(p) != 0 {
-		c.leaves |= 2
-	}
 	if plan.areas {
 		c.areas, _ = p.areas()
 		c.portions, _ = p.portions()
 	}
-	l := launch{blocks: dim{x: min(d.labBlocks(p), p.tiles())}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
+	l := launch{blocks: dim{x: p.blocks(d.sms)}, threads: dim{x: 32 * plan.warps}, shared: plan.shared, beside: d.mixes && p.x.Rows == 1 || p.leaving.words != 0 && p.x.Rows > 1}
 	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
@@ -247,7 +255,7 @@ func (d *Device) packedProducts(p *packed) {
 func (d *Device) describe(c *packedProduct, p *packed) {
 	at := d.addressOrNull
 	tiles := p.tiles()
-	blocks := min(d.labBlocks(p), tiles)
+	blocks := p.blocks(d.sms)
 	*c = packedProduct{x: at(p.x), scale: at(p.scale), shift: at(p.shift), to: at(p.to), ldx: int64(p.x.Stride),
 		count: int32(p.n), tiles: int32(tiles), share: int32(tiles / blocks), rest: int32(tiles % blocks),
 		then: int32(p.then), act: int32(p.act), norm: one_row_no_norm, in: int32(p.list[0].in), rows: int32(p.x.Rows), leaving: p.leaving, leaves: flag(p.leaving.words != 0)}

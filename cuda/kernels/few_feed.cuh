@@ -92,7 +92,7 @@ struct Feed {
 };
 
 // A StepFeed is a Feed by steps (step.cuh): of one row by digits, of which a lane has one of two groups' scales, or of several, of which a lane has all.
-template <int warps, int slots, bool all = false, bool narrow = false>
+template <int warps, int slots, bool all = false>
 struct StepFeed {
 	static constexpr int flight = 2;
 	static constexpr bool ahead = flight < slots;
@@ -200,8 +200,8 @@ struct StepFeed {
 				if (what & many_groups) copy4(&word(at + lane_bytes), (const u32*)(scales + (second >> 16)), true);
 			number += 2;
 			if (what & unusual) {
-				if (what & ((narrow ? 0 : wide) | four_groups)) {
-					if (!narrow && what & wide) copy_wide(to, from, what, policy);
+				if (what & (wide | four_groups)) {
+					if (what & wide) copy_wide(to, from, what, policy);
 					if (what & four_groups) {
 						if constexpr (all) more_of_all(at);
 						else more(at);

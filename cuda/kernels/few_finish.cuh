@@ -134,7 +134,7 @@ struct Result {
 	__device__ void find(const Product& p, int tile, int column, int row = 0) {
 		int k = 0;
 		bool wide = p.then == add || p.wide, linked = links && p.link.left;
-		how = kept_as((p.leaves & 1) * Kept::leaves | wide * Kept::wide | (p.then == gate) * Kept::gated | linked * Kept::linked | p.act * Kept::act);
+		how = kept_as(p.leaves * Kept::leaves | wide * Kept::wide | (p.then == gate) * Kept::gated | linked * Kept::linked | p.act * Kept::act);
 		while (k < p.count - 1 && p.then != gate && tile >= p.m[k + 1].base) k++;
 		const Matrix& m = p.m[k];
 		column += (tile - m.base) * tile_columns;
@@ -142,7 +142,7 @@ struct Result {
 		if (column >= m.out) return;
 		if (m.bias) bias = m.bias[column];
 		if (p.then == gate && p.m[1].bias) other = p.m[1].bias[column];
-		if (p.leaves & 1) {
+		if (p.leaves) {
 			at = p.leaving.column(row, k, column), place = kept_as(k == 0), to = kept_as(k == 0 ? p.leaving.queries : p.leaving.stride());
 			return;
 		}

@@ -27,12 +27,12 @@ static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 enum Way { placed, parted };
 
 // qmatmul_row is the product of one row by digits.
-template <int warps, int slots, Way way, bool narrow = false>
+template <int warps, int slots, Way way>
 __device__ inline void qmatmul_row(const Product& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float norm;  // its factor
-	bool leaves = p.leaves & 1;  // the next kernel takes what is left, and starts when this one has waited
+	bool leaves = p.leaves;  // the next kernel takes what is left, and starts when this one has waited
 	if (!leaves) let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -42,9 +42,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	u32* staged = (u32*)(results + p.round * tile_columns);
 
 	Range run = run_of(p);
-	StepFeed<warps, slots, false, narrow> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
-	bool early = way == parted && p.leaves & 2;
-	if (early) feed.ask(), feed.look();
+	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Constants constants((u32)p.count >> 8);
 	float lowest;  // of digits
@@ -69,7 +67,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 		if (leaves && stores) pos = look_at(p.leaving.pos);
 		if (stores) result.come<links>(p);
 		__syncthreads();  // all have asked for x, behind which words may wait
-		if (!early) feed.ask(), feed.look();
+		feed.ask(), feed.look();
 		lowest = part.make();
 		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 		if (last) {
@@ -98,7 +96,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 			do {
 				what = feed.coming[0];
 				const u32* slot = (const u32*)(base + (feed.next_unit() - first_byte));
-				multiply_step<narrow>(what, sums, (const uint4*)((const char*)slot + feed.words_at), row, StepCodes{slot, select}, StepUnits{high_twice(what), slot}, constants);
+				multiply_step(what, sums, (const uint4*)((const char*)slot + feed.words_at), row, StepCodes{slot, select}, StepUnits{high_twice(what), slot}, constants);
 				if (!feed.ahead) feed.ask();
 				feed.look();
 			} while (!(what & last_step));
@@ -264,7 +262,6 @@ constexpr int warps_beside = 4;
 	}
 
 QMATMUL_ROW(qmatmul_one, 3, parted)
-extern "C" __global__ void __launch_bounds__(32 * many_warps + 32 * warps_beside, 1) qmatmul_narrow(const __grid_constant__ Product product) { qmatmul_row<many_warps, 3, parted, true>(product); }
 QMATMUL_ROW(qmatmul_one_wide, 2, parted)
 QMATMUL_ROW(qmatmul_placed, 3, placed)
 QMATMUL_ROW(qmatmul_placed_wide, 2, placed)  // where shared memory has no room for three slots

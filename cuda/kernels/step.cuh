@@ -93,14 +93,10 @@ struct GroupUnits {
 };
 
 // multiply_step adds the products of a unit (multiply_unit_digits), likely ones first.
-template <bool narrow = false, class X, class Codes, class Units>
+template <class X, class Codes, class Units>
 __device__ inline void multiply_step(u32 what, float (&sums)[2][4], const uint4* words, const X& x, const Codes& codes, const Units& units, const Constants& c) {
 	u32 row = step_row(what);
-	if (narrow && what & four_groups) {
-		if (what & 2 << first_width) multiply_halves<4, 2>(sums, words, x, row, codes, units, c);
-		else if (what & 1 << first_width) multiply_halves<3, 2>(sums, words, x, row, codes, units, c);
-		else multiply_halves<2, 2>(sums, words, x, row, codes, units, c);
-	} else if (!narrow && what & (four_groups | wide)) {
+	if (what & (four_groups | wide)) {
 		if (what & four_groups) multiply_width<2>(step_width(what), sums, words, x, row, codes, units, c);
 		else multiply_wide<1>(step_width(what), sums, words, x, row, codes, units, c);
 	} else {
