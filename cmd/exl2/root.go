@@ -80,7 +80,7 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
 	root.SetGlobalNormalizationFunc(normalize)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%w; see %s --help", err, c.CommandPath())
+		return usage("%w; see %s --help", badFlag(err), c.CommandPath())
 	})
 	root.SetUsageFunc(usageWithExitCodes(root.UsageFunc()))
 	for _, c := range []*cobra.Command{
@@ -172,7 +172,7 @@ func (a *app) configure(c *cobra.Command) error {
 		}
 		if key := configKey(v, f.Name); v.IsSet(key) {
 			if err := assign(f, v.Get(key)); err != nil {
-				failed = usage("--%s, from the environment or --config: %w", f.Name, err)
+				failed = usage("--%s, from the environment or --config: %w", f.Name, wanted(f, v.Get(key), err))
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,7 +16,7 @@ type wholeNumber int
 func (n *wholeNumber) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v != math.Trunc(v) || math.Abs(v) > 1<<53 {
-		return fmt.Errorf("%q is not a whole number", text)
+		return strconv.ErrSyntax
 	}
 	*n = wholeNumber(v)
 	return nil
@@ -25,6 +26,29 @@ func (n *wholeNumber) String() string { return strconv.Itoa(int(*n)) }
 
 // Type is what help calls the value.
 func (*wholeNumber) Type() string { return "int" }
+
+// wanted says what a flag's value was to be, of one that could not be read as that.
+func wanted(f *pflag.Flag, value any, err error) error {
+	wants := map[string]string{"int": "a whole number", "uint64": "a whole number, 0 or more", "float64": "a number", "bool": "true or false", "intSlice": "whole numbers, as 1,2"}
+	want, ok := wants[f.Value.Type()]
+	if !ok {
+		return err
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		want += " closer to 0"
+	}
+	return fmt.Errorf("%q, want %s", fmt.Sprint(value), want)
+}
+
+// badFlag says what is wrong with flags that cannot be read.
+func badFlag(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	f := bad.GetFlag()
+	return fmt.Errorf("--%s: %w", f.Name, wanted(f, bad.GetValue(), bad.Unwrap()))
+}
 
 // ropeFlags defines the flags of RoPE scaling.
 func ropeFlags(f *pflag.FlagSet, scale, alpha *float64) {
