@@ -12,14 +12,17 @@ import (
 	"testing"
 )
 
+// surviveInterrupts keeps the test alive should a signal come when what it is for is done already.
+func surviveInterrupts(t *testing.T) {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt)
+	t.Cleanup(func() { signal.Stop(ignored) })
+}
+
 // Ctrl-C ends a job with exit code 130 and says how to continue; the same
 // command then ends with the bytes of a job that was not interrupted.
 func TestInterrupt(t *testing.T) {
-	// Keeps the test alive should the signal come when the job is done already.
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt)
-	defer signal.Stop(ignored)
-
+	surviveInterrupts(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.jsonl")
 	row := strings.TrimSuffix(strings.Repeat("7, 11, 5, ", 200), ", ")
 	if err := os.WriteFile(tokens, []byte(`{"input_ids": [`+row+`]}`), 0o666); err != nil {
@@ -57,9 +60,7 @@ func TestInterrupt(t *testing.T) {
 
 // A random model that is not written to its end is no model.
 func TestInterruptSynth(t *testing.T) {
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt)
-	defer signal.Stop(ignored)
+	surviveInterrupts(t)
 	dir := filepath.Join(t.TempDir(), "model")
 	code, stderr := interrupted(t, `"step":1,`, "synth", "tinyllama-1.1b", "-o", dir)
 	if _, err := os.Stat(dir); code != exitInterrupted || !errors.Is(err, fs.ErrNotExist) {

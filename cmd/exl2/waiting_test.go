@@ -5,7 +5,6 @@ package main
 import (
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,9 +13,7 @@ import (
 
 // Ctrl-C ends a command that waits for what somebody is to write to a pipe.
 func TestInterruptWaiting(t *testing.T) {
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt)
-	defer signal.Stop(ignored)
+	surviveInterrupts(t)
 	model, pipe := filepath.Join("..", "..", "testdata", "models", "tiny"), filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
 		t.Fatal(err)

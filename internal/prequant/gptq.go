@@ -34,7 +34,11 @@ func (w *gptq) parts() []string {
 }
 
 // A gptqShape is what the shapes of the parts say.
-type gptqShape struct{ in, out, bits, groups int }
+type gptqShape struct {
+	in, out, bits, groups int
+
+	listed []int32 // the group of each row, where a file says it
+}
 
 func (w *gptq) shape() (s gptqShape, err error) {
 	codes, err := w.files.want(w.module+".qweight", safetensors.I32, -1, -1)
@@ -61,8 +65,7 @@ func (w *gptq) shape() (s gptqShape, err error) {
 	if _, err = w.files.want(w.module+".qzeros", safetensors.I32, s.groups, s.out*s.bits/32); err != nil {
 		return s, err
 	}
-	listed, err := w.listed(s)
-	if err != nil || listed != nil {
+	if s.listed, err = w.listed(s); err != nil || s.listed != nil {
 		return s, err
 	}
 	if w.scheme.Ordered && s.groups > 1 {
@@ -126,13 +129,9 @@ func (w *gptq) ordered() (*affine.Matrix, *affine.Order, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	listed, err := w.listed(s)
-	if err != nil {
-		return nil, nil, err
-	}
 	order := affine.Even(s.in, w.size(s))
-	if listed != nil {
-		if order, err = affine.Sorted(listed, s.groups); err != nil {
+	if s.listed != nil {
+		if order, err = affine.Sorted(s.listed, s.groups); err != nil {
 			return nil, nil, fmt.Errorf("%s.g_idx: %w", w.module, err)
 		}
 	}
