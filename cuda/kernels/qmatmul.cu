@@ -12,6 +12,7 @@
 // only the lane waits for it. The first ones are asked for before the kernel in front of
 // this one is done: weights depend on nothing. What a multiprocessor reads waits behind all
 // words that it has asked for, so these are not all that there is room for (docs/decoding.md).
+// The next kernel is let start behind the wait: before, it would ask for words that come in front of this one's.
 #include "digit_part.cuh"
 #include "digit_row.cuh"
 #include "digit_rows.cuh"
@@ -32,8 +33,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float norm;  // its factor
-	bool leaves = p.leaves;  // the next kernel takes what is left, and starts when this one has waited
-	if (!leaves) let_next();
+	bool leaves = p.leaves;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
@@ -65,8 +65,8 @@ __device__ inline void qmatmul_row(const Product& p) {
 		bool last = warp == warps - 1;
 		if (last) f.ask(p.link);
 		if (leaves && stores) pos = look_at(p.leaving.pos);
-		if (stores) result.come<links>(p);
 		__syncthreads();  // all have asked for x, behind which words may wait
+		if (stores) result.come<links>(p);  // which waits for where it is: the others need not
 		feed.ask(), feed.look();
 		lowest = part.make();
 		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
@@ -184,8 +184,7 @@ template <int warps, int slots, class X>
 __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[X::rows];
-	bool leaves = X::leaves && p.leaves;  // as of one row
-	if (!leaves) let_next();
+	bool leaves = X::leaves && p.leaves;
 	constexpr int sums_of = tile_columns * X::rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -205,14 +204,14 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	Constants constants((u32)p.count >> 8);
 	int pos = 0;  // of the row
 	wait_for_previous();
-	if (X::leaves) let_next();
+	let_next();
 	Factor f;
 	int factors_of = warps - 1 - warp;
 	x.ask(p, [&] {
 		if (factors_of < p.rows) f.ask(p.link, factors_of);
 		if (leaves && stores) pos = look_at(p.leaving.pos + row);
-		if (stores) result.come<true>(p, row);
 		__syncthreads();  // all have asked for x, behind which words may wait
+		if (stores) result.come<true>(p, row);
 		feed.ask();
 	});
 	x.begin();
