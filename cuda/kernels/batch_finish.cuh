@@ -16,13 +16,12 @@ struct Parts {
 	unsigned char* counts;
 	u64* arrival;  // of all parts of a round
 
-	// fill counts, and says how much is to arrive. The last warp does: the first one waits for the cluster.
+	// fill counts, and says how much is to arrive.
 	__device__ void fill(const Product& p, Range round) const {
-		if (threadIdx.x < threads - 32) return;
 		int all = 0;
 		int tiles = p.then == gate ? 2 * p.owned : p.owned, rank = rank_in_cluster();
 #pragma unroll 1
-		for (int i = threadIdx.x % 32; i < tiles * p.blocks; i += 32) {
+		for (int i = threads - 1 - threadIdx.x; i < tiles * p.blocks; i += threads) {  // the last warp: the first one waits for the cluster
 			int local = divided(i, p.per_block), b = i - local * p.blocks, k = 0, begin = 0, n = 0;
 			bool second = local >= p.owned;
 			int item = (second ? local - p.owned : local) * p.blocks + rank + round.from;

@@ -67,18 +67,14 @@ struct Stage {
 		to.keep();
 	}
 
-	// bring brings it; meanwhile something else is done.
-	template <class Meanwhile>
-	__device__ void bring(const Meanwhile& meanwhile) const {
+	__device__ void bring() const {
 		constexpr int together = 8;
-		if (first >= there) meanwhile();
 #pragma unroll 1
 		for (int i = first; i < there; i += step * together) {
 			uint4 v[together];
 #pragma unroll
 			for (int j = 0; j < together; j++)
 				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
-			if (i == first) meanwhile();
 #pragma unroll
 			for (int j = 0; j < together; j++)
 				if (int at = i + j * step; at < there) to.put(at, turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j]);

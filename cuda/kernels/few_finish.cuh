@@ -1,9 +1,6 @@
 // What is done with the sums of products of few rows, and of one.
 #pragma once
 
-#ifndef LATE_Y
-#define LATE_Y 0
-#endif
 #include "act.cuh"
 #include "digits.cuh"
 #include "few_rows.cuh"
@@ -167,7 +164,7 @@ struct Result {
 	__device__ Kept kept(const Product& p, int tile, int readers, int row = 0) const {
 		bool wide = how & Kept::wide, linked = how & Kept::linked;
 		Kept k;
-		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = LATE_Y ? bias : bias + y, k.power = LATE_Y ? 1 : power, k.other = other, k.how = how;
+		k.at = at, k.left = nullptr, k.squares = nullptr, k.plus = bias + y, k.power = power, k.other = other, k.how = how;
 		if (how & Kept::leaves) {
 			k.more = place ? readers : p.leaving.sets, k.step = to;
 		} else {
@@ -183,13 +180,6 @@ struct Result {
 };
 
 template <bool links, bool several = false>
-__device__ inline Kept result_of(const Product& p, int tile, int column, int readers, int row, Result& r) {
-	r = Result();
-	r.find<links, several>(p, tile, column, row), r.come<links>(p, row);
-	return r.kept(p, tile, readers, row);
-}
-
-template <bool links, bool several = false>
 __device__ inline Kept result_of(const Product& p, int tile, int column, int readers, int row = 0) {
 	Result r;
 	r.find<links, several>(p, tile, column, row), r.come<links>(p, row);
@@ -198,13 +188,13 @@ __device__ inline Kept result_of(const Product& p, int tile, int column, int rea
 
 // finish_row does with a round of tiles of rows what is to be done, by a warp for each row of each.
 template <int warps, bool links, int rows = 1>
-__device__ inline void finish_row(const Product& p, const float* parts, Range round, const Kept& k, const float* factor, float y = 0, float more = 1) {
+__device__ inline void finish_row(const Product& p, const float* parts, Range round, const Kept& k, const float* factor) {
 	constexpr int step = rows * tile_columns, sums = warps * step;
 	int t = threadIdx.x / 32 / rows, lane = threadIdx.x % 32;
 	const float* mine = parts + t * sums + threadIdx.x / 32 % rows * tile_columns + lane;
 	float sum = total<warps>(mine, step), by = links ? *factor : 1;
 	int how = k.how;
-	sum = fmaf(sum, by, k.plus) + y;
+	sum = fmaf(sum, by, k.plus);
 	if (how & Kept::gated) sum = activate(how / Kept::act, sum) * fmaf(total<warps>(mine + round.size() * sums, step), by, k.other);
 	if (k.at) {
 		half v = __float2half_rn(sum);
@@ -218,11 +208,11 @@ __device__ inline void finish_row(const Product& p, const float* parts, Range ro
 		}
 	}
 	if (links && how & Kept::linked) {
-		if (k.left) *k.left = __float2half_rn(fminf(fmaxf(sum * k.weight * (k.power * more), -65504), 65504));
+		if (k.left) *k.left = __float2half_rn(fminf(fmaxf(sum * k.weight * k.power, -65504), 65504));
 		float square = warp_sum(k.at ? sum * sum : 0);
 		if (lane == 0) {
 			k.squares[1] = square;
-			if (round.from + t == 0) k.squares[0] = k.power * more;
+			if (round.from + t == 0) k.squares[0] = k.power;
 		}
 	}
 }

@@ -12,15 +12,7 @@
 // only the lane waits for it. The first ones are asked for before the kernel in front of
 // this one is done: weights depend on nothing. What a multiprocessor reads waits behind all
 // words that it has asked for, so these are not all that there is room for (docs/decoding.md).
-#define FIND 0
-#define SLATE 1
-#define AHEAD 0
-#define LATE_F 0
-#define LATE_Y 0
-#define TOUCH 0
-#define SQUARES 0
-#define SEVERAL 1
-#define COME 1
+// The next kernel is let start behind the wait: before, it would ask for words that come in front of this one's.
 #include "digit_part.cuh"
 #include "digit_row.cuh"
 #include "digit_rows.cuh"
@@ -41,8 +33,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 	constexpr bool links = way == parted;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float norm;  // its factor
-	bool leaves = p.leaves;  // the next kernel takes what is left, and starts when this one has waited
-	if (!links && !leaves) let_next();
+	bool leaves = p.leaves;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
 	u32 first_byte = (u32)__cvta_generic_to_shared(memory);
@@ -51,54 +42,35 @@ __device__ inline void qmatmul_row(const Product& p) {
 	u32* staged = (u32*)(results + p.round * tile_columns);
 
 	Range run = run_of(p);
-	Range round = {run.from, min(run.from + span_of(p), run.to)};
-	bool stores = warp < round.size();
-	Factor f;
-	Result result;
-	if (FIND == 1 && links && stores) result.find<links>(p, round.from + warp, lane);
 	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Constants constants((u32)p.count >> 8);
 	float lowest;  // of digits
+	Range round = {run.from, min(run.from + span_of(p), run.to)};
+	bool stores = warp < round.size();
 	int pos = 0;
 	StepDigits row(staged, (const char*)(staged + p.in));
 	if constexpr (way == parted) {
+		Result result;
 		Part part(p, (char*)staged);
-		bool last = warp == warps - 1;
-		if (TOUCH == 0 && warp >= warps - 4) touch(p);  // one of each scheduler's
-		if (FIND == 0 && stores) result.find<links>(p, round.from + warp, lane);
+		if (warp >= warps - 4) touch(p);  // one of each scheduler's
+		if (stores) result.find<links>(p, round.from + warp, lane);
 		if (threadIdx.x < row_padding) ((u32*)part.zeros)[threadIdx.x] = 0;
 		row = part.digits();
 		row.settle();
-		u32 warm = 0;
-		if (AHEAD && p.then == gate) {
-			const uint4* at = (const uint4*)p.m[1].places + warp * p.m[1].count;
-			if (AHEAD == 1) asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
-			if (AHEAD == 2) asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(warm) : "l"(at));
-		}
 		wait_for_previous();
 		let_next();
 		part.ask();
-		if (SQUARES == 0 && last) f.ask(p.link);
-		if (TOUCH == 1 && warp >= warps - 4) touch(p);
-		if (SQUARES == 0 && leaves && stores) pos = look_at(p.leaving.pos);
-		if (COME == 0 && stores) result.come<links>(p);
+		Factor f;
+		bool last = warp == warps - 1;
+		if (last) f.ask(p.link);
+		if (leaves && stores) pos = look_at(p.leaving.pos);
 		__syncthreads();  // all have asked for x, behind which words may wait
-		if (SQUARES == 1 && last) f.ask(p.link);
-		if (SQUARES == 1 && leaves && stores) pos = look_at(p.leaving.pos);
-		if (FIND == 2 && stores) result.find<links>(p, round.from + warp, lane);
-		if (COME == 1 && stores) result.come<links>(p);
-		if (TOUCH == 2 && warp >= warps - 4) touch(p);
+		if (stores) result.come<links>(p);  // which waits for where it is: the others need not
 		feed.ask(), feed.look();
-		if (SQUARES == 2 && last) f.ask(p.link);
-		if (TOUCH == 3 && warp >= warps - 4) touch(p);
-		if (COME == 2 && stores) result.come<links>(p);
-		if (AHEAD == 3 && p.then == gate) asm volatile("prefetch.global.L1 [%0];" ::"l"((const uint4*)p.m[1].places + warp * p.m[1].count));
 		lowest = part.make();
-		if (AHEAD == 2) asm volatile("" ::"r"(warm));
-		if (COME == 3 && stores) result.come<links>(p);
 		if (stores) results[threadIdx.x] = result.kept(p, round.from + warp, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
-		if (!LATE_F && last) {
+		if (last) {
 			float v = f.get(p.link);
 			if (lane == 0) norm = v;
 		}
@@ -110,7 +82,7 @@ __device__ inline void qmatmul_row(const Product& p) {
 		if (leaves && stores) pos = look_at(p.leaving.pos);
 		lowest = stage_digits(staged, p, ahead, [&] { feed.ask(), feed.look(); });
 		__syncthreads();
-		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, 0, result);
+		if (stores) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 	}
 	float digit = lowest * (lane % 2 ? 128 * 128 / times_codes : 1 / times_codes);
 	float* keep = parts + warp * tile_columns + lane / 4 + lane % 4 / 2 * 16 + lane % 2 * 8;
@@ -130,16 +102,12 @@ __device__ inline void qmatmul_row(const Product& p) {
 			} while (!(what & last_step));
 			keep_lane(to, sums, digit);
 		}
-		if (LATE_F && links && round.from == run.from && warp == warps - 1) {
-			float v = f.get(p.link);
-			if (lane == 0) norm = v;
-		}
 		__syncthreads();
-		if (warp < round.size()) finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm, LATE_Y ? result.y : 0, LATE_Y ? result.power : 1);
+		if (warp < round.size()) finish_row<warps, links>(p, parts, round, results[threadIdx.x], &norm);
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
-		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, 0, result);
+		if (warp < round.size()) results[threadIdx.x] = result_of<links>(p, round.from + warp, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0);
 	}
 	arrived<0>();
 }
@@ -216,8 +184,7 @@ template <int warps, int slots, class X>
 __device__ inline void qmatmul_digits(const Product& p) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[X::rows];
-	bool leaves = X::leaves && p.leaves;  // as of one row
-	if (!SLATE && !leaves) let_next();
+	bool leaves = X::leaves && p.leaves;
 	constexpr int sums_of = tile_columns * X::rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -237,21 +204,17 @@ __device__ inline void qmatmul_digits(const Product& p) {
 	Constants constants((u32)p.count >> 8);
 	int pos = 0;  // of the row
 	wait_for_previous();
-	if (SLATE || X::leaves) let_next();
+	let_next();
 	Factor f;
 	int factors_of = warps - 1 - warp;
 	x.ask(p, [&] {
-		if (SEVERAL != 2 && factors_of < p.rows) f.ask(p.link, factors_of);
-		if (SEVERAL != 2 && leaves && stores) pos = look_at(p.leaving.pos + row);
-		if (SEVERAL == 0 && stores) result.come<true>(p, row);
+		if (factors_of < p.rows) f.ask(p.link, factors_of);
+		if (leaves && stores) pos = look_at(p.leaving.pos + row);
 		__syncthreads();  // all have asked for x, behind which words may wait
-		if (SEVERAL == 2 && factors_of < p.rows) f.ask(p.link, factors_of);
-		if (SEVERAL == 2 && leaves && stores) pos = look_at(p.leaving.pos + row);
-		if ((SEVERAL == 1 || SEVERAL == 2) && stores) result.come<true>(p, row);
+		if (stores) result.come<true>(p, row);
 		feed.ask();
 	});
 	x.begin();
-	if (SEVERAL == 3 && stores) result.come<true>(p, row);
 	if (stores) results[threadIdx.x] = result.kept(p, round.from + mine, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
 	if (factors_of < p.rows) {
 		float v = f.get(p.link, factors_of);
@@ -278,11 +241,11 @@ __device__ inline void qmatmul_digits(const Product& p) {
 			x.keep(to, sums);
 		}
 		__syncthreads();
-		if (has_row && mine < round.size()) finish_row<warps, true, X::rows>(p, parts, round, results[threadIdx.x], factors + row, LATE_Y ? result.y : 0, LATE_Y ? result.power : 1);
+		if (has_row && mine < round.size()) finish_row<warps, true, X::rows>(p, parts, round, results[threadIdx.x], factors + row);
 		if (round.to == run.to) break;
 		__syncthreads();
 		round = {round.to, min(round.to + span_of(p), run.to)};
-		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row, result);
+		if (has_row && mine < round.size()) results[threadIdx.x] = result_of<true, true>(p, round.from + mine, lane, leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0, row);
 	}
 	arrived<0>();
 }

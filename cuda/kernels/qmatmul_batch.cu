@@ -7,9 +7,6 @@
 // that leaves a tile sends what it has of it, registers as they are, to the block that finishes the
 // tile, which finds all parts in its own memory, and knows by the bytes that have arrived when they are there.
 // GPUs without clusters have qmatmul_rows.cu.
-#define BLATE 1
-#define SHADOW 2
-#define SYNC 0
 #include "barrier.cuh"
 #include "batch_feed.cuh"
 #include "batch_finish.cuh"
@@ -32,7 +29,7 @@ __device__ inline void qmatmul(const Product& p) {
 	__shared__ float factors[most];  // of the norm that x is without
 	__shared__ u64 parts_there;
 	constexpr bool as_codes = eights == 1;
-	if (!BLATE) let_next();
+	let_next();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rank = rank_in_cluster();
 	unsigned char* base = (unsigned char*)memory;
 	int tiles = p.then == gate ? 2 * p.owned : p.owned;
@@ -41,7 +38,7 @@ __device__ inline void qmatmul(const Product& p) {
 	parts.counts = (unsigned char*)(units + p.units);
 	uint4* staged = (uint4*)(parts.counts + p.counts);
 
-	if (threadIdx.x == threads - 32) {  // of the warp that counts
+	if (threadIdx.x == 0) {
 		barrier_init(&parts_there, warps);
 		barriers_ready();
 	}
@@ -53,8 +50,8 @@ __device__ inline void qmatmul(const Product& p) {
 	for (int s = 0; s <= early; s++) {
 		if (s == early) {  // while the place of a unit is on its way
 			if (threadIdx.x < p.units) unit_kept = unit_of(p, threadIdx.x);
-			if (SYNC && as_codes) __syncthreads();
-			if (SHADOW == 0 || (SHADOW == 1 && as_codes)) parts.fill(p, round);
+			__syncthreads();
+			parts.fill(p, round);
 			clear(staged, p, blocks);
 		}
 		feed.ask(s > 0);
@@ -68,14 +65,11 @@ __device__ inline void qmatmul(const Product& p) {
 	arrive_early();
 	bool met = warp == 0;  // the others: behind the barrier below
 	if (met) cluster_wait();
-	if (SHADOW == 2 && as_codes || SHADOW == 3) parts.fill(p, round);
 	after_previous();
 	bool linked = p.link.squares && warp < p.rows;
 	Squares squares;
 	if (linked) squares = Squares(p.link, warp);
-	stage.bring([&] {
-		if (SHADOW == 1 && !as_codes || SHADOW == 2 && !as_codes) parts.fill(p, round);
-	});
+	stage.bring();
 	if (threadIdx.x < p.units) units[threadIdx.x] = unit_kept;
 #pragma unroll 1
 	for (int i = threadIdx.x + threads; i < p.units; i += threads) units[i] = unit_of(p, i);
