@@ -12,7 +12,7 @@
 // only the lane waits for it. The first ones are asked for before the kernel in front of
 // this one is done: weights depend on nothing. What a multiprocessor reads waits behind all
 // words that it has asked for, so these are not all that there is room for (docs/decoding.md).
-// The next kernel is let start behind the wait: before, it would ask for words that come in front of this one's.
+// Products by digits let the next kernel start behind the wait, which is faster than at once (there).
 #include "digit_part.cuh"
 #include "digit_row.cuh"
 #include "digit_rows.cuh"
