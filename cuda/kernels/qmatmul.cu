@@ -41,13 +41,13 @@ __device__ inline void qmatmul_row(const Product& p) {
 	Kept* results = (Kept*)(parts + p.round * warps * tile_columns);
 	u32* staged = (u32*)(results + p.round * tile_columns);
 
-	Range run = run_of(p);
+	// Tiles are worked out in front of the first unit: behind it the compiler would do so once more (docs/decoding.md).
+	Range run = run_of(p), round = {run.from, min(run.from + span_of(p), run.to)};
+	bool stores = warp < round.size();
 	StepFeed<warps, slots> feed(p, first_byte + warp * slots * p.slot + lane * 4, run);
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Constants constants((u32)p.count >> 8);
 	float lowest;  // of digits
-	Range round = {run.from, min(run.from + span_of(p), run.to)};
-	bool stores = warp < round.size();
 	int pos = 0;
 	StepDigits row(staged, (const char*)(staged + p.in));
 	if constexpr (way == parted) {
