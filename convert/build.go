@@ -23,9 +23,9 @@ type build struct {
 
 // finished is what a target's done.json holds.
 type finished struct {
-	Output    Output   `json:"output"`
-	Reference float64  `json:"reference_perplexity"`
-	Files     []string `json:"files"` // of the model's folder, by job.Escape
+	Output    Output     `json:"output"`
+	Reference Perplexity `json:"reference_perplexity"`
+	Files     []string   `json:"files"` // of the model's folder, by job.Escape
 
 	Experts []Coverage `json:"experts,omitempty"`
 }
@@ -197,7 +197,11 @@ const alarm = 1.5
 // judge warns of a result that is much worse than its source, and names the
 // sublayers with the largest errors.
 func (b *build) judge(h headReport) error {
-	if h.Perplexity <= alarm*h.Reference {
+	switch {
+	case h.Reference.None():
+		b.run.progress.Warn("the source gives the calibration text no probability, so there is no perplexity; compare the output with the source: exl2 ppl --reference")
+		return nil
+	case h.Perplexity <= alarm*h.Reference:
 		return nil
 	}
 	decoder := b.run.src.loader.Decoder()
@@ -209,6 +213,9 @@ func (b *build) judge(h headReport) error {
 	}
 	sort.SliceStable(worst, func(i, k int) bool { return worst[i].Error > worst[k].Error })
 	text := fmt.Sprintf("calibration perplexity %.4g is %.2f times the source's %.4g; the largest errors:", h.Perplexity, h.Perplexity/h.Reference, h.Reference)
+	if h.Perplexity.None() {
+		text = fmt.Sprintf("the output gives the calibration text no probability, where the source has perplexity %.4g; the largest errors:", h.Reference)
+	}
 	for _, m := range worst[:min(3, len(worst))] {
 		text += fmt.Sprintf(" %s %.3f", m.Key, m.Error)
 	}

@@ -27,7 +27,7 @@ const (
 // trainedReport is what a target's trained.json holds.
 type trainedReport struct {
 	distill.Report
-	Perplexity float64 `json:"perplexity"` // of calibration rows; 0 if codes are kept
+	Perplexity Perplexity `json:"perplexity"` // of calibration rows; 0 if codes are kept
 }
 
 // trainer is the training of a target's codes.
@@ -212,7 +212,7 @@ func bytesNamed(f *safetensors.File, name string) ([]byte, error) {
 // finish writes the trained matrices, unless codes from before are kept, and the
 // report last.
 func (t *trainer) finish(report *distill.Report) error {
-	b, perplexity := t.build, 0.0
+	b, perplexity := t.build, Perplexity(0)
 	if !report.Kept {
 		err := t.write()
 		if err == nil {
@@ -267,7 +267,7 @@ func (b *build) trained() (*trainedReport, error) {
 }
 
 // perplexity scores the student on the rows that the quantized model was scored on.
-func (t *trainer) perplexity() (float64, error) {
+func (t *trainer) perplexity() (Perplexity, error) {
 	r := t.build.run
 	rows := r.tokens.quantize[:min(r.opts.Data.MeasureRows, len(r.tokens.quantize))]
 	length, spec := r.opts.Data.Length, r.src.loader.Spec

@@ -98,7 +98,7 @@ func TestTiedHeadFolds(t *testing.T) {
 	if text := contents(t, out.Path)[configName]; !strings.Contains(text, `"tie_word_embeddings": false`) {
 		t.Error("config.json says that the head is the embedding")
 	}
-	if change := math.Log(out.Perplexity / report.Reference); !(math.Abs(change) < 0.02) {
+	if change := math.Log(float64(out.Perplexity / report.Reference)); !(math.Abs(change) < 0.02) {
 		t.Errorf("perplexity %v, of the source %v", out.Perplexity, report.Reference)
 	}
 }
@@ -210,7 +210,7 @@ func TestRotation(t *testing.T) {
 				t.Fatalf("%v, want a rotation", report.Folded)
 			}
 			checkModel(t, o, out)
-			if change := math.Log(out.Perplexity / report.Reference); !(math.Abs(change) < 0.02) {
+			if change := math.Log(float64(out.Perplexity / report.Reference)); !(math.Abs(change) < 0.02) {
 				t.Errorf("perplexity %v, of the source %v", out.Perplexity, report.Reference)
 			}
 			want := contents(t, o.Work)

@@ -15,8 +15,8 @@ import (
 
 // headReport is what is known once the head is quantized.
 type headReport struct {
-	Perplexity float64 `json:"perplexity"`
-	Reference  float64 `json:"reference_perplexity"`
+	Perplexity Perplexity `json:"perplexity"`
+	Reference  Perplexity `json:"reference_perplexity"`
 }
 
 // head quantizes the head matrix, writes it, and computes the perplexity of
@@ -36,7 +36,7 @@ func (q *quantizing) head() error {
 	if err := q.write(work.Name, packed); err != nil {
 		return err
 	}
-	q.run.progress.Step(q.build.stage.what(source.ModuleSpec), fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight()))
+	q.run.progress.Step(q.build.stage.what(source.ModuleSpec), fmt.Sprintf("%.3f bits per weight", packed[0].matrix.BitsPerWeight(source.Linears[0].Out)))
 	report, err := q.perplexities(source, work)
 	if err == nil {
 		err = q.settle() // head.json says that all modules are there
@@ -67,17 +67,15 @@ func (q *quantizing) perplexities(source, work *model.Module) (*headReport, erro
 		return nil, err
 	}
 	r := &headReport{Perplexity: perplexity(s.Values(quantized), rows), Reference: perplexity(s.Values(reference), rows)}
-	if math.IsNaN(r.Perplexity) || math.IsNaN(r.Reference) {
+	if math.IsNaN(float64(r.Perplexity)) || math.IsNaN(float64(r.Reference)) {
 		return nil, fmt.Errorf("%s: logits are NaN or infinite", work.Name)
 	}
-	// A model that rules the text out has no perplexity that JSON can hold.
-	r.Perplexity, r.Reference = min(r.Perplexity, math.MaxFloat64), min(r.Reference, math.MaxFloat64)
 	return r, nil
 }
 
 // perplexity returns that of log-likelihoods, the last of each row being of no token.
-func perplexity(logs []float64, rows int) float64 {
-	return math.Exp(-sum(logs) / float64(max(len(logs)-rows, 1)))
+func perplexity(logs []float64, rows int) Perplexity {
+	return Perplexity(math.Exp(-sum(logs) / float64(max(len(logs)-rows, 1))))
 }
 
 // likelihoods scores the first rows of hidden states, some positions at a time; the last

@@ -36,8 +36,8 @@ func TestHeadInsideTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		width := headWidth(t, out.Path)
-		if last := m.Groups[len(m.Groups)-1]; last.Bits != width || m.BitsPerWeight() != out.HeadBPW {
-			t.Errorf("%v bits: the head has %d at least, config.json says %d; it takes %v a weight, the report says %v", out.Bits, last.Bits, width, m.BitsPerWeight(), out.HeadBPW)
+		if last := m.Groups[len(m.Groups)-1]; last.Bits != width || m.BitsPerWeight(head.Out) != out.HeadBPW {
+			t.Errorf("%v bits: the head has %d at least, config.json says %d; it takes %v a weight, the report says %v", out.Bits, last.Bits, width, m.BitsPerWeight(head.Out), out.HeadBPW)
 		}
 		if text, err := json.Marshal(out.HeadBits); err != nil || string(text) != `"auto"` {
 			t.Errorf("the report says %s, %v", text, err)

@@ -215,6 +215,9 @@ func (r *run) readMeasured(path string) (*offers, error) {
 		return nil, err
 	}
 	m := &offers{folding: folding{f.Rotated, f.Folds}}
+	if f.Even() {
+		r.progress.Warn(fmt.Sprintf("%s: quantizing any matrix changes nothing of what the model predicts for the calibration text, so it does not say which ones matter: bits go by the matrices' own errors; is the model whole, and the text its language?", path))
+	}
 	if m.decoder, err = r.src.classes(f); err != nil {
 		return nil, err
 	}

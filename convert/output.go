@@ -201,11 +201,12 @@ func bytesIn(f *safetensors.File, info safetensors.Info) ([]byte, error) {
 
 // measureHead notes the size of the quantized head.
 func (w *writer) measureHead() error {
-	m, err := model.ReadMatrix(fileSet{w.modules[len(w.modules)-1]}, w.build.run.src.loader.Spec.Names.Head)
+	head := w.build.run.src.loader.Head().Linears[0]
+	m, err := model.ReadMatrix(fileSet{w.modules[len(w.modules)-1]}, head.Name)
 	if err != nil {
 		return err
 	}
-	w.headBPW = m.BitsPerWeight()
+	w.headBPW = m.BitsPerWeight(head.Out)
 	return nil
 }
 

@@ -2,8 +2,7 @@ package convert
 
 import (
 	"context"
-
-	"math"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,7 +161,7 @@ func TestOddSources(t *testing.T) {
 			o := options(t, source, "4.0")
 			report, _ := mustRun(t, o)
 			out := report.Outputs[0]
-			if !(out.Perplexity >= 1) || math.IsInf(out.Perplexity, 0) || out.DecoderBPW > 4 {
+			if !(out.Perplexity >= 1) || out.Perplexity.None() || out.DecoderBPW > 4 {
 				t.Errorf("report %+v", out)
 			}
 			checkModel(t, o, out)
@@ -185,8 +184,11 @@ func TestPerplexityOverflows(t *testing.T) {
 		return "F16"
 	})
 	report, w := mustRun(t, options(t, source, "4.0"))
-	if report.Reference != math.MaxFloat64 {
+	if !report.Reference.None() || !strings.Contains(strings.Join(w.warnings, "\n"), "no probability") {
 		t.Errorf("perplexity of the source %v, warnings %v", report.Reference, w.warnings)
+	}
+	if text, err := json.Marshal(report); err != nil || !strings.Contains(string(text), `"reference_perplexity":null`) {
+		t.Errorf("the report says %s, %v", text, err)
 	}
 }
 

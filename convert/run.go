@@ -11,6 +11,7 @@ import (
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/profile"
+	"exl2/internal/score"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -28,14 +29,18 @@ type Progress interface {
 	Warn(text string)
 }
 
+// Perplexity is one of the calibration text: infinite, which JSON has as null, where a
+// model gives the text no probability.
+type Perplexity = score.Perplexity
+
 // A Report says what a conversion made.
 type Report struct {
-	Outputs   []Output `json:"outputs"`
-	Reference float64  `json:"reference_perplexity"` // of the source, on calibration rows
-	Rows      int      `json:"rows"`
-	Length    int      `json:"length"`
-	Seconds   Seconds  `json:"seconds"`
-	Devices   []string `json:"devices"` // that computed
+	Outputs   []Output   `json:"outputs"`
+	Reference Perplexity `json:"reference_perplexity"` // of the source, on calibration rows
+	Rows      int        `json:"rows"`
+	Length    int        `json:"length"`
+	Seconds   Seconds    `json:"seconds"`
+	Devices   []string   `json:"devices"` // that computed
 
 	Folded  *Folded    `json:"folded,omitempty"` // nil where nothing is
 	Memory  *Memory    `json:"gpu_memory,omitempty"`
@@ -57,13 +62,13 @@ type Stage struct {
 
 // An Output is one finished model.
 type Output struct {
-	Path       string   `json:"path"`
-	Bits       float64  `json:"bits"`
-	DecoderBPW float64  `json:"decoder_bpw"`
-	HeadBits   HeadBits `json:"head_bits"`
-	HeadBPW    float64  `json:"head_bpw"`
-	FileBytes  int64    `json:"file_bytes"`
-	Perplexity float64  `json:"perplexity"` // on calibration rows
+	Path       string     `json:"path"`
+	Bits       float64    `json:"bits"`
+	DecoderBPW float64    `json:"decoder_bpw"`
+	HeadBits   HeadBits   `json:"head_bits"`
+	HeadBPW    float64    `json:"head_bpw"`
+	FileBytes  int64      `json:"file_bytes"`
+	Perplexity Perplexity `json:"perplexity"` // on calibration rows
 }
 
 // Seconds are the wall times of the phases of this run.

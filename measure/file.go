@@ -11,7 +11,10 @@
 // bit widths and group sizes: "0.1:4b_128g/0.9:3b_128g".
 package measure
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Option is one way to store a sublayer, as ExLlamaV2 measures it.
 type Option struct {
@@ -119,6 +122,27 @@ type File struct {
 
 	// Rotated says that its residual stream was rotated, too (docs/algorithm.md).
 	Rotated bool
+}
+
+// Even gives all matrices of the decoder the sensitivity 1, and says so, if none has any: by
+// zeros alone each would be given as few bits as can be.
+func (f *File) Even() bool {
+	var idle []*Table
+	for i := range f.Sublayers {
+		for k := range f.Sublayers[i].Tables {
+			t := &f.Sublayers[i].Tables[k]
+			if t.Sensitivity > 0 {
+				return false
+			}
+			if slices.ContainsFunc(t.Candidates, func(c Candidate) bool { return c.Divergence == 0 && c.Error > 0 }) {
+				idle = append(idle, t)
+			}
+		}
+	}
+	for _, t := range idle {
+		t.Sensitivity = 1
+	}
+	return len(idle) > 0
 }
 
 // A Fold divides channels of what a norm, or a matrix, makes by powers of two; the inputs of the

@@ -227,7 +227,7 @@ func printReport(w io.Writer, r *convert.Report) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "bits\tdecoder bpw\thead bpw\tfile MB\tperplexity\tof source\t")
 	for _, o := range r.Outputs {
-		fmt.Fprintf(t, "%v\t%.4f\t%.3f\t%.2f\t%.3f\t%.3f\t\n", o.Bits, o.DecoderBPW, o.HeadBPW, float64(o.FileBytes)/1e6, o.Perplexity, r.Reference)
+		fmt.Fprintf(t, "%v\t%.4f\t%.3f\t%.2f\t%s\t%s\t\n", o.Bits, o.DecoderBPW, o.HeadBPW, float64(o.FileBytes)/1e6, o.Perplexity.Text(3), r.Reference.Text(3))
 	}
 	t.Flush()
 	for _, o := range r.Outputs {

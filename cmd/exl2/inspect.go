@@ -139,9 +139,10 @@ func inspect(l *model.Loader, files *safetensors.Set) (*inspection, error) {
 			}
 			r.Matrices = append(r.Matrices, *m)
 			r.Parameters += s.In * s.Out
-			if module.Kind == model.Head {
+			switch {
+			case module.Kind == model.Head:
 				r.HeadBPW = m.BPW
-			} else {
+			case s.Packable() || !l.Quantized(): // as convert counts, which a target's bits are for
 				bits, weights = bits+size, weights+s.In*s.Out
 			}
 		}

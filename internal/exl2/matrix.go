@@ -24,9 +24,10 @@ func (m *Matrix) Perm() []int32 { return Inverse(m.InvPerm) }
 // Bits returns the size of m in bits.
 func (m *Matrix) Bits() int { return size(m.Groups, m.In, m.Out) }
 
-// BitsPerWeight returns the mean storage of a weight of m.
-func (m *Matrix) BitsPerWeight() float64 {
-	return float64(m.Bits()) / float64(m.In) / float64(m.Out)
+// BitsPerWeight returns the mean storage of a weight of m, of which out columns are
+// weights, the padding behind them counting as what they cost.
+func (m *Matrix) BitsPerWeight(out int) float64 {
+	return float64(m.Bits()) / float64(m.In) / float64(out)
 }
 
 // Recipe describes how m is divided among bit widths, its groups being taken
