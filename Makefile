@@ -16,7 +16,7 @@ demo: exl2
 	scripts/demo.sh
 
 test:
-	$(GO) test ./...
+	$(GO) test -timeout 60m ./...
 
 # Test binaries for a machine with a GPU, which needs no Go but a checkout of this
 # repository: `sh build/gpu/run-tests.sh` runs them there, from any folder, or with

@@ -11,7 +11,6 @@ import (
 	"exl2/internal/job"
 	"exl2/internal/model"
 	"exl2/internal/profile"
-	"exl2/internal/score"
 )
 
 // A Progress follows long work. Its methods are called by one goroutine at a
@@ -28,10 +27,6 @@ type Progress interface {
 	// Warn tells of something that was done less well than asked.
 	Warn(text string)
 }
-
-// Perplexity is one of the calibration text: infinite, which JSON has as null, where a
-// model gives the text no probability.
-type Perplexity = score.Perplexity
 
 // A Report says what a conversion made.
 type Report struct {

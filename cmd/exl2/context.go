@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"exl2/infer"
+	"exl2/internal/term"
 )
 
 // openModel loads a model for running, on the devices that the flags ask for.
@@ -21,5 +22,13 @@ func (a *app) on(o infer.Options) infer.Options {
 	return o
 }
 
-// note tells what is worth knowing.
-func (a *app) note(text string) { fmt.Fprintln(a.err, "note:", text) }
+// note tells what is worth knowing, as an event where progress is events.
+func (a *app) note(text string) {
+	if a.progress != term.Events {
+		fmt.Fprintln(a.err, "note:", text)
+		return
+	}
+	if p, err := term.New(term.Events, a.err); err == nil {
+		p.Note(text)
+	}
+}

@@ -30,6 +30,6 @@ func (a *app) splitDevices() error {
 		return usage("--gpu-split %s: no GPU has any; give --devices cpu", a.split)
 	}
 	a.devices = strings.Join(numbers, ",")
-	fmt.Fprintf(a.err, "note: --gpu-split %s is --devices %s here: layers are shared evenly, sizes are not looked at\n", a.split, a.devices)
+	a.note(fmt.Sprintf("--gpu-split %s is --devices %s here: layers are shared evenly, sizes are not looked at", a.split, a.devices))
 	return nil
 }

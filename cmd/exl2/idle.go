@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -47,7 +45,7 @@ func (a *app) runFlags(f *pflag.FlagSet) {
 func (a *app) noteIdle(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[idle]; ok && f.Changed {
-			fmt.Fprintf(a.err, "note: --%s has no effect here\n", f.Name)
+			a.note("--" + f.Name + " has no effect here")
 		}
 	})
 }

@@ -58,7 +58,7 @@ func ignoreIdle(c *cobra.Command, a *app) error {
 		}
 	}
 	if len(given) > 0 {
-		fmt.Fprintln(a.err, "note: without effect on measuring:", strings.Join(given, ", "))
+		a.note("without effect on measuring: " + strings.Join(given, ", "))
 	}
 	return nil
 }

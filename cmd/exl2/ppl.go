@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"exl2/convert"
 	"exl2/infer"
 	"exl2/internal/exl2"
 	"exl2/internal/safetensors"
-	"exl2/internal/score"
 )
 
 type pplOptions struct {
@@ -267,7 +267,7 @@ func scoreRows(c *cobra.Command, a *app, engine, reference *infer.Engine, rows [
 	n := 0
 	return engine.Perplexity(c.Context(), reference, rows, func(s *infer.Score) {
 		n++
-		p.Step(fmt.Sprintf("row %d", n), score.Perplexity(s.Perplexity()).Text(4))
+		p.Step(fmt.Sprintf("row %d", n), convert.Perplexity(s.Perplexity()).Text(4))
 	})
 }
 
@@ -276,7 +276,7 @@ func (o *pplOptions) load(a *app, dir string) (*infer.Engine, error) {
 }
 
 func printPPL(w io.Writer, r pplResult) {
-	fmt.Fprintf(w, "%s: perplexity %s over %d tokens (%d rows of %d)\n", filepath.Clean(r.Model), score.Perplexity(r.Perplexity).Text(4), r.Tokens, r.Rows, r.Length)
+	fmt.Fprintf(w, "%s: perplexity %s over %d tokens (%d rows of %d)\n", filepath.Clean(r.Model), convert.Perplexity(r.Perplexity).Text(4), r.Tokens, r.Rows, r.Length)
 	if r.KL != nil {
 		fmt.Fprintf(w, "KL divergence: mean %.5f, median %.5f, 90 %% %.5f, 99 %% %.5f, largest %.5f nats\n", r.KL.Mean, r.KL.Median, r.KL.P90, r.KL.P99, r.KL.Max)
 		fmt.Fprintf(w, "most likely token agrees: %.2f %%\n", 100**r.Agreement)

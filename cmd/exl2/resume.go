@@ -45,6 +45,6 @@ func (o *convertOptions) goOn(c *cobra.Command, a *app) error {
 		}
 		what = what[2:] + " bits per weight"
 	}
-	fmt.Fprintf(a.err, "note: going on with %s, %s\n", o.Source, what)
+	a.note(fmt.Sprintf("going on with %s, %s", o.Source, what))
 	return nil
 }

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	"exl2/internal/devices"
 	"exl2/internal/term"
@@ -70,7 +67,10 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 				return usage("--progress: %q, want one of %v", a.progress, term.Kinds)
 			}
 			a.noteIdle(c)
-			return a.splitDevices()
+			if err := a.splitDevices(); err != nil {
+				return err
+			}
+			return devices.Check(a.devices)
 		},
 	}
 	f := root.PersistentFlags()
@@ -87,6 +87,7 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 		newMeasureCommand(a), newConvertCommand(a), newPPLCommand(a), newInferCommand(a), newBenchCommand(a), newInspectCommand(a), newSynthCommand(a), newVersionCommand(a),
 	} {
 		c.Args = checked(c.Args)
+		decimalFlags(c.Flags())
 		root.AddCommand(c)
 	}
 	return root
@@ -138,85 +139,6 @@ func strict(root *cobra.Command) {
 			})
 		}
 	}
-}
-
-// configure gives flags that were not typed their values from the environment
-// and the configuration file.
-func (a *app) configure(c *cobra.Command) error {
-	if c.Flags().Changed("json") && c.HasParent() && c.Parent().Name() == "completion" {
-		return usage("--json: a script for a shell is no JSON; leave it out")
-	}
-	v := viper.New()
-	v.SetEnvPrefix("EXL2")
-	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
-	v.AutomaticEnv()
-	if a.config == "" {
-		a.config = os.Getenv("EXL2_CONFIG")
-	}
-	if a.config != "" {
-		if kind := strings.TrimPrefix(filepath.Ext(a.config), "."); !slices.Contains(viper.SupportedExts, kind) {
-			return usage("--config: %s: want a name that ends in .json, .yaml or .toml", a.config)
-		}
-		v.SetConfigFile(a.config)
-		if err := v.ReadInConfig(); err != nil {
-			return usage("--config: %w", err)
-		}
-		if err := knownKeys(v, c); err != nil {
-			return err
-		}
-	}
-	var failed error
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "config" || f.Name == "help" || failed != nil {
-			return
-		}
-		if key := configKey(v, f.Name); v.IsSet(key) {
-			if err := assign(f, v.Get(key)); err != nil {
-				failed = usage("--%s, from the environment or --config: %w", f.Name, wanted(f, v.Get(key), err))
-			}
-		}
-	})
-	return failed
-}
-
-// configKey returns the spelling of a flag's name that the configuration has.
-func configKey(v *viper.Viper, flag string) string {
-	if underscored := strings.ReplaceAll(flag, "-", "_"); v.InConfig(underscored) {
-		return underscored
-	}
-	return flag
-}
-
-// assign gives a flag a configuration's value: what would be typed, or a list.
-func assign(f *pflag.Flag, value any) error {
-	f.Changed = true
-	list, ok := value.([]any)
-	if !ok {
-		return f.Value.Set(fmt.Sprint(value))
-	}
-	var parts []string
-	for _, e := range list {
-		parts = append(parts, fmt.Sprint(e))
-	}
-	if s, ok := f.Value.(pflag.SliceValue); ok {
-		return s.Replace(parts)
-	}
-	return f.Value.Set(strings.Join(parts, ","))
-}
-
-// knownKeys refuses a key in the configuration file that no command has.
-func knownKeys(v *viper.Viper, c *cobra.Command) error {
-	for _, key := range v.AllKeys() {
-		name := string(normalize(nil, key))
-		known := false
-		for _, other := range append(c.Root().Commands(), c.Root()) {
-			known = known || other.Flags().Lookup(name) != nil || other.PersistentFlags().Lookup(name) != nil
-		}
-		if !known {
-			return usage("--config: %s: no flag is called %q", v.ConfigFileUsed(), key)
-		}
-	}
-	return nil
 }
 
 // print writes a result: as JSON if that was asked for, else by text.

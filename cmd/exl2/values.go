@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -26,6 +28,32 @@ func (n *wholeNumber) String() string { return strconv.Itoa(int(*n)) }
 
 // Type is what help calls the value.
 func (*wholeNumber) Type() string { return "int" }
+
+// A decimal is the value of a flag for a whole number, which pflag reads as Go's literals
+// are: 010 as eight. Python reads it as ten, and so does whoever types it.
+type decimal struct{ pflag.Value }
+
+// Set reads decimal digits, with a sign or without.
+func (d decimal) Set(text string) error {
+	digits := strings.TrimLeft(text, "+-")
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return strconv.ErrSyntax
+	}
+	sign := text[:len(text)-len(digits)]
+	return d.Value.Set(sign + cmp.Or(strings.TrimLeft(digits, "0"), "0"))
+}
+
+// decimalFlags has all whole numbers read as decimal.
+func decimalFlags(f *pflag.FlagSet) {
+	f.VisitAll(func(f *pflag.Flag) {
+		if _, own := f.Value.(*wholeNumber); own {
+			return
+		}
+		if t := f.Value.Type(); t == "int" || t == "uint64" {
+			f.Value = decimal{f.Value}
+		}
+	})
+}
 
 // wanted says what a flag's value was to be, of one that could not be read as that.
 func wanted(f *pflag.Flag, value any, err error) error {

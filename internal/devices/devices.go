@@ -29,6 +29,12 @@ func (l List) Close() {
 	}
 }
 
+// Check refuses names that cannot be of devices.
+func Check(names string) error {
+	_, err := parse(names)
+	return err
+}
+
 // Open opens the devices of a list. Without names that is the first GPU, or,
 // where there is none, the CPU; note, which may be nil, is told why.
 func Open(names string, note func(text string)) (List, error) {

@@ -257,7 +257,7 @@ func FuzzParse(f *testing.F) {
 		if w := m.Decode(); len(w) != m.In*m.Out {
 			t.Fatalf("%d weights of %d x %d", len(w), m.In, m.Out)
 		}
-		if bpw := m.BitsPerWeight(); math.IsNaN(bpw) || bpw < 2 {
+		if bpw := m.BitsPerWeight(m.Out); math.IsNaN(bpw) || bpw < 2 {
 			t.Fatalf("%v bits per weight", bpw)
 		}
 	})

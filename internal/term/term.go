@@ -29,8 +29,11 @@ type Progress interface {
 	Close()
 }
 
+// Events is the kind that machines read.
+const Events = "json"
+
 // Kinds lists the names that New knows.
-var Kinds = []string{"auto", "bar", "lines", "json", "none"}
+var Kinds = []string{"auto", "bar", "lines", Events, "none"}
 
 // New returns the progress of the given kind, written to w. "auto" is a bar if
 // w is a terminal, and lines if not.
@@ -46,7 +49,7 @@ func New(kind string, w *os.File) (Progress, error) {
 		return &bar{w: w}, nil
 	case "lines":
 		return &lines{w: w}, nil
-	case "json":
+	case Events:
 		return &events{w: w}, nil
 	case "none":
 		return &quiet{w: w}, nil

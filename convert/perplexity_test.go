@@ -1,4 +1,4 @@
-package score
+package convert
 
 import (
 	"encoding/json"

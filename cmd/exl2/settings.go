@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"exl2/internal/regular"
+)
+
+// configure gives flags that were not typed their values from the environment
+// and the configuration file.
+func (a *app) configure(c *cobra.Command) error {
+	if err := noJSON(c); err != nil {
+		return err
+	}
+	v := viper.New()
+	v.SetEnvPrefix("EXL2")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if a.config == "" {
+		a.config = os.Getenv("EXL2_CONFIG")
+	}
+	if a.config != "" {
+		if err := readSettings(v, c, a.config); err != nil {
+			if errors.Is(err, context.Canceled) {
+				return err
+			}
+			return usage("--config: %w", err)
+		}
+	}
+	var failed error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "config" || f.Name == "help" || failed != nil || !v.IsSet(f.Name) {
+			return
+		}
+		if err := assign(f, v.Get(f.Name)); err != nil {
+			failed = usage("--%s, from the environment or --config: %w", f.Name, err)
+		}
+	})
+	return failed
+}
+
+// noJSON refuses --json of commands that print no result.
+func noJSON(c *cobra.Command) error {
+	switch f := c.Flags(); {
+	case !f.Changed("json"):
+	case c.HasParent() && c.Parent().Name() == "completion":
+		return usage("--json: a script for a shell is no JSON; leave it out")
+	case !c.HasParent() || c.Name() == "help" || c.Name() == "completion":
+		return usage("--json: help is no JSON; leave it out, or name a command")
+	}
+	return nil
+}
+
+// maxSettings bounds a configuration file.
+const maxSettings = 16 << 20
+
+// readSettings gives v what a configuration file has, by the names of flags; what is
+// typed, or in the environment, comes before that.
+func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
+	kind := strings.TrimPrefix(filepath.Ext(path), ".")
+	if !slices.Contains(viper.SupportedExts, kind) {
+		return fmt.Errorf("%s: want a name that ends in .json, .yaml or .toml", path)
+	}
+	data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadFile(path, maxSettings) })
+	if err != nil {
+		return err
+	}
+	file := viper.New()
+	file.SetConfigType(kind)
+	if err := file.ReadConfig(bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	keys := file.AllKeys()
+	slices.Sort(keys)
+	spelled := map[string]string{}
+	for _, key := range keys {
+		name := string(normalize(nil, key))
+		if !isFlag(c, name) {
+			return fmt.Errorf("%s: no flag is called %q", path, key)
+		}
+		if other, ok := spelled[name]; ok {
+			return fmt.Errorf("%s: %s and %s are the same flag; give it once", path, other, key)
+		}
+		spelled[name] = key
+		value := file.Get(key)
+		if value == nil {
+			return fmt.Errorf("%s: %s has no value; give one, or leave it out", path, key)
+		}
+		v.SetDefault(name, value)
+	}
+	return nil
+}
+
+// isFlag reports whether any command has a flag of the name.
+func isFlag(c *cobra.Command, name string) bool {
+	return slices.ContainsFunc(append(c.Root().Commands(), c.Root()), func(other *cobra.Command) bool {
+		return other.Flags().Lookup(name) != nil || other.PersistentFlags().Lookup(name) != nil
+	})
+}
+
+// assign gives a flag a configuration's value: what would be typed, or a list.
+func assign(f *pflag.Flag, value any) error {
+	f.Changed = true
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	var parts []string
+	for _, e := range list {
+		text, err := typed(e)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, text)
+	}
+	var err error
+	if s, isList := f.Value.(pflag.SliceValue); isList && ok {
+		err = s.Replace(parts)
+	} else {
+		err = f.Value.Set(strings.Join(parts, ","))
+	}
+	if err != nil {
+		return wanted(f, strings.Join(parts, ","), err)
+	}
+	return nil
+}
+
+// mostExact is from where on JSON's numbers, which are read as float64, are not exact.
+const mostExact = 1 << 53
+
+// typed returns a value as it would be typed. JSON has whole numbers as float64.
+func typed(value any) (string, error) {
+	switch v := value.(type) {
+	case float64:
+		if v != math.Trunc(v) || math.IsInf(v, 0) {
+			break
+		}
+		if math.Abs(v) >= mostExact {
+			return "", fmt.Errorf("%v is more than a number of JSON holds exactly; put it in quotes", v)
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case map[string]any, []any:
+		return "", errors.New("a value, or a list of values, is wanted")
+	}
+	return fmt.Sprint(value), nil
+}
