@@ -8,21 +8,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"exl2/convert"
 	"exl2/internal/regular"
 )
 
-// checkModel refuses a folder without a config.json, and says what it seems to be instead.
+// checkModel refuses a folder without a config.json, and says what it seems to be instead. One
+// with links to nothing is refused by every command, whichever of its files that reads.
 func checkModel(dir string) error {
-	name := filepath.Join(dir, "config.json")
-	_, err := os.Stat(name)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err := checkLinks(dir); err != nil {
 		return err
 	}
-	if link, err := os.Readlink(name); err == nil {
-		return fmt.Errorf("model %s: config.json is a link to %s, which is not there", dir, link)
+	_, err := os.Stat(filepath.Join(dir, "config.json"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	for _, seems := range []func(string) string{
 		seemsJob, seemsAdapter, seemsCache, seemsGGUF, seemsOther, seemsShelf,
@@ -32,6 +33,28 @@ func checkModel(dir string) error {
 		}
 	}
 	return fmt.Errorf("model %s: no config.json; give the folder that holds it", dir)
+}
+
+// described are the endings of files that say what a model is, beside its weights.
+var described = []string{".json", ".jinja", ".model", ".tiktoken"}
+
+// checkLinks refuses links to nothing in the place of such files.
+func checkLinks(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.Type()&fs.ModeSymlink == 0 || !slices.Contains(described, filepath.Ext(path)) {
+			continue
+		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			link, _ := os.Readlink(path)
+			return fmt.Errorf("model %s: %s is a link to %s, which is not there; remove the link, or put the file in its place", dir, e.Name(), link)
+		}
+	}
+	return nil
 }
 
 // seemsJob knows the folder of a conversion, whose models are elsewhere or not yet there.

@@ -1,6 +1,8 @@
 package regular
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +12,7 @@ import (
 // the folder in front; none if there is no such folder.
 func WithSuffix(dir, suffix string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if os.IsNotExist(err) {
+	if err = led(dir, err); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var paths []string

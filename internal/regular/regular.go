@@ -39,22 +39,15 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// led says of a file that is not there if that is because a link leads to nothing, as in a
-// cache whose files have gone.
+// led says of what is not there if that is because a link leads to nothing, as in a cache whose
+// files have gone. fs.ErrNotExist is not in its chain: who put the link there has meant a file.
 func led(path string, err error) error {
 	link, no := os.Readlink(path)
 	if no != nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: nowhere(link)}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("a link to %s, which is not there", link)}
 }
-
-// A nowhere is where a link leads if there is nothing.
-type nowhere string
-
-func (n nowhere) Error() string { return fmt.Sprintf("a link to %s, which is not there", string(n)) }
-
-func (nowhere) Unwrap() error { return fs.ErrNotExist }
 
 // Read returns the bytes of a regular file that has at most limit of them.
 func Read(path string, limit int64) ([]byte, error) {

@@ -48,13 +48,18 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
-	for _, path := range []string{"nothing", "link to nothing"} {
-		if _, err := Open(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: error %v, want one that it does not exist", path, err)
-		}
+	if _, err := Open("nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want one that it does not exist", err)
 	}
-	if _, err := Open("link to nothing"); err == nil || err.Error() != "open link to nothing: a link to nothing, which is not there" {
-		t.Errorf("error %v, want one of the link", err)
+	if list, err := WithSuffix("nothing", ""); list != nil || err != nil {
+		t.Errorf("of no folder %v, %v", list, err)
+	}
+	_, opened := Open("link to nothing")
+	_, listed := WithSuffix("link to nothing", "")
+	for _, err := range []error{opened, listed, OptionalJSON("link to nothing", new(int))} {
+		if err == nil || !strings.HasSuffix(err.Error(), "open link to nothing: a link to nothing, which is not there") || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want one of the link", err)
+		}
 	}
 	if _, err := Read("pointer", 1<<10); err == nil || err.Error() != "read pointer: a Git LFS pointer, not the file itself: git lfs pull fetches that" {
 		t.Errorf("error %v, want one about the pointer", err)
