@@ -1,11 +1,13 @@
 package infer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 
+	"exl2/internal/ordered"
 	"exl2/internal/regular"
 )
 
@@ -81,7 +83,7 @@ func (l *idList) UnmarshalJSON(data []byte) error {
 	}
 	var list []*int32
 	if json.Unmarshal(data, &list) != nil || slices.Contains(list, nil) {
-		return fmt.Errorf("eos_token_id: %.40s, want a token id or a list of them", data)
+		return fmt.Errorf("%.40s, want a token id or a list of them", cmp.Or(ordered.Number(data), string(data)))
 	}
 	*l = nil
 	for _, id := range list {

@@ -34,16 +34,13 @@ func ReadFile(name string) (*File, error) {
 	return f, nil
 }
 
-// unmarshal is json.Unmarshal with errors that say what the file has.
-func unmarshal(data []byte, v any) error { return regular.InWords(json.Unmarshal(data, v)) }
-
 // Parse reads a measurement.json, ours or ExLlamaV2's.
 func Parse(data []byte) (*File, error) {
 	if regular.IsPointer(data) {
 		return nil, regular.ErrPointer
 	}
 	var in fileJSON
-	if err := unmarshal(data, &in); err != nil {
+	if err := regular.Unmarshal(data, &in); err != nil {
 		return nil, err
 	}
 	if in.Measurement == nil {
@@ -66,12 +63,15 @@ func Parse(data []byte) (*File, error) {
 
 // parseSublayer reads a list of options, or the two of a parallel block.
 func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
-	var both struct{ Attn, MLP json.RawMessage }
+	var both struct {
+		Attn json.RawMessage `json:"attn"`
+		MLP  json.RawMessage `json:"mlp"`
+	}
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		options, err = parseOptionList(data)
 		return options, nil, err
 	}
-	if err := unmarshal(data, &both); err != nil {
+	if err := regular.Unmarshal(data, &both); err != nil {
 		return nil, nil, err
 	}
 	if options, err = parseOptionList(both.Attn); err == nil {
@@ -85,7 +85,7 @@ func parseSublayer(data json.RawMessage) (options, mlp []Option, err error) {
 
 func parseOptionList(data json.RawMessage) ([]Option, error) {
 	var list []ordered.Object
-	if err := unmarshal(data, &list); err != nil {
+	if err := regular.Unmarshal(data, &list); err != nil {
 		return nil, err
 	}
 	var options []Option
@@ -104,9 +104,9 @@ func parseOption(item ordered.Object) (o Option, err error) {
 		raw := f.Value.(json.RawMessage)
 		switch f.Name {
 		case "accuracy":
-			err = unmarshal(raw, &o.Accuracy)
+			err = regular.Unmarshal(raw, &o.Accuracy)
 		case "total_bits":
-			err = unmarshal(raw, &o.Bits)
+			err = regular.Unmarshal(raw, &o.Bits)
 		default:
 			var r exl2.Recipe
 			r, err = parseParams(raw)
@@ -132,7 +132,7 @@ func parseParams(data json.RawMessage) (exl2.Recipe, error) {
 		Shares    []float64      `json:"bits_prop"`
 		ScaleBits int            `json:"scale_bits"`
 	}
-	if err := unmarshal(data, &p); err != nil {
+	if err := regular.Unmarshal(data, &p); err != nil {
 		return nil, err
 	}
 	if len(p.Bits) != len(p.Shares) {

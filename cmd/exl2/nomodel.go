@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,7 +79,7 @@ func seemsAdapter(dir string) string {
 		Base string `json:"base_model_name_or_path"`
 	}
 	data, err := regular.Read(filepath.Join(dir, "adapter_config.json"), 1<<20)
-	if err != nil || json.Unmarshal(data, &adapter) != nil {
+	if err != nil || regular.Unmarshal(data, &adapter) != nil {
 		return ""
 	}
 	if adapter.Base == "" {

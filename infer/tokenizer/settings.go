@@ -60,7 +60,7 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 		Normalized *bool   `json:"normalized"`
 		Special    bool    `json:"special"`
 	}
-	if json.Unmarshal(data, &object) != nil || object.Content == nil {
+	if regular.Unmarshal(data, &object) != nil || object.Content == nil {
 		return fmt.Errorf("a token is neither a string nor an object with content: %.40s", data)
 	}
 	n.addedToken = addedToken{
@@ -136,10 +136,10 @@ func (s *settings) read(dir, name string, v any) error {
 	}
 	s.found = true
 	if err == nil {
-		err = json.Unmarshal(ordered.FromPython(data, ordered.Null), v)
+		err = regular.Unmarshal(ordered.FromPython(data, ordered.Null), v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, name), regular.InWords(err))
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func (m *Model) readField(path string, object map[string]json.RawMessage) error 
 		Template *string `json:"template"`
 	}
 	byName := map[string]string{}
-	if json.Unmarshal(field, &list) == nil {
+	if regular.Unmarshal(field, &list) == nil {
 		for i, t := range list {
 			if t.Template == nil {
 				return fmt.Errorf("%s: chat_template: entry %d has no template", path, i)

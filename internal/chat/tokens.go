@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"exl2/internal/regular"
 )
 
 // readTokens reads the special tokens that templates may name: all fields of
@@ -66,7 +68,7 @@ func tokenText(field json.RawMessage) (string, error) {
 	var object struct {
 		Content *string `json:"content"`
 	}
-	if err := json.Unmarshal(field, &object); err != nil || object.Content == nil {
+	if err := regular.Unmarshal(field, &object); err != nil || object.Content == nil {
 		return "", fmt.Errorf("no token: %.40s", field)
 	}
 	return *object.Content, nil

@@ -42,5 +42,15 @@ func numberAt(text []byte) string {
 // Tagged is a number that JSON does not have as transformers 5 writes it.
 func Tagged(number string) string { return `{"__float__": "` + number + `"}` }
 
+// Number returns the number that a value stands for as of Tagged, or "".
+func Number(value []byte) string {
+	for _, n := range numbers {
+		if string(value) == Tagged(n) {
+			return n
+		}
+	}
+	return ""
+}
+
 // Null stands for a number that JSON does not have where numbers mean nothing.
 func Null(string) string { return "null" }

@@ -81,8 +81,8 @@ func (f *Fields) Read(key string, raw json.RawMessage, v any) {
 	if raw == nil {
 		return
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		f.Fail(key, "%w", regular.InWords(err))
+	if err := regular.Unmarshal(raw, v); err != nil {
+		f.Fail(key, "%w", err)
 	}
 }
 
