@@ -142,7 +142,8 @@ func readAddedTokens(data json.RawMessage) ([]addedToken, error) {
 			normalized: f.Bool("normalized"),
 			special:    f.Bool("special"),
 		}
-		f.Read("id", f.Need("id"), &tok.id)
+		var id uint32 // which is not used, see addTokens
+		f.Read("id", f.Need("id"), &id)
 		if err := f.Done(); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,11 @@ func bpeFile(fields string) string {
 	return `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}` + fields + `}`
 }
 
+// addedOf returns an added token of an id.
+func addedOf(id string) string {
+	return `{"id": ` + id + `, "content": "x", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}`
+}
+
 // longCharsmap returns a table with a replacement of 3000 bytes.
 func longCharsmap() string {
 	data := binary.LittleEndian.AppendUint32(nil, 4) // bytes of the trie, which is one empty unit
@@ -102,6 +107,9 @@ func TestDamagedJSON(t *testing.T) {
 		{"template id", bpeFile(`"post_processor": {"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 99]}`), "post_processor: id 99 is not in the vocabulary", false},
 		{"template name", bpeFile(`"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0]: "x" is not in special_tokens`, false},
 		{"template without text", bpeFile(`"post_processor": {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`), "post_processor.single: the text 0 times", true},
+		{"added token of a negative id", bpeFile(`"added_tokens": [` + addedOf(`-1`) + `]`), "added_tokens[0].id: have a JSON number -1, want a whole number in range (uint32)", false},
+		{"added token of a fraction", bpeFile(`"added_tokens": [` + addedOf(`0`) + `, ` + addedOf(`1.5`) + `]`), "added_tokens[1].id: have a JSON number 1.5, want", false},
+		{"added token beyond 32 bits", bpeFile(`"added_tokens": [` + addedOf(`4294967296`) + `]`), "added_tokens[0].id: have a JSON number 4294967296, want", false},
 		{"added token", bpeFile(`"added_tokens": [{"id": 0, "content": "x"}]`), "added_tokens[0].single_word: missing", false},
 		{"added tokens", bpeFile(`"added_tokens": {"x": 1}`), "added_tokens: have a JSON object, want a list", false},
 	}
