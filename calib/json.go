@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"strconv"
 	"strings"
 
 	"exl2/internal/ordered"
@@ -163,15 +163,15 @@ func isIntegers(value json.RawMessage) bool {
 
 // integers reads a list of token ids.
 func integers(value json.RawMessage) ([]int32, error) {
-	var numbers []json.Number
-	if value[0] != '[' || json.Unmarshal(value, &numbers) != nil {
+	var list []json.RawMessage
+	if value[0] != '[' || json.Unmarshal(value, &list) != nil {
 		return nil, errors.New("not a list of token ids")
 	}
-	ids := make([]int32, len(numbers))
-	for i, n := range numbers {
-		id, err := n.Int64()
-		if err != nil || id < 0 || id > math.MaxInt32 {
-			return nil, fmt.Errorf("%q is not a token id", n.String())
+	ids := make([]int32, len(list))
+	for i, text := range list {
+		id, err := strconv.ParseInt(string(text), 10, 32)
+		if err != nil || id < 0 {
+			return nil, fmt.Errorf("%.40s is not a token id", text)
 		}
 		ids[i] = int32(id)
 	}
