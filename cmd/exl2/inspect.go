@@ -97,7 +97,7 @@ func runInspect(a *app, name string, o inspectOptions) error {
 		return err
 	}
 	defer files.Close()
-	if w := l.Spec.Warning(); w != "" { // of the rest, disagreements speak
+	for _, w := range l.NotKnown() { // of the rest, disagreements speak
 		a.note(w)
 	}
 	r, err := inspect(l, files)

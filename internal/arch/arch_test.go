@@ -142,6 +142,19 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// What the first versions of compressed-tensors wrote is read in the place of a quantization_config,
+// and beside one nothing reads it.
+func TestCompressionConfigIsRead(t *testing.T) {
+	for fields, want := range map[string][]string{
+		`"compression_config":{"bits":4}`:                                  nil,
+		`"compression_config":{"bits":4},"quantization_config":{"bits":8}`: {"compression_config"},
+	} {
+		if s, err := parse(fields); err != nil || !slices.Equal(s.Warnings, want) {
+			t.Errorf("%s: %v, %v, want %v", fields, s.Warnings, err, want)
+		}
+	}
+}
+
 // Frequencies that depend on the length of the context.
 func TestContext(t *testing.T) {
 	long := Scaling{Kind: LongRope, Original: 32, Short: []float64{1, 1, 1, 2}, Long: []float64{4, 4, 4, 4}, ShortScale: 1, LongScale: 1.5}

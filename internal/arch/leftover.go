@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -19,6 +20,7 @@ func (c *Config) leftovers() []string {
 		switch {
 		case c.subs[key] != nil:
 			names = append(names, c.subs[key].leftovers()...)
+		case key == QuantizationKeys[1] && empty(c.raw[QuantizationKeys[0]]): // read instead
 		case c.seen[key] || empty(v) && !(v == false && whenFalse[key]) || harmless(key):
 		case !arithmetic[key]:
 			names = append(names, c.path+key)
@@ -138,6 +140,37 @@ func harmless(key string) bool {
 	}
 	return false
 }
+
+// Unread says in a line which fields nothing has read, of those that turn something on and are
+// not known to mean nothing, or "".
+func (c *Config) Unread(known map[string]bool) string {
+	return notKnown(filepath.Base(c.file), c.unreadFields(known))
+}
+
+func (c *Config) unreadFields(known map[string]bool) []string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(c.raw)) {
+		switch sub := c.subs[key]; {
+		case known[key] || empty(c.raw[key]):
+		case sub != nil:
+			names = append(names, sub.unreadFields(known)...)
+		case !c.seen[key]:
+			names = append(names, c.path+key)
+		}
+	}
+	return names
+}
+
+// notKnown is the text about fields of a file that are not known, "" if there are none.
+func notKnown(file string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return file + ": fields that are not known, and are taken to mean nothing: " + strings.Join(names, ", ")
+}
+
+// Set returns the words of a text as a set.
+func Set(words string) map[string]bool { return set(words) }
 
 func set(words string) map[string]bool {
 	m := map[string]bool{}

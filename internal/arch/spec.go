@@ -166,12 +166,7 @@ type Routing struct {
 }
 
 // Warning says in a line which fields of config.json are not understood, or "".
-func (s Spec) Warning() string {
-	if len(s.Warnings) == 0 {
-		return ""
-	}
-	return "config.json: fields that are not known, and are taken to mean nothing: " + strings.Join(s.Warnings, ", ")
-}
+func (s Spec) Warning() string { return notKnown("config.json", s.Warnings) }
 
 // ScaleRope puts the user's own scaling on the positions of every layer, as
 // Rope.Scaled says.

@@ -11,15 +11,24 @@ import (
 // Warnings says what of the model's folder nothing reads that might mean something:
 // fields of config.json, layers of the files, and matrices and norms of a layer.
 func (l *Loader) Warnings() []string {
-	var list []string
-	if w := l.Spec.Warning(); w != "" {
-		list = append(list, w)
-	}
+	list := l.NotKnown()
 	if name := l.Spec.Stray(l.Files.Names()); name != "" {
 		list = append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
 	}
 	if name := l.unread(); name != "" {
 		list = append(list, fmt.Sprintf("there are weights that nothing reads, such as %s: by config.json the architecture %s has none of that name", name, l.Spec.Arch))
+	}
+	return list
+}
+
+// NotKnown says which fields of the model's configurations are not understood, a line for each.
+func (l *Loader) NotKnown() []string {
+	var list []string
+	if w := l.Spec.Warning(); w != "" {
+		list = append(list, w)
+	}
+	if l.Scheme != nil && l.Scheme.Warning != "" {
+		list = append(list, l.Scheme.Warning)
 	}
 	return list
 }

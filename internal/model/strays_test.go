@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"exl2/internal/arch"
 	"exl2/internal/goldens"
 	"exl2/internal/half"
 	"exl2/internal/model"
+	"exl2/internal/prequant"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
 )
@@ -199,5 +201,14 @@ func TestUnreadWeights(t *testing.T) {
 			t.Errorf("%s: %q", dir, got)
 		}
 		files.Close()
+	}
+}
+
+// What is not understood of a quantization_config is said beside what is not of config.json.
+func TestNotKnown(t *testing.T) {
+	l := model.Loader{Spec: arch.Spec{Warnings: []string{"colour"}}, Scheme: &prequant.Scheme{Warning: "of the scheme"}}
+	want := []string{"config.json: fields that are not known, and are taken to mean nothing: colour", "of the scheme"}
+	if got := l.NotKnown(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -14,21 +14,21 @@ func readFP8(c *arch.Config) *Scheme {
 	if f := c.String("fmt", "e4m3"); f != "e4m3" && f != "float8_e4m3fn" {
 		c.Refuse("fmt", "%q, want \"e4m3\"; use the model's original", f)
 	}
-	s.block(c, "weight_block_size")
+	s.Block = blockOf(c, "weight_block_size")
 	return s
 }
 
-// block reads the size of blocks, if there are any.
-func (s *Scheme) block(c *arch.Config, key string) {
+// blockOf reads the size of blocks, if there are any.
+func blockOf(c *arch.Config, key string) (b [2]int) {
 	size := c.Floats(key)
 	if size == nil {
-		return
+		return b
 	}
 	if len(size) != 2 || slices.ContainsFunc(size, func(n float64) bool { return n < 1 || n > 1<<20 || n != float64(int(n)) }) {
 		c.Refuse(key, "%v, want two sizes", size)
-		return
+		return b
 	}
-	s.Block = [2]int{int(size[0]), int(size[1])}
+	return [2]int{int(size[0]), int(size[1])}
 }
 
 // formats are those of compressed-tensors that are read.
@@ -52,29 +52,40 @@ func readCompressed(c *arch.Config) *Scheme {
 		c.Object("sparsity_config").Refuse("format", "%q, want \"dense\"; use the model's original", f)
 	}
 	groups := c.Object("config_groups")
-	for i, name := range slices.Sorted(maps.Keys(groups.Fields())) {
+	for _, name := range slices.Sorted(maps.Keys(groups.Fields())) {
 		g := groups.Object(name)
 		known(g)
 		if w := g.Object("weights"); w.Any() {
-			s.weights(w, i == 0)
+			s.weights(w, "config_groups."+name+".weights")
+		}
+		for _, key := range []string{"input_activations", "output_activations"} {
+			a := g.Object(key)
+			readForm(a, "")
+			a.Has("dynamic") // and means nothing here, as
+			a.Has("block_structure")
 		}
 	}
 	return s
 }
 
 // weights reads how the weights of a group of modules are quantized.
-func (s *Scheme) weights(c *arch.Config, first bool) {
-	bits, group := c.Int("num_bits", 8), c.Int("group_size", -1)
-	kind := c.String("type", "int")
+func (s *Scheme) weights(c *arch.Config, at string) {
+	f := readForm(c, at)
+	f.block = blockOf(c, "block_structure")
+	bits, group := c.Int("num_bits", 8), max(0, f.group)
 	if bits != 4 && bits != 8 {
-		c.Refuse("num_bits", "%d bits of type %q, want 4 or 8; use the model's original", bits, kind)
+		c.Refuse("num_bits", "%d bits of type %q, want 4 or 8; use the model's original", bits, f.kind)
 	}
-	if c.Has("block_structure") {
-		s.block(c, "block_structure")
+	if c.Has("dynamic") && says(c.Fields()["dynamic"]) {
+		c.Refuse("dynamic", "%v, want false of weights; use the model's original", c.Fields()["dynamic"])
 	}
-	if first {
-		s.Bits, s.Group = bits, max(0, group)
-	} else if bits != s.Bits || max(0, group) != s.Group {
+	if f.block != [2]int{} {
+		s.Block = f.block
+	}
+	if len(s.forms) == 0 {
+		s.Bits, s.Group = bits, group
+	} else if bits != s.Bits || group != s.Group {
 		s.Bits, s.Varying = min(s.Bits, bits), true
 	}
+	s.forms = append(s.forms, f)
 }

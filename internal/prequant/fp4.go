@@ -82,7 +82,10 @@ func (w *fp4) info() (safetensors.Info, error) {
 			return codes, fmt.Errorf("%s%s is not read; use the model's original", w.module, end)
 		}
 	}
-	return safetensors.Info{Name: w.module + ".weight", DType: safetensors.BF16, Shape: []int{out, in}}, w.factors(scales)
+	if err = w.factors(scales); err == nil {
+		err = w.scheme.fits(stored{codes.Name, 4, "float", [2]int{out, in}, [2]int{1, in / scales.Shape[1]}, middle})
+	}
+	return safetensors.Info{Name: w.module + ".weight", DType: safetensors.BF16, Shape: []int{out, in}}, err
 }
 
 // factors checks that the scales are of a known type, and have a factor where they need one.

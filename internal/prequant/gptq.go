@@ -65,8 +65,14 @@ func (w *gptq) shape() (s gptqShape, err error) {
 	if _, err = w.files.want(w.module+".qzeros", safetensors.I32, s.groups, s.out*s.bits/32); err != nil {
 		return s, err
 	}
-	if s.listed, err = w.listed(s); err != nil || s.listed != nil {
+	if size := w.size(s); (s.in+size-1)/size != s.groups {
+		return s, fmt.Errorf("%s.scales: %d groups of %d rows, want %d of %d", w.module, s.groups, s.in, (s.in+size-1)/size, size)
+	}
+	if s.listed, err = w.listed(s); err != nil {
 		return s, err
+	}
+	if s.listed != nil {
+		return s, w.checkListed(s)
 	}
 	if w.scheme.Ordered && s.groups > 1 {
 		state := "missing"
@@ -74,9 +80,6 @@ func (w *gptq) shape() (s gptqShape, err error) {
 			state = "all zero"
 		}
 		return s, fmt.Errorf("%s.g_idx is %s, and desc_act says that rows are not in order", w.module, state)
-	}
-	if size := w.size(s); (s.in+size-1)/size != s.groups {
-		return s, fmt.Errorf("%s.scales: %d groups of %d rows, want %d of %d", w.module, s.groups, s.in, (s.in+size-1)/size, size)
 	}
 	return s, nil
 }
@@ -100,6 +103,17 @@ func (w *gptq) listed(s gptqShape) ([]int32, error) {
 		return nil, nil
 	}
 	return list, nil
+}
+
+// checkListed refuses groups of more rows than the configuration says.
+func (w *gptq) checkListed(s gptqShape) error {
+	rows := map[int32]int{}
+	for _, g := range s.listed {
+		if rows[g]++; rows[g] > w.size(s) && !w.scheme.Varying {
+			return fmt.Errorf("%s.g_idx: group %d has more rows than the %d that the configuration says", w.module, g, w.size(s))
+		}
+	}
+	return nil
 }
 
 func (w *gptq) info() (safetensors.Info, error) {
@@ -138,10 +152,13 @@ func (w *gptq) ordered() (*affine.Matrix, *affine.Order, error) {
 	return &affine.Matrix{In: s.in, Out: s.out, Bits: s.bits, Rows: order.Rows, Perm: order.Perm}, &order, nil
 }
 
-// size returns the rows of a group where they are in order.
+// size returns the rows of a group, of which the last one may have fewer.
 func (w *gptq) size(s gptqShape) int {
-	if w.scheme.Group == 0 || w.scheme.Varying {
+	switch {
+	case w.scheme.Varying:
 		return (s.in + s.groups - 1) / s.groups
+	case w.scheme.Group == 0:
+		return s.in
 	}
 	return w.scheme.Group
 }

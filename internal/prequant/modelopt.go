@@ -31,10 +31,12 @@ func readModelOpt(c *arch.Config) *Scheme {
 			s.Plain = append(s.Plain, name)
 		}
 	}
+	c.Has("config_groups") // says what quant_algo does
 	if algorithm := c.String("quant_algo", ""); strings.EqualFold(algorithm, "MIXED_PRECISION") {
 		s.Varying = true
 		layers := c.Object("quantized_layers")
 		for _, name := range slices.Sorted(maps.Keys(layers.Fields())) {
+			layers.Object(name).Has("group_size") // which quant_algo says, too
 			s.algorithm(layers.Object(name))
 		}
 	} else {

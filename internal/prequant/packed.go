@@ -96,7 +96,38 @@ func (w *compressed) inputs(out int) (in int, err error) {
 
 func (w *compressed) info() (safetensors.Info, error) {
 	s, err := w.shape()
+	if err == nil {
+		err = w.fits(s)
+	}
 	return safetensors.Info{Name: w.module + ".weight", DType: safetensors.F16, Shape: []int{s.out, s.in}}, err
+}
+
+// fits refuses a matrix that is not as the configuration says.
+func (w *compressed) fits(s gptqShape) error {
+	at, err := w.zerosAt(s.bits)
+	if err != nil {
+		return err
+	}
+	return w.scheme.fits(stored{w.name("packed"), s.bits, "int", [2]int{s.out, s.in}, [2]int{1, s.in / s.groups}, at})
+}
+
+// zerosAt says where the zeros are.
+func (w *compressed) zerosAt(bits int) (zeros, error) {
+	if !w.files.source.Has(w.name("zero_point")) {
+		return unwritten, nil
+	}
+	t, err := w.files.source.Get(w.name("zero_point"))
+	if err != nil {
+		return unwritten, err
+	}
+	centre := uint32(0)
+	for bit := bits - 1; bit < 32; bit += bits {
+		centre |= 1 << bit
+	}
+	if slices.ContainsFunc(tensor.View[uint32](t.Data), func(word uint32) bool { return word != centre }) {
+		return elsewhere, nil
+	}
+	return middle, nil
 }
 
 func (w *compressed) data() ([]byte, error) { return decoded(w) }

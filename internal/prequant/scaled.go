@@ -60,7 +60,15 @@ func (w *scaled) info() (safetensors.Info, error) {
 		return info, fmt.Errorf("%s.weight_zero_point: bytes with zeros are not read; use the model's original", w.module)
 	}
 	factors, _ := w.files.source.Info(name)
-	if _, err := w.blocks(info.Shape, factors); err != nil {
+	block, err := w.blocks(info.Shape, factors)
+	if err == nil {
+		kind := "float"
+		if info.DType == "I8" {
+			kind = "int"
+		}
+		err = w.scheme.fits(stored{info.Name, 8, kind, [2]int(info.Shape), block, middle})
+	}
+	if err != nil {
 		return info, err
 	}
 	info.DType = safetensors.BF16

@@ -48,6 +48,9 @@ type Scheme struct {
 	Even    bool     // codes are symmetric about a zero in the middle
 	Block   [2]int   // rows and columns of a block of an FP8 weight
 	Plain   []string // modules that are not quantized
+	Warning string   // which fields of the configuration are not understood, or ""
+
+	forms []form // of compressed-tensors
 }
 
 // Read returns the scheme of the model in a folder with the given config.json,
@@ -63,7 +66,11 @@ func Read(dir string, config *arch.Config) (*Scheme, error) {
 			return nil, err
 		}
 	}
+	refuseRotated(c)
 	s := read(c)
+	if s != nil {
+		s.Warning = c.Unread(inert)
+	}
 	return s, c.Err()
 }
 
@@ -163,10 +170,22 @@ func readGPTQ(c *arch.Config) *Scheme {
 	if p := c.String("pack_dtype", "int32"); p != "int32" {
 		c.Refuse("pack_dtype", "%q, want \"int32\"; use the model's original", p)
 	}
-	s.Varying = c.Object("dynamic").Any()
+	s.Varying = readRules(c.Object("dynamic"))
 	s.ByWord = strings.Contains(fmt.Sprint(c.Object("meta").Fields()["quantizer"]), "gptqmodel")
 	s.check(c, "bits", "group_size")
 	return s
+}
+
+// readRules reads how modules differ, and reports whether any do.
+func readRules(c *arch.Config) bool {
+	for key, v := range c.Fields() {
+		if _, ok := v.(map[string]any); ok {
+			rule := c.Object(key)
+			rule.Has("bits") // are what shapes say
+			rule.Has("group_size")
+		}
+	}
+	return c.Any()
 }
 
 func readAWQ(c *arch.Config) *Scheme {
