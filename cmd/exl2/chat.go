@@ -105,7 +105,7 @@ func (r *renderer) begin() *jinja.List {
 func (r *renderer) render(messages *jinja.List, answer bool) (string, error) {
 	c := r.conversation
 	c.Messages, c.Answer = messages, answer
-	return r.template.Render(&c, r.tokens)
+	return r.template.Prompt(&c, r.tokens)
 }
 
 // turn makes the prompt of messages that the model is to answer. Its special

@@ -18,6 +18,7 @@ import (
 	"exl2/convert"
 	"exl2/infer/tokenizer"
 	"exl2/internal/arch"
+	"exl2/internal/chat"
 	"exl2/internal/devices"
 )
 
@@ -129,7 +130,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &u), errors.As(err, &names):
 		return exitUsage
-	case errors.Is(err, arch.ErrUnsupported), errors.Is(err, tokenizer.ErrUnsupported), errors.Is(err, convert.ErrRefused):
+	case errors.Is(err, arch.ErrUnsupported), errors.Is(err, tokenizer.ErrUnsupported), errors.Is(err, chat.ErrUnsupported),
+		errors.Is(err, convert.ErrRefused):
 		return exitRefused
 	}
 	return exitFailed

@@ -31,17 +31,17 @@ func Message(role, content string) *jinja.Dict {
 
 // A Template is a chat template that has been read.
 type Template struct {
-	source string
-	jinja  *jinja.Template
+	name, source string
+	jinja        *jinja.Template
 }
 
 // Parse reads a template; the name is for messages.
 func Parse(name, source string) (*Template, error) {
 	t, err := jinja.Parse(name, source)
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
-	return &Template{source, t}, nil
+	return &Template{name, source, t}, nil
 }
 
 // continueTag is what transformers puts behind a message that is to be continued,
@@ -73,7 +73,7 @@ func (t *Template) Render(c *Conversation, tokens *jinja.Dict) (string, error) {
 	variables.Update(c.Variables)
 	text, err := t.jinja.Render(variables, jinja.Options{Now: c.Now})
 	if err != nil || !c.Continue {
-		return text, err
+		return text, refused(err)
 	}
 	return cut(text, last)
 }

@@ -82,7 +82,7 @@ func TestNoTemplate(t *testing.T) {
 		"chat_template is neither a text nor": {"tokenizer_config.json": `{"chat_template": 5}`},
 		"unexpected end of JSON input":        {"tokenizer_config.json": `{"chat_template": `},
 		"chat_template.jinja: not UTF-8":      {"chat_template.jinja": "a\xff"},
-		"line 2: Encountered unknown tag":     {"chat_template.jinja": "\n{% nope %}"},
+		"line 2: there is no tag":             {"chat_template.jinja": "\n{% nope %}"},
 	} {
 		m, err := Open(folder(t, files))
 		if err == nil {

@@ -1,7 +1,5 @@
 package jinja
 
-import "fmt"
-
 // A scope is what is known of a body's variables before it runs.
 type scope struct {
 	// unset are the variables that the body sets before it reads them, outside of
@@ -64,7 +62,7 @@ func (l *level) target(e expression, at place, parameter bool, line int) {
 	switch e := e.(type) {
 	case name:
 		if e.id == "loop" && at.loop {
-			panic(&failure{AssertionError, line, "Can't assign to special loop variable in for-loop target"})
+			panic(&failure{kind: AssertionError, line: line, message: "Can't assign to special loop variable in for-loop target"})
 		}
 		if parameter {
 			l.known[e.id] = true
@@ -93,11 +91,11 @@ func (l *level) read(e expression, at place) {
 		at.soft = true
 	case *filter:
 		if filters[e.name] == nil && !at.soft {
-			panic(&failure{AssertionError, e.line, fmt.Sprintf("No filter named '%s'.", e.name)})
+			raiseMissing(AssertionError, e.line, "filter", e.name, "No filter named '"+e.name+"'.")
 		}
 	case *test:
 		if tests[e.name] == nil && !at.soft {
-			panic(&failure{AssertionError, e.line, fmt.Sprintf("No test named '%s'.", e.name)})
+			raiseMissing(AssertionError, e.line, "test", e.name, "No test named '"+e.name+"'.")
 		}
 	}
 	for _, part := range e.parts() {
@@ -147,7 +145,7 @@ func (l *level) statement(s statement, at place) {
 		l.later = append(l.later, func() { analyze(nil, s.inner, func(l *level) { l.body(s.body, place{}) }) })
 	case *jump:
 		if !at.jump {
-			panic(&failure{SyntaxError, s.line, "break and continue stand in loops only"})
+			panic(&failure{kind: SyntaxError, line: s.line, message: "break and continue stand in loops only"})
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (e *filter) apply(m *machine, f *frame, v Value) Value {
 	args, named := m.arguments(e.args, f, []Value{v})
 	m.line = e.line
 	if filters[e.name] == nil {
-		raise(RuntimeError, "No filter named '%s' found.", e.name)
+		raiseMissing(RuntimeError, 0, "filter", e.name, "No filter named '"+e.name+"' found.")
 	}
 	v = m.callFilter(e.name, args, named)
 	m.line = e.line
@@ -177,7 +177,7 @@ func (e *test) eval(m *machine, f *frame) Value {
 	args, named := m.arguments(e.args, f, []Value{m.eval(e.x, f)})
 	m.line = e.line
 	if tests[e.name] == nil {
-		raise(RuntimeError, "No test named '%s' found.", e.name)
+		raiseMissing(RuntimeError, 0, "test", e.name, "No test named '"+e.name+"' found.")
 	}
 	return m.callTest(e.name, args, named)
 }

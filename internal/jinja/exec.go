@@ -142,5 +142,5 @@ func (s *block) run(m *machine, f *frame) signal {
 func (s *jump) run(m *machine, f *frame) signal { return s.to }
 
 func (s *foreign) run(m *machine, f *frame) signal {
-	panic(&failure{Unsupported, s.line, fmt.Sprintf("{%% %s %%} needs another template, of which a chat template has none", s.tag)})
+	panic(&failure{kind: Unsupported, line: s.line, message: fmt.Sprintf("{%% %s %%} needs another template, of which a chat template has none", s.tag)})
 }

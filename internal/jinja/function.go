@@ -141,7 +141,7 @@ func (m *machine) call(x Value, args []Value, named []Keyword) Value {
 	case *Macro:
 		return m.callMacro(x, args, named)
 	case *Undefined:
-		x.fail()
+		x.failCall()
 	case *Loop:
 		if x.recurse == nil {
 			raise(TypeError, "The loop must have the 'recursive' marker to be called recursively.")

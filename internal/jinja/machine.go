@@ -112,7 +112,7 @@ func (m *machine) write(s string) {
 func (m *machine) callFilter(id string, args []Value, named []Keyword) Value {
 	b := filters[id]
 	if b == nil {
-		raise(RuntimeError, "No filter named '%s'.", id)
+		raiseMissing(RuntimeError, 0, "filter", id, "No filter named '"+id+"'.")
 	}
 	return m.callBuiltin(b, args, named)
 }
@@ -121,7 +121,7 @@ func (m *machine) callFilter(id string, args []Value, named []Keyword) Value {
 func (m *machine) callTest(id string, args []Value, named []Keyword) bool {
 	b := tests[id]
 	if b == nil {
-		raise(RuntimeError, "No test named '%s'.", id)
+		raiseMissing(RuntimeError, 0, "test", id, "No test named '"+id+"'.")
 	}
 	return truth(m.callBuiltin(b, args, named))
 }

@@ -160,8 +160,8 @@ func (p *parser) statement() []statement {
 	return s
 }
 
-// failTag refuses a tag that is unknown, or known elsewhere; "" is the end of the
-// template.
+// failTag refuses a tag that is unknown, or that ends a statement elsewhere; "" is the
+// end of the template.
 func (p *parser) failTag(tag string) {
 	message := "Unexpected end of template."
 	if tag != "" {
@@ -179,5 +179,8 @@ func (p *parser) failTag(tag string) {
 	if n := len(p.tags); n > 0 {
 		message += fmt.Sprintf(" The innermost block that needs to be closed is '%s'.", p.tags[n-1])
 	}
-	p.fail("%s", message)
+	if tag == "" || tag == "else" || tag == "elif" || strings.HasPrefix(tag, "end") {
+		p.fail("%s", message)
+	}
+	raiseMissing(SyntaxError, p.token().line, "tag", tag, message)
 }

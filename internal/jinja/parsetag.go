@@ -135,7 +135,7 @@ func (p *parser) parseAutoescape(t token) []statement {
 func (p *parser) parseBlock(t token) []statement {
 	name := p.expectKind(nameToken).text
 	if p.blocks[name] {
-		panic(&failure{AssertionError, t.line, "block '" + name + "' defined twice"})
+		panic(&failure{kind: AssertionError, line: t.line, message: "block '" + name + "' defined twice"})
 	}
 	p.blocks[name] = true
 	p.skip("scoped")

@@ -16,7 +16,7 @@ type Template struct {
 // Parse reads a template; the name is for messages. Errors are of type *Error.
 func Parse(name, source string) (t *Template, err error) {
 	if len(source) > maxSource {
-		return nil, &Error{name, 1, LimitError, "the template is longer than 4 MiB"}
+		return nil, &Error{Template: name, Line: 1, Kind: LimitError, Message: "the template is longer than 4 MiB"}
 	}
 	line := 1
 	defer recovered(&err, name, &line)

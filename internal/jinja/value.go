@@ -75,6 +75,19 @@ func (u *Undefined) fail() {
 	raise(kind, "%s", u.message())
 }
 
+// failCall raises what a call of an undefined value raises. What was to be called is
+// missing; what it was to be a method of may be.
+func (u *Undefined) failCall() {
+	id, isText := textOf(u.name)
+	switch {
+	case u.hint != "" || u.unsafe || !isText || u.inside && u.object == nil:
+		u.fail()
+	case u.inside:
+		raiseMissing(UndefinedError, 0, "method of a "+typeName(u.object)+" called", id, u.message())
+	}
+	raiseMissing(UndefinedError, 0, "function", id, u.message())
+}
+
 // message says what is undefined.
 func (u *Undefined) message() string {
 	id, isText := textOf(u.name)

@@ -54,7 +54,7 @@ func runFolder(t *testing.T, dir string) {
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			got, err := render(t, string(source), c)
+			got, err := render(t, string(source), c, (*chat.Template).Render)
 			if c.Expected == nil {
 				compareError(t, c, got, err)
 			} else if err != nil {
@@ -62,11 +62,35 @@ func runFolder(t *testing.T, dir string) {
 			} else if got != *c.Expected {
 				t.Errorf("have\n%q, want\n%q", got, *c.Expected)
 			}
+			comparePrompt(t, string(source), c, strings.HasPrefix(filepath.Base(dir), "chat_"))
 		})
 	}
 }
 
-func render(t *testing.T, source string, c goldenCase) (string, error) {
+// comparePrompt checks that a conversation of texts has the prompt that transformers
+// makes of it, unless the template leaves out what was said, as those may that are not
+// made for models.
+func comparePrompt(t *testing.T, source string, c goldenCase, forModels bool) {
+	var messages []map[string]any
+	if json.Unmarshal(c.Messages, &messages) != nil || c.Expected == nil || c.Continue {
+		return
+	}
+	for _, m := range messages {
+		if _, ok := m["content"].(string); !ok || len(m) != 2 {
+			return
+		}
+	}
+	got, err := render(t, source, c, (*chat.Template).Prompt)
+	if errors.Is(err, chat.ErrUnsupported) && !forModels {
+		return
+	}
+	if err != nil || got != *c.Expected {
+		t.Errorf("as a conversation of texts: have\n%q, %v, want\n%q", got, err, *c.Expected)
+	}
+}
+
+// render makes a case's prompt with how.
+func render(t *testing.T, source string, c goldenCase, how func(*chat.Template, *chat.Conversation, *jinja.Dict) (string, error)) (string, error) {
 	template, err := chat.Parse("template.jinja", source)
 	if err != nil {
 		return "", err
@@ -89,7 +113,7 @@ func render(t *testing.T, source string, c goldenCase) (string, error) {
 		}
 		return now
 	}
-	return template.Render(conversation, nil)
+	return how(template, conversation, nil)
 }
 
 func value(t *testing.T, text json.RawMessage) jinja.Value {
