@@ -22,6 +22,9 @@ type leaf struct {
 	// present is the definition level from which on an element of the
 	// innermost list is there, if only as a null.
 	present int16
+
+	// bytes is set of bytes that nobody says are text, and that are.
+	bytes bool
 }
 
 // leavesOf lists the leaves of a schema.
@@ -63,12 +66,25 @@ func presentLevel(column *schema.Column) int16 {
 	return level
 }
 
-// isText tells whether the values are texts. Bytes that are not said to be text
-// are pictures, numbers, and whatever else programs keep in files.
+// isText tells whether the values are texts.
 func (l leaf) isText() bool {
+	return l.bytes || l.isSaidText()
+}
+
+// isSaidText tells whether the file says that the values are texts.
+func (l leaf) isSaidText() bool {
 	switch l.LogicalType().(type) {
 	case schema.StringLogicalType, schema.EnumLogicalType, schema.JSONLogicalType:
 		return l.PhysicalType() == parquet.Types.ByteArray
+	}
+	return false
+}
+
+// isNothing tells whether the column has a type without values.
+func (l leaf) isNothing() bool {
+	switch l.LogicalType().(type) {
+	case schema.NullLogicalType:
+		return true
 	}
 	return false
 }
@@ -107,8 +123,12 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 	}
 	texts := textsBelow(all, root)
 	for _, name := range textColumns {
-		if found := filter(texts, func(l leaf) bool { return l.within(name) }); len(found) > 0 {
+		in := func(l leaf) bool { return l.within(name) }
+		if found := filter(texts, in); len(found) > 0 {
 			return texted(found), nil
+		}
+		if found := filter(all, func(l leaf) bool { return in(l) && !l.isNothing() }); len(found) > 0 {
+			return choice{}, notText(name, describe(found))
 		}
 	}
 	for _, names := range chatColumns {
@@ -127,6 +147,11 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 }
 
 func inIDs(l leaf) bool { return l.within(idsColumn) }
+
+// notText is about the column in which a file's text should be.
+func notText(column, is string) error {
+	return fmt.Errorf("column %q is not text: %s; give --column, the column that is", column, is)
+}
 
 // neither is about a column that can only be a mistake: ids that are no plain list, such as
 // lists of lists, or numbers.

@@ -18,7 +18,11 @@ func (j *jsonRecords) texts(o ordered.Object) (*found, error) {
 		if !ok {
 			continue
 		}
-		if has, err := f.column(name, value); err != nil || has || isNull(value) {
+		has, err := f.column(name, value)
+		if err == nil && !has && !isMissing(value) {
+			err = notText(name, kindOf(value))
+		}
+		if err != nil || has || isNull(value) {
 			return f, err
 		}
 	}

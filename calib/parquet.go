@@ -27,7 +27,9 @@ func (s *Source) recognizeParquet(in io.ReaderAt, size int64, column string) err
 			return errors.New("the schema makes no sense")
 		}
 		scheme := p.reader.MetaData().Schema
-		p.choice, err = choose(leavesOf(scheme), scheme.Root(), column)
+		all := leavesOf(scheme)
+		p.readBytes(all, column)
+		p.choice, err = choose(all, scheme.Root(), column)
 		return err
 	})
 	if err != nil {
@@ -91,18 +93,9 @@ func (p *parquetRecords) next() (r Record, err error) {
 
 // record reads the next row; false if it is null.
 func (p *parquetRecords) record(r *Record) (bool, error) {
-	for p.left == 0 {
-		if err := p.nextGroup(); err != nil {
-			return false, err
-		}
-	}
-	p.left--
-	p.row++
-	var values rowValues
-	for _, part := range p.parts {
-		if err := part.read(&values); err != nil {
-			return false, fmt.Errorf("row %d: column %q: %w", p.row, part.Path(), err)
-		}
+	values, err := p.values()
+	if err != nil {
+		return false, err
 	}
 	r.Row = p.row
 	if p.tokens {
@@ -111,6 +104,23 @@ func (p *parquetRecords) record(r *Record) (bool, error) {
 	}
 	r.Text = values.text()
 	return values.texts != nil, nil
+}
+
+// values reads what the next row holds.
+func (p *parquetRecords) values() (values rowValues, err error) {
+	for p.left == 0 {
+		if err := p.nextGroup(); err != nil {
+			return values, err
+		}
+	}
+	p.left--
+	p.row++
+	for _, part := range p.parts {
+		if err := part.read(&values); err != nil {
+			return values, fmt.Errorf("row %d: column %q: %w", p.row, part.Path(), err)
+		}
+	}
+	return values, nil
 }
 
 // nextGroup closes the current row group and opens the next, or ends.

@@ -44,7 +44,10 @@ type Source struct {
 // conversations, conversation, or a nested prompt with its completion or
 // chosen), else in all columns that have strings, joined by a space, with ids
 // and hashes at the end. Strings within one nested value are joined by a space
-// in the order of the file, of messages only role and content. A column of
+// in the order of the file, of messages only role and content. A text or
+// content that is there and holds no text is an error. Bytes that a Parquet
+// file does not call text are, if they are UTF-8, where the column is named or
+// called text or content, or nothing in the file is called text. A column of
 // lists of integers that is named, or is called input_ids, is taken as token
 // ids. The strings of a JSON list are texts, as if of a column text.
 // [Source.Describe] says what was found.

@@ -75,7 +75,7 @@ write("ids_of_dates", pa.table({"input_ids": pa.array([[1]], pa.list_(pa.date32(
 
 write("column_content", pa.table({"title": ["t"], "content": ["c"]}), rows(["c"]))
 write("column_text_first", pa.table({"content": ["c"], "text": ["t"]}), rows(["t"]))
-write("column_text_is_no_text", pa.table({"text": [1], "content": ["c"]}), rows(["c"]))
+write("column_text_is_no_text", pa.table({"text": [1], "content": ["c"]}), error='column "text" is not text: "text" (INT64); give --column')
 write("column_all", pa.table({"n": [1, 2, 3, 4], "a": ["x", None, None, None], "b": ["y", "z", None, None], "l": [["l", "m"], [], ["l"], None]}), rows(["x y l m", "z", "l", None]))
 write("column_twice", pa.Table.from_arrays([pa.array(["a", None]), pa.array(["b", "c"])], names=["text", "text"]), rows(["a b", "c"]))
 write("column_of_nothing", pa.table({}), error="no column of text or token ids; there are none")
@@ -83,10 +83,19 @@ write("column_named", pa.table({"text": ["t"], "other": ["o"]}), rows(["o"]), co
 write("column_named_number", pa.table({"text": ["t"], "n": [1]}), error='column "n" holds neither text nor token ids', column="n")
 write("column_unknown", pa.table({"text": ["t"], "n": [1]}), error='no column "txt"; there are "text" (BYTE_ARRAY), "n" (INT64)', column="txt")
 write("column_none", pa.table({"n": [1], "x": [1.5]}), error="no column of text or token ids")
-write("column_bytes", pa.table({"text": [b"ab"], "note": ["n"]}), rows(["n"]))
-write("column_bytes_named", pa.table({"text": [b"ab"], "note": ["n"]}), error='column "text" holds neither text nor token ids: "text" (BYTE_ARRAY)', column="text")
-write("column_decimal", pa.table({"text": pa.array([1], pa.decimal128(38, 2)), "note": ["n"]}), rows(["n"]))
-write("column_fixed_bytes", pa.table({"text": pa.array([b"ab"], pa.binary(2))}), error="no column of text or token ids")
+# Old writers do not say that bytes are text.
+utf8, picture = "zwei äöü".encode(), b"\x89PNG\r\n\x1a\n\x00"
+write("column_bytes", pa.table({"text": [utf8, None], "note": ["n", "n"]}), rows(["zwei äöü", None]))
+write("column_bytes_named", pa.table({"raw": [utf8], "note": ["n"]}), rows(["zwei äöü"]), column="raw")
+write("column_bytes_all", pa.table({"question": [utf8], "picture": [picture], "answer": [b"ja"]}), rows(["zwei äöü ja"]))
+write("column_bytes_beside_text", pa.table({"raw": [utf8], "note": ["n"]}), rows(["n"]))
+write("column_bytes_chat", pa.table({"messages": [[{"role": b"user", "content": b"Hi"}]]}), rows(["user Hi"]))
+write("column_picture", pa.table({"text": [picture], "note": ["n"]}), error='column "text" is not text: "text" (BYTE_ARRAY); give --column')
+write("column_picture_named", pa.table({"raw": [picture], "note": ["n"]}), error='column "raw" holds neither text nor token ids: "raw" (BYTE_ARRAY)', column="raw")
+write("column_picture_late", pa.table({"text": [utf8] * 9 + [b"a\xff"], "note": ["n"] * 10}), error='column "text" is not text: "text" (BYTE_ARRAY); give --column')
+write("column_null", pa.table({"text": pa.nulls(1), "note": ["n"]}), rows(["n"]))
+write("column_decimal", pa.table({"text": pa.array([1], pa.decimal128(38, 2)), "note": ["n"]}), error='column "text" is not text: "text" (FIXED_LEN_BYTE_ARRAY); give --column')
+write("column_fixed_bytes", pa.table({"text": pa.array([b"ab"], pa.binary(2))}), error='column "text" is not text: "text" (FIXED_LEN_BYTE_ARRAY); give --column')
 
 chat = [
     [{"from": "human", "value": "Hi"}, {"from": "bot", "value": "Hello"}],
