@@ -16,6 +16,7 @@ import (
 	"exl2/internal/device/devtest"
 	"exl2/internal/goldens"
 	"exl2/internal/half"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 )
 
@@ -34,6 +35,38 @@ func newModel(t testing.TB, seed uint64, bits float64) *Model {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// A model that no machine has room for is refused before anything is written.
+func TestNoRoom(t *testing.T) {
+	if _, known := machine.FreeMemory(); !known {
+		t.Skip("the system does not tell what is free")
+	}
+	ended, end := context.WithCancel(t.Context()) // should a disk have 20 TB
+	end()
+	for name, c := range map[string]struct {
+		sizes *strings.Replacer
+		want  string
+	}{
+		"a tensor beyond memory": {strings.NewReplacer(`"hidden_size":96`, `"hidden_size":16777212`), "out of memory: config.json: model.layers.0.self_attn.q_proj.weight takes 5629"},
+		"a model beyond disks":   {strings.NewReplacer(`"hidden_size":96`, `"hidden_size":12288`, `e_size":160`, `e_size":65536`, `layers":2`, `layers":4096`), "out of disk: config.json takes 2"},
+	} {
+		s, err := FromConfig("config.json", []byte(c.sizes.Replace(small)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(s, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := m.Write(ended, dir, "", func(string) {}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: have %v, want %s", name, err, c.want)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a folder is there: %v", name, err)
+		}
+	}
 }
 
 // A random model loads and runs, from memory and from files, and is the same

@@ -33,6 +33,9 @@ func (m *Model) Write(ctx context.Context, dir, tokenizer string, step func(name
 	if err := checkVacant(dir, files); err != nil {
 		return err
 	}
+	if err := m.checkRoom(dir); err != nil {
+		return err
+	}
 	removeFolder, err := atomicfile.MakeFolder(dir)
 	if err != nil {
 		return err
