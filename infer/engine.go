@@ -177,7 +177,7 @@ func (o Options) Check() error {
 	case o.Positions < 1:
 		return fmt.Errorf("a context of %d positions, want 1 or more", o.Positions)
 	case o.Positions > MaxPositions/sequences:
-		return fmt.Errorf("a context of %d positions times %d sequences, want at most %d in all; give a smaller --length or fewer --tokens", o.Positions, sequences, MaxPositions)
+		return fmt.Errorf("a context of %d positions times %d sequences, want at most %d in all; ask for fewer tokens or sequences", o.Positions, sequences, MaxPositions)
 	}
 	return o.checkKeep()
 }

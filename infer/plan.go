@@ -181,7 +181,7 @@ func checkRoom(parts []Part, mapped bool) error {
 			}
 		}
 		if known && need > free {
-			return fmt.Errorf("out of memory: layers %d to %d take %s (weights %s, cache %s, activations and workspace %s), %s are free on %s; a smaller --length lowers the cache, more --devices share the layers",
+			return fmt.Errorf("out of memory: layers %d to %d take %s (weights %s, cache %s, activations and workspace %s), %s are free on %s; a shorter context lowers the cache, more --devices share the layers",
 				p.First, p.First+p.Layers-1, gigabytes(need), gigabytes(p.Weights), gigabytes(p.Cache), gigabytes(p.Activations+p.Workspace), gigabytes(free), p.Device)
 		}
 	}

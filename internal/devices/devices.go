@@ -17,7 +17,7 @@ import (
 const Names = "cpu, GPU numbers as 0,1, or all (default: the first GPU, else the CPU)"
 
 // remedy is what is suggested when a GPU's memory runs out.
-const remedy = "a smaller --length or --batch needs less, more --devices share the layers, --devices cpu uses the machine's memory"
+const remedy = "a shorter context or fewer sequences need less, more --devices share the layers, --devices cpu uses the machine's memory"
 
 // A List is devices that share the layers of a model, in their order.
 type List []device.Device

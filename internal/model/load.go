@@ -104,7 +104,7 @@ func (l *Loader) Width() int {
 // positions.
 func (l *Loader) CheckLength(positions int) error {
 	if most := l.Spec.Learned; most > 0 && positions > most {
-		return fmt.Errorf("%d positions, and the model has learned %d; give a smaller --length", positions, most)
+		return fmt.Errorf("%d positions, and the model has learned %d; ask for fewer tokens", positions, most)
 	}
 	return nil
 }
