@@ -36,6 +36,9 @@ checkpoint is run, and whether logits are checked against those of transformers.
 			return cobra.ExactArgs(1)(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
 			if o.architectures {
 				return printArchitectures(a)
 			}
@@ -56,6 +59,17 @@ type inspectOptions struct {
 	length int
 
 	architectures bool
+}
+
+// check refuses flags that do not go together.
+func (o *inspectOptions) check() error {
+	switch {
+	case o.architectures && (o.memory || o.plot != ""):
+		return usage("--architectures lists what is known, without a model; leave out --memory and --plot")
+	case o.memory && o.plot != "":
+		return usage("--memory and --plot are both given; give them one after the other")
+	}
+	return nil
 }
 
 // inspection is the JSON of inspect.
@@ -81,7 +95,7 @@ type inspectMatrix struct {
 
 func runInspect(a *app, name string, o inspectOptions) error {
 	if o.plot != "" {
-		if _, err := formatOf(o.plot); err != nil {
+		if err := checkPicture(o.plot); err != nil {
 			return err
 		}
 	}
@@ -107,13 +121,13 @@ func runInspect(a *app, name string, o inspectOptions) error {
 	if r.Disagreements, err = disagreements(dir, l, files); err != nil {
 		return err
 	}
+	if err := a.print(r, func(w io.Writer) { printInspection(w, r) }); err != nil {
+		return err
+	}
 	if o.plot != "" {
 		if err := plotBits(o.plot, r, l.Spec.Layers); err != nil {
 			return err
 		}
-	}
-	if err := a.print(r, func(w io.Writer) { printInspection(w, r) }); err != nil {
-		return err
 	}
 	if n := len(r.Disagreements); n > 0 {
 		return fmt.Errorf("model %s: config.json and the weights disagree (%d times): %s", dir, n, strings.Join(r.Disagreements, "; "))

@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"io"
 	"log"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,23 @@ func formatOf(path string) (string, error) {
 		return "", usage("--plot %s: the name must end in .svg, .png or .pdf", path)
 	}
 	return format, nil
+}
+
+// checkPicture finds before the work what would fail after it: a name without a format, a
+// folder that is not there or cannot be written to.
+func checkPicture(path string) error {
+	if _, err := formatOf(path); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("--plot %s: a folder, want the name of a file", path)
+	}
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	f.Abort()
+	return nil
 }
 
 // savePicture writes what paint draws on a canvas of the given size.

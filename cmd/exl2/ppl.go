@@ -112,7 +112,7 @@ func (o *pplOptions) checkPictures() error {
 	if o.plot == "" {
 		return nil
 	}
-	if _, err := formatOf(o.plot); err != nil || o.points == "" {
+	if err := checkPicture(o.plot); err != nil || o.points == "" {
 		return err
 	}
 	_, err := readPoints(o.points)
@@ -161,16 +161,15 @@ func runPPL(c *cobra.Command, a *app, o *pplOptions) error {
 		}
 		results = append(results, *r)
 	}
-	if o.plot != "" {
-		if err := o.draw(results); err != nil {
-			return err
-		}
-	}
-	return a.print(pplReport(results), func(w io.Writer) {
+	err = a.print(pplReport(results), func(w io.Writer) {
 		for _, r := range results {
 			printPPL(w, r)
 		}
 	})
+	if err != nil || o.plot == "" {
+		return err
+	}
+	return o.draw(results)
 }
 
 // draw draws the results, and the points of other programs.
