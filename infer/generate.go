@@ -23,6 +23,7 @@ type Generation struct {
 	Seed    uint64
 	End     []int32  // tokens that end the text and are not part of it
 	Stops   []string // texts that end the text and are not part of it
+	StopIDs []int32  // tokens that do as Stops do, which need not have a text
 	Text    Stream
 	Emit    func(text string) // called with every piece of text that is certain; may be nil
 }

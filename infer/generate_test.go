@@ -62,6 +62,12 @@ func TestGenerationEnds(t *testing.T) {
 	if r.Reason != EndToken || len(r.Tokens) != first {
 		t.Errorf("end token: %+v", r)
 	}
+	for _, end := range [][]int32{nil, {fifth}} {
+		r, _ = generate(t, &Generation{Limit: 12, End: end, StopIDs: []int32{fifth}})
+		if r.Reason != StopText || len(r.Tokens) != first {
+			t.Errorf("a token to stop at, end tokens %v: %+v", end, r)
+		}
+	}
 	r, emitted := generate(t, &Generation{Limit: 12, Stops: []string{all.Text[3:6]}})
 	if want := strings.Index(all.Text, all.Text[3:6]); r.Reason != StopText || r.Text != all.Text[:want] || emitted != r.Text {
 		t.Errorf("stop text %q in %q: %+v, emitted %q", all.Text[3:6], all.Text, r, emitted)

@@ -59,7 +59,11 @@ func (w *writing) take(id int32) (end bool) {
 	if len(r.Tokens) == 0 {
 		r.FirstToken = time.Since(w.start)
 	}
-	if slices.Contains(w.End, id) {
+	switch {
+	case slices.Contains(w.StopIDs, id):
+		r.Reason = StopText
+		return true
+	case slices.Contains(w.End, id):
 		r.Reason = EndToken
 		return true
 	}

@@ -38,7 +38,8 @@ the settings in the model's generation_config.json, where flags do not say
 otherwise.
 
 The text goes to stdout, a summary to stderr. It ends with the model's end token,
-before a --stop text, or after -t tokens. Filters work in the order top-k, top-p,
+before a --stop text, or after -t tokens. Special tokens are no part of the text: the
+text of one, as --stop "<|im_end|>", stands for the token. Filters work in the order top-k, top-p,
 min-p, typical, each on what the one before has left. The same seed gives the same
 text.
 
@@ -73,7 +74,7 @@ in \ goes on in the next.`,
 	f.Float64Var(&s.Frequency, "frequency-penalty", 0, "subtracted from a token's logit each time it was seen")
 	f.Float64Var(&s.Presence, "presence-penalty", 0, "subtracted from a token's logit if it was seen")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the sampler")
-	f.StringArrayVar(&o.stops, "stop", nil, "text that ends the generation; may be repeated")
+	f.StringArrayVar(&o.stops, "stop", nil, "text, or special token, that ends the generation; may be repeated")
 	f.BoolVar(&o.noBOS, "prompt-no-bos", false, "do not begin the prompt with the BOS token (-pnb)")
 	o.chat.flags(f)
 	ropeFlags(f, &o.ropeScale, &o.ropeAlpha)

@@ -15,7 +15,9 @@ import (
 // A prompter makes a model's prompts of what the user types.
 type prompter struct {
 	tokenizer *tokenizer.Tokenizer
-	end       []int32 // tokens that end a text
+	end       []int32  // tokens that end a text
+	stops     []string // texts that do
+	stopIDs   []int32  // and special tokens, of which texts have nothing
 	noBOS     bool
 	chat      *renderer // nil without --chat
 }
@@ -38,7 +40,31 @@ func (o *inferOptions) prompter(c *cobra.Command, dir string) (*prompter, error)
 	if eos, ok := p.tokenizer.EOS(); ok {
 		p.end = append(p.end, eos)
 	}
-	return p, nil
+	return p, p.stopAt(o.stops)
+}
+
+// stopAt has texts end at what --stop gives: a special token's text is the token, since
+// texts leave special tokens out. What is more than that could never be met.
+func (p *prompter) stopAt(stops []string) error {
+	for _, text := range stops {
+		if id, ok := p.tokenizer.TokenID(text); ok && p.tokenizer.Special(id) {
+			p.stopIDs = append(p.stopIDs, id)
+		} else if token := p.specialIn(text); token != "" {
+			return usage("--stop %q: texts leave special tokens out, as %q; give that alone, and what is around it in another --stop", text, token)
+		}
+		p.stops = append(p.stops, text)
+	}
+	return nil
+}
+
+// specialIn returns the text of a special token that is in a text, or "".
+func (p *prompter) specialIn(text string) string {
+	for id := range int32(p.tokenizer.VocabSize()) {
+		if token, _ := p.tokenizer.Token(id); token != "" && p.tokenizer.Special(id) && strings.Contains(text, token) {
+			return token
+		}
+	}
+	return ""
 }
 
 // A shownPrompt is a prompt as a text and as tokens.
@@ -68,7 +94,7 @@ func (p *prompter) prompt(ctx context.Context, text string) (*shownPrompt, error
 // generation returns what the flags say of the text to generate.
 func (p *prompter) generation(o *inferOptions, prompt []int32, limit int) *infer.Generation {
 	return &infer.Generation{
-		Prompt: prompt, Limit: limit, Sampler: o.sampler, Seed: o.seed, End: p.end, Stops: o.stops,
+		Prompt: prompt, Limit: limit, Sampler: o.sampler, Seed: o.seed, End: p.end, Stops: p.stops, StopIDs: p.stopIDs,
 		Text: p.tokenizer.NewStream(tokenizer.DecodeOptions{SkipSpecial: true}),
 	}
 }
