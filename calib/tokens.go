@@ -172,7 +172,7 @@ func (c Cut) checkIDs(s *Source, row int, ids []int32) error {
 		if row > 0 {
 			where = fmt.Sprintf("%s %d: ", s.unit, row)
 		}
-		return fmt.Errorf("%s: %stoken id %d is not in the vocabulary of %d tokens", s.path, where, id, c.Vocab)
+		return fmt.Errorf("%s: %stoken id %d is not in the vocabulary of %d tokens; ids must be of the model's own tokenizer", s.path, where, id, c.Vocab)
 	}
 	return nil
 }

@@ -93,6 +93,9 @@ func (t *conversation) answer(ctx context.Context, text string) error {
 		return fmt.Errorf("the conversation has %d tokens, the context %d; /new begins another, a larger --length has more room",
 			len(prompt.IDs), t.session.Engine.Options.Positions)
 	}
+	if err := t.prompter.known(prompt.IDs, t.session.Engine.Vocab()); err != nil {
+		return err
+	}
 	if t.limited {
 		room = min(room, t.options.tokens)
 	}

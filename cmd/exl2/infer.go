@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
+	"exl2/internal/arch"
 	"exl2/internal/regular"
 )
 
@@ -99,6 +100,8 @@ func (o *inferOptions) check(c *cobra.Command) error {
 		return usage("--model-dir (-m) is missing; see exl2 infer --help")
 	case c.Flags().Changed("prompt") && o.promptFile != "":
 		return usage("--prompt and --prompt-file are both given")
+	case c.Flags().Changed("prompt-file") && o.promptFile == "":
+		return usage("--prompt-file: empty name; leave the flag out to read the prompt from stdin")
 	}
 	if err := o.chat.check(); err != nil {
 		return err
@@ -148,7 +151,7 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 		return err
 	}
 	p.endAnswers(c.Context())
-	r, err := o.answer(c, a, dir, p.generation(o, prompt.IDs, limit))
+	r, err := o.answer(c, a, dir, p, p.generation(o, prompt.IDs, limit))
 	if err != nil {
 		return err
 	}
@@ -179,9 +182,16 @@ func (o *inferOptions) limit(prompt int) (int, error) {
 
 // answer loads the model and generates a text. Without any tokens to generate
 // the prompt was all that was wanted, if it was shown.
-func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, g *infer.Generation) (*infer.Result, error) {
+func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, p *prompter, g *infer.Generation) (*infer.Result, error) {
 	if o.chat.show && g.Limit == 0 {
 		return &infer.Result{PromptTokens: len(g.Prompt), Reason: infer.Length}, nil
+	}
+	spec, err := arch.ReadSpec(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.known(g.Prompt, spec.Vocab); err != nil {
+		return nil, fmt.Errorf("model %s: %w", dir, err)
 	}
 	e, err := a.openModel(dir, infer.Options{
 		Positions: max(o.length, len(g.Prompt)+g.Limit, 1), RopeScale: o.ropeScale, RopeAlpha: o.ropeAlpha,

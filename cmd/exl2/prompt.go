@@ -91,6 +91,33 @@ func (p *prompter) prompt(ctx context.Context, text string) (*shownPrompt, error
 	return &shownPrompt{text, ids}, nil
 }
 
+// known refuses a prompt with a token that the model does not have.
+func (p *prompter) known(prompt []int32, vocab int) error {
+	for _, id := range prompt {
+		if int(id) < vocab {
+			continue
+		}
+		err := beyond(p.tokenizer, id, vocab)
+		if bos, ok := p.tokenizer.BOS(); ok && id == bos && p.chat == nil && !p.noBOS {
+			err = fmt.Errorf("%w, or leave it out with -pnb", err)
+		}
+		return err
+	}
+	return nil
+}
+
+// beyond is about a token of a tokenizer that the model does not have.
+func beyond(t *tokenizer.Tokenizer, id int32, vocab int) error {
+	text, _ := t.Token(id)
+	name := fmt.Sprintf("token %q", text)
+	for field, end := range map[string]func() (int32, bool){"bos_token": t.BOS, "eos_token": t.EOS} {
+		if of, ok := end(); ok && of == id {
+			name += " (" + field + ")"
+		}
+	}
+	return fmt.Errorf("%s has id %d, and the model has %d tokens; give the model the tokenizer that it was trained with", name, id, vocab)
+}
+
 // generation returns what the flags say of the text to generate.
 func (p *prompter) generation(o *inferOptions, prompt []int32, limit int) *infer.Generation {
 	return &infer.Generation{

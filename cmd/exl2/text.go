@@ -64,6 +64,9 @@ func (o *pplOptions) rowsFor(ctx context.Context, source *calib.Source, dir stri
 			if !ok {
 				return nil, fmt.Errorf("--bos: the tokenizer of %s has no token that begins texts", dir)
 			}
+			if int(bos) >= spec.Vocab {
+				return nil, fmt.Errorf("--bos: model %s: %w", dir, beyond(t, bos, spec.Vocab))
+			}
 			cut.Head = []int32{bos}
 		}
 	}
