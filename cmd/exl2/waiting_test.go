@@ -14,26 +14,27 @@ import (
 // Ctrl-C ends a command that waits for what somebody is to write to a pipe.
 func TestInterruptWaiting(t *testing.T) {
 	surviveInterrupts(t)
-	model, pipe := filepath.Join("..", "..", "testdata", "models", "tiny"), filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	model := filepath.Join("..", "..", "testdata", "models", "tiny")
 	nothing, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nothing.Close()
 	for name, args := range map[string][]string{
-		"prompt":      {"infer", "-m", model, "--prompt-file", pipe},
-		"tools":       {"infer", "-m", model, "-p", "x", "--chat", "--tools", pipe},
-		"text":        {"ppl", "-m", model, "-ed", pipe},
-		"calibration": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-c", pipe},
-		"measurement": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-m", pipe},
-		"shape":       {"synth", "--config", pipe, "-o", filepath.Join(t.TempDir(), "random")},
+		"prompt":      {"infer", "-m", model, "--prompt-file"},
+		"tools":       {"infer", "-m", model, "-p", "x", "--chat", "--tools"},
+		"text":        {"ppl", "-m", model, "-ed"},
+		"calibration": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-c"},
+		"measurement": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-m"},
+		"shape":       {"synth", "-o", filepath.Join(t.TempDir(), "random"), "--config"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			pipe := filepath.Join(t.TempDir(), "pipe") // its own: the reader of another may still be there
+			if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+				t.Fatal(err)
+			}
 			ended := make(chan int, 1)
-			go func() { ended <- run(append([]string{"--devices", "cpu"}, args...), io.Discard, nothing) }()
+			go func() { ended <- run(append(append([]string{"--devices", "cpu"}, args...), pipe), io.Discard, nothing) }()
 			w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once there is a reader
 			if err != nil {
 				t.Fatal(err)
