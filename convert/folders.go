@@ -51,6 +51,23 @@ func (s *source) separate(o *Options) error {
 			}
 		}
 	}
+	return saveApart(o.SaveMeasurement, homes)
+}
+
+// saveApart refuses a file for the measurement that would be taken for one of the source's.
+func saveApart(path string, homes []string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return nil // a folder that is not there yet, or that nothing can be written to
+	}
+	for _, home := range homes {
+		if same(info, home) {
+			return fmt.Errorf("%w: --output-measurement: %s is in the folder of the model to convert; give another file", ErrRefused, path)
+		}
+	}
 	return nil
 }
 
@@ -126,15 +143,28 @@ func (r *run) inTheWay(dir string, names []string) error {
 			continue
 		}
 		path := filepath.Join(absolute(dir), e.Name())
-		free, err := r.job.Replaceable(path)
-		if err != nil {
+		if err := r.mustBeFree(path); err != nil {
 			return err
-		}
-		if !free {
-			return r.job.InTheWay(path)
 		}
 	}
 	return nil
+}
+
+// mustBeFree refuses a file that a model's is not to replace: one that the job did not
+// write, or a measurement that it has saved there.
+func (r *run) mustBeFree(path string) error {
+	free, err := r.job.Replaceable(path)
+	if err != nil {
+		return err
+	}
+	if !free {
+		return r.job.InTheWay(path)
+	}
+	saved, err := r.job.IsCopy(path, measurementName)
+	if err == nil && saved && !r.opts.Overwrite {
+		err = fmt.Errorf("%w: %s is the measurement, which this job has saved there; move it away, or --overwrite replaces it", ErrRefused, path)
+	}
+	return err
 }
 
 // tryWriting writes to a folder, made if it is not there, and leaves nothing.

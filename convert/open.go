@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"exl2/internal/atomicfile"
@@ -179,6 +180,10 @@ func (r *run) intact(t Target, done *finished) (bool, error) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
+		saved, err := r.job.IsCopy(path, measurementName) // as earlier versions did
+		if err != nil || saved {
+			return false, err
+		}
 		if !strings.HasSuffix(path, ".safetensors") {
 			continue // may be edited
 		}
@@ -246,7 +251,7 @@ func (r *run) checkOutputs() error {
 		folders = append(folders, r.opts.folder(t))
 	}
 	if save := r.opts.SaveMeasurement; save != "" {
-		if err := r.checkSave(absolute(save)); err != nil {
+		if err := r.checkSave(absolute(save), names); err != nil {
 			return err
 		}
 		folders = append(folders, filepath.Dir(save))
@@ -260,16 +265,28 @@ func (r *run) checkOutputs() error {
 }
 
 // checkSave refuses a file that the measurement is to be written to and that is
-// there, or that the job has for itself.
-func (r *run) checkSave(path string) error {
-	if rel, err := filepath.Rel(absolute(r.opts.jobDir()), path); err == nil && filepath.IsLocal(rel) {
+// there, or that the job has for itself or for its models.
+func (r *run) checkSave(path string, names []string) error {
+	if rel, err := filepath.Rel(resolved(r.opts.jobDir()), resolved(path)); err == nil && filepath.IsLocal(rel) {
 		return fmt.Errorf("%w: --output-measurement: %s is in the job's own folder, where measurement.json is anyway; give another file", ErrRefused, path)
+	}
+	if r.job.WroteElse(path, measurementName) || r.opts.ofModel(path, names) {
+		return fmt.Errorf("%w: --output-measurement: %s is a file of a model that this job makes; give another file", ErrRefused, path)
 	}
 	free, err := r.job.Replaceable(path)
 	if err == nil && !free {
 		err = r.job.InTheWay(path)
 	}
 	return err
+}
+
+// ofModel reports whether a file is one of a target's model, whose small files have
+// these names.
+func (o *Options) ofModel(path string, names []string) bool {
+	return slices.ContainsFunc(o.Targets, func(t Target) bool {
+		rel, err := filepath.Rel(absolute(o.folder(t)), path)
+		return err == nil && (slices.Contains(names, filepath.ToSlash(rel)) || rel == filepath.Base(path) && loadable(rel))
+	})
 }
 
 // checkSource compares the source with what it was when the job began, and reads

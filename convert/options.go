@@ -143,12 +143,13 @@ func (o *Options) folder(t Target) string {
 // jobDir returns the folder of the job's files.
 func (o *Options) jobDir() string { return filepath.Join(o.Work, jobFolder) }
 
-// replaces reports whether what an earlier job wrote to a folder goes when the
-// job begins again: what lies in the job's own folder, or where models will be
+// replaces reports whether a file that an earlier job wrote goes when the job begins
+// again: what lies in the job's own folder, or where models or the measurement will be
 // written.
-func (o *Options) replaces(folder string) bool {
-	work, folder := absolute(o.Work), absolute(folder)
-	if folder == work || filepath.Dir(folder) == work {
+func (o *Options) replaces(path string) bool {
+	work, path := absolute(o.Work), absolute(path)
+	folder := filepath.Dir(path)
+	if path == absolute(o.SaveMeasurement) || folder == work || filepath.Dir(folder) == work {
 		return true
 	}
 	return slices.ContainsFunc(o.Targets, func(t Target) bool { return absolute(o.folder(t)) == folder })

@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -312,5 +313,95 @@ func TestOtherFiles(t *testing.T) {
 	}
 	if len(got) != 5 {
 		t.Errorf("%d files, want three others, config.json and the weights", len(got))
+	}
+}
+
+// The measurement replaces nothing of a model, neither of the one that the job has made
+// nor of the source, whatever is said of overwriting; and it is replaced by none.
+func TestMeasurementAmongModels(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+	o.Out = t.TempDir()
+	mustRun(t, o)
+	model, source := contents(t, o.Out), contents(t, o.Source)
+	link := filepath.Join(t.TempDir(), "link")
+	mustLink(t, o.Out, link)
+	measure := func(path string, overwrite, restart bool) error {
+		only := *o
+		only.SaveMeasurement, only.Overwrite, only.Restart = path, overwrite, restart
+		_, err := measureOn(context.Background(), on(openCPU(t)), &only, &watcher{})
+		return err
+	}
+	for _, c := range []struct{ path, want string }{
+		{filepath.Join(o.Out, "output.safetensors"), "is a file of a model that this job makes"},
+		{filepath.Join(o.Out, "config.json"), "is a file of a model that this job makes"},
+		{filepath.Join(o.Out, "tokenizer.json"), "is a file of a model that this job makes"},
+		{filepath.Join(link, "output.safetensors"), "is a file of a model that this job makes"},
+		{filepath.Join(o.Source, "measurement.json"), "is in the folder of the model to convert"},
+		{filepath.Join(o.Source, "config.json"), "is in the folder of the model to convert"},
+		{filepath.Join(o.Work, "job", "m.json"), "is in the job's own folder"},
+	} {
+		for _, restart := range []bool{false, true} {
+			for _, overwrite := range []bool{false, true} {
+				if err := measure(c.path, overwrite, restart); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: error %v, want %q", c.path, err, c.want)
+				}
+			}
+		}
+	}
+	mustEqual(t, contents(t, o.Out), model)
+	mustEqual(t, contents(t, o.Source), source)
+
+	// Beside the model it may be, again and again, and after a restart.
+	beside := filepath.Join(o.Out, "m.json")
+	for _, restart := range []bool{false, false, true} {
+		if err := measure(beside, false, restart); err != nil {
+			t.Errorf("restart %v: %v", restart, err)
+		}
+	}
+	mustWrite(t, beside, "mine")
+	if err := measure(beside, false, false); !errors.Is(err, ErrRefused) {
+		t.Errorf("an edited measurement: error %v", err)
+	}
+}
+
+// A model does not replace the measurement that its job has saved where its files go.
+func TestModelOverMeasurement(t *testing.T) {
+	for _, name := range []string{"config.json", "output.safetensors", "other.safetensors"} {
+		o := options(t, sourceModel(t, "llama"), "4.0")
+		o.Out = t.TempDir()
+		only := *o
+		only.SaveMeasurement = filepath.Join(o.Out, name)
+		if _, err := measureOn(context.Background(), on(openCPU(t)), &only, &watcher{}); err != nil {
+			t.Fatal(err)
+		}
+		mustRefuse(t, o, only.SaveMeasurement+" is the measurement", "--overwrite")
+		o.Overwrite = true
+		report, _ := mustRun(t, o)
+		checkModel(t, o, report.Outputs[0])
+	}
+}
+
+// A measurement in the place of a finished model's file, as earlier versions have put it
+// there, is not taken for the model.
+func TestMeasurementInModel(t *testing.T) {
+	for _, name := range []string{"config.json", "output.safetensors"} {
+		o := options(t, sourceModel(t, "llama"), "4.0")
+		mustRun(t, o)
+		want, path := contents(t, o.Work), filepath.Join(o.Work, name)
+		j := openJob(t, o)
+		if err := j.Write(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, contents(t, o.jobDir())["measurement.json"])
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+		mustRefuse(t, o, path+" is the measurement")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, o)
+		mustEqual(t, contents(t, o.Work), want)
 	}
 }

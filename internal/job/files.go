@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"exl2/internal/atomicfile"
@@ -133,6 +134,32 @@ func (j *Job) InTheWay(name string) error {
 
 // Wrote reports whether a file is there as the job has written it.
 func (j *Job) Wrote(name string) (bool, error) { return j.list.wrote(j.listed(name), j.Path(name)) }
+
+// IsCopy reports whether a file is there with bytes that the job has written to another of
+// its files.
+func (j *Job) IsCopy(name, of string) (bool, error) {
+	return j.list.wrote(j.listed(of), j.Path(name))
+}
+
+// WroteElse reports whether the job has written something else to a path than copies of one
+// of its files, be it gone or changed by now.
+func (j *Job) WroteElse(path, of string) bool {
+	list, name := j.list.all(), j.listed(path)
+	info, err := os.Lstat(path)
+	copies := map[string]bool{}
+	for _, e := range list {
+		if e.Name == of {
+			copies[e.Sum] = true
+		}
+	}
+	return slices.ContainsFunc(list, func(e entry) bool {
+		if inside(e.Name) || copies[e.Sum] {
+			return false
+		}
+		other, otherErr := os.Lstat(j.Path(e.Name))
+		return e.Name == name || err == nil && otherErr == nil && os.SameFile(info, other)
+	})
+}
 
 // Has reports whether the job has a file. One that it wrote and that has other
 // bytes now is an error.

@@ -286,7 +286,7 @@ func TestRestart(t *testing.T) {
 	for _, name := range stays[1:] {
 		place(t, j.Path(name), "mine")
 	}
-	replaces := func(folder string) bool { return filepath.Clean(folder) == work }
+	replaces := func(path string) bool { return filepath.Dir(path) == work }
 	if err := j.Restart(replaces); err != nil {
 		t.Fatal(err)
 	}
@@ -466,4 +466,38 @@ func FuzzList(f *testing.F) {
 			t.Fatalf("%v, %v", found, err)
 		}
 	})
+}
+
+// What the job has written elsewhere is a copy of one of its files, or something else.
+func TestCopies(t *testing.T) {
+	work := t.TempDir()
+	j := open(t, filepath.Join(work, "job"))
+	defer j.Close()
+	path := func(name string) string { return filepath.Join(work, name) }
+	write(t, j, "m", "measured")
+	for _, name := range []string{"copy", "edited"} {
+		write(t, j, path(name), "measured")
+	}
+	for _, name := range []string{"model", "replaced", "gone"} {
+		write(t, j, path(name), "weights")
+	}
+	write(t, j, path("replaced"), "measured")
+	place(t, path("edited"), "mine")
+	place(t, path("mine"), "mine")
+	os.Remove(path("gone"))
+	if err := os.Symlink(work, path("link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		isCopy, other bool
+	}{
+		{"copy", true, false}, {"edited", false, false}, {"mine", false, false}, {"missing", false, false},
+		{"model", false, true}, {"link/model", false, true}, {"replaced", true, true}, {"gone", false, true},
+	} {
+		isCopy, err := j.IsCopy(path(c.name), "m")
+		if wrote := j.WroteElse(path(c.name), "m"); isCopy != c.isCopy || wrote != c.other || err != nil {
+			t.Errorf("%s: a copy %v, something else %v, %v", c.name, isCopy, wrote, err)
+		}
+	}
 }

@@ -11,19 +11,19 @@ import (
 
 // Restart deletes the job: of the files that its list has those that still are
 // as it wrote them, in its folder, and elsewhere where replaces says so of the
-// file's folder, given by its path. Of a list that is damaged it takes what can be read. What else
+// file's path. Of a list that is damaged it takes what can be read. What else
 // is there stays.
-func (j *Job) Restart(replaces func(folder string) bool) error {
+func (j *Job) Restart(replaces func(path string) bool) error {
 	if err := j.restart(replaces); err != nil {
 		return fmt.Errorf("restart: %w", err)
 	}
 	return nil
 }
 
-func (j *Job) restart(replaces func(folder string) bool) error {
+func (j *Job) restart(replaces func(path string) bool) error {
 	var names []string
 	for _, e := range j.list.all() {
-		if inside(e.Name) || replaces(filepath.Dir(j.Path(e.Name))) {
+		if inside(e.Name) || replaces(j.Path(e.Name)) {
 			names = append(names, e.Name)
 		}
 	}
