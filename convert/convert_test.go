@@ -28,12 +28,13 @@ type watcher struct {
 	done     int // steps of the stage
 	steps    []string
 	warnings []string
+	notes    []string
 	step     func()
 }
 
 func (w *watcher) Start(stage string, _ int) { w.stage, w.done = stage, 0 }
 func (w *watcher) Skip(what string)          { w.Step(what, "done before") }
-func (w *watcher) Note(string)               {}
+func (w *watcher) Note(text string)          { w.notes = append(w.notes, text) }
 func (w *watcher) Warn(text string)          { w.warnings = append(w.warnings, text) }
 func (w *watcher) Close()                    {}
 

@@ -64,7 +64,7 @@ func saveApart(path string, homes []string) error {
 		return nil // a folder that is not there yet, or that nothing can be written to
 	}
 	for _, home := range homes {
-		if same(info, home) {
+		if same(info, home) || same(info, filepath.Join(home, templates)) {
 			return fmt.Errorf("%w: --output-measurement: %s is in the folder of the model to convert; give another file", ErrRefused, path)
 		}
 	}
@@ -138,16 +138,35 @@ func (r *run) inTheWay(dir string, names []string) error {
 	if err != nil {
 		return err
 	}
+	names = slices.Clone(names)
 	for _, e := range entries {
-		if !loadable(e.Name()) && !slices.Contains(names, e.Name()) {
-			continue
+		if loadable(e.Name()) && !slices.Contains(names, e.Name()) {
+			names = append(names, e.Name())
 		}
-		path := filepath.Join(absolute(dir), e.Name())
+	}
+	for _, name := range names {
+		path := filepath.Join(absolute(dir), name)
+		if err := mustBeFolder(filepath.Dir(path), dir); err != nil {
+			return err
+		}
 		if err := r.mustBeFree(path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mustBeFolder refuses what stands where a folder in a model's will: what is no folder, and
+// a link, which may lead to another model's.
+func mustBeFolder(path, model string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || path == absolute(model) || err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: %s is no folder, or a link to one, and files of the model go there; move it away", ErrRefused, path)
+	}
+	return err
 }
 
 // mustBeFree refuses a file that a model's is not to replace: one that the job did not

@@ -103,8 +103,10 @@ func (r *run) sweep() error {
 		return err
 	}
 	for _, t := range r.opts.Targets {
-		if err := atomicfile.Clean(r.opts.folder(t)); err != nil {
-			return err
+		for _, dir := range []string{r.opts.folder(t), filepath.Join(r.opts.folder(t), templates)} {
+			if err := atomicfile.Clean(dir); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -149,6 +149,9 @@ func (o *Options) jobDir() string { return filepath.Join(o.Work, jobFolder) }
 func (o *Options) replaces(path string) bool {
 	work, path := absolute(o.Work), absolute(path)
 	folder := filepath.Dir(path)
+	if filepath.Base(folder) == templates {
+		folder = filepath.Dir(folder)
+	}
 	if path == absolute(o.SaveMeasurement) || folder == work || filepath.Dir(folder) == work {
 		return true
 	}

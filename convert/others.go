@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,33 +28,57 @@ var notCopied = []string{
 
 // An other is a file of the source that the finished model needs, too.
 type other struct {
-	name string
+	name string // below the source, with slashes
 	size int64
 }
 
-// listOthers finds the files to be copied, and warns of those that are too large
-// for that. A link that leads out of the source is refused: what it leads to is
-// not the model's.
+// templates is the folder of chat templates beside the one that all models have; it is the
+// only folder that belongs to a model (docs/chat.md).
+const templates = "additional_chat_templates"
+
+// listOthers finds the files to be copied, and tells of what is not copied.
 func (s *source) listOthers(p Progress) error {
-	entries, err := os.ReadDir(s.dir)
+	folders, err := s.othersIn("", p, func(name string) bool { return name != configName && !isWeights(name) })
 	if err != nil {
 		return err
 	}
+	if i := slices.Index(folders, templates); i >= 0 {
+		folders = slices.Delete(folders, i, i+1)
+		if _, err := s.othersIn(templates, p, func(name string) bool { return strings.HasSuffix(name, ".jinja") }); err != nil {
+			return err
+		}
+	}
+	if len(folders) > 0 {
+		p.Note("folders of the model are not copied: " + strings.Join(folders, ", "))
+	}
+	return s.mayFollow(configName)
+}
+
+// othersIn adds the files of a folder of the source that are to be copied, warns of those
+// that are too large for that, and returns the folders in it. A link that leads out of the
+// source is refused: what it leads to is not the model's.
+func (s *source) othersIn(folder string, p Progress, wanted func(name string) bool) (folders []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, folder))
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") || name == configName || isWeights(name) {
+		if strings.HasPrefix(e.Name(), ".") || !wanted(e.Name()) {
 			continue
 		}
+		name := path.Join(folder, e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
 			if err := s.mayFollow(name); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		info, err := os.Stat(filepath.Join(s.dir, name))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch {
+		case info.IsDir():
+			folders = append(folders, e.Name())
 		case !info.Mode().IsRegular():
 		case info.Size() > largestOther:
 			p.Warn(fmt.Sprintf("%s is not copied: %s are more than the %s that a file beside the weights may have",
@@ -62,7 +87,7 @@ func (s *source) listOthers(p Progress) error {
 			s.others = append(s.others, other{name, info.Size()})
 		}
 	}
-	return s.mayFollow(configName)
+	return folders, nil
 }
 
 func isWeights(name string) bool {
@@ -78,10 +103,10 @@ func (s *source) mayFollow(name string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.dir, name)
-	target, err := filepath.EvalSymlinks(path)
+	link := filepath.Join(s.dir, name)
+	target, err := filepath.EvalSymlinks(link)
 	if err != nil {
-		return fmt.Errorf("%w: the link %s leads to nothing; remove it, or put the file in its place", ErrRefused, path)
+		return fmt.Errorf("%w: the link %s leads to nothing; remove it, or put the file in its place", ErrRefused, link)
 	}
 	homes := []string{dir}
 	if snapshots := filepath.Dir(dir); filepath.Base(snapshots) == "snapshots" {
@@ -92,7 +117,7 @@ func (s *source) mayFollow(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s leads out of the model to %s; remove it, or put the file in its place", ErrRefused, path, target)
+	return fmt.Errorf("%w: %s leads out of the model to %s; remove it, or put the file in its place", ErrRefused, link, target)
 }
 
 // copyOther copies a file of the source that the finished model needs.

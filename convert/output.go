@@ -96,9 +96,6 @@ func (w *writer) claim(shards []safetensors.Shard) error {
 		names = append(names, o.name)
 	}
 	w.files = names
-	if err := os.MkdirAll(w.dir, 0o777); err != nil {
-		return err
-	}
 	if w.build.draft == nil {
 		if err := atomicfile.Clean(w.dir); err != nil {
 			return err
@@ -106,6 +103,11 @@ func (w *writer) claim(shards []safetensors.Shard) error {
 	}
 	if err := w.build.run.inTheWay(w.dir, names); err != nil {
 		return err
+	}
+	for _, name := range names {
+		if err := os.MkdirAll(filepath.Dir(w.path(name)), 0o777); err != nil {
+			return err
+		}
 	}
 	if err := os.Remove(w.path(configName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
