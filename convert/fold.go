@@ -97,7 +97,7 @@ func (r *run) checkFolds() error {
 	}
 	trial := *r.src.loader
 	if err := f.apply(&trial); err != nil {
-		return fmt.Errorf("measurement %s: %w: it is another model's", r.opts.Measurement, err)
+		return fmt.Errorf("%w: measurement %s: %w: it is another model's", ErrRefused, r.opts.Measurement, err)
 	}
 	return nil
 }

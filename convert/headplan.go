@@ -24,7 +24,7 @@ func (s *source) headClass(f *measure.File) (c class, known bool, err error) {
 			}
 			c, err := headChoices(t, spec)
 			if err != nil {
-				return c, false, fmt.Errorf("measurement: %s: %w", t.Key, err)
+				return c, false, fmt.Errorf("%s: %w", t.Key, err)
 			}
 			return c, true, nil
 		}

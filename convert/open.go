@@ -225,11 +225,11 @@ func (r *run) readMeasured(path string) (*offers, error) {
 	if f.Even() {
 		r.progress.Warn(fmt.Sprintf("%s: quantizing any matrix changes nothing of what the model predicts for the calibration text, so it does not say which ones matter: bits go by the matrices' own errors; is the model whole, and the text its language?", path))
 	}
-	if m.decoder, err = r.src.classes(f); err != nil {
-		return nil, err
+	if m.decoder, err = r.src.classes(f); err == nil {
+		m.head, m.headKnown, err = r.src.headClass(f)
 	}
-	if m.head, m.headKnown, err = r.src.headClass(f); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("%w: measurement %s: %w", ErrRefused, path, err)
 	}
 	if r.opts.HeadBits == AutoHead && !m.headKnown {
 		r.progress.Note(fmt.Sprintf("%s says nothing of the head: it gets %d bits", path, usualHead))

@@ -53,12 +53,15 @@ const optionPower = 2
 // classes turns a measurement into classes; sizes are computed anew for the
 // source's shapes.
 func (s *source) classes(f *measure.File) ([]class, error) {
+	if err := s.checkLast(f.LastModule); err != nil {
+		return nil, err
+	}
 	blocks := map[string]measure.Sublayer{}
 	tables := map[string]measure.Table{}
 	for _, h := range f.Sublayers {
 		known := slices.ContainsFunc(s.loader.Decoder(), func(m model.ModuleSpec) bool { return m.Name == h.Key })
 		if len(h.Options) > 0 && !known {
-			return nil, fmt.Errorf("measurement: %s is not in the model: it is another model's", h.Key)
+			return nil, fmt.Errorf("%s is not in the model: it is another model's", h.Key)
 		}
 		blocks[h.Key] = h
 		for _, t := range h.Tables {
@@ -75,11 +78,21 @@ func (s *source) classes(f *measure.File) ([]class, error) {
 			c, err = optionClasses(m, blocks[m.Name])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("measurement: %s: %w", m.Name, err)
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
 		}
 		list = append(list, c...)
 	}
 	return list, nil
+}
+
+// checkLast refuses a measurement whose head, if it says so, has another place than the
+// source's. ExLlamaV2 has a module for a table of positions, and this program has none.
+func (s *source) checkLast(last int) error {
+	want := len(s.loader.Layout)
+	if last == 0 || last == want || last == want+1 && s.loader.Spec.Learned > 0 {
+		return nil
+	}
+	return fmt.Errorf("last_module_idx is %d there, %d in the model: it is another model's", last, want)
 }
 
 // tableClasses makes a class of every matrix's table, or none if the file has
@@ -136,7 +149,7 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 	for _, m := range shapes {
 		c.keys = append(c.keys, m.Name)
 	}
-	for _, o := range options {
+	for i, o := range options {
 		choice := measure.Choice{Cost: math.Pow(1-o.Accuracy, optionPower)}
 		var recipes []string
 		for _, m := range shapes {
@@ -151,10 +164,27 @@ func optionClass(kind model.Kind, shapes []model.LinearSpec, options []measure.O
 			choice.Bits += r.Size(m.In, m.Out)
 			recipes = append(recipes, text)
 		}
+		if !slices.Contains(totals(shapes, choice.Bits), o.Bits) {
+			return class{}, fmt.Errorf("option %d has %d bits there, %d in the model: it is another model's", i, o.Bits, choice.Bits)
+		}
 		c.choices = append(c.choices, choice)
 		c.recipes = append(c.recipes, recipes)
 	}
 	return c, nil
+}
+
+// totals returns what an option's total_bits may be for matrices that take so many bits:
+// with their biases, as ExLlamaV2 counts them. Before February 2024 it left biases out
+// (its commit cedeb61), and before January 30 of that year the permutations (2cc9710).
+func totals(shapes []model.LinearSpec, bits int) []int {
+	biases, permutations := 0, 0
+	for _, m := range shapes {
+		permutations += 32 * m.In
+		if m.Biased {
+			biases += 16 * exl2.Pad(m.Out)
+		}
+	}
+	return []int{bits + biases, bits, bits - permutations}
 }
 
 // solve chooses within the budget of a target. With a class for the head, that has

@@ -100,11 +100,12 @@ func parseOptionList(data json.RawMessage) ([]Option, error) {
 }
 
 func parseOption(item ordered.Object) (o Option, err error) {
+	var accuracy *float64
 	for _, f := range item {
 		raw := f.Value.(json.RawMessage)
 		switch f.Name {
 		case "accuracy":
-			err = regular.Unmarshal(raw, &o.Accuracy)
+			err = regular.Unmarshal(raw, &accuracy)
 		case "total_bits":
 			err = regular.Unmarshal(raw, &o.Bits)
 		default:
@@ -119,6 +120,10 @@ func parseOption(item ordered.Object) (o Option, err error) {
 	if len(o.Recipes) == 0 {
 		return o, fmt.Errorf("no matrices")
 	}
+	if accuracy == nil {
+		return o, fmt.Errorf("no accuracy")
+	}
+	o.Accuracy = *accuracy
 	if o.Bits <= 0 || !(o.Accuracy <= 1 && o.Accuracy >= 1-maxError) {
 		return o, fmt.Errorf("total_bits %d and accuracy %v, want a positive number and one up to 1", o.Bits, o.Accuracy)
 	}
