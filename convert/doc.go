@@ -15,6 +15,7 @@
 //	                        a measurement depends on first, alone until something converts
 //	asked.json              the options of the last run, for -o WORK alone
 //	source.json             size, time and sum of the source's files, sums of its tensors
+//	inputs.json             size, time and sum of the calibration data and the measurement that were given
 //	calib.safetensors       token rows for quantizing
 //	folding.json            which channels of the source are scaled before all else
 //	synthetic.safetensors   token rows for quantizing that the source has written
@@ -38,7 +39,7 @@
 //	BITS/done.json          the report on the finished model
 //
 // Until all is checked there is no job, and what fails leaves nothing behind. A run
-// refuses if a setting or the source differs from job.json, deletes unfinished
+// refuses if a setting, the source or what it was given differs from what stands there, deletes unfinished
 // temporary files, and goes on behind the last hidden states; sublayers behind them
 // are computed again, to the same bytes. A file counts as the job's while it has the
 // bytes that files.jsonl says the job wrote. Others are moved aside in the job's folder

@@ -115,12 +115,16 @@ func (r *run) sweep() error {
 // check does all that can be wrong before there is a job, and finds what an
 // earlier run has done.
 func (r *run) check() error {
+	if err := r.checkInputs(); err != nil {
+		return err
+	}
 	if err := r.findDone(); err != nil {
 		return err
 	}
 	if err := r.calibrate(); err != nil {
 		return err
 	}
+	r.noteGone()
 	if r.opts.Measurement != "" {
 		var err error
 		if r.given, err = r.readMeasured(r.opts.Measurement); err != nil {
@@ -337,6 +341,9 @@ func (r *run) settle(want job.Settings) error {
 		return err
 	}
 	if err := r.remember(); err != nil {
+		return err
+	}
+	if err := r.saveInputs(); err != nil {
 		return err
 	}
 	for _, t := range r.unfinished() {

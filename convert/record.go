@@ -22,7 +22,7 @@ type record struct {
 	Tensors map[string]string `json:"tensors_xxh3"`
 }
 
-// A recordedFile is a file of the source. Weights have sums of their own, tensor
+// A recordedFile is a file of the source, or another that the job reads. Weights have sums of their own, tensor
 // by tensor.
 type recordedFile struct {
 	Name     string `json:"name"` // by job.Escape
@@ -44,19 +44,25 @@ func (s *source) recorded() ([]recordedFile, error) {
 	}
 	list := make([]recordedFile, len(names))
 	for i, name := range names {
-		path := filepath.Join(s.dir, name)
-		info, err := os.Stat(path)
-		if err != nil {
+		var err error
+		if list[i], err = recordFile(name, filepath.Join(s.dir, name), i < small); err != nil {
 			return nil, err
-		}
-		list[i] = recordedFile{Name: job.Escape(name), Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
-		if i < small {
-			if list[i].Sum, err = sumFile(path); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return list, nil
+}
+
+// recordFile describes a file, under a name.
+func recordFile(name, path string, sum bool) (f recordedFile, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return f, err
+	}
+	f = recordedFile{Name: job.Escape(name), Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
+	if sum {
+		f.Sum, err = sumFile(path)
+	}
+	return f, err
 }
 
 func sumFile(path string) (string, error) {
@@ -73,8 +79,11 @@ func sumFile(path string) (string, error) {
 	return hex.EncodeToString(digest[:]), nil
 }
 
-// asItWas is what to do about a source that has changed.
-const asItWas = "give the model as it was, another --out-dir, or --restart to begin again"
+// asItWas is what to do about a source that has changed, orElse what else there is to do.
+const (
+	asItWas = "give the model as it was, " + orElse
+	orElse  = "another --out-dir, or --restart to begin again"
+)
 
 // unchanged refuses a source that is not what it was when the job began. Where
 // times differ but sizes do not, sums decide: those of small files at once; of

@@ -83,7 +83,9 @@ type run struct {
 	opts     *Options
 	progress Progress
 
-	text      *calib.Source // the calibration file, once it is open
+	text      *calib.Source  // the calibration file, once it is open
+	inputs    []recordedFile // what it and the measurement are
+	inputsNew bool           // the job has not noted all of that
 	src       *source
 	job       *job.Job
 	tokens    tokens
