@@ -338,5 +338,8 @@ func (w *writer) config() error {
 	if err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	return w.build.run.job.Write(w.path(configName), func(to io.Writer) error { _, err := to.Write(append(out, '\n')); return err })
+	return w.build.run.job.Write(w.path(configName), func(to io.Writer) error {
+		_, err := to.Write(append(ordered.Untagged(out), '\n'))
+		return err
+	})
 }

@@ -1,6 +1,10 @@
 package ordered
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+)
 
 // numbers are what Python writes where JSON has no number.
 var numbers = []string{"NaN", "-Infinity", "Infinity"}
@@ -39,8 +43,25 @@ func numberAt(text []byte) string {
 	return ""
 }
 
-// Tagged is a number that JSON does not have as transformers 5 writes it.
-func Tagged(number string) string { return `{"__float__": "` + number + `"}` }
+// Tagged is a number that JSON does not have as transformers 5 writes it; by an escape,
+// which that does not write, Untagged knows it again.
+func Tagged(number string) string {
+	return fmt.Sprintf(`{"__float__": "\u%04x%s"}`, number[0], number[1:])
+}
+
+var tagged = regexp.MustCompile(`\{\s*"__float__":\s*"\\u00(4eaN|49nfinity|2dInfinity)"\s*\}`)
+
+// Untagged returns text with the numbers that Tagged has replaced as they stood.
+func Untagged(text []byte) []byte {
+	return tagged.ReplaceAllFunc(text, func(tag []byte) []byte {
+		for _, n := range numbers {
+			if bytes.Contains(tag, []byte(n[1:])) {
+				return []byte(n)
+			}
+		}
+		return tag
+	})
+}
 
 // Number returns the number that a value stands for as of Tagged, or "".
 func Number(value []byte) string {

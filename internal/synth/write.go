@@ -156,5 +156,5 @@ func (m *Model) config(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, "config.json"), append(data, '\n'))
+	return atomicfile.Write(filepath.Join(dir, "config.json"), append(ordered.Untagged(data), '\n'))
 }
