@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"exl2/internal/atomicfile"
 )
 
 // separate refuses folders to write to that are, contain or link to the source,
@@ -184,19 +182,4 @@ func (r *run) mustBeFree(path string) error {
 		err = fmt.Errorf("%w: %s is the measurement, which this job has saved there; move it away, or --overwrite replaces it", ErrRefused, path)
 	}
 	return err
-}
-
-// tryWriting writes to a folder, made if it is not there, and leaves nothing.
-func tryWriting(dir string) error {
-	remove, err := atomicfile.MakeFolder(dir)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	f, err := atomicfile.Create(filepath.Join(dir, "trial"))
-	if err != nil {
-		return err
-	}
-	f.Abort()
-	return nil
 }

@@ -263,7 +263,7 @@ func (r *run) checkOutputs() error {
 		folders = append(folders, filepath.Dir(save))
 	}
 	for _, dir := range folders {
-		if err := tryWriting(dir); err != nil {
+		if err := atomicfile.TryFolder(dir); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,4 +28,19 @@ func MakeFolder(dir string) (remove func(), err error) {
 		return nil, err
 	}
 	return remove, nil
+}
+
+// TryFolder writes to a folder, made if it is not there, and leaves nothing.
+func TryFolder(dir string) error {
+	remove, err := MakeFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	f, err := Create(filepath.Join(dir, "trial"))
+	if err != nil {
+		return fmt.Errorf("no file can be written to %s: %w; give another folder", dir, errors.Unwrap(err))
+	}
+	f.Abort()
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +41,28 @@ func TestMakeFolder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A folder that can be written to has nothing in it afterwards, and of another it is said.
+func TestTryFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := TryFolder(filepath.Join(dir, "new", "folder")); err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("it leaves %v, %v", names, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{filepath.Join(file, "in"), file}, {"/proc", "no file can be written to /proc: "}} {
+		if _, err := os.Stat("/proc"); err != nil && c[0] == "/proc" {
+			continue
+		}
+		if err := TryFolder(c[0]); err == nil || !strings.Contains(err.Error(), c[1]) || strings.Contains(err.Error(), "trial") {
+			t.Errorf("%s: error %v, want %q", c[0], err, c[1])
+		}
 	}
 }
