@@ -162,3 +162,37 @@ func TestAlarmAfterResuming(t *testing.T) {
 		t.Errorf("warning %q", w.warnings[0])
 	}
 }
+
+// reader interrupts a run while it reads the source.
+type reader struct {
+	*watcher
+	interrupt func()
+}
+
+func (r reader) Step(what, note string) {
+	r.watcher.Step(what, note)
+	if r.stage == readingStage {
+		r.interrupt()
+	}
+}
+
+// A run that is interrupted before it begins again has changed nothing, and says so.
+func TestInterruptedBeforeRestart(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	mustRun(t, o)
+	model, files := contents(t, o.Work), contents(t, o.jobDir())
+	o.Restart = true
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := runOn(ctx, on(openCPU(t)), o, reader{&watcher{}, cancel})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnchanged) {
+		t.Errorf("error %v, want an interruption that has changed nothing", err)
+	}
+	mustEqual(t, contents(t, o.Work), model)
+	mustEqual(t, contents(t, o.jobDir()), files)
+	w := &watcher{}
+	ctx, cancel = context.WithCancel(context.Background())
+	w.step = cancel
+	if _, err := runOn(ctx, on(openCPU(t)), o, w); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnchanged) {
+		t.Errorf("error %v, want an interruption of a job that has begun again", err)
+	}
+}

@@ -91,7 +91,7 @@ func (r *run) begin() error {
 		return err
 	}
 	if err := r.check(); err != nil {
-		return err
+		return unchanged{err}
 	}
 	return r.settle(want)
 }

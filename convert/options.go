@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -15,6 +16,17 @@ import (
 // cannot be met: a target out of reach, a job with other options, files in the
 // way.
 var ErrRefused = job.ErrRefused
+
+// ErrUnchanged is in the chain of errors about a run that ended before it had changed
+// anything of a job that was there, or begun one.
+var ErrUnchanged = errors.New("nothing was changed")
+
+// unchanged is such an error.
+type unchanged struct{ error }
+
+func (u unchanged) Unwrap() error { return u.error }
+
+func (unchanged) Is(target error) bool { return target == ErrUnchanged }
 
 // jobFolder is the folder of the job's files in Options.Work.
 const jobFolder = "job"

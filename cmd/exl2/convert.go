@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -140,7 +141,19 @@ func (o *convertOptions) prepare(c *cobra.Command, a *app) error {
 	}
 	o.Device, o.GPUMemory = a.devices, int(o.gpuMemory*1e9)
 	a.hint = "; the same command continues the job in " + o.Work
+	if o.Restart {
+		a.hint = "; the same command without --restart continues the job in " + o.Work
+	}
 	return nil
+}
+
+// ended has the hint say of a run that ended with an error before it began again that it
+// did not.
+func (o *convertOptions) ended(a *app, err error) error {
+	if o.Restart && errors.Is(err, convert.ErrUnchanged) {
+		a.hint = "; nothing was deleted in " + o.Work
+	}
+	return err
 }
 
 // check refuses flags that are missing or do not go together.
@@ -206,7 +219,7 @@ func runConvert(c *cobra.Command, a *app, o *convertOptions) error {
 	}
 	r, err := convert.Run(c.Context(), &o.Options, p)
 	if err != nil {
-		return err
+		return o.ended(a, err)
 	}
 	p.Close()
 	if !a.json && r.Profile != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"exl2/convert"
 )
 
 // surviveInterrupts keeps the test alive should a signal come when what it is for is done already.
@@ -118,4 +120,30 @@ func interrupted(t *testing.T, during string, args ...string) (code int, stderr 
 		}
 	}
 	return <-ended, stderr
+}
+
+// A job that was to begin again goes on without --restart once it has begun, and until then
+// it is as it was.
+func TestInterruptRestart(t *testing.T) {
+	surviveInterrupts(t)
+	tokens := filepath.Join(t.TempDir(), "tokens.jsonl")
+	row := strings.TrimSuffix(strings.Repeat("7, 11, 5, ", 200), ", ")
+	if err := os.WriteFile(tokens, []byte(`{"input_ids": [`+row+`]}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(t.TempDir(), "work")
+	for _, restart := range []string{"--restart", "-nr"} {
+		args := []string{"measure", "-i", filepath.Join("..", "..", "testdata", "golden", "arch", "llama"), "-o", work, "-c", tokens, "-mr", "2", "-ml", "64"}
+		mustExit(t, exitDone, args...)
+		code, stderr := interrupted(t, `"measure","step":2,`, append(args, restart)...)
+		if want := "exl2: interrupted; the same command without --restart continues the job in " + work; code != exitInterrupted || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitInterrupted, want, stderr)
+		}
+	}
+	for err, want := range map[error]string{convert.ErrUnchanged: "; nothing was deleted in " + work, io.EOF: "so far"} {
+		o, a := &convertOptions{Options: convert.Options{Work: work, Restart: true}}, &app{hint: "so far"}
+		if o.ended(a, err); a.hint != want {
+			t.Errorf("%v: hint %q, want %q", err, a.hint, want)
+		}
+	}
 }

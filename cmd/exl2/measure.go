@@ -97,7 +97,7 @@ func (o *convertOptions) measure(c *cobra.Command, a *app, p term.Progress) erro
 	}
 	r, err := convert.Measure(c.Context(), &o.Options, p)
 	if err != nil {
-		return err
+		return o.ended(a, err)
 	}
 	p.Close()
 	if !a.json && r.Profile != nil {
