@@ -21,22 +21,13 @@ var ErrUnsupported = jinja.ErrUnsupported
 func (t *Template) Prompt(c *Conversation, tokens *jinja.Dict) (string, error) {
 	parts, missing := t.form(c, tokens)
 	if missing >= 0 {
-		role, text := say(c.Messages.At(missing))
-		if jinja.Strip(text) != "" {
-			return "", fmt.Errorf("%s: the template leaves the %s message out, as a text and as a list of parts: %w; %s", t.name, role, ErrUnsupported, remedy(role))
+		if _, text := say(c.Messages.At(missing)); jinja.Strip(text) != "" {
+			return "", fmt.Errorf("%s: the template leaves the user's message out, as a text and as a list of parts: %w; give the prompt without --chat", t.name, ErrUnsupported)
 		}
 	}
 	given := *c
 	given.Messages = shaped(c.Messages, parts, nil)
 	return t.Render(&given, tokens)
-}
-
-// remedy says what to do about a message that a template leaves out.
-func remedy(role string) string {
-	if role == "system" {
-		return "leave --system out"
-	}
-	return "give the prompt without --chat"
 }
 
 // form returns the roles whose messages are lists of parts: none if the template then
@@ -63,13 +54,13 @@ func (t *Template) form(c *Conversation, tokens *jinja.Dict) (parts []string, mi
 	return parts, missing
 }
 
-// needed returns the first of the messages left out that a template may not leave out.
-// Earlier turns it may: models that translate look at the last one only.
+// needed returns the last message if it is a user's, and left out. Others a template may
+// leave out: system messages where it has no place for them, earlier turns where it looks at
+// the last one only.
 func needed(messages *jinja.List, out []int) int {
-	for _, i := range out {
-		if role, _ := say(messages.At(i)); role == "system" || i == messages.Len()-1 {
-			return i
-		}
+	last := messages.Len() - 1
+	if role, _ := say(messages.At(last)); role == "user" && slices.Contains(out, last) {
+		return last
 	}
 	return -1
 }

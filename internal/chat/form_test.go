@@ -35,8 +35,8 @@ func TestPrompt(t *testing.T) {
 		"the last message only":         {last, []jinja.Value{ask, answer, Message("user", "x")}, "user:X;"},
 		"no text":                       {nothing, []jinja.Value{Message("user", " \n")}, "USER: "},
 		"no system message given":       {noSaid, []jinja.Value{ask}, "user:U;"},
-		"the system's is left out":      {noSaid, []jinja.Value{system, ask}, "error: t: the template leaves the system message out, as a text and as a list of parts: not supported; leave --system out"},
-		"the user's is left out":        {nothing, []jinja.Value{ask}, "error: t: the template leaves the user message out, as a text and as a list of parts: not supported; give the prompt without --chat"},
+		"the system's is left out":      {noSaid, []jinja.Value{system, ask}, "user:U;"},
+		"the user's is left out":        {nothing, []jinja.Value{ask}, "error: t: the template leaves the user's message out, as a text and as a list of parts: not supported; give the prompt without --chat"},
 		"the template's own refusal":    {strict, []jinja.Value{system, ask}, "error: t: line 1: no system"},
 	} {
 		template, err := Parse("t", c.template)
