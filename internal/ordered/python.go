@@ -2,8 +2,10 @@ package ordered
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // numbers are what Python writes where JSON has no number.
@@ -63,14 +65,13 @@ func Untagged(text []byte) []byte {
 	})
 }
 
-// Number returns the number that a value stands for as of Tagged, or "".
+// Number returns the number that a value stands for, as of Tagged or of transformers, or "".
 func Number(value []byte) string {
-	for _, n := range numbers {
-		if string(value) == Tagged(n) {
-			return n
-		}
+	var fields map[string]string
+	if json.Unmarshal(value, &fields) != nil || len(fields) != 1 || !slices.Contains(numbers, fields["__float__"]) {
+		return ""
 	}
-	return ""
+	return fields["__float__"]
 }
 
 // Null stands for a number that JSON does not have where numbers mean nothing.
