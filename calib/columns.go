@@ -122,13 +122,14 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 		return choice{ids, true}, nil
 	}
 	texts := textsBelow(all, root)
+	var odd error // about a column that should be text: others may be, but not just any
 	for _, name := range textColumns {
 		in := func(l leaf) bool { return l.within(name) }
 		if found := filter(texts, in); len(found) > 0 {
 			return texted(found), nil
 		}
-		if found := filter(all, func(l leaf) bool { return in(l) && !l.isNothing() }); len(found) > 0 {
-			return choice{}, notText(name, describe(found))
+		if found := filter(all, func(l leaf) bool { return in(l) && !l.isNothing() }); len(found) > 0 && odd == nil {
+			odd = notText(name, describe(found))
 		}
 	}
 	for _, names := range chatColumns {
@@ -136,6 +137,9 @@ func choose(all []leaf, root *schema.GroupNode, column string) (choice, error) {
 		if slices.ContainsFunc(chat, func(l leaf) bool { return l.column() == names[0] }) {
 			return texted(chat), nil
 		}
+	}
+	if odd != nil {
+		return choice{}, odd
 	}
 	if len(texts) == 0 {
 		return choice{}, fmt.Errorf("no column of text or token ids; there are %s", describe(all))

@@ -48,6 +48,8 @@ const maxDepth = 64
 type found struct {
 	texts, identifiers []string
 	columns, idColumns []string
+
+	odd error // what is wrong with a record whose text is none, and which so has none
 }
 
 // all returns the strings in the order in which they are joined; nil if there

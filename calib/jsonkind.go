@@ -14,20 +14,25 @@ import (
 // nothing. Where values are missing, text may come later.
 func (j *jsonRecords) textless() error {
 	var whole ordered.Object
+	var odd error
 	for range looked {
 		o, err := j.object()
 		if err != nil {
 			break // it is met again by those who read
 		}
-		if f, err := j.texts(o); err != nil || !f.empty() {
+		f, err := j.texts(o)
+		if err != nil || !f.empty() {
 			return nil
+		}
+		if odd == nil {
+			odd = f.odd
 		}
 		if whole == nil && !slices.ContainsFunc(o, func(f ordered.Field) bool { return isMissing(f.Raw()) }) {
 			whole = o
 		}
 	}
-	if whole == nil {
-		return nil
+	if whole == nil || odd != nil {
+		return odd
 	}
 	kinds := make([]string, len(whole))
 	for i, f := range whole {

@@ -59,6 +59,8 @@ func TestJSONLines(t *testing.T) {
 		{"ids that are no list", `{"input_ids":5,"text":"a"}`, "", []Record{text(1, "a")}},
 		{"named ids", `{"text":"a","ids":[1]}`, "ids", []Record{{Row: 1, IDs: []int32{1}}}},
 		{"ids in lists of lists beside a text", `{"text":"a","input_ids":[[1]]}`, "", []Record{{Row: 1, Text: "a"}}},
+		{"text that is a number beside a content", `{"text":1,"content":"c"}`, "", []Record{{Row: 1, Text: "c"}}},
+		{"text that is a number in some rows", `{"text":"a"}` + "\n" + `{"text":2019,"title":"t"}` + "\n" + `{"text":"b"}`, "", []Record{{Row: 1, Text: "a"}, {Row: 3, Text: "b"}}},
 		{"text that comes late", `{"n":1,"source":null}` + "\n" + `{"n":1,"source":"a"}`, "", []Record{{Row: 2, Text: "a"}}},
 	}
 	for _, c := range cases {
@@ -90,10 +92,9 @@ func TestHostileJSONLines(t *testing.T) {
 		{"one id in each line", `{"input_ids":1}`, "", `column "input_ids" holds neither text nor token ids: numbers`},
 		{"ids in an object", `{"input_ids":{"a":[1]}}`, "", `no column of text or token ids; there are "input_ids" (objects)`},
 		{"no text at all", `{"n":1,"tokens":[1, 2],"ok":true}`, "", `no column of text or token ids; there are "n" (numbers), "tokens" (lists of numbers), "ok" (truths)`},
-		{"text that is a number", `{"text":1,"content":"c"}`, "", `line 1: column "text" is not text: numbers; give --column, the column that is`},
-		{"text that is a truth", `{"text":"a"}` + "\n" + `{"text":true}`, "", `line 2: column "text" is not text: truths`},
-		{"text that is an object of numbers", `{"text":{"a":1},"title":"t"}`, "", `line 1: column "text" is not text: objects`},
-		{"content that is a number", `{"content":1,"title":"t"}`, "", `line 1: column "content" is not text: numbers`},
+		{"text that is a number", `{"text":1,"title":"t"}`, "", `column "text" is not text: numbers; give --column, the column that is`},
+		{"text that is an object of numbers", `{"text":{"a":1},"title":"t"}`, "", `column "text" is not text: objects`},
+		{"content that is a number", `{"content":1,"title":"t"}`, "", `column "content" is not text: numbers`},
 		{"list without an end", `[{"text":"a"}`, "", "record 2: the list has no end"},
 		{"list cut off", `[{"text":"a"},{"text":"b`, "", "record 2: the list has no end"},
 		{"list cut off behind an escape", `[{"text":"a"},{"text":"b\`, "", "record 2: the list has no end"},

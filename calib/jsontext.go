@@ -19,17 +19,20 @@ func (j *jsonRecords) texts(o ordered.Object) (*found, error) {
 			continue
 		}
 		has, err := f.column(name, value)
-		if err == nil && !has && !isMissing(value) {
-			err = notText(name, kindOf(value))
-		}
 		if err != nil || has || isNull(value) {
 			return f, err
+		}
+		if f.odd == nil && !isMissing(value) {
+			f.odd = notText(name, kindOf(value))
 		}
 	}
 	for _, names := range chatColumns {
 		if hasChat(o, names[0]) {
 			return f, f.chat(o, names)
 		}
+	}
+	if f.odd != nil {
+		return f, nil
 	}
 	for _, field := range o {
 		if _, err := f.column(field.Name, field.Raw()); err != nil {

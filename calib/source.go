@@ -44,8 +44,10 @@ type Source struct {
 // conversations, conversation, or a nested prompt with its completion or
 // chosen), else in all columns that have strings, joined by a space, with ids
 // and hashes at the end. Strings within one nested value are joined by a space
-// in the order of the file, of messages only role and content. A text or
-// content that is there and holds no text is an error. Bytes that a Parquet
+// in the order of the file, of messages only role and content. Where
+// text and content are there and hold no text, nor is there a conversation, no
+// other column is taken in their place: such records have no text, and a file of
+// them is an error. Bytes that a Parquet
 // file does not call text are, if they are UTF-8, where the column is named or
 // called text or content, or nothing in the file is called text. A column of
 // lists of integers that is named, or is called input_ids, is taken as token

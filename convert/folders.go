@@ -177,9 +177,20 @@ func (r *run) mustBeFree(path string) error {
 	if !free {
 		return r.job.InTheWay(path)
 	}
-	saved, err := r.job.IsCopy(path, measurementName)
+	saved, err := r.savedThere(path)
 	if err == nil && saved && !r.opts.Overwrite {
 		err = fmt.Errorf("%w: %s is the measurement, which this job has saved there; move it away, or --overwrite replaces it", ErrRefused, path)
 	}
 	return err
+}
+
+// savedThere reports whether a file of a model's folder is the measurement, which the job has
+// saved there, and not a file of the source's that has the same bytes.
+func (r *run) savedThere(path string) (bool, error) {
+	saved, err := r.job.IsCopy(path, measurementName)
+	if err != nil || !saved {
+		return false, err
+	}
+	copied, err := r.job.IsCopy(filepath.Join(absolute(r.opts.Source), filepath.Base(path)), measurementName)
+	return !copied, err
 }

@@ -76,7 +76,10 @@ func (r *run) checkInput(path string) error {
 // noteGone tells of calibration data that is gone, of which the job has all that it needs.
 func (r *run) noteGone() {
 	path := r.opts.Data.File
-	if _, err := os.Stat(path); path != "" && errors.Is(err, fs.ErrNotExist) {
+	if !slices.Contains(r.opts.inputs(), absolute(path)) {
+		return // nobody expects a pipe to be there
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		r.progress.Note(filepath.Base(path) + " is gone; the job goes on with the rows that it took from it")
 	}
 }

@@ -32,6 +32,15 @@ func TestEditedInputs(t *testing.T) {
 		}
 	}
 	unnoted := func(t *testing.T, o *Options) { remove(t, filepath.Join(o.jobDir(), inputsName)) }
+	measured := options(t, sourceModel(t, "llama"), "4.0")
+	measured.SaveMeasurement = filepath.Join(t.TempDir(), "m.json")
+	if _, err := measureOn(context.Background(), on(openCPU(t)), measured, &watcher{}); err != nil {
+		t.Fatal(err)
+	}
+	measurement, err := os.ReadFile(measured.SaveMeasurement)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		edit func(t *testing.T, o *Options)
 		want string // "": it goes on
@@ -54,12 +63,8 @@ func TestEditedInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, finished := range []bool{false, true} {
 				o := options(t, sourceModel(t, "llama"), "4.0")
-				measured := *o
-				measured.Work, measured.SaveMeasurement = filepath.Join(t.TempDir(), "measuring"), filepath.Join(t.TempDir(), "m.json")
-				if _, err := measureOn(context.Background(), on(openCPU(t)), &measured, &watcher{}); err != nil {
-					t.Fatal(err)
-				}
-				o.Measurement = measured.SaveMeasurement
+				o.Measurement = filepath.Join(t.TempDir(), "m.json")
+				mustWrite(t, o.Measurement, string(measurement))
 				if finished {
 					mustRun(t, o)
 				} else {
@@ -97,5 +102,26 @@ func TestEditedDataBehindMeasuring(t *testing.T) {
 	mustWrite(t, o.Data.File, string(data[:len(data)/2]))
 	mustRefuse(t, o, "tokens.jsonl has ", "--restart")
 	mustWrite(t, o.Data.File, string(data))
+	mustRun(t, o)
+}
+
+// A measurement.json that the source has comes along, though it has the bytes of the job's own.
+func TestMeasurementOfTheSource(t *testing.T) {
+	o := options(t, sourceModel(t, "llama"), "4.0")
+	measured := *o
+	measured.Work, measured.SaveMeasurement = t.TempDir(), filepath.Join(t.TempDir(), "measurement.json")
+	if _, err := measureOn(context.Background(), on(openCPU(t)), &measured, &watcher{}); err != nil {
+		t.Fatal(err)
+	}
+	measurement, err := os.ReadFile(measured.SaveMeasurement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, filepath.Join(o.Source, "measurement.json"), string(measurement))
+	mustRun(t, o)
+	for range 2 {
+		mustRun(t, o) // finished
+	}
+	o.Restart = true
 	mustRun(t, o)
 }

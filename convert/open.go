@@ -186,7 +186,7 @@ func (r *run) intact(t Target, done *finished) (bool, error) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
-		saved, err := r.job.IsCopy(path, measurementName) // as earlier versions did
+		saved, err := r.savedThere(path) // as earlier versions did
 		if err != nil || saved {
 			return false, err
 		}

@@ -45,7 +45,7 @@ func checkLinks(dir string) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if e.Type()&fs.ModeSymlink == 0 || !slices.Contains(described, filepath.Ext(path)) {
+		if e.Type()&fs.ModeSymlink == 0 || strings.HasPrefix(e.Name(), ".") || !slices.Contains(described, filepath.Ext(path)) { // an editor's locks begin so
 			continue
 		}
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -33,9 +33,12 @@ func (*wholeNumber) Type() string { return "int" }
 // are: 010 as eight. Python reads it as ten, and so does whoever types it.
 type decimal struct{ pflag.Value }
 
-// Set reads decimal digits, with a sign or without.
+// Set reads decimal digits, with a sign or without, or hexadecimal ones behind 0x.
 func (d decimal) Set(text string) error {
 	digits := strings.TrimLeft(text, "+-")
+	if strings.HasPrefix(strings.ToLower(digits), "0x") {
+		return d.Value.Set(text)
+	}
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return strconv.ErrSyntax
 	}

@@ -60,9 +60,11 @@ func readCompressed(c *arch.Config) *Scheme {
 		}
 		for _, key := range []string{"input_activations", "output_activations"} {
 			a := g.Object(key)
-			readForm(a, "")
-			a.Has("dynamic") // and means nothing here, as
-			a.Has("block_structure")
+			oneOf(a, "type", kinds)
+			oneOf(a, "strategy", strategies)
+			for _, field := range strings.Fields("num_bits group_size symmetric dynamic block_structure") {
+				a.Has(field) // and means nothing here: activations are computed as they are
+			}
 		}
 	}
 	return s

@@ -41,7 +41,13 @@ func rotated(fields map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		v := fields[key]
 		name := strings.ToLower(key)
-		if says(v) && (name == "transform_config" || strings.Contains(name, "rotat") || strings.Contains(name, "hadamard")) {
+		if name == "transform_config" {
+			if says(v) && !offline(v) {
+				return key
+			}
+			continue
+		}
+		if says(v) && (strings.Contains(name, "rotat") || strings.Contains(name, "hadamard")) {
 			return key
 		}
 		inner, _ := v.(map[string]any)
@@ -50,6 +56,31 @@ func rotated(fields map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// offline reports whether all locations of transforms are in weights, which have them already
+// (compressed-tensors, TransformLocation): the others are of what the model computes.
+func offline(v any) bool {
+	at := locations(v)
+	return len(at) > 0 && !slices.ContainsFunc(at, func(l string) bool { return l != "weight_input" && l != "weight_output" })
+}
+
+// locations lists where transforms are applied.
+func locations(v any) (at []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if l, ok := v[key].(string); ok && key == "location" {
+				at = append(at, l)
+			}
+			at = append(at, locations(v[key])...)
+		}
+	case []any:
+		for _, e := range v {
+			at = append(at, locations(e)...)
+		}
+	}
+	return at
 }
 
 // says reports whether a value, or one within it, turns something on.

@@ -1,6 +1,7 @@
 package prequant_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,6 +64,17 @@ func TestRotations(t *testing.T) {
 		want := "config.json: quantization_config." + field + ": unsupported: weights that are rotated are not read; use the model's original"
 		if _, err := schemeOf(t, config); err == nil || err.Error() != want {
 			t.Errorf("%s:\n%v, want\n%s", config, err, want)
+		}
+	}
+}
+
+// Rotations that are in weights alone the model computes nothing of.
+func TestOfflineRotations(t *testing.T) {
+	const config = `{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 4}}}, "transform_config": {"config_groups": {"R1": {"type": "hadamard", "apply": [
+		{"targets": ["re:.*embed_tokens$", "re:.*o_proj$"], "location": "weight_output"}, {"targets": ["re:.*q_proj$"], "location": %q, "inverse": true}]}}}}`
+	for location, fine := range map[string]bool{"weight_input": true, "input": false, "k_cache": false} {
+		if _, err := schemeOf(t, fmt.Sprintf(config, location)); (err == nil) != fine {
+			t.Errorf("%s: %v", location, err)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (w *gptq) listed(s gptqShape) ([]int32, error) {
 func (w *gptq) checkListed(s gptqShape) error {
 	rows := map[int32]int{}
 	for _, g := range s.listed {
-		if rows[g]++; rows[g] > w.size(s) && !w.scheme.Varying {
+		if rows[g]++; rows[g] > w.size(s) && !w.scheme.Varying && !w.scheme.unsaid {
 			return fmt.Errorf("%s.g_idx: group %d has more rows than the %d that the configuration says", w.module, g, w.size(s))
 		}
 	}
@@ -155,7 +155,7 @@ func (w *gptq) ordered() (*affine.Matrix, *affine.Order, error) {
 // size returns the rows of a group, of which the last one may have fewer.
 func (w *gptq) size(s gptqShape) int {
 	switch {
-	case w.scheme.Varying:
+	case w.scheme.Varying, w.scheme.unsaid:
 		return (s.in + s.groups - 1) / s.groups
 	case w.scheme.Group == 0:
 		return s.in

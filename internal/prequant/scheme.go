@@ -50,7 +50,8 @@ type Scheme struct {
 	Plain   []string // modules that are not quantized
 	Warning string   // which fields of the configuration are not understood, or ""
 
-	forms []form // of compressed-tensors
+	forms  []form // of compressed-tensors
+	unsaid bool   // Group is a guess: tensors say how many groups there are
 }
 
 // Read returns the scheme of the model in a folder with the given config.json,
@@ -170,7 +171,9 @@ func readGPTQ(c *arch.Config) *Scheme {
 	if p := c.String("pack_dtype", "int32"); p != "int32" {
 		c.Refuse("pack_dtype", "%q, want \"int32\"; use the model's original", p)
 	}
-	s.Varying = readRules(c.Object("dynamic"))
+	s.unsaid = !c.Has("group_size")
+	dynamic, extra := readRules(c.Object("dynamic")), readRules(c.Object("extra_config")) // GPTQModel's, AutoRound's
+	s.Varying = dynamic || extra
 	s.ByWord = strings.Contains(fmt.Sprint(c.Object("meta").Fields()["quantizer"]), "gptqmodel")
 	s.check(c, "bits", "group_size")
 	return s

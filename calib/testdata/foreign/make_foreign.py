@@ -75,7 +75,7 @@ write("ids_of_dates", pa.table({"input_ids": pa.array([[1]], pa.list_(pa.date32(
 
 write("column_content", pa.table({"title": ["t"], "content": ["c"]}), rows(["c"]))
 write("column_text_first", pa.table({"content": ["c"], "text": ["t"]}), rows(["t"]))
-write("column_text_is_no_text", pa.table({"text": [1], "content": ["c"]}), error='column "text" is not text: "text" (INT64); give --column')
+write("column_text_is_no_text", pa.table({"text": [1], "content": ["c"]}), rows(["c"]))
 write("column_all", pa.table({"n": [1, 2, 3, 4], "a": ["x", None, None, None], "b": ["y", "z", None, None], "l": [["l", "m"], [], ["l"], None]}), rows(["x y l m", "z", "l", None]))
 write("column_twice", pa.Table.from_arrays([pa.array(["a", None]), pa.array(["b", "c"])], names=["text", "text"]), rows(["a b", "c"]))
 write("column_of_nothing", pa.table({}), error="no column of text or token ids; there are none")
