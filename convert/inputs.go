@@ -16,6 +16,10 @@ import (
 // when it read them.
 const inputsName = "inputs.json"
 
+// mostSummed is the size up to which a file has a sum: of more, which takes a while to read,
+// calibration needs a little, and its size has to do.
+const mostSummed = 1 << 30
+
 // inputs returns the files beside the source that the job reads. What a process has open
 // is another file in the next one.
 func (o *Options) inputs() []string {
@@ -56,7 +60,7 @@ func (r *run) checkInput(path string) error {
 	if i >= 0 && r.inputs[i].Bytes == info.Size() && r.inputs[i].Modified == info.ModTime().UnixNano() {
 		return nil
 	}
-	now, err := recordFile(path, path, true)
+	now, err := recordFile(path, path, info.Size() <= mostSummed)
 	switch {
 	case err != nil:
 		return err
@@ -64,7 +68,7 @@ func (r *run) checkInput(path string) error {
 		r.inputs = append(r.inputs, now)
 	case now.Bytes != r.inputs[i].Bytes:
 		return fmt.Errorf("%w: %s has %d bytes, and had %d when the job read it; give the file as it was, %s", ErrRefused, path, now.Bytes, r.inputs[i].Bytes, orElse)
-	case now.Sum != r.inputs[i].Sum:
+	case now.Sum != r.inputs[i].Sum: // of two that have none: the same
 		return fmt.Errorf("%w: %s is not what it was when the job read it; give the file as it was, %s", ErrRefused, path, orElse)
 	default:
 		r.inputs[i] = now // touched, that is all
