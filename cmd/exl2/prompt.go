@@ -110,10 +110,11 @@ func (p *prompter) known(prompt []int32, vocab int) error {
 func beyond(t *tokenizer.Tokenizer, id int32, vocab int) error {
 	text, _ := t.Token(id)
 	name := fmt.Sprintf("token %q", text)
-	for field, end := range map[string]func() (int32, bool){"bos_token": t.BOS, "eos_token": t.EOS} {
-		if of, ok := end(); ok && of == id {
-			name += " (" + field + ")"
-		}
+	if bos, ok := t.BOS(); ok && bos == id {
+		name += " (bos_token)"
+	}
+	if eos, ok := t.EOS(); ok && eos == id {
+		name += " (eos_token)"
 	}
 	return fmt.Errorf("%s has id %d, and the model has %d tokens; give the model the tokenizer that it was trained with", name, id, vocab)
 }
