@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"exl2/internal/atomicfile"
@@ -226,7 +225,7 @@ func (r *run) readMeasured(path string) (*offers, error) {
 		return nil, err
 	}
 	m := &offers{folding: folding{f.Rotated, f.Folds}}
-	if f.Even() {
+	if f.EvenOut() {
 		r.progress.Warn(fmt.Sprintf("%s: quantizing any matrix changes nothing of what the model predicts for the calibration text, so it does not say which ones matter: bits go by the matrices' own errors; is the model whole, and the text its language?", path))
 	}
 	if m.decoder, err = r.src.classes(f); err == nil {
@@ -240,59 +239,6 @@ func (r *run) readMeasured(path string) (*offers, error) {
 	}
 	lo, hi := limits(m.decoder)
 	return m, r.src.reachable(lo, hi, r.opts.Targets)
-}
-
-// checkOutputs refuses what stands where something will be written, and folders
-// that cannot be written to.
-func (r *run) checkOutputs() error {
-	names := []string{configName}
-	for _, o := range r.src.others {
-		names = append(names, o.name)
-	}
-	folders := []string{r.opts.Work}
-	for _, t := range r.unfinished() {
-		if err := r.inTheWay(r.opts.folder(t), names); err != nil {
-			return err
-		}
-		folders = append(folders, r.opts.folder(t))
-	}
-	if save := r.opts.SaveMeasurement; save != "" {
-		if err := r.checkSave(absolute(save), names); err != nil {
-			return err
-		}
-		folders = append(folders, filepath.Dir(save))
-	}
-	for _, dir := range folders {
-		if err := atomicfile.TryFolder(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkSave refuses a file that the measurement is to be written to and that is
-// there, or that the job has for itself or for its models.
-func (r *run) checkSave(path string, names []string) error {
-	if rel, err := filepath.Rel(resolved(r.opts.jobDir()), resolved(path)); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("%w: --output-measurement: %s is in the job's own folder, where measurement.json is anyway; give another file", ErrRefused, path)
-	}
-	if r.job.WroteElse(path, measurementName) || r.opts.ofModel(path, names) {
-		return fmt.Errorf("%w: --output-measurement: %s is a file of a model that this job makes; give another file", ErrRefused, path)
-	}
-	free, err := r.job.Replaceable(path)
-	if err == nil && !free {
-		err = r.job.InTheWay(path)
-	}
-	return err
-}
-
-// ofModel reports whether a file is one of a target's model, whose small files have
-// these names.
-func (o *Options) ofModel(path string, names []string) bool {
-	return slices.ContainsFunc(o.Targets, func(t Target) bool {
-		rel, err := filepath.Rel(absolute(o.folder(t)), path)
-		return err == nil && (slices.Contains(names, filepath.ToSlash(rel)) || rel == filepath.Base(path) && loadable(rel))
-	})
 }
 
 // checkSource compares the source with what it was when the job began, and reads

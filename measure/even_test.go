@@ -3,7 +3,7 @@ package measure
 import "testing"
 
 // Without any sensitivity the matrices' own errors decide; with one, none is touched.
-func TestEven(t *testing.T) {
+func TestEvenOut(t *testing.T) {
 	file := func(sensitivities ...float64) *File {
 		f := &File{}
 		for _, s := range sensitivities {
@@ -22,7 +22,7 @@ func TestEven(t *testing.T) {
 		{"no tables", &File{Sublayers: []Sublayer{{}}}, false, 0},
 		{"no errors", &File{Sublayers: []Sublayer{{Tables: []Table{{Candidates: []Candidate{{}}}}}}}, false, 0},
 	} {
-		if even := c.file.Even(); even != c.even {
+		if even := c.file.EvenOut(); even != c.even {
 			t.Errorf("%s: even %v", c.name, even)
 		}
 		if last := c.file.Sublayers[len(c.file.Sublayers)-1].Tables; len(last) > 0 && last[0].Sensitivity != c.want {

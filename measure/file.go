@@ -124,9 +124,9 @@ type File struct {
 	Rotated bool
 }
 
-// Even gives all matrices of the decoder the sensitivity 1, and says so, if none has any: by
+// EvenOut gives all matrices of the decoder the sensitivity 1, and says so, if none has any: by
 // zeros alone each would be given as few bits as can be.
-func (f *File) Even() bool {
+func (f *File) EvenOut() bool {
 	var idle []*Table
 	for i := range f.Sublayers {
 		for k := range f.Sublayers[i].Tables {
