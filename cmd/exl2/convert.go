@@ -250,7 +250,7 @@ func printReport(w io.Writer, r *convert.Report) {
 	printCoverage(w, r.Experts)
 	printGPUMemory(w, r.Memory)
 	s := r.Seconds
-	fmt.Fprintf(w, "%d rows of %d tokens; %.1f s measuring, %.3f s solving, %.1f s quantizing\n", r.Rows, r.Length, s.Measure, s.Solve, s.Quantize)
+	fmt.Fprintf(w, "%d rows of %d tokens; %.1f s measuring, %.3f s solving, %.1f s quantizing, %.1f s in all\n", r.Rows, r.Length, s.Measure, s.Solve, s.Quantize, s.Total)
 }
 
 // printFolded prints what of the source was scaled.
