@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/stream"
 	"exl2/internal/tensor"
@@ -20,14 +21,7 @@ type Estimate struct {
 
 // String says it in a line.
 func (e Estimate) String() string {
-	return fmt.Sprintf("about %s of memory, %s on disk, %v", size(e.Memory), size(e.Work+e.Models), e.Time.Round(time.Second))
-}
-
-func size(bytes int) string {
-	if bytes < 1e9 {
-		return fmt.Sprintf("%.0f MB", float64(bytes)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
+	return fmt.Sprintf("about %s of memory, %s on disk, %v", machine.Size(e.Memory), machine.Size(e.Work+e.Models), e.Time.Round(time.Second))
 }
 
 // announce estimates the job, with as many workers as there is room for, tells the user,
@@ -50,7 +44,7 @@ func (r *run) announce() error {
 // fits refuses a job that does not fit memory, or disks.
 func (r *run) fits(e Estimate) error {
 	if free, ok := r.opts.on().freeMemory(); ok && e.Memory > free {
-		return fmt.Errorf("%w: the job needs about %s of memory, %s are free%s", ErrRefused, size(e.Memory), size(free), r.lessMemory(e.Memory-free))
+		return fmt.Errorf("%w: the job needs about %s of memory, %s are free%s", ErrRefused, machine.Size(e.Memory), machine.Size(free), r.lessMemory(e.Memory-free))
 	}
 	return r.fitsDisks(e)
 }
@@ -85,7 +79,7 @@ func (r *run) fitsDisks(e Estimate) error {
 	case disk.ID != other.ID && work > disk.Free:
 		return r.tooLarge(work, disk.Free, r.opts.Work, e)
 	case disk.ID != other.ID && models > other.Free:
-		return fmt.Errorf("%w: the models need about %s on disk, %s has %s free; %s", ErrRefused, size(models), dir, size(other.Free), r.elsewhere("--compile-full"))
+		return fmt.Errorf("%w: the models need about %s on disk, %s has %s free; %s", ErrRefused, machine.Size(models), dir, machine.Size(other.Free), r.elsewhere("--compile-full"))
 	}
 	return nil
 }
@@ -97,7 +91,7 @@ func (r *run) tooLarge(need, free int, dir string, e Estimate) error {
 	if r.fresh && e.Work-r.fewest().Work > need-free {
 		advice += " or fewer --dataset-rows"
 	}
-	return fmt.Errorf("%w: the job needs about %s more on disk, %s has %s free; %s", ErrRefused, size(need), dir, size(free), advice)
+	return fmt.Errorf("%w: the job needs about %s more on disk, %s has %s free; %s", ErrRefused, machine.Size(need), dir, machine.Size(free), advice)
 }
 
 // elsewhere says what to do about a full disk: nothing is written down of a job

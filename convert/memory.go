@@ -7,6 +7,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/distill"
 	"exl2/internal/exl2"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/sampled"
 	"exl2/internal/sensitivity"
@@ -315,13 +316,13 @@ func (r *run) tooLittle(free int) error {
 	if !r.opts.LowMemory {
 		for _, p := range r.plans(true) {
 			if r.fill(p, free); p.Planned() <= free {
-				remedy = fmt.Sprintf("; --low-memory does with %s", size(p.Planned()))
+				remedy = fmt.Sprintf("; --low-memory does with %s", machine.Size(p.Planned()))
 				break
 			}
 		}
 	}
 	return fmt.Errorf("%w: the job needs %s of GPU memory (measuring %s, quantizing %s), %s are free on %s%s",
-		ErrRefused, size(least.Planned()), size(least.Measure), size(least.Quantize), size(free), least.Device, remedy)
+		ErrRefused, machine.Size(least.Planned()), machine.Size(least.Measure), machine.Size(least.Quantize), machine.Size(free), least.Device, remedy)
 }
 
 // String says the plan in a line.
@@ -330,17 +331,17 @@ func (m *Memory) String() string {
 	if m.Weights {
 		where += ", and the weights"
 	}
-	phases := fmt.Sprintf("measuring %s, quantizing %s", size(m.Measure), size(m.Quantize))
+	phases := fmt.Sprintf("measuring %s, quantizing %s", machine.Size(m.Measure), machine.Size(m.Quantize))
 	if m.Sample > 0 {
-		phases = "sampling " + size(m.Sample) + ", " + phases
+		phases = "sampling " + machine.Size(m.Sample) + ", " + phases
 	}
 	if m.Train > 0 {
-		phases += ", training " + size(m.Train)
+		phases += ", training " + machine.Size(m.Train)
 	}
 	if m.Away > 0 {
 		where += fmt.Sprintf("; while training, %d modules in the host's memory", m.Away)
 	}
-	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (%s), %s", m.Device, size(m.Planned()), size(m.Free), phases, where)
+	return fmt.Sprintf("%s: %s of GPU memory, of %s that are free (%s), %s", m.Device, machine.Size(m.Planned()), machine.Size(m.Free), phases, where)
 }
 
 // place returns where hidden states are kept.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"exl2/internal/machine"
 	"exl2/internal/regular"
 )
 
@@ -82,7 +83,7 @@ func (s *source) othersIn(folder string, p Progress, wanted func(name string) bo
 		case !info.Mode().IsRegular():
 		case info.Size() > largestOther:
 			p.Warn(fmt.Sprintf("%s is not copied: %s are more than the %s that a file beside the weights may have",
-				filepath.Join(s.dir, name), size(int(info.Size())), size(largestOther)))
+				filepath.Join(s.dir, name), machine.Size(info.Size()), machine.Size(largestOther)))
 		default:
 			s.others = append(s.others, other{name, info.Size()})
 		}

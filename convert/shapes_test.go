@@ -7,6 +7,7 @@ import (
 	"exl2/cuda"
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
 	"exl2/internal/synth"
@@ -56,7 +57,7 @@ func TestLowMemoryOfKnownShapes(t *testing.T) {
 			continue
 		}
 		p := r.memory
-		t.Logf("%s: measuring %s, quantizing %s; hidden states of measuring %s, of quantizing %s", c.shape, size(p.Measure), size(p.Quantize), size(r.measureStreams()), size(r.quantizeStreams()))
+		t.Logf("%s: measuring %s, quantizing %s; hidden states of measuring %s, of quantizing %s", c.shape, machine.Size(p.Measure), machine.Size(p.Quantize), machine.Size(r.measureStreams()), machine.Size(r.quantizeStreams()))
 		o.LowMemory, d.free = false, 140e9
 		if err := r.planMemory(); err != nil {
 			t.Errorf("%s: %v", c.shape, err)
@@ -100,9 +101,9 @@ func TestTrainingOfKnownShapes(t *testing.T) {
 			continue
 		}
 		p := r.memory
-		t.Logf("%s, %s: training %s, %+v, %s of the host's", c.shape, size(c.most), size(p.Train), p.fit, size(p.trainHost))
+		t.Logf("%s, %s: training %s, %+v, %s of the host's", c.shape, machine.Size(c.most), machine.Size(p.Train), p.fit, machine.Size(p.trainHost))
 		if p.Away > 0 != c.away || p.trainHost > c.host {
-			t.Errorf("%s, %s: %+v, %d bytes of the host's", c.shape, size(c.most), p.fit, p.trainHost)
+			t.Errorf("%s, %s: %+v, %d bytes of the host's", c.shape, machine.Size(c.most), p.fit, p.trainHost)
 		}
 	}
 }

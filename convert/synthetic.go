@@ -10,6 +10,7 @@ import (
 
 	"exl2/infer/tokenizer"
 	"exl2/internal/device"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/sampled"
 )
@@ -142,7 +143,7 @@ func (r *run) cannotSample(n int) string {
 		return reason
 	}
 	if need := r.weighMemory(); r.weighs(n) && need > free/10*9 {
-		return fmt.Sprintf("the whole model and gradients of some rows take about %s of the device's memory, %s are free", size(need), size(free))
+		return fmt.Sprintf("the whole model and gradients of some rows take about %s of the device's memory, %s are free", machine.Size(need), machine.Size(free))
 	}
 	return ""
 }
@@ -157,7 +158,7 @@ func (r *run) noRoomToSample(rows, length, free int) string {
 	spec := r.src.loader.Spec
 	need += rows * model.CacheBytes(r.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: 1, Positions: length})
 	if need > free/10*9 {
-		return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free", size(need), size(free))
+		return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free", machine.Size(need), machine.Size(free))
 	}
 	return ""
 }

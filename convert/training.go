@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"exl2/internal/distill"
+	"exl2/internal/machine"
 	"exl2/internal/sampled"
 )
 
@@ -123,7 +124,7 @@ func (r *run) planTraining(free int, own bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w: training the codes takes about %s of the device's memory, of which %s are free, and %s of the machine's; --quality normal does without",
-		ErrRefused, size(m.Train), size(free), size(m.trainHost))
+		ErrRefused, machine.Size(m.Train), machine.Size(free), machine.Size(m.trainHost))
 }
 
 // trainingTokens is the job's file of the rows that are trained on, and of those that

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"exl2/internal/device"
+	"exl2/internal/machine"
 	"exl2/internal/tensor"
 )
 
@@ -268,7 +269,7 @@ func TestLoads(t *testing.T) {
 	if free <= 0 || free > total {
 		t.Errorf("%d of %d bytes are free", free, total)
 	}
-	t.Logf("%s, images %s; opened in %v, %d kernels loaded in %v; %s of %s free", d.Name(), d.target, opened, kernelCount, time.Since(start), size(free), size(total))
+	t.Logf("%s, images %s; opened in %v, %d kernels loaded in %v; %s of %s free", d.Name(), d.target, opened, kernelCount, time.Since(start), machine.Size(free), machine.Size(total))
 	bandwidth := d.Bandwidth()
 	if bandwidth < 1e9 || bandwidth > 100e12 { // slower than a disk, faster than any GPU
 		t.Errorf("bandwidth %v", bandwidth)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"exl2/internal/machine"
 	"exl2/internal/tensor"
 )
 
@@ -46,19 +47,11 @@ func (d *Device) Alloc(t tensor.Type, rows, cols int) tensor.Tensor {
 // outOfMemory says what memory was asked for, what there is, and the remedy.
 func (d *Device) outOfMemory(t tensor.Tensor) string {
 	free, total := d.MemInfo()
-	text := fmt.Sprintf("out of memory: %v takes %s, %s of %s are free on %s", t, size(t.Bytes()), size(free), size(total), d.name)
+	text := fmt.Sprintf("out of memory: %v takes %s, %s of %s are free on %s", t, machine.Size(t.Bytes()), machine.Size(free), machine.Size(total), d.name)
 	if d.Remedy != "" {
 		text += "; " + d.Remedy
 	}
 	return text
-}
-
-// size writes a number of bytes for people.
-func size(n int) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
 // Free frees memory once the operations issued so far are done with it. A

@@ -15,6 +15,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/exl2"
 	"exl2/internal/half"
+	"exl2/internal/machine"
 	"exl2/internal/sensitivity"
 	"exl2/internal/tensor"
 )
@@ -221,7 +222,7 @@ func TestQuantizeNumbers(t *testing.T) {
 			freeCoding(d, c)
 		}
 		free, total := d.MemInfo()
-		t.Logf("%s of %s free", size(free), size(total))
+		t.Logf("%s of %s free", machine.Size(free), machine.Size(total))
 	}
 	if err := d.Sync(); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/exl2"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 )
 
@@ -93,7 +94,7 @@ func (e *Engine) noteKept(bytes int, s *stage) {
 	case all == 0:
 		e.Options.Note(fmt.Sprintf("keep-decoded on: prompts of this model and length decode no weights on %s", s.dev.Name()))
 	case bytes < all:
-		e.Options.Note(fmt.Sprintf("keep-decoded on: %s has memory for %s of %s of decoded weights", s.dev.Name(), gigabytes(bytes), gigabytes(all)))
+		e.Options.Note(fmt.Sprintf("keep-decoded on: %s has memory for %s of %s of decoded weights", s.dev.Name(), machine.Size(bytes), machine.Size(all)))
 	}
 }
 

@@ -182,10 +182,8 @@ func checkRoom(parts []Part, mapped bool) error {
 		}
 		if known && need > free {
 			return fmt.Errorf("out of memory: layers %d to %d take %s (weights %s, cache %s, activations and workspace %s), %s are free on %s; a shorter context lowers the cache, more --devices share the layers",
-				p.First, p.First+p.Layers-1, gigabytes(need), gigabytes(p.Weights), gigabytes(p.Cache), gigabytes(p.Activations+p.Workspace), gigabytes(free), p.Device)
+				p.First, p.First+p.Layers-1, machine.Size(need), machine.Size(p.Weights), machine.Size(p.Cache), machine.Size(p.Activations+p.Workspace), machine.Size(free), p.Device)
 		}
 	}
 	return nil
 }
-
-func gigabytes(n int) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }

@@ -1,4 +1,4 @@
-// Package machine says what of the machine's memory and disks is free, and how long its
+// Package machine says what of the machine's memory and disks is free, in words, too, and how long its
 // processors have worked.
 package machine
 

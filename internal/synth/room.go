@@ -23,12 +23,10 @@ func (m *Model) checkRoom(dir string) error {
 		all += min(n, math.MaxInt64-all)
 	}
 	if free, known := machine.FreeMemory(); known && largest > int64(free) {
-		return fmt.Errorf("out of memory: %s: %s takes %s, %s are free; give a smaller shape", m.Shape.Name, name, gigabytes(largest), gigabytes(int64(free)))
+		return fmt.Errorf("out of memory: %s: %s takes %s, %s are free; give a smaller shape", m.Shape.Name, name, machine.Size(largest), machine.Size(int64(free)))
 	}
 	if disk, known := machine.DiskOf(dir); known && all > int64(disk.Free) {
-		return fmt.Errorf("out of disk: %s takes %s, %s are free for %s; give fewer --layers, a smaller shape, or another --out-dir", m.Shape.Name, gigabytes(all), gigabytes(int64(disk.Free)), dir)
+		return fmt.Errorf("out of disk: %s takes %s, %s are free for %s; give fewer --layers, a smaller shape, or another --out-dir", m.Shape.Name, machine.Size(all), machine.Size(int64(disk.Free)), dir)
 	}
 	return nil
 }
-
-func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
