@@ -31,14 +31,6 @@ struct Late {
 	}
 };
 
-// leave_column leaves a column's product for those who attend.
-__device__ inline void leave_column(const Leaving& l, int matrix, int column, half v, int readers) {
-	unsigned* to = l.column(0, matrix, column);
-	leave(to, v);
-	int more = matrix == 0 ? readers : l.sets, step = matrix == 0 ? l.queries : l.stride();
-	for (int r = 1; r < more; r++) leave(to + r * step, v);
-}
-
 // first_of returns it for a thread's first result.
 template <int most_rows, bool links>
 __device__ inline Late first_of(const Product& p, Range round) {
@@ -47,10 +39,9 @@ __device__ inline Late first_of(const Product& p, Range round) {
 	return Late(p, t % rows, (round.from + t / rows) * tile_columns + threadIdx.x % tile_columns, links);
 }
 
-// finish does with a round of tiles what is to be done; late is there. Where there are readers, it
-// is left for those.
+// finish does with a round of tiles what is to be done; late is there.
 template <int warps, int most_rows, bool links>
-__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors, int readers) {
+__device__ inline void finish(const Product& p, const float* parts, Range round, int rows, Late late, const float* factors) {
 	constexpr int step = tile_columns * most_rows, sums = warps * step;
 	for (int i = threadIdx.x; i < round.size() * tile_columns * rows; i += blockDim.x) {
 		int column = i % tile_columns, t = i / tile_columns, row = 0;
@@ -70,10 +61,6 @@ __device__ inline void finish(const Product& p, const float* parts, Range round,
 				if (links) other *= factors[row];
 				if (p.m[1].bias) other += p.m[1].bias[column];
 				sum = activate(p.act, sum) * other;
-			}
-			if (readers > 0) {
-				leave_column(p.leaving, k, column, __float2half_rn(sum), readers);
-				continue;
 			}
 			if (i >= blockDim.x && p.then != store) late = Late(p, row, column, links);
 			int64 at = row * m.ldy + (p.to ? late.to : column);

@@ -118,8 +118,7 @@ __device__ inline void qmatmul(const Product& p) {
 	constexpr bool links = most_rows > 1;
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float factors[most_rows];
-	bool leaves = most_rows == 1 && p.leaving.words;  // the next kernel takes what is left, and starts when this one has waited
-	if (!leaves) let_next();
+	let_next();
 	constexpr int sums_of = tile_columns * most_rows;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	unsigned char* base = (unsigned char*)memory;
@@ -132,13 +131,10 @@ __device__ inline void qmatmul(const Product& p) {
 	u32 select = lane / 4 % 2 ? spread_high : spread_low;
 	Exponent e;
 	Range run = run_of(p);
-	int pos = 0;
 	Ahead ahead(p);
 	u32 unit = unit_of(p, threadIdx.x);
 	wait_for_previous();
-	let_next();
 	keep_units(units, p, unit);
-	if (leaves) pos = look_at(p.leaving.pos);
 	stage(staged, p, ahead, p.rows);
 	if (most_rows > 1) {
 		for (int row = warp; row < p.rows; row += warps) {
@@ -149,7 +145,7 @@ __device__ inline void qmatmul(const Product& p) {
 	if (!p.places) arrived<0>();
 	__syncthreads();
 	const char* x = (const char*)(staged + min(lane / 4, p.rows - 1) * stride(p.in) + lane % 4 * 8);
-	int span = span_of(p), readers = leaves ? attending(pos, p.leaving.window, p.leaving.most) : 0;
+	int span = span_of(p);
 	for (Range round = {run.from, run.from}; round.to < run.to;) {
 		round = {round.to, min(round.to + span, run.to)};
 		Late late = first_of<most_rows, links>(p, round);
@@ -173,7 +169,7 @@ __device__ inline void qmatmul(const Product& p) {
 			of += padded_groups(m.groups);
 		}
 		__syncthreads();
-		finish<warps, most_rows, links>(p, parts, round, p.rows, late, factors, readers);
+		finish<warps, most_rows, links>(p, parts, round, p.rows, late, factors);
 		if (round.to < run.to) __syncthreads();
 	}
 	arrived<0>();
