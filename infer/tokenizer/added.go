@@ -207,14 +207,14 @@ func (t *Tokenizer) addTokens(tokens []addedToken) error {
 	return nil
 }
 
-// markSpecial marks every id whose text is that of a special token: like the
-// tokenizers library, by the text that decoding begins with.
+// markSpecial marks the ids of special tokens, by their texts as files give them: whether
+// decoding leaves a token out does not depend on what normalizing makes of it.
 func (t *Tokenizer) markSpecial(tokens []addedToken) {
 	special := map[string]bool{}
 	for _, tok := range tokens {
 		special[tok.content] = special[tok.content] || tok.special
 	}
 	for id := range t.vocab.tokens {
-		t.vocab.special[id] = t.vocab.known[id] && special[t.vocab.text(int32(id))]
+		t.vocab.special[id] = t.vocab.known[id] && special[t.vocab.tokens[id]]
 	}
 }
