@@ -22,15 +22,12 @@ func (t *Tokenizer) nameEnds(s *settings) {
 		t.eos = t.template.after[n-1]
 	}
 	c := s.class()
-	t.bos = t.named(s.BOS, c.bos, t.bos)
-	t.eos = t.named(s.EOS, c.eos, t.eos)
+	t.bos = t.named(s.BOS.or(c.bos), t.bos)
+	t.eos = t.named(s.EOS.or(c.eos), t.eos)
 }
 
-// named returns the id of a token that the settings name, or of text, or id.
-func (t *Tokenizer) named(n *tokenName, text string, id int32) int32 {
-	if n != nil {
-		text = n.content
-	}
+// named returns the id of a token by its text, or id if there is none.
+func (t *Tokenizer) named(text string, id int32) int32 {
 	if found, ok := t.vocab.id(text); ok && text != "" {
 		return found
 	}

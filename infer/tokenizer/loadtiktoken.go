@@ -39,8 +39,8 @@ func parseTiktoken(name string, data []byte, s *settings) (*Tokenizer, error) {
 	if err := t.addByID(r.Special, s); err != nil {
 		return nil, err
 	}
-	t.bos = t.named(nil, r.BOS, -1)
-	t.eos = t.named(nil, r.EOS, -1)
+	t.bos = t.named(r.BOS, -1)
+	t.eos = t.named(r.EOS, -1)
 	if r.AddBOS {
 		t.template.before = []int32{t.bos}
 	}

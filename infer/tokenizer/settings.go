@@ -22,13 +22,13 @@ import (
 // What follows from them is what transformers 4.57 makes of them.
 type settings struct {
 	Class   string     `json:"tokenizer_class"`
-	BOS     *tokenName `json:"bos_token"`
-	EOS     *tokenName `json:"eos_token"`
-	Unk     *tokenName `json:"unk_token"`
-	Sep     *tokenName `json:"sep_token"`
-	Pad     *tokenName `json:"pad_token"`
-	Cls     *tokenName `json:"cls_token"`
-	Mask    *tokenName `json:"mask_token"`
+	BOS     purpose    `json:"bos_token"`
+	EOS     purpose    `json:"eos_token"`
+	Unk     purpose    `json:"unk_token"`
+	Sep     purpose    `json:"sep_token"`
+	Pad     purpose    `json:"pad_token"`
+	Cls     purpose    `json:"cls_token"`
+	Mask    purpose    `json:"mask_token"`
 	Special tokenNames `json:"additional_special_tokens"`
 	Extra   tokenNames `json:"extra_special_tokens"`
 
@@ -71,6 +71,30 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 		n.normalized = *object.Normalized
 	}
 	return nil
+}
+
+// A purpose is the token that serves it, if there is one: a file may also say that
+// there is none, and no class then has its own.
+type purpose struct {
+	tokenName
+	said bool
+}
+
+// UnmarshalJSON reads a token, or null for none.
+func (p *purpose) UnmarshalJSON(data []byte) error {
+	*p = purpose{said: true}
+	if string(data) == "null" {
+		return nil
+	}
+	return p.tokenName.UnmarshalJSON(data)
+}
+
+// or returns the text of the token, which is that of a class where no file says anything.
+func (p *purpose) or(class string) string {
+	if p.said {
+		return p.content
+	}
+	return class
 }
 
 // tokenNames are tokens in a list, or in an object whose keys do not matter.
@@ -117,9 +141,9 @@ func readSettings(dir string) (*settings, error) {
 	if err := s.read(dir, "added_tokens.json", &s.later); err != nil {
 		return nil, err
 	}
-	for _, pair := range [][2]**tokenName{{&s.BOS, &older.BOS}, {&s.EOS, &older.EOS}, {&s.Unk, &older.Unk}, {&s.Sep, &older.Sep},
+	for _, pair := range [][2]*purpose{{&s.BOS, &older.BOS}, {&s.EOS, &older.EOS}, {&s.Unk, &older.Unk}, {&s.Sep, &older.Sep},
 		{&s.Pad, &older.Pad}, {&s.Cls, &older.Cls}, {&s.Mask, &older.Mask}} {
-		if *pair[1] != nil {
+		if pair[1].said {
 			*pair[0] = *pair[1]
 		}
 	}
@@ -148,26 +172,21 @@ func (s *settings) read(dir, name string, v any) error {
 func (s *settings) named() []addedToken {
 	c := s.class()
 	var list []addedToken
-	add := func(n *tokenName, text string) {
-		if n != nil && n.content != "" {
-			n.special = true
-			list = append(list, n.addedToken)
-		} else if n == nil && text != "" {
-			list = append(list, addedToken{content: text, special: true})
+	add := func(p *purpose, class string) {
+		tok := p.addedToken
+		if tok.content, tok.special = p.or(class), true; tok.content != "" {
+			list = append(list, tok)
 		}
 	}
-	add(s.BOS, c.bos)
-	add(s.EOS, c.eos)
-	add(s.Unk, c.unk)
-	add(s.Sep, "")
-	add(s.Pad, c.pad)
-	add(s.Cls, "")
-	add(s.Mask, "")
-	for i := range s.Special {
-		add(&s.Special[i], "")
-	}
-	for i := range s.Extra {
-		add(&s.Extra[i], "")
+	add(&s.BOS, c.bos)
+	add(&s.EOS, c.eos)
+	add(&s.Unk, c.unk)
+	add(&s.Sep, "")
+	add(&s.Pad, c.pad)
+	add(&s.Cls, "")
+	add(&s.Mask, "")
+	for _, n := range append(slices.Clone(s.Special), s.Extra...) {
+		add(&purpose{n, true}, "")
 	}
 	return list
 }
