@@ -232,17 +232,27 @@ func TestRopeSpellings(t *testing.T) {
 func TestFrequencies(t *testing.T) {
 	plain, _ := Rope{Theta: 10000, Dims: 64}.Frequencies()
 	last := len(plain) - 1
+	longrope := Scaling{Kind: LongRope, Original: 2048, Short: make([]float64, 32), Long: make([]float64, 32), ShortScale: 1.2, LongScale: 1.3}
+	for i := range longrope.Short {
+		longrope.Short[i], longrope.Long[i] = 1, 2
+	}
+	longrope.Short[last], longrope.Long[last] = 4, 8
 	for _, c := range []struct {
 		name        string
 		r           Rope
 		first, slow float64 // factors on the fastest and the slowest frequency
 		scale       float32
 	}{
-		{"linear", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}, 0.25, 0.25, 1},
-		{"llama3", Rope{10000, 64, false, Scaling{Kind: Llama3, Factor: 8, Low: 1, High: 4, Original: 64}}, 1, 0.125, 1},
-		{"yarn", Rope{10000, 64, false, Scaling{Kind: Yarn, Factor: 4, Low: 1, High: 32, Original: 2048, Attention: 1.1, Truncate: true}}, 1, 0.25, 1.1},
+		{"linear", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Linear, Factor: 4}}, 0.25, 0.25, 1},
+		{"llama3", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Llama3, Factor: 8, Low: 1, High: 4, Original: 64}}, 1, 0.125, 1},
+		{"yarn", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Yarn, Factor: 4, Low: 1, High: 32, Original: 2048, Attention: 1.1, Truncate: true}}, 1, 0.25, 1.1},
 		{"scaled", Rope{Theta: 10000, Dims: 64}.Scaled(2, 1), 0.5, 0.5, 1},
-		{"scaled twice", Rope{10000, 64, false, Scaling{Kind: Linear, Factor: 4}}.Scaled(2, 1), 0.125, 0.125, 1},
+		{"scaled twice", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Linear, Factor: 4}}.Scaled(2, 1), 0.125, 0.125, 1},
+		{"llama3 scaled", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Llama3, Factor: 8, Low: 1, High: 4, Original: 64}}.Scaled(2, 1), 0.5, 0.0625, 1},
+		{"yarn scaled", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Yarn, Factor: 4, Low: 1, High: 32, Original: 2048, Attention: 1.1, Truncate: true}}.Scaled(2, 1), 0.5, 0.125, 1.1},
+		{"dynamic scaled", Rope{Theta: 10000, Dims: 64, Scaling: Scaling{Kind: Dynamic, Factor: 4, Original: 2048}}.Scaled(2, 1), 0.5, 0.5, 1},
+		{"longrope scaled", Rope{Theta: 10000, Dims: 64, Scaling: longrope}.Scaled(2, 1), 0.5, 0.125, 1.2},
+		{"longrope scaled, beyond", Rope{Theta: 10000, Dims: 64, Scaling: longrope}.Scaled(2, 1).For(4096), 0.25, 0.0625, 1.3},
 		{"alpha", Rope{Theta: 10000, Dims: 64}.Scaled(1, 4), 1, 0.25, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ type Rope struct {
 	Dims        int  // leading dimensions of a head that rotate; 0 is no rotation
 	Interleaved bool // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
 	Scaling     Scaling
+	Divisor     float64 // of positions, on top of the scaling; 0 is 1
 }
 
 // ScalingKind tells apart the ways to scale rotary embeddings.
@@ -39,18 +40,14 @@ type Scaling struct {
 	ShortScale, LongScale float64
 }
 
-// Scaled returns r with the user's own scaling on top: a linear factor on
-// positions (-rs) and an NTK alpha on the base (-ra); 1 leaves r as it is.
+// Scaled returns r with the user's own scaling on top, whatever the model's is: a
+// linear factor that divides positions (-rs) and an NTK alpha on the base (-ra); 1
+// leaves r as it is.
 func (r Rope) Scaled(linear, alpha float64) Rope {
 	if alpha != 1 && r.Dims > 2 {
 		r.Theta *= math.Pow(alpha, float64(r.Dims)/float64(r.Dims-2))
 	}
-	if linear != 1 {
-		if r.Scaling.Kind == Unscaled {
-			r.Scaling = Scaling{Kind: Linear, Factor: 1}
-		}
-		r.Scaling.Factor *= linear
-	}
+	r.Divisor = orElse(r.Divisor, 1) * linear
 	return r
 }
 
@@ -101,7 +98,7 @@ func (r Rope) Frequencies() (freqs []float32, scale float32) {
 	}
 	freqs = make([]float32, len(f))
 	for i := range f {
-		freqs[i] = float32(f[i])
+		freqs[i] = float32(f[i] / orElse(r.Divisor, 1))
 	}
 	return freqs, scale
 }
