@@ -38,7 +38,7 @@ func (s Sampler) Check() error {
 		{"top-k", float64(s.TopK), 0, math.MaxInt32},
 	} {
 		if !(v.x >= v.lo && v.x <= v.hi) {
-			return fmt.Errorf("%s: %v, want %v to %v", v.name, v.x, v.lo, v.hi)
+			return fmt.Errorf("%s: %v, want %v to %.10g", v.name, v.x, v.lo, v.hi)
 		}
 	}
 	return nil

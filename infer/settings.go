@@ -16,6 +16,8 @@ import (
 type Settings struct {
 	End     []int32 // tokens that end a text, by config.json and generation_config.json
 	Sampler Sampler // as generation_config.json advises; the temperature is 1 where it says none
+
+	Foreign []string // fields of generation_config.json by which other programs would choose other tokens, and which nothing here does
 }
 
 // ReadSettings reads config.json and generation_config.json, as far as they are
@@ -28,17 +30,20 @@ func ReadSettings(dir string) (*Settings, error) {
 		} `json:"text_config"`
 	}
 	var generation generationConfig
+	var fields map[string]json.RawMessage
 	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
 		return nil, err
 	}
-	if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
-		return nil, err
+	for _, v := range []any{&generation, &fields} {
+		if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), v); err != nil {
+			return nil, err
+		}
 	}
 	end := config.EOS
 	if len(end) == 0 { // of a model with pictures the language model's, as transformers has it
 		end = config.Text.EOS
 	}
-	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler()}, nil
+	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler(), Foreign: foreign(fields)}, nil
 }
 
 // generationConfig is what generation_config.json says. do_sample is not looked at: who asks for

@@ -63,3 +63,25 @@ func TestReadSettings(t *testing.T) {
 		})
 	}
 }
+
+// What a generation_config.json says of choosing tokens, and no Sampler does, is known by name.
+func TestForeignSettings(t *testing.T) {
+	for generation, want := range map[string]string{
+		`{"suppress_tokens": [5], "num_beams": 4, "min_length": 3, "stop_strings": "x"}`:                                     "min_length num_beams stop_strings suppress_tokens",
+		`{"suppress_tokens": [], "num_beams": 1, "min_length": 0, "stop_strings": null, "guidance_scale": 1.0}`:              "",
+		`{"temperature": 0.6, "max_new_tokens": 9, "cache_implementation": "hybrid", "length_penalty": 2, "Num_Beams": 4}`:   "",
+		`{"forced_eos_token_id": 0, "sequence_bias": {"[5]": -1}, "presence_penalty": 1.5, "encoder_repetition_penalty": 1}`: "forced_eos_token_id presence_penalty sequence_bias",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(generation), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := ReadSettings(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.Foreign, " "); got != want {
+			t.Errorf("%s: %q, want %q", generation, got, want)
+		}
+	}
+}

@@ -191,7 +191,7 @@ func TestAnswerEnd(t *testing.T) {
 	o := &inferOptions{chat: chatOptions{on: true}}
 	c := newInferCommand(&app{})
 	c.SetContext(t.Context())
-	p, err := o.prompter(c, tinyModel())
+	p, err := o.prompter(c, &app{}, tinyModel())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.prompter(c, dir)
+	p, err := o.prompter(c, a, dir)
 	if err != nil {
 		return err
 	}
@@ -251,38 +251,4 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 		return "", fmt.Errorf("prompt from stdin: %w", err)
 	}
 	return string(data), nil
-}
-
-// readGeneration returns the tokens that end texts, and takes the settings of the
-// sampler that flags have not set from the model, if that was asked for.
-func readGeneration(dir string, flags interface{ Changed(string) bool }, o *inferOptions) ([]int32, error) {
-	settings, err := infer.ReadSettings(dir)
-	if err != nil {
-		return nil, err
-	}
-	if !o.sample {
-		return settings.End, nil
-	}
-	typed := o.sampler
-	o.sampler = settings.Sampler
-	for _, f := range []struct {
-		flag     string
-		to, from *float64
-	}{
-		{"temperature", &o.sampler.Temperature, &typed.Temperature}, {"top-p", &o.sampler.TopP, &typed.TopP},
-		{"min-p", &o.sampler.MinP, &typed.MinP}, {"typical", &o.sampler.Typical, &typed.Typical},
-		{"repetition-penalty", &o.sampler.Repetition, &typed.Repetition},
-		{"frequency-penalty", &o.sampler.Frequency, &typed.Frequency}, {"presence-penalty", &o.sampler.Presence, &typed.Presence},
-	} {
-		if flags.Changed(f.flag) {
-			*f.to = *f.from
-		}
-	}
-	if flags.Changed("top-k") {
-		o.sampler.TopK = typed.TopK
-	}
-	if err := o.sampler.Check(); err != nil {
-		return nil, fmt.Errorf("generation_config.json: %w", err)
-	}
-	return settings.End, nil
 }

@@ -23,8 +23,8 @@ type prompter struct {
 }
 
 // prompter reads what the model's folder and the flags say of prompts.
-func (o *inferOptions) prompter(c *cobra.Command, dir string) (*prompter, error) {
-	end, err := readGeneration(dir, c.Flags(), o)
+func (o *inferOptions) prompter(c *cobra.Command, a *app, dir string) (*prompter, error) {
+	end, err := a.readGeneration(dir, c.Flags(), o)
 	if err != nil {
 		return nil, err
 	}
