@@ -73,13 +73,14 @@ func (t *Tokenizer) applyEnds(s *settings) {
 	t.template = template{before: b, after: a}
 }
 
-// addToJSON returns the added tokens of a tokenizer.json and what the settings
-// add to them: each text once, as it is named first.
+// addToJSON returns the added tokens of a tokenizer.json, as the settings have them, and
+// what the settings add to them: each text once, as it is named first.
 func addToJSON(list []addedToken, s *settings) ([]addedToken, error) {
 	more, err := s.byID()
 	if err != nil {
 		return nil, err
 	}
+	list = s.flagged(list)
 	have := map[string]bool{}
 	for _, tok := range list {
 		have[tok.content] = true
@@ -91,6 +92,28 @@ func addToJSON(list []addedToken, s *settings) ([]addedToken, error) {
 		}
 	}
 	return list, nil
+}
+
+// flagged returns the tokens of a tokenizer.json with the flags that tokenizer_config.json
+// gives them with their ids, which have the last word; special are those that either file
+// calls so, and those that have a purpose.
+func (s *settings) flagged(list []addedToken) []addedToken {
+	said, special := map[string]addedToken{}, map[string]bool{}
+	for _, n := range s.ByID {
+		said[n.content] = n.addedToken
+	}
+	for _, tok := range s.named() {
+		special[tok.content] = true
+	}
+	out := slices.Clone(list)
+	for i, tok := range list {
+		if of, ok := said[tok.content]; ok {
+			out[i] = of
+			out[i].id, out[i].normalized = tok.id, tok.normalized && of.normalized // found as it stands, if either file says so
+		}
+		out[i].special = tok.special || out[i].special || special[tok.content]
+	}
+	return out
 }
 
 // addToPieces gives a tokenizer.model the tokens that were added to it later,

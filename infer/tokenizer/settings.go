@@ -37,6 +37,7 @@ type settings struct {
 	Legacy *bool                `json:"legacy"`
 	Prefix *bool                `json:"add_prefix_space"`
 	ByID   map[string]tokenName `json:"added_tokens_decoder"`
+	Split  bool                 `json:"split_special_tokens"`
 
 	found bool             // some file is there, or a config.json: a model as transformers loads it
 	later map[string]int32 // added_tokens.json: ids by text
@@ -132,7 +133,11 @@ func readSettings(dir string) (*settings, error) {
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
 		s.found = true
 	}
-	if err := s.read(dir, "tokenizer_config.json", &s); err != nil || s.ByID != nil {
+	err := s.read(dir, "tokenizer_config.json", &s)
+	if err == nil && s.Split {
+		err = fmt.Errorf("%s: split_special_tokens: %w: true; with false special tokens in texts are found as such", filepath.Join(dir, "tokenizer_config.json"), ErrUnsupported)
+	}
+	if err != nil || s.ByID != nil {
 		return &s, err
 	}
 	if err := s.read(dir, "special_tokens_map.json", &older); err != nil {
