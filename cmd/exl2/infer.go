@@ -7,12 +7,12 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
 	"exl2/internal/arch"
-	"exl2/internal/regular"
 )
 
 type inferOptions struct {
@@ -139,6 +139,9 @@ func runInfer(c *cobra.Command, a *app, o *inferOptions) error {
 	if err != nil {
 		return err
 	}
+	if !utf8.ValidString(text) {
+		a.note("the prompt is not all UTF-8; each other byte is read as U+FFFD")
+	}
 	prompt, err := p.prompt(c.Context(), text)
 	if err != nil {
 		return err
@@ -229,26 +232,4 @@ func (a *app) generate(ctx context.Context, dir string, s *infer.Session, g *inf
 // hasPrompt reports whether flags say where the prompt is.
 func (o *inferOptions) hasPrompt(c *cobra.Command) bool {
 	return c.Flags().Changed("prompt") || o.promptFile != ""
-}
-
-// maxPrompt bounds a prompt, in bytes, of which a token has some.
-const maxPrompt = 8 * infer.MaxPositions
-
-// readPrompt returns the text to continue.
-func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, error) {
-	if c.Flags().Changed("prompt") {
-		return o.prompt, nil
-	}
-	if o.promptFile != "" {
-		data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadFile(o.promptFile, maxPrompt) })
-		if err != nil {
-			return "", fmt.Errorf("--prompt-file: %w", err)
-		}
-		return string(data), nil
-	}
-	data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadAll(stdin, maxPrompt) })
-	if err != nil {
-		return "", fmt.Errorf("prompt from stdin: %w", err)
-	}
-	return string(data), nil
 }
