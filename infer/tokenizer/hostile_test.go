@@ -238,4 +238,13 @@ func TestNoTokenizer(t *testing.T) {
 			t.Errorf("%v does not wrap fs.ErrNotExist", err)
 		}
 	}
+	for _, name := range []string{"tekken.json", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "vocab.txt"} {
+		dir := t.TempDir()
+		write(t, dir, name, "{}")
+		_, err := Load(dir)
+		checkRefusal(t, err, dir+": ", name)
+		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%v does not wrap fs.ErrNotExist and ErrUnsupported", err)
+		}
+	}
 }

@@ -27,7 +27,8 @@ const maxFile = 1 << 28
 // if they are there.
 //
 // The error wraps fs.ErrNotExist if the folder has no tokenizer, and
-// ErrUnsupported if the tokenizer asks for something that is not implemented.
+// ErrUnsupported if the tokenizer asks for something that is not implemented, or
+// if there are only files of a kind that is not read.
 func Load(dir string) (*Tokenizer, error) {
 	s, err := readSettings(dir)
 	if err != nil {
@@ -56,7 +57,7 @@ func Load(dir string) (*Tokenizer, error) {
 		t.configure(s)
 		return t, nil
 	}
-	return nil, fmt.Errorf("%s: no tokenizer.json and no tokenizer.model: %w", dir, fs.ErrNotExist)
+	return nil, none(dir)
 }
 
 // parse reads a tokenizer by the name of its file, and by what it looks like.
