@@ -10,6 +10,7 @@ import (
 // Prompts are read as evaluation data are: a mark in front of UTF-8 is no part of the text,
 // UTF-16 and what is no text is refused, and that bytes are not UTF-8 is said.
 func TestPromptText(t *testing.T) {
+	tiny := filepath.Join("..", "..", "testdata", "models", "tiny")
 	for _, c := range []struct{ name, data, want, err, note string }{
 		{"plain", "Hé\r\n", "Hé\r\n", "", ""},
 		{"with a mark", "\xef\xbb\xbfHé", "Hé", "", ""},
@@ -31,7 +32,7 @@ func TestPromptText(t *testing.T) {
 			defer stderr.Close()
 			var out strings.Builder
 			a := &app{out: &writer{to: &out}, err: stderr}
-			err = a.execute(t.Context(), []string{"infer", "-m", tinyModel(), "--prompt-file", path, "-t", "0", "--show-prompt", "--progress", "none"})
+			err = a.execute(t.Context(), []string{"infer", "-m", tiny, "--prompt-file", path, "-t", "0", "--show-prompt", "--progress", "none"})
 			notes, _ := os.ReadFile(stderr.Name())
 			switch {
 			case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
