@@ -98,12 +98,9 @@ func addToJSON(list []addedToken, s *settings) ([]addedToken, error) {
 // gives them with their ids, which have the last word; special are those that either file
 // calls so, and those that have a purpose.
 func (s *settings) flagged(list []addedToken) []addedToken {
-	said, special := map[string]addedToken{}, map[string]bool{}
+	said, purposes := map[string]addedToken{}, s.purposes()
 	for _, n := range s.ByID {
 		said[n.content] = n.addedToken
-	}
-	for _, tok := range s.named() {
-		special[tok.content] = true
 	}
 	out := slices.Clone(list)
 	for i, tok := range list {
@@ -111,7 +108,7 @@ func (s *settings) flagged(list []addedToken) []addedToken {
 			out[i] = of
 			out[i].id, out[i].normalized = tok.id, tok.normalized && of.normalized // found as it stands, if either file says so
 		}
-		out[i].special = tok.special || out[i].special || special[tok.content]
+		out[i].special = tok.special || out[i].special || purposes[tok.content]
 	}
 	return out
 }
@@ -138,6 +135,7 @@ func (t *Tokenizer) addToPieces(s *settings, unk int32) error {
 			named = append(named, addedToken{content: t.vocab.tokens[id], special: true})
 		}
 	}
+	next := t.vocab.count()
 	for _, tok := range named {
 		if have[tok.content] {
 			continue
@@ -145,7 +143,8 @@ func (t *Tokenizer) addToPieces(s *settings, unk int32) error {
 		have[tok.content] = true
 		id, ok := t.vocab.id(tok.content)
 		if !ok {
-			id = t.vocab.count()
+			id = next
+			next++
 			t.vocab.add(tok.content, id)
 		}
 		tok.id = id

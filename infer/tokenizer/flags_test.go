@@ -3,8 +3,11 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What tokenizer_config.json says of a token of tokenizer.json has the last word, but for
@@ -51,5 +54,33 @@ func TestSplitSpecialTokens(t *testing.T) {
 	write(t, dir, "tokenizer_config.json", `{"split_special_tokens": true}`)
 	if _, err := Load(dir); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "split_special_tokens") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Many tokens with a purpose are read in no time: each was looked for among all of them.
+func TestManySpecialTokens(t *testing.T) {
+	var byID, purposes []string
+	for i := range 30_000 {
+		byID = append(byID, fmt.Sprintf(`"%d": {"content": "<%d>", "special": false}`, 3+i, i))
+		purposes = append(purposes, fmt.Sprintf(`"<%d>"`, i))
+	}
+	dir := t.TempDir()
+	write(t, dir, "tokenizer.json", bpeFile(""))
+	write(t, dir, "tokenizer_config.json", fmt.Sprintf(`{"added_tokens_decoder": {%s}, "additional_special_tokens": [%s]}`,
+		strings.Join(byID, ","), strings.Join(purposes, ",")))
+	pieces := t.TempDir()
+	model, err := os.ReadFile(filepath.Join(golden(t, "sp_unigram_rules"), "tokenizer.model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, pieces, "tokenizer.model", string(model))
+	write(t, pieces, "tokenizer_config.json", fmt.Sprintf(`{"additional_special_tokens": [%s]}`, strings.Join(purposes, ",")))
+	start := time.Now()
+	if tok := load(t, dir); !tok.Special(3) || tok.VocabSize() != 3+30_000 {
+		t.Errorf("%d tokens", tok.VocabSize())
+	}
+	load(t, pieces)
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("took %v", took)
 	}
 }

@@ -196,25 +196,30 @@ func (s *settings) named() []addedToken {
 	return list
 }
 
-// isSpecial reports whether the settings name a token as one with a purpose.
-func (s *settings) isSpecial(text string) bool {
-	return slices.ContainsFunc(s.named(), func(t addedToken) bool { return t.content == text })
+// purposes returns the texts of the tokens that have a purpose, which are special.
+func (s *settings) purposes() map[string]bool {
+	texts := map[string]bool{}
+	for _, tok := range s.named() {
+		texts[tok.content] = true
+	}
+	return texts
 }
 
 // byID returns the tokens that are listed with their ids, in the order of these.
 func (s *settings) byID() ([]addedToken, error) {
 	var list []addedToken
+	purposes := s.purposes()
 	for key, n := range s.ByID {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil || id < 0 {
 			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is not an id", key)
 		}
 		t := n.addedToken
-		t.id, t.special = int32(id), t.special || s.isSpecial(t.content)
+		t.id, t.special = int32(id), t.special || purposes[t.content]
 		list = append(list, t)
 	}
 	for text, id := range s.later {
-		special := s.isSpecial(text)
+		special := purposes[text]
 		list = append(list, addedToken{content: text, id: id, special: special, normalized: !special})
 	}
 	for _, t := range list {
