@@ -83,7 +83,7 @@ func badFlag(err error) error {
 
 // ropeFlags defines the flags of RoPE scaling.
 func ropeFlags(f *pflag.FlagSet, scale, alpha *float64) {
-	f.Float64Var(scale, "rope-scale", 1, "linear RoPE scaling: positions are divided by this factor, for models made so (-rs)")
+	f.Float64Var(scale, "rope-scale", 1, "linear RoPE scaling: positions are divided by this factor, for models made so; it replaces a linear one of config.json (-rs)")
 	f.Float64Var(alpha, "rope-alpha", 1, "NTK RoPE scaling: alpha, for models made so (-ra)")
 }
 

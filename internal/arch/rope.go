@@ -8,7 +8,7 @@ type Rope struct {
 	Dims        int  // leading dimensions of a head that rotate; 0 is no rotation
 	Interleaved bool // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
 	Scaling     Scaling
-	Divisor     float64 // of positions, on top of the scaling; 0 is 1
+	Divisor     float64 // of positions, on top of a scaling that is not linear; 0 is 1
 }
 
 // ScalingKind tells apart the ways to scale rotary embeddings.
@@ -40,14 +40,19 @@ type Scaling struct {
 	ShortScale, LongScale float64
 }
 
-// Scaled returns r with the user's own scaling on top, whatever the model's is: a
-// linear factor that divides positions (-rs) and an NTK alpha on the base (-ra); 1
-// leaves r as it is.
+// Scaled returns r with the user's own scaling: a factor that divides positions (-rs), in place of a linear one
+// that the model has, as ExLlamaV2 takes it, and on top of any other; and an NTK alpha on the base (-ra). 1 leaves r as it is.
 func (r Rope) Scaled(linear, alpha float64) Rope {
 	if alpha != 1 && r.Dims > 2 {
 		r.Theta *= math.Pow(alpha, float64(r.Dims)/float64(r.Dims-2))
 	}
-	r.Divisor = orElse(r.Divisor, 1) * linear
+	switch {
+	case linear == 1:
+	case r.Scaling.Kind == Linear:
+		r.Scaling.Factor = linear
+	default:
+		r.Divisor = orElse(r.Divisor, 1) * linear
+	}
 	return r
 }
 
