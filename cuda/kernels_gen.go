@@ -704,6 +704,10 @@ const (
 	few_rows_many_warps            = 16
 	few_rows_few_warps             = 8
 	join_words_part_words          = 8
+	mixture_stage_most_blocks      = 8
+	mixture_stage_asked_first      = 1
+	mixture_last_unit_words        = exl2_unit_blocks * exl2_block_rows
+	mixture_last_zero_words        = mixture_last_unit_words
 	product_block_m                = 128
 	product_block_n                = 128
 	qgemm_warps                    = 8
@@ -894,10 +898,6 @@ const (
 	inverse_panel_threads          = 2 * inverse_strip
 	latent_threads                 = 256
 	likelihood_threads             = 512
-	mixture_most_blocks            = 8
-	mixture_asked_first            = 1
-	mixture_unit_words             = exl2_unit_blocks * exl2_block_rows
-	mixture_zero_words             = mixture_unit_words
 	moments_threads                = 256
 	norm_order_threads             = 512
 	norm_order_stages              = 2

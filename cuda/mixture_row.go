@@ -88,13 +88,13 @@ func (d *Device) planMixture(m *rowMixture) bool {
 		return false
 	}
 	parts := 1
-	for d.major >= 9 && parts < mixture_most_blocks && 2*parts*m.down.tiles() <= d.sms {
+	for d.major >= 9 && parts < mixture_stage_most_blocks && 2*parts*m.down.tiles() <= d.sms {
 		parts *= 2
 	}
 	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
 	rows := expert_feed_warps * m.most // of so many units
-	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, units, (mixture_zero_words+rows*mixture_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last, ok = d.planRow(kernel_mixture_down_any, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }

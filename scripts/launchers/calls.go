@@ -1,6 +1,9 @@
 package main
 
-import "regexp"
+import (
+	"maps"
+	"regexp"
+)
 
 var (
 	function = regexp.MustCompile(`\b(\w+)\s*\([^;{}]*\)[\w\s]*\{`)
@@ -8,9 +11,9 @@ var (
 )
 
 // waits reports for every function of an expanded source whether it, or one that
-// it calls, calls after_previous or wait_for_previous: whether a kernel of that name may be started
-// while the one before it finishes (kernels/order.cuh).
-func waits(source string) map[string]bool {
+// it calls, calls after_previous or wait_for_previous, or one of its headers' functions that do: whether a kernel of that name
+// may be started while the one before it finishes (kernels/order.cuh).
+func waits(source string, headers map[string]bool) map[string]bool {
 	bodies := map[string][]string{} // what each function calls; overloads together
 	for _, at := range function.FindAllStringSubmatchIndex(source, -1) {
 		name := source[at[2]:at[3]]
@@ -19,6 +22,7 @@ func waits(source string) map[string]bool {
 		}
 	}
 	found := map[string]bool{"after_previous": true, "wait_for_previous": true}
+	maps.Copy(found, headers)
 	for grown := true; grown; {
 		grown = false
 		for name, calls := range bodies {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -29,7 +30,7 @@ func main() {
 
 // generate returns the Go source for the kernels of a folder.
 func generate(sources fs.FS) ([]byte, error) {
-	all := launchers{headers: map[string]string{}, added: map[string]bool{}}
+	all := launchers{files: map[string]known{}}
 	for _, ext := range []string{".cuh", ".cu"} {
 		files, err := fs.Glob(sources, "*"+ext)
 		if err != nil {
@@ -49,18 +50,24 @@ type launchers struct {
 	Kernels   []kernel
 	Constants []constant
 
-	headers map[string]string // Go names of their constants
-	added   map[string]bool   // files
+	files map[string]known
+}
+
+// known is what a source, or one that includes it, knows by name: its own and what its headers know.
+type known struct {
+	constants map[string]string // their Go names
+	waiting   map[string]bool   // functions that wait
 }
 
 var included = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
 
 // add reads one source, behind the headers that it includes.
 func (l *launchers) add(sources fs.FS, name string) error {
-	if l.added[name] {
+	if _, added := l.files[name]; added {
 		return nil
 	}
-	l.added[name] = true
+	own := known{map[string]string{}, map[string]bool{}}
+	l.files[name] = own
 	ext := path.Ext(name)
 	text, err := fs.ReadFile(sources, name)
 	if err != nil {
@@ -70,20 +77,25 @@ func (l *launchers) add(sources fs.FS, name string) error {
 		if err := l.add(sources, string(m[1])); err != nil {
 			return fmt.Errorf("%s: %w", m[1], err)
 		}
+		header := l.files[string(m[1])]
+		maps.Copy(own.constants, header.constants)
+		maps.Copy(own.waiting, header.waiting)
 	}
+	source := expanded(string(text))
+	maps.Copy(own.waiting, waits(source, own.waiting))
 	op := strings.TrimSuffix(name, ext)
-	found, err := constants(op, string(text), l.headers)
+	found, err := constants(op, string(text), own.constants)
 	if err != nil {
 		return err
 	}
 	l.Constants = append(l.Constants, found...)
 	if ext == ".cuh" {
 		for _, c := range found {
-			l.headers[strings.TrimPrefix(c.Name, op+"_")] = c.Name
+			own.constants[strings.TrimPrefix(c.Name, op+"_")] = c.Name
 		}
 		return nil
 	}
-	kernels, err := parse(op, string(text))
+	kernels, err := parse(op, source, own.waiting)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestParse(t *testing.T) {
 		{"pointer to pointers", `extern "C" __global__ void op(float** x) {}`, "is a pointer to pointers"},
 		{"nothing", `__device__ void f() {}`, "no kernels"},
 	} {
-		kernels, err := parse("op", c.source)
+		kernels, err := parse("op", expanded(c.source), nil)
 		if err != nil {
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -90,7 +90,8 @@ OP(op_waits, half)
 extern "C" __global__ void __launch_bounds__(64) op_waits_itself(int n) { let_next(); after_previous(); }
 extern "C" __global__ void op_does_not(int n) { plain(n); }
 `
-	kernels, err := parse("op", source)
+	text := expanded(source)
+	kernels, err := parse("op", text, waits(text, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +101,27 @@ extern "C" __global__ void op_does_not(int n) { plain(n); }
 	}
 	if want := map[string]bool{"op_waits": true, "op_waits_itself": true, "op_does_not": false}; !maps.Equal(got, want) {
 		t.Errorf("dependent: %v, want %v", got, want)
+	}
+}
+
+// A kernel that waits in a function of a header waits, and a name is the constant of the headers that are included, not of others.
+func TestHeaders(t *testing.T) {
+	dir := fstest.MapFS{
+		"a.cuh":    {Data: []byte("constexpr int most = 4;\n__device__ void deep() { after_previous(); }\n")},
+		"b.cuh":    {Data: []byte("#include \"a.cuh\"\n__device__ void body(int n) { deep(); }\n")},
+		"c.cuh":    {Data: []byte("constexpr int most = 8;\n__device__ void body(int n) {}\n")},
+		"one.cu":   {Data: []byte("#include \"b.cuh\"\nconstexpr int twice = 2 * most;\nextern \"C\" __global__ void one(int n) { body(n); }\n")},
+		"plain.cu": {Data: []byte("#include \"c.cuh\"\nconstexpr int twice = 2 * most;\nextern \"C\" __global__ void plain(int n) { body(n); }\n")},
+	}
+	text, err := generate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := strings.Join(strings.Fields(string(text)), " ")
+	for _, want := range []string{`{"one", "one", true}`, `{"plain", "plain", false}`, "one_twice = 2 * a_most", "plain_twice = 2 * c_most"} {
+		if !strings.Contains(flat, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
 	}
 }
 

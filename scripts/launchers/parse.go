@@ -53,12 +53,15 @@ var (
 	structure    = regexp.MustCompile(`^[A-Z]\w*$`) // whose bytes the launcher is given
 )
 
-// parse finds the entry points of a source, those that its macros make included.
-func parse(op, source string) ([]kernel, error) {
+// expanded returns a source without comments and bounds, what its macros make included.
+func expanded(source string) string {
 	source = blockComment.ReplaceAllString(lineComment.ReplaceAllString(source, ""), " ")
-	source = bounds.ReplaceAllString(expand(source), " ")
+	return bounds.ReplaceAllString(expand(source), " ")
+}
+
+// parse finds the entry points of an expanded source, of whose functions some wait.
+func parse(op, source string, dependent map[string]bool) ([]kernel, error) {
 	var kernels []kernel
-	dependent := waits(source)
 	for _, m := range entry.FindAllStringSubmatch(source, -1) {
 		k := kernel{Op: op, Name: m[1], Dependent: dependent[m[1]]}
 		if k.Name != op && !strings.HasPrefix(k.Name, op+"_") {

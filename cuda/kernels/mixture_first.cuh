@@ -1,0 +1,261 @@
+// The first kernel of a mixture for one row (mixture.cu): gate and up of the chosen experts, with the activation.
+#pragma once
+
+#include "act.cuh"
+#include "barrier.cuh"
+#include "expert_alike.cuh"
+#include "mixture_stage.cuh"
+
+// multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
+// places in down's order are, or null; the thread has some of the columns.
+__device__ inline Late multiply_matrix(float* parts, const Table& table, int expert, Span span, int columns, Share share, float lowest, const u32* words, u32* staged, Listed* window, int in, Slots slots, const half* stored, bool placed) {
+	const int* entry = table.of(expert);
+	const Matrix& m = *(const Matrix*)entry;
+	int warp = threadIdx.x / 32, i = threadIdx.x * 8;
+	const half* order = asked(m.order);  // with what Feed asks for: one after the other they take as long each
+	const float* bias = asked(m.bias);
+	Eight<half> at;
+	Late late = {0, 0};
+	if (!share.units) share = share_of(m, span);
+	Tiling list = {table, entry, share.units, span.from};
+	Feed<Tiling> feed(slots, window, list, share.from, share.to);
+	if (i < in) at.words[0] = __ldg((const uint4*)(order + i));
+	feed.begin(asked_first);
+	if (threadIdx.x < columns) {
+		if (placed) late.place = __half_as_ushort(__ldg(stored + span.from * tile_columns + threadIdx.x));
+		if (bias) late.bias = __ldg(bias + span.from * tile_columns + threadIdx.x);
+	}
+	if (i < in) octet(staged + i, words, at);
+#pragma unroll 1
+	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
+		at.words[0] = __ldg((const uint4*)(order + i));
+		octet(staged + i, words, at);
+	}
+	feed.begin(slots.count - asked_first);
+	__syncthreads();
+	Constants constants((u32)in >> 20);
+	Digits x(staged, in);
+	float sums[2][4] = {};
+#pragma unroll 1
+	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
+		feed.multiply(sums, x, digits_row_of, slots.count, constants);
+		if (++j < share.units && u < share.to - 1) continue;
+		keep_digits(parts + (t * warps + warp) * tile_columns, sums, lowest);
+		j = 0, t++;
+	}
+	arrived<0>();
+	__syncthreads();
+	return late;
+}
+
+// other_activation is not in line, as code that is jumped over makes what is behind it come late.
+__device__ __noinline__ float other_activation(int act, float x) { return activate(act, x); }
+
+// late_of returns it for another column than the thread's first.
+__device__ inline Late late_of(const Table& table, int expert, const half* stored, int column) {
+	const float* bias = ((const Matrix*)table.of(expert))->bias;
+	return {stored ? (int)__half_as_ushort(__ldg(stored + column)) : 0, bias ? bias[column] : 0};
+}
+
+// Mail is sums that blocks of a cluster send to the first one, which waits for them: `there` completes
+// when so many bytes have come. Before anything is sent all blocks pass begin and end.
+struct Mail {
+#if __CUDA_ARCH__ >= 900
+	u64* there;
+
+	__device__ void begin(bool receives, int bytes) const {
+		if (threadIdx.x == 0) {
+			barrier_init(there, 1);
+			asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+			if (receives) barrier_expect(there, bytes);
+		}
+		asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");  // the other kind is a fence of the GPU
+	}
+	__device__ void end() const { cluster_wait(); }
+	__device__ void send(float* to, float v) const {
+		asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(of_block(to, 0)), "r"(__float_as_uint(v)), "r"(of_block(there, 0)) : "memory");
+	}
+	__device__ void wait() const { barrier_wait(there, 0); }
+#else  // there are no clusters
+	unsigned long long* there;
+	__device__ void begin(bool, int) const {}
+	__device__ void end() const {}
+	__device__ void send(float*, float) const {}
+	__device__ void wait() const {}
+#endif
+};
+
+// first_products is the first kernel. It is plain where up to `ranked` experts are chosen by their logits alone:
+// code for other choices, though jumped over, would cost it 2 % of a step.
+template <bool plain>
+__device__ void first_products(
+	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
+	int which,    // of both matrices, or both of them
+	int each,     // blocks of a matrix
+	int units128, // units of a tile, if all matrices have as many, or 0
+	int tiles, int in, int out, int act, Slots slots) {
+	extern __shared__ __align__(128) uint4 memory[];
+	__shared__ Listed windows[warps][most_listed];
+	__shared__ unsigned long long mail_there;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
+	Span span = {tiles * part / each, 0};
+	span.count = tiles * (part + 1) / each - span.from;
+#if __CUDA_ARCH__ >= 900
+	constexpr bool both = false;
+#else
+	constexpr bool both = true;
+#endif
+	u32 *words = (u32*)memory, *staged = words + in;
+	float *parts = (float*)(staged + stride(in)), *others = parts + (both ? 2 : 1) * run * warps * tile_columns;
+	slots.ring = (unsigned char*)(others + run * tile_columns);
+	Mail mail = {&mail_there};
+	if (!both) mail.begin(which == 0, span.count * tile_columns * 4);
+	bool second = which == 1;
+	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
+	int asking = both ? 1 : 2;  // of the cluster, for a table each
+	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
+	zero_behind(staged, in);
+	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
+	Share share(units128, span);
+	int apart = lane * ((u32)in >> 30);  // 0. The compiler would wait for what it knows that all lanes ask for as soon as it is asked for
+	share.keep();
+	asm volatile("" : "+r"(apart));
+	if (!both) mail.end();
+	wait_for_previous();
+	let_next();
+	int expert;
+	float lowest;
+	if constexpr (plain) {
+		__shared__ int found;
+		uint4 none = {};
+		Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
+		Own own(left.words, in);
+		if (warp == 0) keys.kth(&found, k);  // one warp chooses faster than all do
+		own.put(words, left.words, in), lowest = own.lowest;
+		__syncthreads();
+		expert = (&found)[apart];
+	} else {
+		__shared__ Chosen chosen;
+		Own own(left.words, in);
+		choose<false>(chosen, slots.ring, g, r);
+		expert = chosen.experts[k];
+		own.put(words, left.words, in), lowest = own.lowest;
+		__syncthreads();  // the ring's memory is no longer the choosing's
+	}
+	slots.ring += warp * slots.count * slots.bytes;
+	float* ups = parts + run * warps * tile_columns;
+	const half* stored = asked(((const Matrix*)down.of(expert))->stored);
+	int columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	Late late = {0, 0}, other_late = {0, 0};
+#pragma unroll 1
+	for (int m = 0; m < 1 + both; m++) {
+		Late l = multiply_matrix(m ? ups : parts, m ? up : mine, expert, span, columns, share, lowest, words, staged, windows[warp], in, slots, stored, !second);
+		(m ? other_late : late) = l;
+	}
+#pragma unroll 1
+	for (int i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
+		int at = i / tile_columns * warps * tile_columns + lane, column = span.from * tile_columns + i;
+		bool there = i < columns;
+		if (there && i >= blockDim.x) late = late_of(mine, expert, second ? nullptr : stored, column), other_late = late_of(both ? up : mine, expert, nullptr, column);
+		float sum = total(parts + at) + late.bias, other;
+		if (second) {
+			mail.send(others + i, sum);
+			continue;
+		}
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
+		if (!both) mail.wait(), other = others[i];
+		else other = total(ups + at) + other_late.bias;
+		half v = __float2half_rn(sum * other);
+		if (there) left.acts[k * left.ld + late.place] = v;
+	}
+}
+
+// late_alike is late_of of matrices that are alike, given entries of their tables, that of down being null where there are no places. It is not in line, as
+// code that is jumped over makes what is behind it come late.
+__device__ __noinline__ Late late_alike(const char* entry, const char* down, bool biased, int column) {
+	const float* bias = biased ? asked(((const float* const*)entry)[5]) : nullptr;
+	return {down ? (int)__half_as_ushort(__ldg(asked(((const half* const*)down)[4]) + column)) : 0, bias ? bias[column] : 0};
+}
+
+// first_alike is first_products of one matrix, plain, of experts whose matrices are alike.
+__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
+	extern __shared__ __align__(128) uint4 memory[];
+	__shared__ Heads heads;
+	__shared__ unsigned long long mail_there;
+	__shared__ int found;
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
+	Span span = {tiles * part / each, 0};
+	span.count = tiles * (part + 1) / each - span.from;
+	heads.ask(mine);
+	u32 *words = (u32*)memory, *staged = words + in;
+	float *parts = (float*)(staged + stride(in)), *others = parts + run * warps * tile_columns;
+	slots.ring = (unsigned char*)(others + run * tile_columns) + warp * slots.count * slots.bytes;
+	Mail mail = {&mail_there};
+	mail.begin(!second, span.count * tile_columns * 4);
+	Share share(units, span);
+	AlikeFeed feed(mine, slots, units, span.from + share.tile, share.unit, share.to - share.from);
+	zero_behind(staged, in);
+	for (int i = threadIdx.x; i < run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
+	int apart = lane * ((u32)in >> 30);  // 0, as in first_products
+	share.keep();
+	asm volatile("" : "+r"(apart));
+	mail.end();
+	wait_for_previous();
+	let_next();
+	uint4 none = {};
+	Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
+	Own own(left.words, in);
+	if (warp == 0) keys.kth(&found, k);
+	feed.come(mine);
+	own.put(words, left.words, in);
+	arrived<0>();  // heads
+	__syncthreads();
+	int expert = (&found)[apart], i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	const uint4(&head)[2] = heads.v[expert];
+	const half* order = (const half*)address(head[1].z, head[1].w);
+	Eight<half> at;
+	if (i < in) at.words[0] = order_of(order + i);
+	const half* stored = asked(((const half* const*)down.of(expert))[4]);
+	const float* bias = biased ? asked(((const float* const*)mine.of(expert))[5]) : nullptr;
+	feed.of(head);
+	feed.ask(asked_first);
+	if (i < in) octet(staged + i, words, at);
+#pragma unroll 1
+	for (i += blockDim.x * 8; i < in; i += blockDim.x * 8) {
+		at.words[0] = order_of(order + i);
+		octet(staged + i, words, at);
+	}
+	int column = span.from * tile_columns + threadIdx.x;
+	Late late = {0, 0};
+	if (threadIdx.x < columns) {
+		if (!second) late.place = __half_as_ushort(__ldg(stored + column));
+		if (bias) late.bias = __ldg(bias + column);
+	}
+	feed.ask(slots.count - asked_first);
+	__syncthreads();
+	Constants constants((u32)in >> 20);
+	Digits x(staged, in);
+	float sums[2][4] = {};
+#pragma unroll 1
+	for (int u = share.from, t = share.tile, j = share.unit; u < share.to; u++) {
+		feed.multiply(sums, x, slots.count, constants);
+		if (++j < share.units && u < share.to - 1) continue;
+		keep_digits(parts + (t * warps + warp) * tile_columns, sums, own.lowest);
+		j = 0, t++;
+	}
+	arrived<0>();
+	__syncthreads();
+#pragma unroll 1
+	for (i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
+		bool there = i < columns;
+		if (there && i >= blockDim.x) late = late_alike(mine.of(expert), second ? nullptr : down.of(expert), biased, span.from * tile_columns + i);
+		float sum = total(parts + i / tile_columns * warps * tile_columns + lane) + late.bias;
+		if (second) {
+			mail.send(others + i, sum);
+			continue;
+		}
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
+		mail.wait();
+		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * others[i]);
+	}
+}
