@@ -391,13 +391,15 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// Layers behind the last, which DeepSeek's files have, and frequencies are not read.
+// Layers behind the last, which DeepSeek's files have, frequencies and masks are not read.
 func TestUnused(t *testing.T) {
 	s := Spec{Layers: 3, Further: 1, Names: Names{Layers: "model.layers.*"}}
 	for name, want := range map[string]bool{
 		"model.layers.3.eh_proj.weight": true, "model.layers.2.mlp.up_proj.weight": false, "model.layers.30.mlp.up_proj.weight": true,
 		"model.layers.2x.mlp.up_proj.weight": false, "vision.layers.30.mlp.up_proj.weight": false, "model.layers.30": false,
 		"model.layers.0.self_attn.rotary_emb.inv_freq": true, "model.embed_tokens.weight": false,
+		"model.layers.0.attn.bias": true, "model.layers.0.attn.masked_bias": true, "model.layers.0.attention.bias": true, "model.layers.0.attention.masked_bias": true,
+		"model.layers.0.attn.c_attn.bias": false, "model.layers.0.attention.dense.bias": false, "visual.blocks.0.attn.bias": false, "attention.bias": false,
 	} {
 		if got := s.Unused(name); got != want {
 			t.Errorf("%s: unused %v, want %v", name, got, want)

@@ -4,6 +4,7 @@
 package arch
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -188,14 +189,19 @@ func (s *Spec) SetContext(length int) {
 	s.eachRope(func(r Rope) Rope { return r.For(length) })
 }
 
+// masks are the tables of early GPT-2, GPT-NeoX and their like that say which positions
+// are seen, and the number that the scores of others get, which is often beyond fp16.
+var masks = []string{".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"}
+
 // Unused reports whether a tensor of the source is one that nothing reads:
-// frequencies, which follow from the configuration, and layers behind the last, which
-// predict further tokens, or are more than the configuration speaks of.
+// frequencies and masks, which follow from the configuration, and layers behind the last,
+// which predict further tokens, or are more than the configuration speaks of.
 func (s Spec) Unused(name string) bool {
 	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
 		return true
 	}
-	return s.behind(name, s.Layers)
+	n, ok := s.layerOf(name)
+	return ok && (n >= s.Layers || slices.ContainsFunc(masks, func(end string) bool { return strings.HasSuffix(name, end) }))
 }
 
 // Stray returns the first of tensors' names that is of a layer which the configuration does
