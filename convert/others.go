@@ -97,8 +97,7 @@ func isWeights(name string) bool {
 }
 
 // mayFollow refuses a link that leads to nothing, or to what is neither in the
-// source nor among the blobs of the Hugging Face cache that the source is a
-// snapshot of.
+// source nor among the blobs of the Hugging Face cache that the source is of.
 func (s *source) mayFollow(name string) error {
 	dir, err := filepath.EvalSymlinks(s.dir)
 	if err != nil {
@@ -109,16 +108,23 @@ func (s *source) mayFollow(name string) error {
 	if err != nil {
 		return fmt.Errorf("%w: the link %s leads to nothing; remove it, or put the file in its place", ErrRefused, link)
 	}
-	homes := []string{dir}
-	if snapshots := filepath.Dir(dir); filepath.Base(snapshots) == "snapshots" {
-		homes = append(homes, filepath.Join(filepath.Dir(snapshots), "blobs"))
-	}
-	for _, home := range homes {
-		if rel, err := filepath.Rel(home, target); err == nil && filepath.IsLocal(rel) {
+	for _, home := range []string{dir, blobsOf(dir)} {
+		if rel, err := filepath.Rel(home, target); home != "" && err == nil && filepath.IsLocal(rel) {
 			return nil
 		}
 	}
 	return fmt.Errorf("%w: %s leads out of the model to %s; remove it, or put the file in its place", ErrRefused, link, target)
+}
+
+// blobsOf returns the folder that files of a Hugging Face cache are in, which may be on
+// another disk, of a snapshot there or a folder in one; or "". The path is real.
+func blobsOf(dir string) string {
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		if filepath.Base(parent) == "snapshots" {
+			return resolved(filepath.Join(filepath.Dir(parent), "blobs"))
+		}
+	}
+	return ""
 }
 
 // copyOther copies a file of the source that the finished model needs.

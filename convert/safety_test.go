@@ -262,6 +262,27 @@ func TestLinksInSource(t *testing.T) {
 			mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
 			o.Source, _ = cached(t, o.Source)
 		}, ""},
+		"out of a folder of its snapshot into its cache": {func(t *testing.T, o *Options) {
+			mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+			snapshot, blobs := cached(t, o.Source)
+			o.Source = filepath.Join(snapshot, "fp16", "hf")
+			if err := os.MkdirAll(o.Source, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			for name := range contents(t, blobs) {
+				mustLink(t, filepath.Join("..", "..", "..", "..", "blobs", name), filepath.Join(o.Source, strings.TrimPrefix(name, "blob-of-")))
+			}
+		}, ""},
+		"into its cache, whose blobs are on another disk": {func(t *testing.T, o *Options) {
+			mustWrite(t, filepath.Join(o.Source, "tokenizer.json"), "a tokenizer")
+			snapshot, blobs := cached(t, o.Source)
+			disk := filepath.Join(t.TempDir(), "disk")
+			if err := os.Rename(blobs, disk); err != nil {
+				t.Fatal(err)
+			}
+			mustLink(t, disk, blobs)
+			o.Source = snapshot
+		}, ""},
 		"into another cache": {func(t *testing.T, o *Options) {
 			_, blobs := cached(t, o.Source)
 			mustLink(t, filepath.Join(blobs, "blob-of-config.json"), filepath.Join(o.Source, "other.json"))
