@@ -20,30 +20,57 @@ type objects interface {
 }
 
 // objectsOf returns what reads the records of a text, if it is JSON: lines whose first
-// that is not blank is an object, or a list that begins with an object or a string. unit
-// is what they are counted in.
-func objectsOf(text *io.SectionReader) (open func() objects, unit string) {
-	first := fromStart(text)
-	for {
-		switch b, err := first.ReadByte(); {
-		case err == nil && bytes.IndexByte([]byte(space), b) >= 0:
-			continue
-		case err == nil && b == '{':
-			open, unit = func() objects { return newLines(text) }, "line"
-		case err == nil && b == '[':
-			open, unit = func() objects { return newElements(text) }, "record"
-		default:
-			return nil, ""
+// that is not blank is an object, objects one after another, or a list that begins with an
+// object or a string. unit is what they are counted in. Other JSON lists are an error.
+func objectsOf(text *io.SectionReader) (open func() objects, unit string, err error) {
+	switch firstOfAll(text) {
+	case '{':
+		if startsAsLines(text) {
+			return func() objects { return newLines(text) }, "line", nil
 		}
-		in := open()
-		if object, err := in.next(); err != nil || object[0] != '{' || !json.Valid(ordered.FromPython(object, ordered.Null)) {
-			return nil, ""
+		if startsAsRun(text) {
+			return func() objects { return newRun(text) }, "record", nil
 		}
-		if list, ok := in.(*elements); ok && list.ofStrings() && !list.goesOn() {
-			return nil, ""
+	case '[':
+		if startsAsList(text) {
+			return func() objects { return newElements(text) }, "record", nil
 		}
-		return open, unit
+		return nil, "", checkNoList(text)
 	}
+	return nil, "", nil
+}
+
+// firstOfAll returns the first byte of a text that is not white space, or 0.
+func firstOfAll(text *io.SectionReader) byte {
+	in := fromStart(text)
+	for {
+		b, err := in.ReadByte()
+		if err != nil || bytes.IndexByte([]byte(space), b) < 0 {
+			return b
+		}
+	}
+}
+
+// startsAsLines reports whether the first line is an object, or looks like one that is
+// damaged, with a whole one in the line behind it.
+func startsAsLines(text *io.SectionReader) bool {
+	in := newLines(text)
+	first, err := in.next()
+	if err != nil || isObject(first) {
+		return err == nil
+	}
+	second, err := in.next()
+	return err == nil && hasKey(first) && hasKey(second) && isObject(second)
+}
+
+// hasKey reports whether a text begins as objects do that are not empty.
+func hasKey(text []byte) bool {
+	return text[0] == '{' && bytes.HasPrefix(bytes.TrimLeft(text[1:], space), []byte(`"`))
+}
+
+// isObject reports whether a text is a JSON object.
+func isObject(text []byte) bool {
+	return text[0] == '{' && json.Valid(ordered.FromPython(text, ordered.Null))
 }
 
 // space is the white space of JSON.

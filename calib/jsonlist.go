@@ -18,6 +18,13 @@ type elements struct {
 
 func newElements(text *io.SectionReader) *elements { return &elements{in: fromStart(text)} }
 
+// startsAsList reports whether a text is a list of objects or strings, by the first of them.
+func startsAsList(text *io.SectionReader) bool {
+	in := newElements(text)
+	first, err := in.next()
+	return err == nil && isObject(first) && (!in.ofStrings() || in.goesOn())
+}
+
 func (e *elements) at() int { return e.number }
 
 // next returns the text of an element, which is JSON if the list is: an object, or what an

@@ -16,7 +16,7 @@ import (
 
 // A Record is one row of a source. Records that are null are left out.
 type Record struct {
-	Row  int     // in the file, from 1; the line of JSON lines, the place in a list
+	Row  int     // in the file, from 1; the line of JSON lines, the place in a list or among objects on any lines
 	Text string  // valid UTF-8
 	IDs  []int32 // instead of Text, if the source holds token ids
 }
@@ -38,7 +38,7 @@ type Source struct {
 	close  func() error
 }
 
-// Open opens a file of text. The text of Parquet, JSON lines and a JSON list of objects is in the
+// Open opens a file of text. The text of Parquet, of JSON objects, one a line or on whatever lines, and of a JSON list of objects is in the
 // column that is named (a dotted path within nested columns), or, if that is
 // "", in text, else in content, else in a conversation (messages,
 // conversations, conversation, or a nested prompt with its completion or
@@ -130,7 +130,11 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 		start = int64(len(byteOrderMark))
 	}
 	text := io.NewSectionReader(in, start, size-start)
-	if open, unit := objectsOf(text); open != nil {
+	open, unit, err := objectsOf(text)
+	if err != nil {
+		return err
+	}
+	if open != nil {
 		s.unit = unit
 		return s.recognizeJSON(open, column)
 	}

@@ -42,7 +42,7 @@ func TestPlainText(t *testing.T) {
 		{"as it is", "  a\r\n\n\nb \n", "  a\r\n\n\nb \n"},
 		{"without the byte order mark", "\xef\xbb\xbfa", "a"},
 		{"invalid UTF-8", "a\xffb\xc3", "a\uFFFDb\uFFFD"},
-		{"JSON over several lines", "{\n\"text\": \"a\"\n}\n", "{\n\"text\": \"a\"\n}\n"},
+		{"JSON over several lines, and more", "{\n\"text\": \"a\"\n}\nor so\n", "{\n\"text\": \"a\"\n}\nor so\n"},
 		{"first line is not quite JSON", "{\"text\": \"a\"} or so\n{}", "{\"text\": \"a\"} or so\n{}"},
 		{"blank", " \n", " \n"},
 	}
