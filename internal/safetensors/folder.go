@@ -119,7 +119,7 @@ func (f *folder) takeIndex(s *Set, index []placement) error {
 			return f.missing(p)
 		}
 		if _, ok := file.places[p.tensor]; !ok {
-			return fmt.Errorf("%s: tensor %s is not in %s", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard)
+			return fmt.Errorf("%s: tensor %s is not in %s; %s", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard, anotherIndex)
 		}
 		if err := s.add(file, []string{p.tensor}); err != nil {
 			return err
@@ -127,6 +127,9 @@ func (f *folder) takeIndex(s *Set, index []placement) error {
 	}
 	return nil
 }
+
+// anotherIndex is what to do about an index that is not that of the files.
+const anotherIndex = "get the index that belongs to these files, or remove it, and all of them are read"
 
 // missing says that a shard of the index is not there. If some other file is
 // damaged, that is the likelier trouble: it would have shown that the index is stale.
@@ -136,7 +139,7 @@ func (f *folder) missing(p placement) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: tensor %s: shard %s is not there", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard)
+	return fmt.Errorf("%s: tensor %s: shard %s is not there; download it, or %s", filepath.Join(f.dir, indexName), quote(p.tensor), p.shard, anotherIndex)
 }
 
 // closeExcept closes the files that are not used.

@@ -57,7 +57,7 @@ func (s *Set) add(file *File, names []string) error {
 	}
 	for _, name := range names {
 		if other, ok := s.owner[name]; ok {
-			return fmt.Errorf("%s: tensor %s is also in %s", file.path, quote(name), filepath.Base(other.path))
+			return fmt.Errorf("%s: tensor %s is also in %s; move the file away that is not the model's", file.path, quote(name), filepath.Base(other.path))
 		}
 		s.owner[name] = file
 	}
@@ -84,11 +84,15 @@ func (s *Set) Paths() []string {
 
 // file returns the file of a tensor.
 func (s *Set) file(name string) (*File, error) {
-	f, ok := s.owner[name]
-	if !ok {
-		return nil, fmt.Errorf("%s: no tensor %s", s.dir, quote(name))
+	if f, ok := s.owner[name]; ok {
+		return f, nil
 	}
-	return f, nil
+	for _, f := range s.files {
+		if _, ok := f.places[name]; ok {
+			return nil, fmt.Errorf("%s: no tensor %s, which is in %s; %s", filepath.Join(s.dir, indexName), quote(name), filepath.Base(f.path), anotherIndex)
+		}
+	}
+	return nil, fmt.Errorf("%s: no tensor %s", s.dir, quote(name))
 }
 
 // Info returns what the header says of a tensor.

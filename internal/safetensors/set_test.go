@@ -86,11 +86,11 @@ func TestOpenDir(t *testing.T) {
 		{"a GGUF file", files{"config.json": nil, "tiny.Q4_K_M.gguf": nil}, "",
 			"no *.safetensors files; tiny.Q4_K_M.gguf is there: GGUF is not read, get the original model, as safetensors"},
 		{"files of PyTorch by other names", files{"consolidated.00.pth": nil}, "", "consolidated.00.pth is there: convert the model to safetensors first"},
-		{"tensor in two files", files{"x.safetensors": one("a"), "y.safetensors": one("a")}, "", `y.safetensors: tensor "a" is also in x.safetensors`},
+		{"tensor in two files", files{"x.safetensors": one("a"), "y.safetensors": one("a")}, "", `y.safetensors: tensor "a" is also in x.safetensors; move the file away`},
 		{"damaged file", files{"x.safetensors": one("a"), "y.safetensors": one("b")[:10]}, "", "y.safetensors: the header is"},
 		{"index names a missing shard", files{
 			"x.safetensors": one("a"), indexName: index("a", "x.safetensors", "b", "z.safetensors"),
-		}, "", `index.json: tensor "b": shard z.safetensors is not there`},
+		}, "", `index.json: tensor "b": shard z.safetensors is not there; download it, or get the index that belongs to these files, or remove it`},
 		{"damaged quantized file behind a stale index", files{
 			"output.safetensors": one("m.codes")[:10], indexName: index("a", "x.safetensors"),
 		}, "", "output.safetensors: the header is"},
@@ -99,7 +99,7 @@ func TestOpenDir(t *testing.T) {
 		}, "", "x.safetensors: the header is"},
 		{"index names a missing tensor", files{
 			"x.safetensors": one("a"), indexName: index("a", "x.safetensors", "b", "x.safetensors"),
-		}, "", `index.json: tensor "b" is not in x.safetensors`},
+		}, "", `index.json: tensor "b" is not in x.safetensors; get the index that belongs to these files, or remove it`},
 		{"index leaves the folder", files{
 			"x.safetensors": one("a"), indexName: index("a", "../x.safetensors"),
 		}, "", `tensor "a": "../x.safetensors" is not the name of a safetensors file in the folder`},
@@ -163,6 +163,23 @@ func checkSet(t *testing.T, s *Set) {
 	}
 	if _, ok := s.Info("none"); ok {
 		t.Error("a tensor that is not there has an info")
+	}
+}
+
+// A tensor that an index leaves out is told from one that no file has.
+func TestLeftOutByIndex(t *testing.T) {
+	s, err := OpenDir(files{"x.safetensors": one("a", "b"), "model.safetensors.index.json": index("a", "x.safetensors")}.place(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, want := range map[string]string{
+		"b": `model.safetensors.index.json: no tensor "b", which is in x.safetensors; get the index that belongs to these files, or remove it, and all of them are read`,
+		"c": `no tensor "c"`,
+	} {
+		if _, err := s.Get(name); err == nil || !strings.HasSuffix(err.Error(), want) || s.Has(name) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
 	}
 }
 
