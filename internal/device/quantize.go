@@ -38,8 +38,8 @@ type Quantize interface {
 	// to 64.
 	Feeds(list []Feed, n int)
 
-	// TakeT is dst[i, j] = src[j, cols[i]], zero in columns past src's rows; src
-	// is F32, F16 or BF16.
+	// TakeT is dst[i, j] = src[j, cols[i]], of the columns that are listed, or of all in
+	// order; zero in columns past src's rows; src is F32, F16 or BF16.
 	TakeT(dst, src, cols tensor.Tensor)
 
 	// ByNorms is y[r] = ‖x[r]‖·dy[r], norms summed in float64 and rounded to float32; x is

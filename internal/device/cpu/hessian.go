@@ -142,7 +142,7 @@ func (d *Device) Take(dst, src, rows, cols tensor.Tensor) {
 	})
 }
 
-// indices returns a list of indices, all n in order if it is absent.
+// indices returns a list of n indices, all n in order if it is absent.
 func indices(t tensor.Tensor, n int) []int32 {
 	if !t.Nil() {
 		want(t.Cols == n, "Take", t)
@@ -159,9 +159,9 @@ func indices(t tensor.Tensor, n int) []int32 {
 // floats as a line of the cache has.
 const turnRows = 16
 
-// TakeT is dst[i, j] = src[j, cols[i]].
+// TakeT is dst[i, j] = src[j, cols[i]], of as many columns as are listed.
 func (d *Device) TakeT(dst, src, cols tensor.Tensor) {
-	want(dst.Rows == src.Cols && dst.Cols >= src.Rows, "TakeT", dst, src)
+	want(dst.Cols >= src.Rows && (dst.Rows == src.Cols || !cols.Nil()), "TakeT", dst, src)
 	out, c := floats("TakeT", dst), indices(cols, dst.Rows)
 	parallel.Runs(dst.Cols, turnRows*max(1, pieceSize/(turnRows*max(1, dst.Rows))), func(first, end int) {
 		wide, release := d.borrowed(turnRows * src.Cols)

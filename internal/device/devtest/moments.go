@@ -131,10 +131,10 @@ func lengthOr(v []int32, n int) int {
 func takeTCases() (cases []testCase) {
 	for _, t := range []tensor.Type{tensor.F32, tensor.F16, tensor.BF16} {
 		for _, s := range []struct{ out, in, padded int }{{1, 32, 32}, {37, 50, 64}, {128, 96, 128}, {200, 33, 224}} {
-			for _, order := range [][]int32{nil, shuffled(1, s.in)} {
+			for _, order := range [][]int32{nil, shuffled(1, s.in), shuffled(1, s.in)[:s.in/3], {int32(s.in - 1)}} {
 				name := fmt.Sprintf("%v %dx%d to %d, %d in order", t, s.out, s.in, s.padded, len(order))
 				cases = append(cases, testCase{name: name, limit: exact, build: func(f *fixture) func(device.Device) {
-					dst := f.out("dst", tensor.F32, s.in, s.padded)
+					dst := f.out("dst", tensor.F32, lengthOr(order, s.in), s.padded)
 					src, cols := f.in("src", t, s.out, s.in, noise(2)), f.list("cols", order)
 					return quantizing(func(d device.Quantize) { d.TakeT(dst, src, cols) })
 				}})
