@@ -3,8 +3,12 @@ package regular
 import "context"
 
 // Await returns what read does, which may wait for somebody to write to a pipe or a
-// terminal, or the error of ctx if that ends first. read then still waits, for nobody.
+// terminal, or the error of ctx if that ends first. read then still waits, for nobody; it
+// does not begin if ctx has ended before.
 func Await[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		return *new(T), err
+	}
 	type result struct {
 		value T
 		err   error
