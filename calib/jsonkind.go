@@ -38,7 +38,15 @@ func (j *jsonRecords) textless() error {
 	for i, f := range whole {
 		kinds[i] = fmt.Sprintf("%.60q (%s)", f.Name, kindOf(f.Raw()))
 	}
-	return fmt.Errorf("no column of text or token ids; there are %s", strings.Join(kinds, ", "))
+	return fmt.Errorf("no column of text or token ids; there are %s", listed(kinds))
+}
+
+// listed joins what there is, which may be nothing.
+func listed(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // isMissing tells whether a value is null or has nothing in it.

@@ -157,7 +157,7 @@ func (s *Source) recognizeJSON(open func() objects, column string) error {
 		return (&jsonRecords{objects: open()}).textless()
 	}
 	if !known {
-		return fmt.Errorf("no column %q; there are %s", column, strings.Join(names(first), ", "))
+		return fmt.Errorf("no column %q; there are %s", column, listed(names(first)))
 	}
 	return nil
 }

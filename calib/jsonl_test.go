@@ -95,6 +95,8 @@ func TestHostileJSONLines(t *testing.T) {
 		{"ids in lists of lists beside text", `{"input_ids":[[1]],"source":"web"}`, "", `column "input_ids" holds neither text nor token ids`},
 		{"one id in each line", `{"input_ids":1}`, "", `column "input_ids" holds neither text nor token ids: numbers`},
 		{"ids in an object", `{"input_ids":{"a":[1]}}`, "", `no column of text or token ids; there are "input_ids" (objects)`},
+		{"nothing at all", `{}`, "", `no column of text or token ids; there are none`},
+		{"named column of nothing", `{}`, "txt", `no column "txt"; there are none`},
 		{"no text at all", `{"n":1,"tokens":[1, 2],"ok":true}`, "", `no column of text or token ids; there are "n" (numbers), "tokens" (lists of numbers), "ok" (truths)`},
 		{"text that is a number", `{"text":1,"title":"t"}`, "", `column "text" is not text: numbers; give --column, the column that is`},
 		{"text that is an object of numbers", `{"text":{"a":1},"title":"t"}`, "", `column "text" is not text: objects`},
