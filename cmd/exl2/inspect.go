@@ -31,9 +31,9 @@ checkpoint is run, and whether logits are checked against those of transformers.
   exl2 inspect --architectures`,
 		Args: func(c *cobra.Command, args []string) error {
 			if o.architectures {
-				return onlyFlags("--architectures is about no model")(c, args)
+				return cobra.NoArgs(c, args)
 			}
-			return one("model")(c, args)
+			return cobra.ExactArgs(1)(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
