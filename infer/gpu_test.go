@@ -75,18 +75,14 @@ func (g *gap) add(a, b []float32) {
 	for i := range a {
 		d := math.Abs(float64(a[i] - b[i]))
 		sum += d
-		if !(d <= largest) {
-			largest = d
-		}
+		largest = max(largest, d)
 	}
 	if largest > far && g.pass > 0 {
 		g.pass--
 		return
 	}
 	g.sum, g.n = g.sum+sum, g.n+float64(len(a))
-	if !(largest <= g.largest) {
-		g.largest = largest
-	}
+	g.largest = max(g.largest, largest)
 }
 
 // passes returns how many rows of n are passed over.

@@ -3,10 +3,12 @@
 // A root is a folder that holds a folder a kind ("tokenizer", "arch", "quantized", "exl2", "chat"),
 // which holds a folder a case. There are three roots: testdata/golden of the
 // repository, one beside the repository, and the folder that the environment
-// variable EXL2_GOLDEN names. Any of them may be missing.
+// variable EXL2_GOLDEN names, by a path from the repository or a whole one. The first
+// two may be missing.
 package goldens
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,9 +67,31 @@ func roots(t testing.TB) []string {
 		filepath.Join(repo, "..", "shared", "golden"),
 	}
 	if dir := os.Getenv("EXL2_GOLDEN"); dir != "" {
+		if !filepath.IsAbs(dir) { // tests run in the folders of their packages
+			dir = filepath.Join(repo, dir)
+		}
+		if err := checkNamed(dir); err != nil {
+			t.Fatalf("EXL2_GOLDEN: %v", err)
+		}
 		list = append(list, dir)
 	}
 	return list
+}
+
+// kinds are those that some test asks for.
+var kinds = []string{"arch", "quantized", "exl2", "tokenizer", "chat"}
+
+// checkNamed refuses a folder that a user has named and that no test would find a case in.
+func checkNamed(dir string) error {
+	if _, err := os.ReadDir(dir); err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if info, err := os.Stat(filepath.Join(dir, kind)); err == nil && info.IsDir() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: none of the folders %s in it", dir, strings.Join(kinds, ", "))
 }
 
 // Repository returns the repository's root: the nearest folder at or above

@@ -20,11 +20,11 @@ func TestDirsMergesRoots(t *testing.T) {
 	base := t.TempDir()
 	repo := filepath.Join(base, "main")
 	env := filepath.Join(base, "env")
-	mkdirs(t, filepath.Join(repo, "testdata", "golden"), "kind", "b", "c")
-	mkdirs(t, filepath.Join(base, "shared", "golden"), "kind", "a", "b")
-	mkdirs(t, env, "kind", "c", "d")
-	mkdirs(t, env, "other", "x")
-	if err := os.Symlink(filepath.Join(env, "other", "x"), filepath.Join(env, "kind", "e")); err != nil {
+	mkdirs(t, filepath.Join(repo, "testdata", "golden"), "arch", "b", "c")
+	mkdirs(t, filepath.Join(base, "shared", "golden"), "arch", "a", "b")
+	mkdirs(t, env, "arch", "c", "d")
+	mkdirs(t, env, "chat", "x")
+	if err := os.Symlink(filepath.Join(env, "chat", "x"), filepath.Join(env, "arch", "e")); err != nil {
 		t.Fatal(err)
 	}
 	mkdirs(t, repo, "internal", "deep")
@@ -32,17 +32,17 @@ func TestDirsMergesRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(repo, "internal", "deep"))
-	t.Setenv("EXL2_GOLDEN", env)
+	t.Setenv("EXL2_GOLDEN", filepath.Join("..", "env")) // from the repository
 
 	var got []string
-	for _, dir := range Dirs(t, "kind") {
+	for _, dir := range Dirs(t, "arch") {
 		rel, err := filepath.Rel(base, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, filepath.ToSlash(rel))
 	}
-	want := []string{"shared/golden/kind/a", "shared/golden/kind/b", "env/kind/c", "env/kind/d", "env/kind/e"}
+	want := []string{"shared/golden/arch/a", "shared/golden/arch/b", "env/arch/c", "env/arch/d", "env/arch/e"}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
@@ -57,18 +57,16 @@ func TestDirsMergesRoots(t *testing.T) {
 func TestDirsBesideFiles(t *testing.T) {
 	base := t.TempDir()
 	repo, env := filepath.Join(base, "main"), filepath.Join(base, "env")
-	mkdirs(t, filepath.Join(repo, "testdata", "golden"), "kind", "a")
-	if err := os.Mkdir(env, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{filepath.Join(base, "shared"), filepath.Join(env, "kind"), filepath.Join(repo, "go.mod")} {
+	mkdirs(t, filepath.Join(repo, "testdata", "golden"), "arch", "a")
+	mkdirs(t, env, "exl2", "b")
+	for _, path := range []string{filepath.Join(base, "shared"), filepath.Join(env, "arch"), filepath.Join(repo, "go.mod")} {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Chdir(repo)
 	t.Setenv("EXL2_GOLDEN", env)
-	if got := Dirs(t, "kind"); len(got) != 1 || filepath.Base(got[0]) != "a" {
+	if got := Dirs(t, "arch"); len(got) != 1 || filepath.Base(got[0]) != "a" {
 		t.Errorf("got %v, want a", got)
 	}
 	t.Run("none", func(t *testing.T) {
@@ -77,6 +75,31 @@ func TestDirsBesideFiles(t *testing.T) {
 				t.Error("not skipped")
 			}
 		}()
-		Dirs(t, "other")
+		Dirs(t, "chat")
 	})
+}
+
+// A folder that somebody names and no test would look into is an error, not a pass.
+func TestNamedFolders(t *testing.T) {
+	base := t.TempDir()
+	mkdirs(t, base, "arch", "mine")
+	mkdirs(t, base, "other", "mine")
+	file := filepath.Join(base, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, dir string
+		ok        bool
+	}{
+		{"folders of kinds", base, true},
+		{"not there", filepath.Join(base, "none"), false},
+		{"a file", file, false},
+		{"a kind itself", filepath.Join(base, "arch"), false},
+		{"no kind that is known", filepath.Join(base, "other"), false},
+	} {
+		if err := checkNamed(c.dir); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
 }

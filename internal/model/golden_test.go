@@ -35,12 +35,21 @@ func open(t testing.TB, dir string) (*model.Loader, *safetensors.File) {
 	return l, golden
 }
 
-// ints and floats read a golden tensor.
-func ints(t testing.TB, f *safetensors.File, name string) (v []int32, shape []int) {
+// ints and floats read a golden tensor, which has numbers.
+func ints(t testing.TB, f *safetensors.File, name string) ([]int32, []int) {
+	t.Helper()
+	return words(t, f, name, "I32")
+}
+
+// words reads a golden tensor of a type of 32 bits, two dimensions or more, and some numbers.
+func words(t testing.TB, f *safetensors.File, name, dtype string) (v []int32, shape []int) {
 	t.Helper()
 	x, err := f.Get(name)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if x.DType != dtype || len(x.Shape) < 2 || len(x.Data) == 0 {
+		t.Fatalf("%s is %s %v, want %s [sequences, positions, ...] with numbers", name, x.DType, x.Shape, dtype)
 	}
 	for i := 0; i+4 <= len(x.Data); i += 4 {
 		v = append(v, int32(binary.LittleEndian.Uint32(x.Data[i:])))
@@ -50,7 +59,7 @@ func ints(t testing.TB, f *safetensors.File, name string) (v []int32, shape []in
 
 func floats(t testing.TB, f *safetensors.File, name string) (v []float32, shape []int) {
 	t.Helper()
-	bits, shape := ints(t, f, name)
+	bits, shape := words(t, f, name, "F32")
 	for _, b := range bits {
 		v = append(v, math.Float32frombits(uint32(b)))
 	}
@@ -104,11 +113,30 @@ func difference(a, b []float32) (mean, most float64) {
 	for i := range a {
 		d := math.Abs(float64(a[i]) - float64(b[i]))
 		mean += d / float64(len(a))
-		if !(d <= most) {
-			most = d
-		}
+		most = max(most, d)
 	}
 	return mean, most
+}
+
+// A number that is none is never near another one, wherever it stands.
+func TestDifference(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		name       string
+		a, b       []float32
+		mean, most float64
+	}{
+		{"equal", []float32{1, 2}, []float32{1, 2}, 0, 0},
+		{"the largest in front", []float32{3, 2, 1}, []float32{1, 2, 2}, 1, 2},
+		{"NaN in front", []float32{nan, 1}, []float32{1, 1}, math.NaN(), math.NaN()},
+		{"NaN at the end", []float32{1, 1}, []float32{1, nan}, math.NaN(), math.NaN()},
+		{"NaN in both", []float32{nan, 1}, []float32{nan, 1}, math.NaN(), math.NaN()},
+	} {
+		mean, most := difference(c.a, c.b)
+		if same := func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }; !same(mean, c.mean) || !same(most, c.most) {
+			t.Errorf("%s: %v on average, %v at most, want %v and %v", c.name, mean, most, c.mean, c.most)
+		}
+	}
 }
 
 // Logits are those that transformers computes in fp32.
@@ -157,7 +185,10 @@ func TestStepByStep(t *testing.T) {
 			if n, want := d.Bytes()-loaded, model.Bytes(l.Spec, z, d.Activation())+model.CacheBytes(d, l.Spec, room); n != want {
 				t.Errorf("state and cache take %d bytes, %d expected", n, want)
 			}
-			prompt := length - 6
+			if len(want) != len(ids)*l.Spec.Vocab {
+				t.Fatalf("%d logits, want %d of %d tokens", len(want), l.Spec.Vocab, len(ids))
+			}
+			prompt := max(1, length-6)
 			pass(t, modules, s, ids, sequences, 0, prompt)
 			for at := prompt; at < length; at++ {
 				for q, got := range pass(t, modules, s, ids, sequences, at, at+1) {

@@ -5,8 +5,10 @@ package chattest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,9 @@ func runFolder(t *testing.T, dir string) {
 	if err := json.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
 	}
+	if err := complete(cases); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			got, err := render(t, string(source), c, (*chat.Template).Render)
@@ -65,6 +70,19 @@ func runFolder(t *testing.T, dir string) {
 			comparePrompt(t, string(source), c)
 		})
 	}
+}
+
+// complete refuses a golden that says nothing: one without cases, and cases that expect nothing.
+func complete(cases []goldenCase) error {
+	if len(cases) == 0 {
+		return errors.New("cases.json: no cases")
+	}
+	for i, c := range cases {
+		if c.Expected == nil && c.ErrorType == "" {
+			return fmt.Errorf("cases.json: case %d, %q: neither expected nor error_type", i, c.Name)
+		}
+	}
+	return nil
 }
 
 // comparePrompt checks that a conversation of texts has the prompt that transformers
@@ -129,14 +147,14 @@ func value(t *testing.T, text json.RawMessage) jinja.Value {
 }
 
 // loose are the errors whose texts are Python's own.
-const loose = "TypeError ValueError SyntaxError OverflowError ZeroDivisionError RecursionError AssertionError KeyError AttributeError"
+var loose = strings.Fields("TypeError ValueError SyntaxError OverflowError ZeroDivisionError RecursionError AssertionError KeyError AttributeError")
 
 // compareError checks that rendering fails, and as it does in transformers.
 func compareError(t *testing.T, c goldenCase, got string, err error) {
 	if err == nil {
 		t.Fatalf("have %q, want %s: %s", got, c.ErrorType, c.Error)
 	}
-	if strings.Contains(loose, c.ErrorType) {
+	if slices.Contains(loose, c.ErrorType) {
 		return
 	}
 	var e *jinja.Error
