@@ -37,7 +37,7 @@ the given bits per weight, whole or half, the head at 6. Shapes are
 		Example: `  exl2 bench -m llama-4.0bpw
   exl2 bench -m llama-4.0bpw -p 512,2048 -n 128 -d 0,8192 --output csv
   exl2 bench --synthetic llama2-7b@4.0`,
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runBench(c, a, o) },
 	}
 	f := c.Flags()

@@ -83,7 +83,7 @@ and more time, to the same bytes; but rows are only sampled from the source, whi
 		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
   exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
   exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runConvert(c, a, o) },
 	}
 	o.flags(c.Flags())

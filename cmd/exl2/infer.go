@@ -56,7 +56,7 @@ in \ goes on in the next.`,
   cat story.txt | exl2 infer -m llama-4.0bpw --stop "The End" --json
   exl2 infer -m llama-4.0bpw --chat --system "Answer in one sentence."
   exl2 infer -m llama-4.0bpw --chat -p "Why is the sky blue?" --show-prompt`,
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runInfer(c, a, o) },
 	}
 	f, s := c.Flags(), &o.sampler

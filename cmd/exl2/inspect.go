@@ -29,14 +29,9 @@ checkpoint is run, and whether logits are checked against those of transformers.
   exl2 inspect llama-4.0bpw --plot bits.svg
   exl2 inspect llama-4.0bpw --memory --length 8192 --devices 0,1
   exl2 inspect --architectures`,
-		Args: func(c *cobra.Command, args []string) error {
-			if o.architectures {
-				return cobra.NoArgs(c, args)
-			}
-			return cobra.ExactArgs(1)(c, args)
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+		Args: atMostOne("MODEL"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.check(len(args)); err != nil {
 				return err
 			}
 			if o.architectures {
@@ -61,9 +56,13 @@ type inspectOptions struct {
 	architectures bool
 }
 
-// check refuses flags that do not go together.
-func (o *inspectOptions) check() error {
+// check refuses flags that do not go together, and with so many models.
+func (o *inspectOptions) check(models int) error {
 	switch {
+	case o.architectures && models > 0:
+		return usage("--architectures lists what is known, without a model; leave one of them out")
+	case !o.architectures && models == 0:
+		return usage("MODEL is missing; see exl2 inspect --help")
 	case o.architectures && (o.memory || o.plot != ""):
 		return usage("--architectures lists what is known, without a model; leave out --memory and --plot")
 	case o.memory && o.plot != "":

@@ -34,7 +34,7 @@ convert that mean nothing here are accepted.`,
 
   exl2 measure -i models/llama -o measuring -om llama.measurement.json
   exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0 -m llama.measurement.json`,
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runMeasure(c, a, o) },
 	}
 	o.flags(c.Flags())

@@ -54,7 +54,7 @@ reach, from a file with one line a model:
 		Example: `  exl2 ppl -m llama-4.0bpw -ed text.txt -er 64 -el 1024
   exl2 ppl -m llama-4.0bpw -ed text.parquet --reference models/llama --json
   exl2 ppl -m llama-3.0bpw,llama-4.0bpw -ed text.txt --reference models/llama --plot kl.svg`,
-		Args: cobra.NoArgs,
+		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runPPL(c, a, o) },
 	}
 	f := c.Flags()

@@ -63,6 +63,9 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 			if err := a.configure(c); err != nil {
 				return err
 			}
+			if err := noEmptyNames(c.Flags()); err != nil {
+				return err
+			}
 			if !slices.Contains(term.Kinds, a.progress) {
 				return usage("--progress: %q, want one of %v", a.progress, term.Kinds)
 			}

@@ -88,7 +88,7 @@ func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
 	spelled := map[string]string{}
 	for _, key := range keys {
 		name := string(normalize(nil, key))
-		if !isFlag(c, name) {
+		if name == "config" || name == "help" || !isFlag(c, name) { // these two are typed only
 			return fmt.Errorf("%s: no flag is called %q", path, key)
 		}
 		if other, ok := spelled[name]; ok {

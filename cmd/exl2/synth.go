@@ -29,7 +29,7 @@ shape and seed give the same bytes. SHAPE is one of
 		Example: `  exl2 synth tinyllama-1.1b -o random
   exl2 synth llama2-7b --layers 2 -o random --tokenizer models/llama
   exl2 synth --config models/llama/config.json -o random --bits 4.0`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("SHAPE"),
 		RunE: func(c *cobra.Command, args []string) error { return runSynth(c.Context(), a, o, args) },
 	}
 	f := c.Flags()

@@ -22,7 +22,7 @@ func newVersionCommand(a *app) *cobra.Command {
 		Short:   "Show version and what computes",
 		Long:    `version shows the program's version, and which processors and libraries it computes with.`,
 		Example: `  exl2 version`,
-		Args:    cobra.NoArgs,
+		Args:    flagsOnly,
 		RunE:    func(*cobra.Command, []string) error { return runVersion(a) },
 	}
 }
