@@ -2,7 +2,10 @@ package arch
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -404,5 +407,16 @@ func TestUnused(t *testing.T) {
 		if got := s.Unused(name); got != want {
 			t.Errorf("%s: unused %v, want %v", name, got, want)
 		}
+	}
+}
+
+// The README says how many names there are.
+func TestNumberOfNames(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("Architectures: %d names", len(Known())); !strings.Contains(string(text), want) {
+		t.Errorf("README.md does not say %q", want)
 	}
 }
