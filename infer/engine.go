@@ -91,7 +91,7 @@ func Open(dir string, o Options) (*Engine, error) {
 }
 
 // Random loads a random model, which is in memory only: "llama2-7b@4.0" has that
-// model's shape and that many bits a weight, whole or half.
+// model's shape and that many bits a weight: 2 to 6, whole or half, or 8.
 func Random(name string, o Options) (*Engine, error) {
 	shape, bits, err := synth.Parse(name)
 	if err != nil {

@@ -32,7 +32,7 @@ test is run before it counts, a prompt twice; how fast the first run was is said
 progress. Where a GPU keeps weights decoded (--keep-decoded), prompts are slower at first.
 
 --synthetic measures a random model that exists in memory only: every matrix at
-the given bits per weight, whole or half, the head at 6. Shapes are
+the given bits per weight, ` + synth.Widths + `, the head at 6. Shapes are
 ` + wrapped(synth.Names()) + `as in exl2 synth. Of a mixture, what a token reads is counted: the chosen experts.`,
 		Example: `  exl2 bench -m llama-4.0bpw
   exl2 bench -m llama-4.0bpw -p 512,2048 -n 128 -d 0,8192 --output csv

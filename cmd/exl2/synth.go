@@ -35,7 +35,7 @@ shape and seed give the same bytes. SHAPE is one of
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "config.json of the shape, instead of SHAPE (here, --config names no file of flags)")
 	f.StringVarP(&o.out, "out-dir", "o", "", "folder to write to")
-	f.Float64Var(&o.bits, "bits", 0, "EXL2 at this many bits per weight, whole or half; 0 for fp16")
+	f.Float64Var(&o.bits, "bits", 0, "EXL2 at this many bits per weight: "+synth.Widths+"; 0 for fp16")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
 	f.IntVar(&o.layers, "layers", 0, "number of layers; 0 for the shape's own")
 	f.StringVar(&o.tokenizer, "tokenizer", "", "folder whose tokenizer is copied")

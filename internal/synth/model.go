@@ -68,6 +68,9 @@ func packable(linears []model.LinearSpec, recipe exl2.Recipe) error {
 // converters do at 6 bits.
 var headRecipe = exl2.MustRecipe("0.15:8b_128g/0.85:6b_128g")
 
+// Widths says which bits per weight a random EXL2 model can have.
+const Widths = "2 to 6, whole or half, or 8"
+
 // RecipeFor returns the recipe of a random EXL2 model's matrices: whole widths
 // in groups of 128, halves between them in groups of 64.
 func RecipeFor(bits float64) (exl2.Recipe, error) {
@@ -78,9 +81,12 @@ func RecipeFor(bits float64) (exl2.Recipe, error) {
 	case bits == float64(whole)+0.5:
 		r = exl2.Recipe{{Bits: whole + 1, Group: 64, Share: 0.5}, {Bits: whole, Group: 64, Share: 0.5}}
 	default:
-		return nil, fmt.Errorf("%v bits per weight, want a whole number or a half", bits)
+		r = nil
 	}
-	return r, r.Check()
+	if r.Check() != nil {
+		return nil, fmt.Errorf("%v bits per weight, want %s", bits, Widths)
+	}
+	return r, nil
 }
 
 // module adds the tensors of a module.

@@ -3,6 +3,7 @@ package synth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -313,5 +314,27 @@ func TestOddConfig(t *testing.T) {
 	}
 	if _, err := FromConfig("config.json", []byte("[]")); err == nil || err.Error() != `config.json: not a JSON object: "[]"` {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Random models have widths that EXL2 has, or halves between two of them; others are told
+// what there is.
+func TestRecipeFor(t *testing.T) {
+	for _, c := range []struct {
+		bits   float64
+		recipe string // "": refused
+	}{
+		{2, "1:2b_128g"}, {4, "1:4b_128g"}, {8, "1:8b_128g"}, {2.5, "0.5:3b_64g/0.5:2b_64g"}, {5.5, "0.5:6b_64g/0.5:5b_64g"},
+		{1, ""}, {1.5, ""}, {6.5, ""}, {7, ""}, {7.5, ""}, {8.5, ""}, {16, ""}, {4.3, ""}, {-1, ""}, {math.NaN(), ""}, {math.Inf(1), ""},
+	} {
+		r, err := RecipeFor(c.bits)
+		switch {
+		case c.recipe != "":
+			if err != nil || r.String() != c.recipe {
+				t.Errorf("%v bits: %v, %v, want %s", c.bits, r, err, c.recipe)
+			}
+		case err == nil || err.Error() != fmt.Sprintf("%v bits per weight, want 2 to 6, whole or half, or 8", c.bits):
+			t.Errorf("%v bits: %v, %v", c.bits, r, err)
+		}
 	}
 }
