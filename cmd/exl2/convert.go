@@ -115,10 +115,10 @@ func (o *convertOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&o.bits, "bits", "b", []string{"4.125"}, "target bits per weight; a list makes several models")
 	f.StringVar(&o.Out, "compile-full", "", "folder of the finished model (-cf; default: the job's folder)")
 	f.StringVarP(&o.Measurement, "measurement", "m", "", "use this measurement.json, ours or ExLlamaV2's, instead of measuring")
-	f.TextVar(&o.HeadBits, "head-bits", convert.AutoHead, "bits of the head: auto, 2, 3, 4, 5, 6 or 8; auto chooses, the file as large as with 6 (-hb)")
+	f.TextVar(&o.HeadBits, "head-bits", convert.AutoHead, "`bits` of the head: auto, 2, 3, 4, 5, 6 or 8; auto chooses, the file as large as with 6 (-hb)")
 	f.StringVar((*string)(&o.Quality), "quality", string(convert.Normal), "work that goes into the codes: fast, normal or best")
 	f.StringVar((*string)(&o.Fold), "fold", string(convert.FoldAuto), "outliers to scale away first: auto, where measured errors say that it pays; norms, all; rotation, and rotate the residual stream; none")
-	f.TextVar(&o.SyntheticRows, "synthetic-rows", convert.AutoRows, "calibration rows sampled from the model itself, beside the others; auto is some on a GPU, none on the CPU or of a model that ends its texts at once")
+	f.TextVar(&o.SyntheticRows, "synthetic-rows", convert.AutoRows, "`number` of calibration rows sampled from the model itself, beside the others; auto is some on a GPU, none on the CPU or of a model that ends its texts at once")
 	o.ShardMB = 8192
 	f.Var((*wholeNumber)(&o.ShardMB), "shard-size", "largest output file in MB, 0 for one file (-ss)")
 }
