@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"exl2/internal/ordered"
 	"exl2/internal/regular"
 )
 
@@ -70,17 +73,20 @@ const maxSettings = 16 << 20
 // readSettings gives v what a configuration file has, by the names of flags; what is
 // typed, or in the environment, comes before that.
 func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
-	kind := strings.TrimPrefix(filepath.Ext(path), ".")
-	if !slices.Contains(viper.SupportedExts, kind) {
+	decoder, err := viper.NewCodecRegistry().Decoder(strings.TrimPrefix(filepath.Ext(path), "."))
+	if err != nil {
 		return fmt.Errorf("%s: want a name that ends in .json, .yaml or .toml", path)
 	}
 	data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadFile(path, maxSettings) })
 	if err != nil {
 		return err
 	}
+	read, err := decodeSettings(decoder, data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	file := viper.New()
-	file.SetConfigType(kind)
-	if err := file.ReadConfig(bytes.NewReader(data)); err != nil {
+	if err := file.MergeConfigMap(read); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	keys := file.AllKeys()
@@ -102,6 +108,30 @@ func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
 		v.SetDefault(name, value)
 	}
 	return nil
+}
+
+// decodeSettings reads the keys of a configuration file, and refuses one that stands there twice,
+// be it in other letters: viper would take either.
+func decodeSettings(decoder viper.Decoder, data []byte) (map[string]any, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	read := map[string]any{}
+	if err := decoder.Decode(data, read); err != nil {
+		return nil, err
+	}
+	if json.Valid(data) { // of a key of JSON that stands there twice, the decoder has the last
+		if err := json.Unmarshal(data, &ordered.Object{}); err != nil {
+			return nil, err
+		}
+	}
+	spelled := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(read)) {
+		lower := strings.ToLower(key)
+		if other, ok := spelled[lower]; ok {
+			return nil, fmt.Errorf("%s and %s are the same flag; give it once", other, key)
+		}
+		spelled[lower] = key
+	}
+	return read, nil
 }
 
 // isFlag reports whether any command has a flag of the name.
