@@ -50,5 +50,14 @@ func (q Quality) descents() int {
 	return 2
 }
 
+// descentProducts is how many products of moments by weights so many passes take: one for
+// what is left when they begin, and one for each.
+func descentProducts(passes int) float64 {
+	if passes == 0 {
+		return 0
+	}
+	return float64(1 + passes)
+}
+
 // compensates reports whether columns of a matrix make up for each other's errors.
 func (q Quality) compensates() bool { return q != Fast }

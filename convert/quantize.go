@@ -243,7 +243,7 @@ func (q *quantizing) matrices(f *quant.Factor, linears []*model.Linear, correcti
 	}()
 	end()
 	descents := q.run.opts.Quality.descents()
-	end = p.On("quantize: descent", profile.Work{Flops: float64(1+descents) * 2 * k * weights})
+	end = p.On("quantize: descent", profile.Work{Flops: descentProducts(descents) * 2 * k * weights})
 	quant.Descend(list, descents)
 	end()
 	q.compensate(ready, list, linears)

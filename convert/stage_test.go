@@ -13,3 +13,27 @@ func TestStageFields(t *testing.T) {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 }
+
+// A stage that does nothing has done no operations: with the least work descent is one.
+func TestStagesWithoutWork(t *testing.T) {
+	for _, c := range []struct {
+		quality Quality
+		works   bool
+	}{{Fast, false}, {Normal, true}} {
+		o := options(t, sourceModel(t, "llama"), "4")
+		o.Quality, o.Profile = c.quality, true
+		r, _ := mustRun(t, o)
+		found := false
+		for _, s := range r.Profile {
+			if s.Name == "quantize: descent" {
+				found = true
+				if (s.Flops > 0) != c.works {
+					t.Errorf("--quality %s: descent has %v operations", c.quality, s.Flops)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("--quality %s: no descent in the profile", c.quality)
+		}
+	}
+}
