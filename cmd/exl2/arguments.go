@@ -14,7 +14,7 @@ func flagsOnly(c *cobra.Command, list []string) error {
 	}
 	for _, name := range []string{"in-dir", "model-dir"} {
 		if f := c.Flags().Lookup(name); f != nil {
-			return fmt.Errorf("%q stands alone: every value has a flag in front of it, as the model in -%s MODEL, and lists have no blanks", list[0], f.Shorthand)
+			return fmt.Errorf("%q stands alone: every value has a flag in front of it, as the model in -%s MODEL, lists have no blanks, and texts with some are in quotes", list[0], f.Shorthand)
 		}
 	}
 	return fmt.Errorf("%q stands alone: %s has no arguments", list[0], c.CommandPath())
