@@ -22,8 +22,11 @@ func (a *app) on(o infer.Options) infer.Options {
 	return o
 }
 
-// note tells what is worth knowing, as an event where progress is events.
+// note tells what is worth knowing, once, as an event where progress is events.
 func (a *app) note(text string) {
+	if _, before := a.said.LoadOrStore(text, true); before { // of each of several models, say
+		return
+	}
 	if a.progress != term.Events {
 		fmt.Fprintln(a.err, "note:", text)
 		return

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +27,8 @@ type app struct {
 	config   string
 	progress string
 
-	hint   string // added to the message when interrupted
+	said   sync.Map // notes
+	hint   string   // added to the message when interrupted
 	closes []func()
 
 	interrupts  interrupts
