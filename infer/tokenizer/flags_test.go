@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What tokenizer_config.json says of a token of tokenizer.json has the last word, but for
@@ -57,7 +56,7 @@ func TestSplitSpecialTokens(t *testing.T) {
 	}
 }
 
-// Many tokens with a purpose are read in no time: each was looked for among all of them.
+// Many tokens with a purpose are read; each was looked for among all of them once, which took minutes.
 func TestManySpecialTokens(t *testing.T) {
 	var byID, purposes []string
 	for i := range 30_000 {
@@ -75,12 +74,8 @@ func TestManySpecialTokens(t *testing.T) {
 	}
 	write(t, pieces, "tokenizer.model", string(model))
 	write(t, pieces, "tokenizer_config.json", fmt.Sprintf(`{"additional_special_tokens": [%s]}`, strings.Join(purposes, ",")))
-	start := time.Now()
 	if tok := load(t, dir); !tok.Special(3) || tok.VocabSize() != 3+30_000 {
 		t.Errorf("%d tokens", tok.VocabSize())
 	}
 	load(t, pieces)
-	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("took %v", took)
-	}
 }
