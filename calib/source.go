@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"exl2/calib/internal/pages"
-	"exl2/internal/regular"
 )
 
 // A Record is one row of a source. Records that are null are left out.
@@ -91,23 +90,6 @@ func openFile(path string) (in io.ReaderAt, size int64, closer func() error, err
 	return nil, 0, nil, err
 }
 
-// foreign are beginnings of files that are often taken for text.
-var foreign = []struct{ magic, what string }{
-	{"\x1f\x8b", "a gzip file: unpack it first"},
-	{"\x28\xb5\x2f\xfd", "a zstd file: unpack it first"},
-	{"\xfd7zXZ\x00", "an xz file: unpack it first"},
-	{"BZh", "a bzip2 file: unpack it first"},
-	{"PK\x03\x04", "a zip file: unpack it first"},
-	{"ARROW1", "an Arrow file: write it again as Parquet"},
-	{"PARE", "an encrypted Parquet file"},
-	{regular.PointerHead, regular.ErrPointer.Error()},
-	{"\xff\xfe", "UTF-16 text: convert it to UTF-8"},
-	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
-}
-
-// byteOrderMark may stand in front of UTF-8 and is no part of the text.
-const byteOrderMark = "\xef\xbb\xbf"
-
 // recognize tells by its first bytes what a file is.
 func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 	head := make([]byte, min(size, 4096))
@@ -117,13 +99,8 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 	if bytes.HasPrefix(head, []byte(pages.Magic)) {
 		return s.recognizeParquet(in, size, column)
 	}
-	for _, f := range foreign {
-		if bytes.HasPrefix(head, []byte(f.magic)) {
-			return errors.New(f.what)
-		}
-	}
-	if i := bytes.IndexByte(head, 0); i >= 0 {
-		return fmt.Errorf("neither Parquet nor text: byte %d is 0", i)
+	if err := checkText(head, "neither Parquet nor text"); err != nil {
+		return err
 	}
 	start := int64(0)
 	if bytes.HasPrefix(head, []byte(byteOrderMark)) {

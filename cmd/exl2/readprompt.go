@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"exl2/calib"
 	"exl2/infer"
 	"exl2/internal/regular"
 )
@@ -34,14 +33,11 @@ func (o *inferOptions) readPrompt(c *cobra.Command, stdin io.Reader) (string, er
 	return plainText("prompt from stdin", data)
 }
 
-// plainText returns a text without the mark that may stand in front of UTF-8, and refuses
-// what is none: a name is for messages.
+// plainText is calib.Plain: a prompt is read as data are. name is for messages.
 func plainText(name string, data []byte) (string, error) {
-	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
-		return "", fmt.Errorf("%s: UTF-16 text: convert it to UTF-8", name)
+	text, err := calib.Plain(data)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return "", fmt.Errorf("%s: not text: byte %d is 0", name, i)
-	}
-	return strings.TrimPrefix(string(data), "\xef\xbb\xbf"), nil
+	return text, nil
 }
