@@ -5,7 +5,8 @@ import "testing"
 func TestSize(t *testing.T) {
 	for bytes, want := range map[int64]string{
 		0:                 "0 MB",
-		40_000:            "0.0 MB",
+		40_000:            "0 MB",
+		60_000:            "0.1 MB",
 		4_290_000:         "4.3 MB",
 		9_949_999:         "9.9 MB",
 		9_950_000:         "10 MB",
