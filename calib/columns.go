@@ -213,9 +213,6 @@ func filter(all []leaf, keep func(leaf) bool) []leaf {
 // describe lists columns with their types for an error.
 func describe(all []leaf) string {
 	const most = 20
-	if len(all) == 0 {
-		return "none"
-	}
 	var names []string
 	for i, l := range all {
 		if i == most {
@@ -224,5 +221,5 @@ func describe(all []leaf) string {
 		}
 		names = append(names, fmt.Sprintf("%.60q (%v)", l.Path(), l.PhysicalType()))
 	}
-	return strings.Join(names, ", ")
+	return listed(names)
 }

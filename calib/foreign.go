@@ -23,16 +23,13 @@ var foreign = []struct{ magic, what string }{
 	{"\xfe\xff", "UTF-16 text: convert it to UTF-8"},
 }
 
-// byteOrderMark may stand in front of UTF-8 and is no part of the text.
-const byteOrderMark = "\xef\xbb\xbf"
-
 // Plain returns a text that was read whole, without the mark that may stand in front of it. What begins as
 // files do that are no text, or has a byte of 0, is an error; whether it is UTF-8 throughout is not looked at.
 func Plain(data []byte) (string, error) {
 	if err := checkText(data, "not text"); err != nil {
 		return "", err
 	}
-	return strings.TrimPrefix(string(data), byteOrderMark), nil
+	return strings.TrimPrefix(string(data), regular.ByteOrderMark), nil
 }
 
 // checkText refuses the head of a file that is no text: one that is known by its beginning, or one with a byte of 0; none is what that is called.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"exl2/calib/internal/pages"
+	"exl2/internal/regular"
 )
 
 // A Record is one row of a source. Records that are null are left out.
@@ -103,8 +104,8 @@ func (s *Source) recognize(in io.ReaderAt, size int64, column string) error {
 		return err
 	}
 	start := int64(0)
-	if bytes.HasPrefix(head, []byte(byteOrderMark)) {
-		start = int64(len(byteOrderMark))
+	if bytes.HasPrefix(head, []byte(regular.ByteOrderMark)) {
+		start = int64(len(regular.ByteOrderMark))
 	}
 	text := io.NewSectionReader(in, start, size-start)
 	open, unit, err := objectsOf(text)

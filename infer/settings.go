@@ -30,20 +30,17 @@ func ReadSettings(dir string) (*Settings, error) {
 		} `json:"text_config"`
 	}
 	var generation generationConfig
-	var fields map[string]json.RawMessage
 	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
 		return nil, err
 	}
-	for _, v := range []any{&generation, &fields} {
-		if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), v); err != nil {
-			return nil, err
-		}
+	if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
+		return nil, err
 	}
 	end := config.EOS
 	if len(end) == 0 { // of a model with pictures the language model's, as transformers has it
 		end = config.Text.EOS
 	}
-	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler(), Foreign: foreign(fields)}, nil
+	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler(), Foreign: generation.foreign}, nil
 }
 
 // generationConfig is what generation_config.json says. do_sample is not looked at: who asks for
@@ -56,6 +53,19 @@ type generationConfig struct {
 	MinP        *float64 `json:"min_p"`
 	Typical     *float64 `json:"typical_p"`
 	Repetition  *float64 `json:"repetition_penalty"`
+
+	foreign []string // Settings.Foreign
+}
+
+// UnmarshalJSON reads the fields, and which of the others are foreign.
+func (g *generationConfig) UnmarshalJSON(data []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	g.foreign = foreign(all)
+	type fields generationConfig
+	return regular.Unmarshal(data, (*fields)(g))
 }
 
 func (g *generationConfig) sampler() Sampler {

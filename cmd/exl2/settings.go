@@ -113,7 +113,7 @@ func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
 // decodeSettings reads the keys of a configuration file, and refuses one that stands there twice,
 // be it in other letters: viper would take either.
 func decodeSettings(decoder viper.Decoder, data []byte) (map[string]any, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, []byte(regular.ByteOrderMark))
 	read := map[string]any{}
 	if err := decoder.Decode(data, read); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (r Rope) Scaled(linear, alpha float64) Rope {
 	case r.Scaling.Kind == Linear:
 		r.Scaling.Factor = linear
 	default:
-		r.Divisor = orElse(r.Divisor, 1) * linear
+		r.Divisor = linear
 	}
 	return r
 }

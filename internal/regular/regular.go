@@ -67,6 +67,9 @@ func Read(path string, limit int64) ([]byte, error) {
 // (github.com/git-lfs/git-lfs, docs/spec.md).
 const PointerHead = "version https://git-lfs.github.com/spec/"
 
+// ByteOrderMark may stand in front of a text in UTF-8 and is no part of it.
+const ByteOrderMark = "\xef\xbb\xbf"
+
 // ErrPointer says that a file is such a pointer, and what to do.
 var ErrPointer = errors.New("a Git LFS pointer, not the file itself: git lfs pull fetches that")
 
