@@ -29,11 +29,12 @@ func (a *app) configure(c *cobra.Command) error {
 		return err
 	}
 	v := viper.New()
-	v.SetEnvPrefix("EXL2")
+	v.SetEnvPrefix(environment)
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	v.AutomaticEnv()
+	a.noteUnknown(c, os.Environ())
 	if a.config == "" {
-		a.config = os.Getenv("EXL2_CONFIG")
+		a.config = os.Getenv(environment + "_CONFIG")
 	}
 	if a.config != "" {
 		if err := readSettings(v, c, a.config); err != nil {
@@ -55,6 +56,30 @@ func (a *app) configure(c *cobra.Command) error {
 	return failed
 }
 
+// environment is what names of flags begin with in the environment, and notFlags what else does:
+// settings of packages, and of tests.
+const environment = "EXL2"
+
+var notFlags = []string{"BLAS", "SIMD", "NO_CUBLAS", "GOLDEN", "BENCH", "EMULATED", "TEST_CRASH"}
+
+// noteUnknown tells of names in the environment that begin as those of flags do, and that no flag has.
+func (a *app) noteUnknown(c *cobra.Command, environ []string) {
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		rest, ok := strings.CutPrefix(name, environment+"_")
+		if !ok || value == "" || slices.Contains(notFlags, rest) {
+			continue
+		}
+		typed := strings.ReplaceAll(strings.ToLower(rest), "_", "-")
+		switch flag := string(normalize(nil, typed)); {
+		case !isFlag(c, flag):
+			a.note(name + " in the environment is not used: no flag is called --" + typed)
+		case flag != typed:
+			a.note(fmt.Sprintf("%s in the environment is not used: the flag's name there is %s_%s", name, environment, strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))))
+		}
+	}
+}
+
 // noJSON refuses --json of commands that print no result.
 func noJSON(c *cobra.Command) error {
 	switch f := c.Flags(); {
@@ -73,8 +98,9 @@ const maxSettings = 16 << 20
 // readSettings gives v what a configuration file has, by the names of flags; what is
 // typed, or in the environment, comes before that.
 func readSettings(v *viper.Viper, c *cobra.Command, path string) error {
-	decoder, err := viper.NewCodecRegistry().Decoder(strings.TrimPrefix(filepath.Ext(path), "."))
-	if err != nil {
+	format := strings.TrimPrefix(filepath.Ext(path), ".")
+	decoder, err := viper.NewCodecRegistry().Decoder(format)
+	if err != nil || !slices.Contains([]string{"json", "yaml", "yml", "toml"}, format) { // viper knows .env, too
 		return fmt.Errorf("%s: want a name that ends in .json, .yaml or .toml", path)
 	}
 	data, err := regular.Await(c.Context(), func() ([]byte, error) { return regular.ReadFile(path, maxSettings) })

@@ -198,6 +198,8 @@ var damaged = map[string]struct {
 	"scales missing":       {func(x map[string]*Tensor) { x[SuffixScales].Data = nil }, "words of scales"},
 	"rows of scales":       {func(x map[string]*Tensor) { x[SuffixScales].Shape = []int{9, 4} }, "q_scale has 9 rows"},
 	"scale maxima":         {func(x map[string]*Tensor) { x[SuffixScaleMax].Data = nil }, "largest scales"},
+	"scale infinite":       {func(x map[string]*Tensor) { copy(x[SuffixScaleMax].Data[2:], []byte{0, 0x7c}) }, "the largest scale of group 1 is +Inf"},
+	"scale no number":      {func(x map[string]*Tensor) { copy(x[SuffixScaleMax].Data, []byte{1, 0xfe}) }, "the largest scale of group 0 is NaN"},
 	"no groups":            {func(x map[string]*Tensor) { x[SuffixGroups].Data = nil }, "want pairs"},
 	"bits of a group":      {func(x map[string]*Tensor) { x[SuffixGroups].Data[0] = 7 }, "7 bits"},
 	"order of groups":      {func(x map[string]*Tensor) { x[SuffixGroups].Data[6] = 0 }, "group"},

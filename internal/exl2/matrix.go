@@ -2,6 +2,7 @@ package exl2
 
 import (
 	"fmt"
+	"slices"
 
 	"exl2/internal/half"
 	"exl2/internal/tensor"
@@ -67,7 +68,16 @@ func (m *Matrix) Check() error {
 	if len(m.ScaleMax) != len(m.Groups) {
 		return fmt.Errorf("%d largest scales, want one for each of %d groups", len(m.ScaleMax), len(m.Groups))
 	}
+	if i := slices.IndexFunc(m.ScaleMax, notFinite); i >= 0 {
+		return fmt.Errorf("the largest scale of group %d is %v: the file is damaged", i, m.ScaleMax[i].Float32())
+	}
 	return tensor.CheckPermutation(m.InvPerm, m.In)
+}
+
+// notFinite reports whether h is infinite or NaN.
+func notFinite(h half.F16) bool {
+	const exponent = 0x7c00 // all ones in those
+	return h&exponent == exponent
 }
 
 // checkGroups verifies that the groups cover In rows, and returns the rows of

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
 
@@ -18,7 +19,22 @@ func (l *Loader) Warnings() []string {
 	if name := l.unread(); name != "" {
 		list = append(list, fmt.Sprintf("there are weights that nothing reads, such as %s: by config.json the architecture %s has none of that name", name, l.Spec.Arch))
 	}
+	if name := l.twofold(); name != "" {
+		list = append(list, fmt.Sprintf("there are matrices both as EXL2 and as they were, such as %s: the former are read, as in ExLlamaV2", name))
+	}
 	return list
+}
+
+// twofold returns the first linear that the files have as an EXL2 matrix and as a weight, or "".
+func (l *Loader) twofold() string {
+	for _, m := range l.Layout {
+		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+			if l.Files.Has(x.Name+"."+exl2.SuffixWords) && l.Files.Has(x.Name+".weight") {
+				return x.Name
+			}
+		}
+	}
+	return ""
 }
 
 // NotKnown says which fields of the model's configurations are not understood, a line for each.

@@ -131,6 +131,19 @@ func TestStrayBiases(t *testing.T) {
 	}
 }
 
+// A matrix that the files have twice is read as EXL2, which is said.
+func TestMatrixStoredTwice(t *testing.T) {
+	const matrix = "model.layers.1.mlp.up_proj"
+	l, files, err := model.Open(edited(t, "llama", nil, map[string][]half.F16{matrix + ".q_weight": make([]half.F16, 32)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	if list := l.Warnings(); len(list) != 1 || !strings.Contains(list[0], "such as "+matrix+":") {
+		t.Errorf("warnings %q, want one of %s", list, matrix)
+	}
+}
+
 // A head of the model's own is used, whatever config.json says of it.
 func TestTiedButStored(t *testing.T) {
 	dir := edited(t, "llama", map[string]any{"tie_word_embeddings": true}, nil)
