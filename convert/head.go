@@ -51,7 +51,7 @@ func (q *quantizing) head() error {
 // as were asked for measuring.
 func (q *quantizing) perplexities(source, work *model.Module) (*headReport, error) {
 	defer q.run.profile.On("quantize: perplexity", profile.Work{})()
-	rows := min(q.run.opts.Data.MeasureRows, q.x.Rows)
+	rows := min(q.run.opts.Data.MeasureRows, len(q.run.tokens.quantize)) // of those that were given, which come first
 	n := rows * q.pass.Length
 	s := quant.NewScalars(q.run.dev, 2*n)
 	defer s.Free()

@@ -82,6 +82,21 @@ func TestShortTexts(t *testing.T) {
 	mustRun(t, given)
 }
 
+// Perplexity is that of the rows that were given, be they fewer than those of measuring.
+func TestFewerRowsThanMeasured(t *testing.T) {
+	source := sourceModel(t, "llama")
+	var reports []*Report
+	for _, synthetic := range []SyntheticRows{0, 5} {
+		o := options(t, source, "4.0")
+		o.Data.Rows, o.Data.MeasureRows, o.SyntheticRows = 2, 4, synthetic
+		r, _ := mustRun(t, o)
+		reports = append(reports, r)
+	}
+	if a, b := reports[0].Reference, reports[1].Reference; a != b {
+		t.Errorf("perplexity of the source %v, with rows that it has written %v", a, b)
+	}
+}
+
 // Columns of the head behind the tokenizer's tokens are never drawn.
 func TestPaddedVocabulary(t *testing.T) {
 	source := sourceModel(t, "llama")
