@@ -227,6 +227,32 @@ func TestKilledInEachStage(t *testing.T) {
 	finish(t, o, want)
 }
 
+// Killed while the source writes rows, it goes on behind those that are kept, and notices if
+// they are not as they were.
+func TestKilledInSampling(t *testing.T) {
+	source, data := sourceModel(t, "llama"), tokenFile(t)
+	make := func() Options {
+		o := options(t, source, "4.0")
+		o.Data.File, o.Data.Length, o.SyntheticRows, o.Out = data, 16, 300, filepath.Join(filepath.Dir(o.Work), "model")
+		return *o
+	}
+	whole, o, damaged := make(), make(), make()
+	finish(t, whole, nil)
+	for _, o := range []Options{o, damaged} {
+		for range 2 {
+			if !killed(t, crash{Options: o, Step: 18}.start(t).Wait()) {
+				t.Fatal("it was not killed")
+			}
+		}
+	}
+	finish(t, o, nil)
+	mustEqual(t, contents(t, o.Out), contents(t, whole.Out))
+	mustWrite(t, filepath.Join(damaged.jobDir(), "synthetic.begun.safetensors"), "garbage")
+	if _, err := runOn(context.Background(), on(openCPU(t)), &damaged, &watcher{}); err == nil || !strings.Contains(err.Error(), "synthetic.begun.safetensors: it is not as this job wrote it; --restart") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A disk that fills up ends the job with an error, and nothing half-made where
 // a model is expected; once there is room it goes on.
 func TestFullDisk(t *testing.T) {

@@ -19,8 +19,10 @@
 //	calib.safetensors       token rows for quantizing
 //	folding.json            which channels of the source are scaled before all else
 //	synthetic.safetensors   token rows for quantizing that the source has written
+//	synthetic.begun.safetensors              the first of them, until all are there
 //	synthetic.json          why there are none, though there might be
 //	training.safetensors                     for training, and for judging that
+//	training.begun.safetensors
 //	measure/calib.safetensors                for measuring
 //	measure/KEY.json        a sublayer, or the head, measured
 //	hidden.safetensors      hidden states in front of some sublayer, every 3 minutes

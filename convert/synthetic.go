@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"exl2/infer/tokenizer"
 	"exl2/internal/device"
@@ -175,10 +176,10 @@ func (t tokens) calibration() [][]int32 {
 // sample makes the rows that are sampled, unless an earlier run has or nothing is to
 // be quantized.
 func (r *run) sample() error {
-	if r.synthetic == 0 || r.tokens.synthetic != nil || len(r.unfinished()) == 0 {
+	if r.synthetic == 0 || len(r.unfinished()) == 0 {
 		return nil
 	}
-	rows, err := r.sampleRows(r.synthetic, r.opts.Data.Length, calibrationSeed)
+	rows, err := r.written(syntheticTokens, r.synthetic, r.opts.Data.Length, calibrationSeed)
 	switch short := errors.Is(err, sampled.ErrShort); {
 	case short && r.opts.SyntheticRows == AutoRows:
 		r.synthetic = 0
@@ -186,19 +187,58 @@ func (r *run) sample() error {
 		return r.job.WriteJSON(withoutName, without{err.Error()})
 	case short:
 		return fmt.Errorf("%w; --synthetic-rows 0 with --restart, or in another --out-dir, does without", err)
-	case err != nil:
-		return err
 	}
 	r.tokens.synthetic = rows
-	return r.writeTokens(syntheticTokens, rows)
+	return err
+}
+
+// written returns rows that the source writes: those in a file of the job, or new ones, which it
+// then has. While there are only some, begunFile has them.
+func (r *run) written(name string, n, length int, seed uint64) ([][]int32, error) {
+	rows, err := r.keptRows(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if rows, err = r.sampleRows(name, n, length, seed); err == nil {
+			err = r.writeTokens(name, rows)
+		}
+	}
+	if err != nil && !errors.Is(err, sampled.ErrShort) {
+		return nil, err
+	}
+	if gone := r.job.Remove(begunFile(name)); gone != nil {
+		return nil, gone
+	}
+	return rows, err
+}
+
+// begunFile is the job's file of the first of the rows that another file will have.
+func begunFile(name string) string {
+	return strings.TrimSuffix(name, ".safetensors") + ".begun.safetensors"
+}
+
+// begunRows returns the first of n rows, as far as an earlier run has sampled them.
+func (r *run) begunRows(name string, n, length int) ([][]int32, error) {
+	if begun, err := r.job.Has(begunFile(name)); err != nil || !begun {
+		return nil, err
+	}
+	rows, err := r.keptRows(begunFile(name))
+	if err == nil && (len(rows) >= n || len(rows[0]) != length) {
+		err = r.job.Damaged(begunFile(name), fmt.Errorf("%d rows of %d tokens, want fewer than %d of %d", len(rows), len(rows[0]), n, length))
+	}
+	return rows, err
 }
 
 // calibrationSeed is the seed of the rows: "exl2" in ASCII.
 const calibrationSeed = 0x65786c32
 
-// sampleRows samples rows from the source.
-func (r *run) sampleRows(n, length int, seed uint64) ([][]int32, error) {
-	o := sampled.Options{Rows: n, Length: length, Seed: seed}
+// sampleRows samples rows from the source for a file, but for those that an earlier run has,
+// and keeps those that are done while others are not.
+func (r *run) sampleRows(name string, n, length int, seed uint64) ([][]int32, error) {
+	begun, err := r.begunRows(name, n, length)
+	if err != nil {
+		return nil, err
+	}
+	o := sampled.Options{Rows: n, Length: length, Seed: seed, Kept: begun}
+	o.Keep = func(rows [][]int32) error { return r.writeTokens(begunFile(name), rows) }
 	if err := r.textEnds(&o); err != nil {
 		return nil, err
 	}
@@ -210,10 +250,13 @@ func (r *run) sampleRows(n, length int, seed uint64) ([][]int32, error) {
 	defer s.Close()
 	const steps = 20
 	r.progress.Start("sample text", steps)
-	done := 0
+	done, what := 0, fmt.Sprintf("%d rows of %d tokens", n, length)
+	for ; done < steps*len(begun)/n; done++ {
+		r.progress.Skip(what)
+	}
 	o.Progress = func(share float64) {
 		for ; done < int(share*steps); done++ {
-			r.progress.Step(fmt.Sprintf("%d rows of %d tokens", n, length), "")
+			r.progress.Step(what, "")
 		}
 	}
 	return s.Rows(r.ctx, o)

@@ -97,6 +97,64 @@ func TestFewerRowsThanMeasured(t *testing.T) {
 	}
 }
 
+// A job that is interrupted while the source writes rows, for quantizing or for training, goes on
+// behind those that were kept, to the same bytes.
+func TestSamplingGoesOn(t *testing.T) {
+	source := sourceModel(t, "llama")
+	for name, c := range map[string]struct {
+		begun    string
+		finished int // steps of 20 that are kept
+		asked    func() *Options
+	}{
+		"for quantizing": {"synthetic.begun.safetensors", 17, func() *Options { // 256 of 300 rows
+			o := options(t, source, "4.0")
+			o.SyntheticRows, o.Data.Length = 300, 16
+			return o
+		}},
+		"for training": {"training.begun.safetensors", 16, func() *Options { // 256 of 316 rows
+			o := trained(t, source, "4.0")
+			o.Data.Length = 16
+			o.conditions.trained = 300 * 16 * float64(cpuSchooling.times)
+			return o
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			straight, o := c.asked(), c.asked()
+			o.Data.File = straight.Data.File
+			mustRun(t, straight)
+			for range 2 { // it is interrupted behind the rows that it kept, then at once
+				ctx, cancel := context.WithCancel(context.Background())
+				w := &watcher{}
+				w.step = func() {
+					if w.stage == "sample text" && w.done > c.finished {
+						cancel()
+					}
+				}
+				if _, err := runOn(ctx, on(openCPU(t)), o, w); !errors.Is(err, context.Canceled) || w.stage != "sample text" {
+					t.Fatalf("%v, in %s", err, w.stage)
+				}
+				if !exists(filepath.Join(o.jobDir(), c.begun)) {
+					t.Fatal("no rows are kept")
+				}
+			}
+			_, w := mustRun(t, o)
+			before := 0
+			for _, s := range w.steps {
+				if strings.HasPrefix(s, "sample text") && strings.HasSuffix(s, "done before") {
+					before++
+				}
+			}
+			if before != c.finished {
+				t.Errorf("%d steps of sampling were done before, want %d", before, c.finished)
+			}
+			if exists(filepath.Join(o.jobDir(), c.begun)) {
+				t.Error("rows that were begun are still there")
+			}
+			mustEqual(t, contents(t, o.Work), contents(t, straight.Work))
+		})
+	}
+}
+
 // Columns of the head behind the tokenizer's tokens are never drawn.
 func TestPaddedVocabulary(t *testing.T) {
 	source := sourceModel(t, "llama")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 
 	"exl2/internal/distill"
@@ -145,14 +144,9 @@ func (r *run) trainingRowsWanted() int {
 func (r *run) trainingRows() (train, heldOut [][]int32, err error) {
 	rows := r.tokens.training
 	if rows == nil {
-		if rows, err = r.keptRows(trainingTokens); errors.Is(err, fs.ErrNotExist) {
-			rows, err = r.sampleRows(r.trainingRowsWanted(), r.schooling().length, trainingSeed)
-			if errors.Is(err, sampled.ErrShort) {
-				return nil, nil, fmt.Errorf("training the codes: %w; --quality normal in another --out-dir, with --measurement %s, does without", err, cmp.Or(r.opts.Measurement, r.job.Path(measurementName)))
-			}
-			if err == nil {
-				err = r.writeTokens(trainingTokens, rows)
-			}
+		rows, err = r.written(trainingTokens, r.trainingRowsWanted(), r.schooling().length, trainingSeed)
+		if errors.Is(err, sampled.ErrShort) {
+			return nil, nil, fmt.Errorf("training the codes: %w; --quality normal in another --out-dir, with --measurement %s, does without", err, cmp.Or(r.opts.Measurement, r.job.Path(measurementName)))
 		}
 		if err != nil {
 			return nil, nil, err

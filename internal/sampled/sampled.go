@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/model"
@@ -34,6 +35,11 @@ type Options struct {
 	Special func(id int32) bool
 	// Unused reports whether an id below Vocab is no token, which is drawn again; it may be nil.
 	Unused func(id int32) bool
+
+	// Kept are the first rows, as Keep was given them by a run that did not end; there may be none.
+	Kept [][]int32
+	// Keep is called with all rows so far when some are done, but for the last ones; it may be nil.
+	Keep func(rows [][]int32) error
 
 	// Progress is called with the share that is done; it may be nil.
 	Progress func(share float64)
@@ -65,7 +71,7 @@ func (s *Sampler) Close() {
 // same device. A model whose texts end at once is [ErrShort], after some hundred tokens
 // of each row.
 func (s *Sampler) Rows(ctx context.Context, o Options) ([][]int32, error) {
-	var rows [][]int32
+	rows := slices.Clone(o.Kept)
 	for most := s.atOnce(o.Length); len(rows) < o.Rows; {
 		n := min(most, o.Rows-len(rows))
 		b := s.newBatch(&o, len(rows), n)
@@ -80,6 +86,11 @@ func (s *Sampler) Rows(ctx context.Context, o Options) ([][]int32, error) {
 		}
 		for _, w := range b.writers {
 			rows = append(rows, w.row)
+		}
+		if o.Keep != nil && len(rows) < o.Rows {
+			if err := o.Keep(rows); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return rows, nil

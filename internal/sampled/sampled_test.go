@@ -68,6 +68,43 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// Rows are kept while others are not done, and from any of those that were kept on the rest
+// is the same.
+func TestKept(t *testing.T) {
+	s := open(t, "llama")
+	o := Options{Rows: 2*mostOnCPU + 5, Length: 4, Seed: 5, Start: start, Special: special}
+	var kept [][][]int32
+	o.Keep = func(rows [][]int32) error { kept = append(kept, slices.Clone(rows)); return nil }
+	want, err := s.Rows(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept) != 2 || len(kept[0]) != mostOnCPU || len(kept[1]) != 2*mostOnCPU {
+		t.Fatalf("kept %d times", len(kept))
+	}
+	for _, first := range kept {
+		o.Kept, o.Keep = first, nil
+		steps := 0
+		o.Progress = func(share float64) {
+			if steps++; share < float64(len(first))/float64(o.Rows) {
+				t.Errorf("behind %d rows a share of %v is done", len(first), share)
+			}
+		}
+		got, err := s.Rows(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("behind %d rows others follow", len(first))
+		}
+	}
+	full := errors.New("the disk is full")
+	o.Kept, o.Progress, o.Keep = nil, nil, func([][]int32) error { return full }
+	if _, err := s.Rows(context.Background(), o); err != full {
+		t.Errorf("error %v, want that of Keep", err)
+	}
+}
+
 // Tokens come as often as the model says: the first after the start token.
 func TestFrequencies(t *testing.T) {
 	s := open(t, "llama")
