@@ -121,6 +121,7 @@ func TestDamagedFiles(t *testing.T) {
 		"Git LFS":          {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a Git LFS pointer, not the file itself"},
 		"no measurement":   {`{}`, `no object "measurement"`},
 		"a list":           {`{"measurement":[]}`, "not a JSON object"},
+		"layout of 2023":   {`{"measurement":[{"key":"a.q_proj","numel":4096,"options":[{"desc":"1:4b 32g s4","bpw":4.1,"total_bits":16793.6,"err":0.02,"qparams":{}}]}],"last_module_idx":1,"base_perplexity":5.5}`, "of 2023, which lack what sublayers lose; leave --measurement out"},
 		"list":             {`[]`, "have a JSON array, want an object"},
 		"accuracy's type":  {file(strings.Replace(option, "0.5", `"x"`, 1)), "a: option 0: accuracy: have a JSON string, want a number"},
 		"table twice":      {ours(table + "," + table), "exl2: a.q_proj: has two tables"},

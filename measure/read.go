@@ -3,6 +3,7 @@ package measure
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,6 +41,9 @@ func Parse(data []byte) (*File, error) {
 		return nil, regular.ErrPointer
 	}
 	var in fileJSON
+	if isOld(data) {
+		return nil, errOld
+	}
 	if err := regular.Unmarshal(data, &in); err != nil {
 		return nil, err
 	}
@@ -59,6 +63,21 @@ func Parse(data []byte) (*File, error) {
 		return f, nil
 	}
 	return f, f.addTables(in.Ours)
+}
+
+// errOld tells what to do instead of giving a measurement that is none of sublayers.
+var errOld = errors.New("it has the layout of ExLlamaV2's first files, of 2023, which lack what sublayers lose; leave --measurement out, and the model is measured anew")
+
+// isOld reports whether a file has that layout: a list with the options of each matrix.
+func isOld(data []byte) bool {
+	var old struct {
+		Measurement []struct {
+			Key     string            `json:"key"`
+			Options []json.RawMessage `json:"options"`
+		} `json:"measurement"`
+	}
+	err := json.Unmarshal(data, &old)
+	return err == nil && len(old.Measurement) > 0 && old.Measurement[0].Key != "" && old.Measurement[0].Options != nil
 }
 
 // parseSublayer reads a list of options, or the two of a parallel block.
