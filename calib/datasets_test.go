@@ -65,6 +65,7 @@ func TestDescribe(t *testing.T) {
 		long:                                `a.txt: text, such as "` + strings.Repeat("ä", 100) + `..."`,
 		"":                                  `a.txt: nothing to read`,
 		`{"input_ids":[]}`:                  `a.txt: nothing to read`,
+		`{"input_ids":[-100]}`:              `a.txt: token ids`,
 		`{"input_ids":[5,6]}`:               `a.txt: token ids of input_ids, such as 5 6`,
 		`{"a":null}` + "\n" + `{"b":"x\n"}`: `a.txt: text of b, such as "x\n"`,
 		`{"a\u001b[2J":"x"}`:                `a.txt: text of a\x1b[2J, such as "x"`,

@@ -1,7 +1,9 @@
 package calib
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,8 +22,8 @@ func (s *Source) Describe() string {
 	default:
 		r, err = in.next()
 	}
-	if err != nil {
-		return s.label + ": nothing to read" // an error is met again by Records
+	if in == nil || errors.Is(err, io.EOF) {
+		return s.label + ": nothing to read"
 	}
 	what, sample := "text", strconv.Quote(beginning(r.Text))
 	if s.tokens {
@@ -29,6 +31,9 @@ func (s *Source) Describe() string {
 	}
 	if columns := in.columns(); columns != nil {
 		what += " of " + beginning(strings.Trim(strconv.Quote(strings.Join(columns, ", ")), `"`))
+	}
+	if err != nil {
+		return s.label + ": " + what // the error is met again by Records
 	}
 	return fmt.Sprintf("%s: %s, such as %s", s.label, what, sample)
 }

@@ -101,8 +101,8 @@ func TestNoRows(t *testing.T) {
 		{"too few tokens", "abc", Cut{Tokenizer: letters{}, Vocab: 256, Length: 5}, ": 4 tokens, a row needs 5: give more text or ask for shorter rows"},
 		{"empty file", "", Cut{Tokenizer: letters{}, Vocab: 256, Length: 5}, " tokens, a row needs 5"},
 		{"only nulls", `{"text":null}`, Cut{Tokenizer: letters{}, Vocab: 256, Length: 5}, " tokens, a row needs 5"},
-		{"id outside the vocabulary", ids, Cut{Vocab: 256, Length: 2}, "line 1: token id 300 is not in the vocabulary of 256 tokens"},
-		{"tokenizer of another model", "abc", Cut{Tokenizer: letters{}, Vocab: 98, Length: 2}, "token id 98 is not in the vocabulary of 98 tokens"},
+		{"id outside the vocabulary", ids, Cut{Vocab: 256, Length: 2}, "line 1: token id 300 is not in the vocabulary of 256 tokens; ids must be of the model's own tokenizer"},
+		{"tokenizer of another model", "abc", Cut{Tokenizer: letters{}, Vocab: 98, Length: 2}, "token id 98 is not in the vocabulary of 98 tokens; the tokenizer is another model's: give"},
 		{"text without a tokenizer", "abc", Cut{Vocab: 256, Length: 2}, "holds text, and there is no tokenizer"},
 	}
 	for _, c := range cases {

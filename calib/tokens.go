@@ -172,7 +172,11 @@ func (c Cut) checkIDs(s *Source, row int, ids []int32) error {
 		if row > 0 {
 			where = fmt.Sprintf("%s %d: ", s.unit, row)
 		}
-		return fmt.Errorf("%s: %stoken id %d is not in the vocabulary of %d tokens; ids must be of the model's own tokenizer", s.path, where, id, c.Vocab)
+		remedy := "ids must be of the model's own tokenizer"
+		if !s.HasTokens() {
+			remedy = "the tokenizer is another model's: give the model the one that it was trained with"
+		}
+		return fmt.Errorf("%s: %stoken id %d is not in the vocabulary of %d tokens; %s", s.path, where, id, c.Vocab, remedy)
 	}
 	return nil
 }
