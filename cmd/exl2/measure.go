@@ -15,7 +15,7 @@ import (
 
 // idleFlags are flags of convert that measure accepts, so that one command line
 // serves both, and that mean nothing there.
-var idleFlags = []string{"bits", "head-bits", "measurement", "compile-full", "shard-size", "dataset-rows", "length"}
+var idleFlags = []string{"bits", "head-bits", "measurement", "compile-full", "shard-size", "dataset-rows", "length", "quality", "synthetic-rows"}
 
 func newMeasureCommand(a *app) *cobra.Command {
 	o := &convertOptions{}
