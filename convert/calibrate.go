@@ -5,6 +5,7 @@ import (
 
 	"exl2/calib"
 	"exl2/infer/tokenizer"
+	"exl2/internal/arch"
 	"exl2/internal/regular"
 	"exl2/internal/safetensors"
 	"exl2/internal/tensor"
@@ -26,6 +27,9 @@ const (
 // run has kept, or new ones.
 func (r *run) calibrate() (err error) {
 	d := r.opts.Data
+	if r.fresh {
+		r.warnOfLength()
+	}
 	if len(r.opts.Targets) > 0 {
 		if r.tokens.quantize, err = r.calibrated(quantizeTokens, d.Rows, d.Length); err != nil {
 			return err
@@ -38,6 +42,22 @@ func (r *run) calibrate() (err error) {
 		r.tokens.measure, err = r.calibrated(measureTokens, d.MeasureRows, d.MeasureLength)
 	}
 	return err
+}
+
+// warnOfLength warns of rows that are longer than what the model is made for, unless its
+// positions are scaled, or the user scales them.
+func (r *run) warnOfLength() {
+	spec, o := r.src.loader.Spec, r.opts
+	longest := max(o.Data.Length, o.Data.MeasureLength)
+	if spec.Rope == nil || o.RopeScale != 1 || o.RopeAlpha != 1 || longest <= spec.MaxPositions {
+		return
+	}
+	for layer := range spec.Layers {
+		if spec.Rope(layer).Scaling.Kind != arch.Unscaled {
+			return
+		}
+	}
+	r.progress.Warn(fmt.Sprintf("rows of %d tokens are longer than the %[2]d positions that the model is made for, behind which its text says little; --length %[2]d and --measurement-length %[2]d stay within", longest, spec.MaxPositions))
 }
 
 // calibrated returns n rows.

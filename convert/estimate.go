@@ -88,8 +88,12 @@ func (r *run) fitsDisks(e Estimate) error {
 // that works.
 func (r *run) tooLarge(need, free int, dir string, e Estimate) error {
 	advice := r.elsewhere("--out-dir")
-	if r.fresh && e.Work-r.fewest().Work > need-free {
+	switch missing := need - free; {
+	case !r.fresh:
+	case e.Work-r.fewest().Work > missing:
 		advice += " or fewer --dataset-rows"
+	case e.Work-r.unsampled().Work > missing:
+		advice += " or fewer --synthetic-rows"
 	}
 	return fmt.Errorf("%w: the job needs about %s more on disk, %s has %s free; %s", ErrRefused, machine.Size(need), dir, machine.Size(free), advice)
 }
@@ -107,6 +111,13 @@ func (r *run) elsewhere(flag string) string {
 func (r *run) fewest() Estimate {
 	least := *r
 	least.tokens.quantize = least.tokens.quantize[:min(1, len(least.tokens.quantize))]
+	return least.estimate()
+}
+
+// unsampled is the estimate without rows of the source's own text.
+func (r *run) unsampled() Estimate {
+	least := *r
+	least.synthetic = 0
 	return least.estimate()
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -256,12 +258,60 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A disk that is too small for the job is refused, and says what is needed.
+// A disk that is too small for the job is refused, and says what is needed, and what would take
+// less.
 func TestDiskTooSmall(t *testing.T) {
-	o := options(t, sourceModel(t, "llama"), "4.0")
-	o.conditions.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: 1000}, true }
-	_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
-	if err == nil || !strings.Contains(err.Error(), "on disk") {
-		t.Fatalf("error %v", err)
+	for name, c := range map[string]struct {
+		sampled int // rows
+		free    int
+		want    string
+	}{
+		"for anything":        {0, 1000, "give another --out-dir$"},
+		"for the rows":        {0, 1_800_000, "or fewer --dataset-rows$"},
+		"for sampled rows":    {5000, 50 << 20, "or fewer --synthetic-rows$"},
+		"for what is sampled": {5000, 1000, "give another --out-dir$"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, "llama"), "4.0")
+			o.SyntheticRows, o.Data.Rows = SyntheticRows(c.sampled), 40
+			o.conditions.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: c.free}, true }
+			_, err := runOn(context.Background(), on(openCPU(t)), o, &watcher{})
+			if err == nil || !regexp.MustCompile("more on disk, .*"+c.want).MatchString(err.Error()) {
+				t.Fatalf("error %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// Rows that are longer than what a model is made for are warned of when a job begins, but not
+// where positions are scaled.
+func TestRowsBeyondTheContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		source           string
+		length, measured int
+		scale            float64
+		warns            bool
+	}{
+		"as long":            {"llama", 256, 256, 1, false},
+		"longer":             {"llama", 257, 64, 1, true},
+		"longer to measure":  {"llama", 64, 257, 1, true},
+		"scaled by the user": {"llama", 257, 64, 2, false},
+		"scaled by config":   {"llama_yarn", 257, 64, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sourceModel(t, c.source), "4.0")
+			o.Data.Length, o.Data.MeasureLength, o.RopeScale = c.length, c.measured, c.scale
+			for _, warns := range []bool{c.warns, false} { // and not again when it goes on
+				w := &watcher{}
+				r, err := open(context.Background(), on(openCPU(t)), o, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.close()
+				if got := slices.ContainsFunc(w.warnings, func(text string) bool { return strings.Contains(text, "longer than the 256 positions") }); got != warns {
+					t.Errorf("warnings %q, want one %v", w.warnings, warns)
+				}
+			}
+		})
 	}
 }
