@@ -6,6 +6,7 @@ import (
 
 	"exl2/internal/job"
 	"exl2/internal/model"
+	"exl2/internal/sensitivity"
 	"exl2/measure"
 )
 
@@ -40,7 +41,7 @@ func (m *measuring) back(c *job.Checkpoint, saved *job.Saved) error {
 			}
 		}
 		if m.mine(layout[i]) {
-			r.progress.Step(layout[i].Name, note)
+			tell(r.progress, layout[i].Name, note)
 		}
 	}
 	return nil
@@ -74,11 +75,15 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.SkipBack(m.run.ctx, spec)
 	}
-	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
+	h, err := m.run.measuredOf(spec)
 	if err != nil {
 		return "", err
 	}
-	h, err := m.run.measuredOf(spec)
+	if slices.ContainsFunc(h.Tables, func(t measure.Table) bool { return t.Sensitivity > 0 }) {
+		m.trip.done.add(spec.Name)
+		return doneBefore, m.measurer.SkipBack(m.run.ctx, spec)
+	}
+	sensitivities, err := m.measurer.Sensitivities(m.run.ctx, spec)
 	if err != nil {
 		return "", err
 	}
@@ -95,6 +100,12 @@ func (m *measuring) stepBack(spec model.ModuleSpec) (note string, err error) {
 func (m *measuring) head(spec model.ModuleSpec) (note string, err error) {
 	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.Head(m.run.ctx)
+	}
+	if before, err := m.before(sensitivity.HeadModule(m.run.src.loader.Spec.Names.Head)); err != nil {
+		return "", err
+	} else if before {
+		m.trip.done.add(spec.Name)
+		return doneBefore, m.measurer.Head(m.run.ctx)
 	}
 	named, more := headCandidates(m.run.src.loader.Head().Linears[0])
 	table, err := m.measurer.HeadTable(m.run.ctx, named, more)

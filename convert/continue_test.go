@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // measureOnly measures in the folder of a job, and stops after some steps.
@@ -58,6 +59,39 @@ func TestMeasureThenConvert(t *testing.T) {
 			mustEqual(t, outputs(t, o), want)
 		})
 	}
+}
+
+// A run that is interrupted before hidden states are written does not measure again what has
+// been measured, on the way to the head and back, however often it is: the bytes are the same.
+func TestMeasuredIsKept(t *testing.T) {
+	source, data := sourceModel(t, "llama"), tokenFile(t)
+	job := func() Options {
+		o := options(t, source, "3.5")
+		o.conditions.every = time.Hour
+		o.Data.File, o.Out = data, filepath.Join(filepath.Dir(o.Work), "model")
+		return *o
+	}
+	straight, o := job(), job()
+	mustRun(t, &straight)
+	const steps = 4 + 5 // sublayers there; head and sublayers back
+	for before := range steps {
+		ctx, cancel := context.WithCancel(context.Background())
+		w := &watcher{}
+		w.step = func() {
+			last := w.steps[len(w.steps)-1]
+			if done := strings.HasSuffix(last, "done before"); done != (len(w.steps) <= before) {
+				t.Errorf("step %d, %s, when %d have been done", len(w.steps), last, before)
+			}
+			if len(w.steps) > before {
+				cancel()
+			}
+		}
+		if _, err := runOn(ctx, on(openCPU(t)), &o, w); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, &o)
+	mustEqual(t, outputs(t, o), outputs(t, straight))
 }
 
 // What measuring depends on must be the same.

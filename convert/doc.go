@@ -43,7 +43,7 @@
 // Until all is checked there is no job, and what fails leaves nothing behind. A run
 // refuses if a setting, the source or what it was given differs from what stands there, deletes unfinished
 // temporary files, and goes on behind the last hidden states; sublayers behind them
-// are computed again, to the same bytes. A file counts as the job's while it has the
+// are computed again, to the same bytes, but for what was measured of them. A file counts as the job's while it has the
 // bytes that files.jsonl says the job wrote. Others are moved aside in the job's folder
 // (NAME.kept), and refused elsewhere unless Options.Overwrite is set. config.json is
 // deleted before anything else of a model's folder is touched and comes back last, so

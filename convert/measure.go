@@ -158,6 +158,12 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	if !m.way.claim(spec.Name, m.run.number) {
 		return "", m.measurer.Skip(m.run.ctx, spec)
 	}
+	if before, err := m.before(spec.Name); err != nil {
+		return "", err
+	} else if before {
+		m.trip.measured.add(spec.Name)
+		return doneBefore, m.measurer.Skip(m.run.ctx, spec)
+	}
 	h, err := m.measurer.Sublayer(m.run.ctx, spec)
 	if err != nil {
 		return "", err
@@ -167,6 +173,10 @@ func (m *measuring) step(spec model.ModuleSpec) (note string, err error) {
 	}
 	return note, m.write(h, m.trip.measured)
 }
+
+// before reports whether an earlier run has measured a sublayer, or the head, of which no
+// hidden states were written behind it.
+func (m *measuring) before(key string) (bool, error) { return m.run.job.Has(sublayerFile(key)) }
 
 // mine: a module has one worker, the first that comes to it.
 func (m *measuring) mine(spec model.ModuleSpec) bool { return m.way.owns(spec.Name, m.run.number) }

@@ -76,10 +76,22 @@ func (r *run) walk(w walker, c *job.Checkpoint, s *stage) error {
 			}
 		}
 		if w.mine(spec) {
-			r.progress.Step(s.what(spec), note)
+			tell(r.progress, s.what(spec), note)
 		}
 	}
 	return nil
+}
+
+// doneBefore is the note on a step that an earlier run has done.
+const doneBefore = "done before"
+
+// tell counts a step.
+func tell(p Progress, what, note string) {
+	if note == doneBefore {
+		p.Skip(what)
+	} else {
+		p.Step(what, note)
+	}
 }
 
 // enter puts the hidden states where the checkpoint has them, or behind the
