@@ -305,6 +305,7 @@ func TestRefusals(t *testing.T) {
 		"negative groups":     {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"topk_group":1e99`, "topk_group: 1e99, want a whole number", false},
 		"number of Python":    {`"rms_norm_eps":NaN`, "rms_norm_eps: NaN is not a number", false},
 		"Infinity, elsewhere": {`"architectures":["Mamba2ForCausalLM"],"time_step_limit":[0.0,Infinity]`, `"Mamba2ForCausalLM"`, true},
+		"clip behind norms":   {`"architectures":["OlmoeForCausalLM"],"num_experts":8,"num_experts_per_tok":2,"clip_qkv":8.0`, `clip_qkv: unsupported: "8.0"`, true},
 		"inner model":         {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
 		"two architectures":   {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
 		"activation":          {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},

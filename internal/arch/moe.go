@@ -84,7 +84,7 @@ func gptOSS(c *Config) Spec {
 func olmoe(c *Config) Spec {
 	c.defaults("rms_norm_eps", 1e-5, "max_position_embeddings", 4096)
 	s := llama(c)
-	s.Attn.Clip = float32(c.optional("clip_qkv", 0))
+	c.must("clip_qkv") // would clip behind the norms, Attn.Clip does in front of them
 	s.headNorms(AllHeads, "self_attn.q_norm", "self_attn.k_norm")
 	c.defaults("moe_intermediate_size", s.MLP.Width)
 	s.qwenExperts(c)
