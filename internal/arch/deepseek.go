@@ -15,6 +15,41 @@ func deepseek3(c *Config) Spec {
 	return s
 }
 
+// youtu is deepseek3 without experts (models/youtu/modeling_youtu.py).
+func youtu(c *Config) Spec {
+	c.defaults("kv_lora_rank", 512, "q_lora_rank", 1536, "qk_nope_head_dim", 128, "qk_rope_head_dim", 64, "v_head_dim", 128,
+		"max_position_embeddings", 131072, "tie_word_embeddings", true)
+	s := latent(c)
+	if c.Bool("rope_interleave", true) {
+		s.interleaved()
+	}
+	return s
+}
+
+// glm4MoELite is deepseek3 with other defaults (models/glm4_moe_lite/modeling_glm4_moe_lite.py).
+func glm4MoELite(c *Config) Spec {
+	c.defaults("q_lora_rank", 768, "qk_nope_head_dim", 192, "v_head_dim", 256, "rms_norm_eps", 1e-5, "max_position_embeddings", 202752,
+		"n_group", 1, "topk_group", 1, "routed_scaling_factor", 1.8, "n_routed_experts", 64, "num_experts_per_tok", 4, "moe_intermediate_size", 1536)
+	s := deepseek3(c)
+	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
+	return s
+}
+
+// sarvamMLA is deepseek3 with other defaults (models/sarvam_mla/configuration_sarvam_mla.py).
+func sarvamMLA(c *Config) Spec {
+	c.defaults("q_lora_rank", 0, "n_group", 1, "topk_group", 1, "first_k_dense_replace", 1)
+	c.sarvam()
+	c.ignore("q_head_dim")
+	return deepseek3(c)
+}
+
+// sarvam reads what the published files of both Sarvams call otherwise.
+func (c *Config) sarvam() {
+	c.defaults("n_shared_experts", 1, "routed_scaling_factor", 2.5)
+	c.rename("n_routed_experts", "num_experts", "n_shared_experts", "num_shared_experts", "attention_bias", "use_qkv_bias")
+	c.must("score_function", "sigmoid")
+}
+
 // deepseek2 chooses groups by their best expert, among softmax scores
 // (models/deepseek_v2/modeling_deepseek_v2.py).
 func deepseek2(c *Config) Spec {
@@ -59,6 +94,31 @@ func glm4MoE(c *Config) Spec {
 		s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	}
 	s.sigmoidExperts(c)
+	return s
+}
+
+// solarOpen has experts on every layer, and rotates whole heads (models/solar_open/modeling_solar_open.py).
+func solarOpen(c *Config) Spec {
+	c.defaults("num_attention_heads", 64, "head_dim", 128, "rope_theta", 1000000, "partial_rotary_factor", 1, "first_k_dense_replace", 0,
+		"n_routed_experts", 128, "num_experts_per_tok", 8, "moe_intermediate_size", 1280)
+	c.must("first_k_dense_replace", 0)
+	c.must("use_qk_norm", false)
+	c.replace("intermediate_size", 1) // of MLPs, which no layer has
+	return glm4MoE(c)
+}
+
+// sarvamMoE is glm4MoE with other names, and rotates whole heads
+// (sarvamai/sarvam-30b modeling_sarvam_moe.py, models/sarvam_moe/configuration_sarvam_moe.py).
+func sarvamMoE(c *Config) Spec {
+	c.defaults("num_key_value_heads", 4, "head_dim", 64, "rms_norm_eps", 1e-6, "rope_theta", 8000000, "partial_rotary_factor", 1, "use_qk_norm", true)
+	c.sarvam()
+	s := glm4MoE(c)
+	n := &s.Names
+	n.Embed, n.O, n.Correction = "model.word_embeddings", "attention.dense", "mlp.gate.expert_bias"
+	if n.QNorm != "" {
+		n.QNorm, n.KNorm = "attention.query_layernorm", "attention.key_layernorm"
+	}
+	s.fusedQKV("attention", "query_key_value", Blocks)
 	return s
 }
 
@@ -113,4 +173,22 @@ func (s *Spec) routedExperts(c *Config) {
 		s.Dense = func(l int) bool { return l < first }
 	}
 	c.must("moe_layer_freq", 1)
+}
+
+// dense returns which layers have an MLP, and no experts: those that mlp_layer_types calls
+// dense, or, without it, the first.
+func (c *Config) dense(first int) func(layer int) bool {
+	types := c.Strings("mlp_layer_types")
+	if types == nil {
+		return func(l int) bool { return l < first }
+	}
+	if n := c.Int("num_hidden_layers"); len(types) < n {
+		c.fail("mlp_layer_types", "%d layers, want %d", len(types), n)
+	}
+	for _, t := range types {
+		if t != "dense" && t != "sparse" {
+			c.refuse("mlp_layer_types", t)
+		}
+	}
+	return func(l int) bool { return l < len(types) && types[l] == "dense" }
 }

@@ -56,10 +56,11 @@ func (c *Config) entry() (string, entry) {
 	kind := c.String("model_type", "")
 	names := c.Strings("architectures")
 	name, ok := nameOf(kind)
+	borrowed := len(names) == 1 && lenders[name] == names[0]
 	switch {
 	case len(names) > 1:
 		c.fail("architectures", "want a list of one name, have %v", names)
-	case len(names) == 1:
+	case len(names) == 1 && !borrowed:
 		name = names[0]
 	case !ok && kind == "":
 		c.fail("architectures", "missing, and model_type, too")

@@ -42,6 +42,13 @@ func gemma2(c *Config) Spec {
 	return s
 }
 
+// vaultGemma has no norms behind its sublayers (models/vaultgemma/modeling_vaultgemma.py).
+func vaultGemma(c *Config) Spec {
+	s := gemma2(c)
+	s.Names.NormAttnOut, s.Names.NormMLPOut = "", ""
+	return s
+}
+
 // gemma3 has norms of heads in the place of caps, and another RoPE where there
 // is a window (models/gemma3/modeling_gemma3.py).
 func gemma3(c *Config) Spec {

@@ -85,3 +85,12 @@ func nemotron(c *Config) Spec {
 	s.ungated("mlp.up_proj", "mlp.down_proj")
 	return s
 }
+
+// jais2 has LayerNorm, biases, relu², and an MLP without a gate (models/jais2/modeling_jais2.py).
+func jais2(c *Config) Spec {
+	c.defaults("hidden_act", "relu2", "attention_bias", true, "mlp_bias", true, "max_position_embeddings", 8192)
+	s := llama(c)
+	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
+	s.ungated("mlp.up_proj", "mlp.down_proj")
+	return s
+}

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"encoding/json"
 	"math"
 
 	"exl2/internal/device"
@@ -114,6 +115,61 @@ func granite(c *Config) Spec {
 	return s
 }
 
+// hyperCLOVAX may have norms behind the sublayers, and multiplies logits
+// (models/hyperclovax/modeling_hyperclovax.py).
+func hyperCLOVAX(c *Config) Spec {
+	s := granite(c)
+	if !c.Has("attention_multiplier") {
+		s.scaleQuery(float64(max(s.Attn.HeadDim, 1)))
+	}
+	s.LogitScale = float32(c.factor("logits_scaling", 1))
+	if c.Bool("use_post_norm", true) {
+		s.Names.NormAttnOut, s.Names.NormMLPOut = "post_norm1", "post_norm2"
+	}
+	return s
+}
+
+// graniteSWA has sinks, windows, and a theta a layer (models/granite_swa/modeling_granite_swa.py).
+func graniteSWA(c *Config) Spec {
+	c.defaults("num_key_value_heads", 4, "rms_norm_eps", 1e-5, "max_position_embeddings", 8192, "tie_word_embeddings", true)
+	s := granite(c)
+	s.swa(c)
+	return s
+}
+
+// swa is what both Granites with windows have. A layer whose theta is 0 has no positions.
+func (s *Spec) swa(c *Config) {
+	c.defaults("sliding_window", 128)
+	s.Window = c.window(func(l int) bool { return l%4 != 0 })
+	s.Attn.Sinks, s.Names.Sinks = true, "self_attn.sinks"
+	thetas := c.Floats("layer_rope_theta")
+	if thetas == nil {
+		return
+	}
+	if len(thetas) < s.Layers {
+		c.fail("layer_rope_theta", "%d layers, want %d", len(thetas), s.Layers)
+	}
+	rope := s.Rope(0)
+	s.Rope = func(l int) Rope {
+		if l >= len(thetas) || thetas[l] == 0 {
+			return Rope{}
+		}
+		r := rope
+		r.Theta = thetas[l]
+		return r
+	}
+}
+
+// cwm has windows on all layers but every fourth, from the first on (models/cwm/modeling_cwm.py).
+func cwm(c *Config) Spec {
+	c.defaults("num_key_value_heads", 8, "head_dim", 128, "rms_norm_eps", 1e-5, "max_position_embeddings", 131072, "rope_theta", 1000000, "sliding_window", 8192,
+		"rope_scaling", map[string]any{"rope_type": "llama3", "factor": json.Number("16"), "low_freq_factor": json.Number("1"),
+			"high_freq_factor": json.Number("4"), "original_max_position_embeddings": json.Number("8192")})
+	s := llama(c)
+	s.Window = c.window(func(l int) bool { return l%4 != 0 })
+	return s
+}
+
 // miniCPM has multipliers, too (openbmb/MiniCPM-2B modeling_minicpm.py).
 func miniCPM(c *Config) Spec {
 	c.defaults("tie_word_embeddings", true)
@@ -155,5 +211,38 @@ func internLM2(c *Config) Spec {
 	n.Embed, n.Head, n.NormIn, n.NormMLPIn = "model.tok_embeddings", "output", "attention_norm", "ffn_norm"
 	n.O, n.Gate, n.Up, n.Down = "attention.wo", "feed_forward.w1", "feed_forward.w3", "feed_forward.w2"
 	s.fusedQKV("attention", "wqkv", ByHead)
+	return s
+}
+
+// internLM3 has biases by two switches (internlm/internlm3-8b-instruct modeling_internlm3.py).
+func internLM3(c *Config) Spec {
+	c.defaults("num_key_value_heads", 2, "rms_norm_eps", 1e-5, "head_dim", 128, "max_position_embeddings", 32768)
+	c.rename("attention_bias", "qkv_bias", "mlp_bias", "bias")
+	s := llama(c)
+	s.Attn.BiasO = s.MLP.Bias
+	return s
+}
+
+// iQuestCoder could clip and have windows, which no published model does
+// (IQuestLab/IQuest-Coder-V1-40B-Base modeling_iquestcoder.py).
+func iQuestCoder(c *Config) Spec {
+	c.defaults("num_key_value_heads", 8, "rms_norm_eps", 1e-5, "head_dim", 128, "max_position_embeddings", 131072)
+	s := llama(c)
+	c.must("clip_qkv")
+	c.must("use_sliding_window", false)
+	c.ignore("sliding_window", "max_window_layers")
+	return s
+}
+
+// exaone has other names (LGAI-EXAONE/EXAONE-3.0-7.8B-Instruct modeling_exaone.py).
+func exaone(c *Config) Spec {
+	c.defaults("num_key_value_heads", 8, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 4096)
+	c.rename("num_hidden_layers", "num_layers", "rms_norm_eps", "layer_norm_epsilon", "hidden_act", "activation_function")
+	s := llama(c)
+	n := &s.Names
+	n.Embed, n.Layers, n.Final = "transformer.wte", "transformer.h.*", "transformer.ln_f"
+	n.NormIn, n.NormMLPIn = "ln_1", "ln_2"
+	n.Q, n.K, n.V, n.O = "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj", "attn.attention.out_proj"
+	n.Gate, n.Up, n.Down = "mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"
 	return s
 }

@@ -1,7 +1,9 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 
 	"exl2/internal/device"
 )
@@ -57,6 +59,66 @@ func graniteMoEShared(c *Config) Spec {
 	return s
 }
 
+// graniteMoESWA is graniteMoEShared with sinks, windows, and a theta a layer
+// (models/granitemoe_swa/modeling_granitemoe_swa.py).
+func graniteMoESWA(c *Config) Spec {
+	s := graniteMoEShared(c)
+	s.Names.Router = "block_sparse_moe.router"
+	others := map[string]string{"block_sparse_moe.input_linear.weight": "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.output_linear.weight": "block_sparse_moe.experts.down_proj"}
+	for i, t := range s.Stored {
+		s.Stored[i].Weight = cmp.Or(others[t.Weight], t.Weight)
+	}
+	s.swa(c)
+	return s
+}
+
+// miniMaxM2 has sigmoid experts with a correction to choose by, norms over all heads, and rotates
+// a part of each head (models/minimax_m2/modeling_minimax_m2.py).
+func miniMaxM2(c *Config) Spec {
+	c.defaults("head_dim", 128, "num_key_value_heads", 8, "rms_norm_eps", 1e-6, "rope_theta", 5000000, "max_position_embeddings", 196608)
+	s := mixtral(c)
+	s.headNorms(AllHeads, "self_attn.q_norm", "self_attn.k_norm")
+	s.partial(c, float64(c.Int("rotary_dim", s.Attn.HeadDim))/float64(max(s.Attn.HeadDim, 1)))
+	r := &s.MoE.Routing
+	r.Score, r.Correction, s.Names.Correction = device.Sigmoid, true, "block_sparse_moe.e_score_correction_bias"
+	c.must("scoring_func", "sigmoid")
+	c.must("use_routing_bias", true)
+	c.must("use_qk_norm", true)
+	c.must("qk_norm_type", "per_layer")
+	if types := c.Floats("attn_type_list"); slices.ContainsFunc(types, func(t float64) bool { return t != 1 }) {
+		c.refuse("attn_type_list", "layers without softmax")
+	}
+	c.ignore("use_mtp", "num_mtp_modules", "mtp_transformer_layers") // of further tokens
+	return s
+}
+
+// ernie45MoE has experts that are chosen by the softmax and a correction
+// (models/ernie4_5_moe/modeling_ernie4_5_moe.py).
+func ernie45MoE(c *Config) Spec {
+	c.defaults("head_dim", nil, "num_key_value_heads", 4, "moe_num_experts", 64, "moe_k", 6, "moe_intermediate_size", 1536, "moe_num_shared_experts", 2)
+	s := ernie45(c)
+	s.HeadBias = s.MLP.Bias
+	m := MoE{Experts: c.Int("moe_num_experts"), TopK: c.Int("moe_k"), Width: c.Int("moe_intermediate_size")}
+	m.Routing.Renorm, m.Routing.Correction = true, true
+	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	s.Names.Correction = "mlp.moe_statics.e_score_correction_bias"
+	if n := c.count("moe_num_shared_experts", 0); n > 0 {
+		s.shared(n*m.Width, "mlp.shared_experts")
+	}
+	first, last, step := c.Int("moe_layer_start_index", 1), c.Int("moe_layer_end_index", -1), c.Int("moe_layer_interval", 1)
+	if last == -1 {
+		last = s.Layers - 1
+	}
+	if step < 1 {
+		c.fail("moe_layer_interval", "%d, want 1 or more", step)
+	}
+	s.Dense = func(l int) bool { return l < first || l > last || (l+1)%max(step, 1) != 0 }
+	c.must("moe_use_aux_free", true)
+	c.must("moe_gate_act", "softmax")
+	c.ignore("moe_norm_min", "moe_capacity", "moe_gate") // moe_gate names an implementation
+	return s
+}
+
 // gptOSS has sinks, biases, a clamped unit, and stacked experts stored [in, out]
 // (models/gpt_oss/modeling_gpt_oss.py).
 func gptOSS(c *Config) Spec {
@@ -86,6 +148,15 @@ func olmoe(c *Config) Spec {
 	s := llama(c)
 	c.must("clip_qkv") // would clip behind the norms, Attn.Clip does in front of them
 	s.headNorms(AllHeads, "self_attn.q_norm", "self_attn.k_norm")
+	c.defaults("moe_intermediate_size", s.MLP.Width)
+	s.qwenExperts(c)
+	return s
+}
+
+// flexOlmo is olmo2 with experts (models/flex_olmo/modeling_flex_olmo.py).
+func flexOlmo(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-6, "max_position_embeddings", 4096)
+	s := olmo2(c)
 	c.defaults("moe_intermediate_size", s.MLP.Width)
 	s.qwenExperts(c)
 	return s

@@ -37,12 +37,31 @@ func exaone4(c *Config) Spec {
 	c.defaults("rms_norm_eps", 1e-5, "sliding_window", 4096, "num_key_value_heads", 32)
 	s := llama(c)
 	s.normsBehind()
+	s.exaoneAttention(c)
+	return s
+}
+
+// exaoneMoE has norms in front of the sublayers, and experts as deepseek3
+// (models/exaone_moe/modeling_exaone_moe.py).
+func exaoneMoE(c *Config) Spec {
+	c.defaults("rms_norm_eps", 1e-5, "sliding_window", 4096, "num_key_value_heads", 32, "n_routed_experts", 64, "num_experts_per_tok", 8,
+		"moe_intermediate_size", 1024, "n_shared_experts", 1, "norm_topk_prob", true, "routed_scaling_factor", 2.5)
+	c.rename("n_routed_experts", "num_experts", "n_shared_experts", "num_shared_experts")
+	s := llama(c)
+	s.exaoneAttention(c)
+	s.sigmoidExperts(c)
+	s.Names.Correction = "mlp.e_score_correction_bias"
+	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
+	return s
+}
+
+// exaoneAttention has norms of heads, windows, and, if there are windows, positions only there.
+func (s *Spec) exaoneAttention(c *Config) {
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	local := c.slides(notEvery(c.exaonePattern()))
 	if s.Window = c.window(local); s.Window != nil {
 		s.ropeWhere(local)
 	}
-	return s
 }
 
 // exaonePattern is the number of layers after which one has no window: a number,

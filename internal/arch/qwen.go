@@ -76,6 +76,22 @@ func qwen3MoE(c *Config) Spec {
 	return s
 }
 
+// mellum is qwen3MoE with windows by layer_types, and RoPE by them
+// (models/mellum/modeling_mellum.py).
+func mellum(c *Config) Spec {
+	c.defaults("head_dim", 128, "num_key_value_heads", 4, "max_position_embeddings", 131072, "sliding_window", 1024, "norm_topk_prob", true,
+		"rope_theta", 500000, "num_experts", 64, "num_experts_per_tok", 8, "moe_intermediate_size", 896)
+	s := llama(c)
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	local := c.slides(func(int) bool { return false })
+	s.Window = c.window(local)
+	s.ropeByType(c, local, Rope{Theta: 10000, Dims: s.Attn.HeadDim})
+	c.rename("num_experts", "num_local_experts")
+	s.qwenExperts(c)
+	s.Dense = c.dense(0)
+	return s
+}
+
 // qwenExperts reads the experts of Qwen. Layers that mlp_only_layers lists, and
 // those that decoder_sparse_step skips, have an MLP.
 func (s *Spec) qwenExperts(c *Config) {

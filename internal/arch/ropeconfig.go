@@ -1,6 +1,9 @@
 package arch
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // rope reads the RoPE of heads of the given width: rope_parameters
 // (transformers 5), or rope_theta and rope_scaling.
@@ -64,8 +67,8 @@ func (c *Config) scaling(positions, original int) Scaling {
 	case "llama3":
 		s.Kind, s.Factor = Llama3, c.Float("factor")
 		s.Low, s.High = c.Float("low_freq_factor"), c.Float("high_freq_factor")
-	case "yarn", "longrope", "su":
-		if kind != "yarn" || c.Has("short_factor") { // the first Phi-3 called longrope su and yarn
+	case "yarn", "deepseek_yarn", "longrope", "su":
+		if !strings.HasSuffix(kind, "yarn") || c.Has("short_factor") { // the first Phi-3 called longrope su and yarn
 			s.longFields(c, positions)
 		} else {
 			s.yarnFields(c, positions)

@@ -83,12 +83,10 @@ func (n NormSpec) Tensors() []string {
 	return list
 }
 
-// Elements counts the norm's weights and biases.
+// Elements counts the norm's weights and biases in memory, where one without weights has
+// ones.
 func (n NormSpec) Elements() int {
-	switch {
-	case n.Plain:
-		return 0
-	case n.Bias:
+	if n.Bias {
 		return 2 * max(n.Rows, 1) * n.Cols
 	}
 	return max(n.Rows, 1) * n.Cols

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes small architecture goldens: random models 32 wide with what transformers
+computes for them, less than 200 KB each.
+
+    python3 scripts/golden-small.py OUT [NAME ...]
+
+OUT gets a folder a name (testdata/golden/arch). Run it in an environment with torch,
+safetensors and transformers (5.24 made those that are committed). The same arguments
+give the same files.
+"""
+
+import importlib.util
+import os
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+here = os.path.dirname(os.path.abspath(__file__))
+spec = importlib.util.spec_from_file_location("variants", os.path.join(here, "golden-variants.py"))
+variants = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(variants)
+
+TINY = {"vocab_size": 128, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+MLA = {"kv_lora_rank": 32, "q_lora_rank": 32, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "num_key_value_heads": 4}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32, "beta_slow": 1}
+WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+
+# By model_type: what differs from TINY; None leaves a field out.
+CASES = {
+    "cwm": {"head_dim": 16, "sliding_window": 8, "rope_parameters": LLAMA3},
+    "dbrx": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "attn_config": {"kv_n_heads": 2, "clip_qkv": 2.5, "rope_theta": 5e4},
+             "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32}} | dict.fromkeys(set(TINY) - {"vocab_size"}),
+    "deepseek_v2": MLA | EXPERTS | {"q_lora_rank": 0, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1,
+                                    "topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1,
+                                    "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
+    "exaone": {"rope_parameters": LLAMA3},
+    "exaone_moe": EXPERTS | WINDOWS | {"num_experts": 4, "mlp_layer_types": ["sparse", "dense", "sparse"], "num_shared_experts": 1},
+    "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
+    "glm": {"head_dim": 16},
+    "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},
+    "granite_swa": {"num_hidden_layers": 3, "sliding_window": 8, "layer_rope_theta": [0, 1e4, 5e4], "embedding_multiplier": 3.0,
+                    "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0},
+    "granitemoe_swa": {"sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 32},
+    "hyperclovax": {"embedding_multiplier": 2.0, "logits_scaling": 0.5, "residual_multiplier": 0.7},
+    "internlm3": {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
+    "jais2": {},
+    "mellum": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "mlp_layer_types": ["dense", "sparse", "sparse"], "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 777.0}}},
+    "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
+    "ministral3": {"head_dim": 16, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
+                                                              "original_max_position_embeddings": 8}},
+    "olmo": {"clip_qkv": 2.0},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+    "sarvam_moe": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1},
+    "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
+    "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
+    "youtu": MLA,
+}
+
+# Seeds by which every expert is chosen, and no derivative is taken at a clip.
+SEEDS = {"dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+
+
+def write(folder, kind):
+    """Writes the golden of a model_type."""
+    config = {k: v for k, v in (TINY | CASES[kind]).items() if v is not None}
+    if config.get("q_lora_rank") == 0:
+        config["q_lora_rank"] = None
+    settings = AutoConfig.for_model(kind, **config)
+    model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+    variants.draw(model, SEEDS.get(kind, sum(map(ord, kind))))
+    ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
+    with torch.no_grad():
+        logits = model(ids, use_cache=False).logits.float()
+    model.half().save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
+
+
+for name in sys.argv[2:] or sorted(CASES):
+    write(os.path.join(sys.argv[1], name), name)
