@@ -145,6 +145,22 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// A model_type of another known architecture is told of; one that nobody knows, or that is
+// of another spelling, is the file's own affair.
+func TestOtherType(t *testing.T) {
+	for fields, want := range map[string][]string{
+		`"model_type":"llama"`:   nil,
+		`"model_type":"yarn"`:    nil,
+		`"model_type":"mistral"`: {`model_type ("mistral" is that of MistralForCausalLM)`},
+		`"model_type":"exaone"`:  nil, // runs by Llama's class in transformers
+		`"architectures":["LLaMAForCausalLM"],"model_type":"llama"`: nil,
+	} {
+		if s, err := parse(fields); err != nil || !slices.Equal(s.Warnings, want) {
+			t.Errorf("%s: %q, %v, want %q", fields, s.Warnings, err, want)
+		}
+	}
+}
+
 // What the first versions of compressed-tensors wrote is read in the place of a quantization_config,
 // and beside one nothing reads it.
 func TestCompressionConfigIsRead(t *testing.T) {

@@ -30,7 +30,7 @@ func For(c *Config) (Spec, error) {
 	s := e.build(c)
 	s.Arch = name
 	s.Further = c.count("num_nextn_predict_layers", 0)
-	s.Warnings = c.leftovers()
+	s.Warnings = append(c.leftovers(), c.otherType(name, e)...)
 	if c.Err() == nil {
 		s.check(c)
 	}
@@ -48,6 +48,17 @@ func (c *Config) ofType(name string, e entry) error {
 		return c.Err()
 	}
 	return fmt.Errorf("%w; %w model_type %q: that of %s is %q", c.Err(), ErrUnsupported, kind, name, e.kind)
+}
+
+// otherType names a model_type that is another architecture's: programs differ in which of
+// the two they go by, this one by architectures.
+func (c *Config) otherType(name string, e entry) []string {
+	kind := c.String("model_type", "")
+	other, known := nameOf(kind)
+	if !known || other == name || e.kind == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("model_type (%q is that of %s)", kind, other)}
 }
 
 // entry finds the architecture that "architectures" or, without it, model_type
