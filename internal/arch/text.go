@@ -39,7 +39,7 @@ func (n *Names) nest() {
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"gemma": gemma, "gemma2": gemma2, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3,
+	"gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
 }
 
 // llava is any of these with pictures in front
@@ -96,6 +96,28 @@ func qwen3VL(c *Config) Spec {
 		"intermediate_size", 22016, "num_hidden_layers", 32, "num_attention_heads", 32)
 	s := qwen3(t)
 	t.ropeObject().ignore("mrope_section", "mrope_interleaved")
+	s.Names.nest()
+	return s
+}
+
+// glm4V is glm4 behind a picture encoder (models/glm4v/modeling_glm4v.py).
+func glm4V(c *Config) Spec {
+	t := c.text()
+	t.defaults("head_dim", nil, "rms_norm_eps", 1e-5, "max_position_embeddings", 32768, "vocab_size", 151552, "hidden_size", 4096,
+		"intermediate_size", 13696, "num_hidden_layers", 40, "num_attention_heads", 32)
+	s := glm4(t)
+	t.ropeObject().ignore("mrope_section")
+	s.Names.nest()
+	return s
+}
+
+// glm4VMoE is glm4MoE behind a picture encoder (models/glm4v_moe/modeling_glm4v_moe.py).
+func glm4VMoE(c *Config) Spec {
+	t := c.text()
+	t.defaults("attention_bias", true, "max_position_embeddings", 65536, "vocab_size", 151424, "hidden_size", 4096, "intermediate_size", 10944,
+		"num_hidden_layers", 46, "num_attention_heads", 96, "n_routed_experts", 128, "num_experts_per_tok", 8, "moe_intermediate_size", 1408)
+	s := glm4MoE(t)
+	t.ropeObject().ignore("mrope_section")
 	s.Names.nest()
 	return s
 }
