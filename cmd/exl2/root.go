@@ -82,7 +82,7 @@ and in a file given with --config (YAML, TOML or JSON, one key a flag).`,
 	f.BoolVar(&a.json, "json", false, "print the result as one JSON object on stdout")
 	f.StringVar(&a.devices, "devices", "", "where to compute: "+devices.Names)
 	f.StringVar(&a.config, "config", "", "file with values for flags")
-	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", ")+"; notes and warnings stay")
+	f.StringVar(&a.progress, "progress", "auto", "progress on stderr: "+strings.Join(term.Kinds, ", "))
 	root.SetGlobalNormalizationFunc(normalize)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w; see %s --help", badFlag(err), c.CommandPath())

@@ -57,15 +57,15 @@ func New(kind string, w *os.File) (Progress, error) {
 	return nil, fmt.Errorf("progress: %q, want one of %v", kind, Kinds)
 }
 
-// quiet shows notes and warnings, and no progress.
+// quiet shows warnings only.
 type quiet struct{ w io.Writer }
 
 func (quiet) Start(string, int)   {}
 func (quiet) Step(string, string) {}
 func (quiet) Skip(string)         {}
+func (quiet) Note(string)         {}
 func (quiet) Close()              {}
 
-func (q quiet) Note(text string) { fmt.Fprintln(q.w, text) }
 func (q quiet) Warn(text string) { fmt.Fprintln(q.w, "warning:", text) }
 
 // skipNote is the note of a step that an earlier run has done.

@@ -43,10 +43,10 @@ func work(p Progress) {
 
 // Lines tell of the stage's beginning and end, and of what is said between;
 // steps that follow each other at once get none. A pipe gets them without
-// asking, and "none" leaves out progress alone.
+// asking, and "none" is silent but for warnings.
 func TestText(t *testing.T) {
 	lines := "a note\nmeasure: 3 steps\nwarning: careful\nmeasure: 3/3 three\n"
-	for kind, want := range map[string]string{"lines": lines, "auto": lines, "none": "a note\nwarning: careful\n"} {
+	for kind, want := range map[string]string{"lines": lines, "auto": lines, "none": "warning: careful\n"} {
 		if got := output(t, kind, work); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
 		}
