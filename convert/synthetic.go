@@ -106,6 +106,9 @@ func (r *run) planSynthetic() error {
 	case r.opts.SyntheticRows == AutoRows && reason == "":
 		r.synthetic = n
 	case r.opts.SyntheticRows == AutoRows:
+		if n > 0 && !r.opts.LowMemory { // which the user has chosen
+			r.progress.Warn(reason + ": quantizing goes on without rows that the model writes, which would lose less of it")
+		}
 	case reason != "":
 		return fmt.Errorf("%w: --synthetic-rows: %s; --synthetic-rows 0 does without", ErrRefused, reason)
 	default:
