@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,9 @@ func (o *convertOptions) goOn(c *cobra.Command, a *app) error {
 	}
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(asked.Source); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s, which the job in %s is to convert, is not there; if it was moved, give the job's whole command, and where it is now with --in-dir (-i)", asked.Source, o.Work)
 	}
 	overwrite := o.Overwrite
 	o.Options = *asked
