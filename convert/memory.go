@@ -126,9 +126,7 @@ func (r *run) hostPlan() *memoryPlan {
 func (r *run) fill(p *memoryPlan, free int) {
 	p.Device, p.Free = r.dev.Name(), free
 	if p.Weights {
-		for _, m := range r.src.loader.Layout {
-			p.shelf += r.weightBytes(m)
-		}
+		p.shelf = r.sourceBytes()
 	}
 	if !r.measured {
 		p.Measure = r.measureMemory(p)
@@ -288,10 +286,7 @@ func (r *run) traceMemory(p *memoryPlan) int {
 
 // sampleMemory is the most that sampling from the source, and weighing tokens, takes.
 func (r *run) sampleMemory() (most int) {
-	bytes := 0
-	for _, m := range r.src.loader.Layout {
-		bytes += r.weightBytes(m)
-	}
+	bytes := r.sourceBytes()
 	sample := func(rows, length int) {
 		most = max(most, sampled.Memory(r.dev, r.src.loader, rows, length, bytes, r.opts.GPUMemory))
 	}

@@ -90,6 +90,7 @@ type run struct {
 	job       *job.Job
 	tokens    tokens
 	synthetic int                  // rows that are sampled from the source, or will be
+	without   string               // why there are none, though the device might have some
 	weights   map[string][]float32 // roots of those of tokens of calibration rows, by the first linear of a site
 	profile   *profile.Profile     // nil unless it is asked for
 	memory    *memoryPlan

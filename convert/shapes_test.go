@@ -95,7 +95,7 @@ func TestTrainingOfKnownShapes(t *testing.T) {
 		always := usual
 		always.freeMemory = func() (int, bool) { return math.MaxInt, true }
 		o := &Options{conditions: &always, Quality: Best, Targets: []Target{{"4.0", 4}}, Data: Data{Length: 1024, MeasureLength: 1024}}
-		r := &run{opts: o, dev: d, devices: on(d), src: &source{loader: model.NewLoader(m.Spec, noFiles{})}, done: map[Target]*finished{}, memory: &memoryPlan{}}
+		r := &run{fresh: true, opts: o, dev: d, devices: on(d), src: &source{loader: model.NewLoader(m.Spec, noFiles{})}, done: map[Target]*finished{}, memory: &memoryPlan{}}
 		if err := r.planTraining(d.free, true); err != nil {
 			t.Errorf("%s: %v", c.shape, err)
 			continue

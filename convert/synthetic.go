@@ -71,7 +71,7 @@ const (
 	withoutName     = "synthetic.json"
 )
 
-// A without says why there are no sampled rows.
+// A without says why a job, which could have them, has no sampled rows.
 type without struct {
 	Reason string `json:"reason"`
 }
@@ -90,7 +90,7 @@ func (r *run) planSynthetic() error {
 		if kept {
 			r.tokens.synthetic, err = r.keptRows(syntheticTokens)
 			r.synthetic = len(r.tokens.synthetic)
-			return err
+			return errors.Join(err, r.canWeigh())
 		}
 		var none without
 		if kept, err = r.job.ReadJSON(withoutName, &none); err != nil || kept {
@@ -105,6 +105,9 @@ func (r *run) planSynthetic() error {
 	switch {
 	case r.opts.SyntheticRows == AutoRows && reason == "":
 		r.synthetic = n
+	case r.opts.SyntheticRows == AutoRows && n > 0:
+		r.without = reason
+		r.progress.Note("no rows are sampled from the model: " + reason)
 	case r.opts.SyntheticRows == AutoRows:
 		if n > 0 && !r.opts.LowMemory { // which the user has chosen
 			r.progress.Warn(reason + ": quantizing goes on without rows that the model writes, which would lose less of it")
@@ -113,6 +116,22 @@ func (r *run) planSynthetic() error {
 		return fmt.Errorf("%w: --synthetic-rows: %s; --synthetic-rows 0 does without", ErrRefused, reason)
 	default:
 		r.synthetic = n
+	}
+	return nil
+}
+
+// canWeigh refuses to go on with rows of the source where there is no room to weigh tokens,
+// which no run has done.
+func (r *run) canWeigh() error {
+	d, gpu := r.dev.(device.MemoryInfo)
+	if !gpu {
+		return nil
+	}
+	if kept, err := r.job.Has(weightsName); kept || err != nil {
+		return err
+	}
+	if reason := r.noRoomToWeigh(r.synthetic, r.freeOf(d)); reason != "" {
+		return fmt.Errorf("%w: the job has rows that the model wrote, and weighs tokens by it: %s; go on when there are more", ErrRefused, reason)
 	}
 	return nil
 }
@@ -139,32 +158,56 @@ func (r *run) cannotSample(n int) string {
 	if r.opts.LowMemory {
 		return "--low-memory leaves no room for the model as a whole"
 	}
+	free := r.freeOf(d)
+	if reason := r.noRoomToSample(leastSynthetic, n, r.opts.Data.Length, free); reason != "" {
+		return reason
+	}
+	return r.noRoomToWeigh(n, free)
+}
+
+// freeOf is what the job may take of a device's memory.
+func (r *run) freeOf(d device.MemoryInfo) int {
 	free, _ := d.MemInfo()
 	if limit := r.opts.GPUMemory; limit > 0 {
 		free = min(free, limit)
 	}
-	if reason := r.noRoomToSample(leastSynthetic, r.opts.Data.Length, free); reason != "" {
-		return reason
+	return free
+}
+
+// noRoomToSample says what the source takes with rows that it writes, so many at once at
+// least, if that is more than there is, and "" if it is not. How many it writes at once goes
+// by the memory that the device has, or may take, not by what is free of it.
+func (r *run) noRoomToSample(least, rows, length, free int) string {
+	bytes, room := r.sourceBytes(), free/10*9
+	taken := func(most int) int {
+		cache := model.CacheBytes(r.dev, r.src.loader.Spec, model.CacheSize{Layers: r.src.loader.Spec.Layers, Sequences: 1, Positions: length})
+		return max(bytes+least*cache, sampled.Memory(r.dev, r.src.loader, rows, length, bytes, most))
 	}
-	if need := r.weighMemory(); r.weighs(n) && need > free/10*9 {
+	need, remedy := taken(r.opts.GPUMemory), ""
+	if need <= room {
+		return ""
+	}
+	if tenths := free / 1e8; tenths > 0 && taken(tenths*1e8) <= room {
+		remedy = fmt.Sprintf("; with --gpu-memory %.1f it writes fewer at once", float64(tenths)/10)
+	}
+	return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free%s", machine.Size(need), machine.Size(free), remedy)
+}
+
+// noRoomToWeigh says what weighing tokens takes with so many rows of the source, if that is
+// more than there is, and "" if it is not.
+func (r *run) noRoomToWeigh(synthetic, free int) string {
+	if need := r.weighMemory(); r.weighs(synthetic) && need > free/10*9 {
 		return fmt.Sprintf("the whole model and gradients of some rows take about %s of the device's memory, %s are free", machine.Size(need), machine.Size(free))
 	}
 	return ""
 }
 
-// noRoomToSample says what the source takes with some rows that it writes, if that is
-// more than there is, and "" if it is not.
-func (r *run) noRoomToSample(rows, length, free int) string {
-	need := 0
+// sourceBytes is what all of the source takes on the device.
+func (r *run) sourceBytes() (n int) {
 	for _, m := range r.src.loader.Layout {
-		need += r.src.moduleBytes(m) + r.src.loader.Beside(m)
+		n += r.weightBytes(m)
 	}
-	spec := r.src.loader.Spec
-	need += rows * model.CacheBytes(r.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: 1, Positions: length})
-	if need > free/10*9 {
-		return fmt.Sprintf("the whole model and the texts that it writes take about %s of the device's memory, %s are free", machine.Size(need), machine.Size(free))
-	}
-	return ""
+	return n
 }
 
 // calibrationRows returns how many rows there will be to quantize on.
@@ -177,9 +220,14 @@ func (t tokens) calibration() [][]int32 {
 }
 
 // sample makes the rows that are sampled, unless an earlier run has or nothing is to
-// be quantized.
+// be quantized. A job that begins without goes on without, whatever is free then.
 func (r *run) sample() error {
-	if r.synthetic == 0 || len(r.unfinished()) == 0 {
+	switch {
+	case len(r.unfinished()) == 0:
+		return nil
+	case r.without != "":
+		return r.job.WriteJSON(withoutName, without{r.without})
+	case r.synthetic == 0:
 		return nil
 	}
 	rows, err := r.written(syntheticTokens, r.synthetic, r.opts.Data.Length, calibrationSeed)

@@ -127,6 +127,106 @@ func TestFewerRowsThanMeasured(t *testing.T) {
 	}
 }
 
+// A job that begins without rows of the source, as it is to take little memory, has none when it
+// goes on with much: its model is that of the job as it began.
+func TestJobGoesOnWithoutRows(t *testing.T) {
+	source := sourceModel(t, "llama")
+	tokenized(t, source, 128, 2)
+	d := small{openCPU(t), 1 << 40}
+	plain := options(t, source, "4.0")
+	plain.conditions.product = 32
+	begun := options(t, source, "4.0")
+	begun.Data.File, begun.conditions.product = plain.Data.File, 32
+	if _, err := runOn(context.Background(), on(d), plain, &watcher{}); err != nil {
+		t.Fatal(err)
+	}
+	begun.SyntheticRows, begun.LowMemory = AutoRows, true
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watcher{}
+	w.step = func() {
+		if w.stage == "quantize 4.0" {
+			cancel()
+		}
+	}
+	if _, err := runOn(ctx, on(d), begun, w); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(w.notes, func(s string) bool { return strings.Contains(s, "no rows are sampled") }) {
+		t.Errorf("notes %q", w.notes)
+	}
+	begun.LowMemory = false
+	r, err := runOn(context.Background(), on(d), begun, &watcher{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rows != 8 {
+		t.Errorf("%d rows", r.Rows)
+	}
+	mustEqual(t, contents(t, begun.folder(begun.Targets[0])), contents(t, plain.folder(plain.Targets[0])))
+}
+
+// busy is a device of whose memory others have a part.
+type busy struct {
+	small
+	total int
+}
+
+func (b busy) MemInfo() (free, total int) { return b.free, b.total }
+
+// Rows are sampled where what is free of the device's memory holds as many as all of it has
+// written at once; --gpu-memory has fewer written at once.
+func TestRoomToSample(t *testing.T) {
+	source, mb := sourceModel(t, "llama"), 1_000_000
+	o := options(t, source, "4.0")
+	o.Quality, o.conditions.product, o.conditions.together = Fast, 32, 128
+	for _, c := range []struct {
+		name    string
+		rows    SyntheticRows
+		limit   int
+		refused bool
+	}{
+		{name: "a few rows", rows: 40},
+		{name: "many", rows: 40_000, refused: true},
+		{name: "many, fewer at once", rows: 40_000, limit: 100 * mb},
+	} {
+		o.SyntheticRows, o.GPUMemory = c.rows, c.limit
+		r, err := open(context.Background(), on(busy{small{openCPU(t), 100 * mb}, 1 << 40}), restarted(o), &watcher{})
+		if c.refused != (err != nil) || c.refused && !(errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "with --gpu-memory 0.1 it writes fewer at once")) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err == nil {
+			if need := r.memory.Planned(); need > 100*mb {
+				t.Errorf("%s: %d bytes are planned", c.name, need)
+			}
+			r.close()
+		}
+	}
+}
+
+// A job with rows of the source does not go on where there is no room to weigh tokens by it,
+// and does when there is.
+func TestRoomToWeigh(t *testing.T) {
+	source := sourceModel(t, "llama")
+	o := options(t, source, "4.0")
+	o.SyntheticRows, o.conditions.product, o.conditions.together = 3, 32, 128
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watcher{}
+	w.step = func() {
+		if w.stage == "measure" {
+			cancel()
+		}
+	}
+	if _, err := runOn(ctx, on(small{openCPU(t), 1 << 40}), o, w); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := runOn(context.Background(), on(small{openCPU(t), 20_000_000}), o, &watcher{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "weighs tokens") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := runOn(context.Background(), on(small{openCPU(t), 1 << 40}), o, &watcher{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A job that is interrupted while the source writes rows, for quantizing or for training, goes on
 // behind those that were kept, to the same bytes.
 func TestSamplingGoesOn(t *testing.T) {

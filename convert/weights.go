@@ -43,11 +43,7 @@ func (r *run) weighing(synthetic int) float64 {
 
 // weighMemory is what weighing takes, the model included.
 func (r *run) weighMemory() int {
-	n := tokenweight.Bytes(r.dev, r.src.loader, r.weighedRows(), r.opts.Data.Length)
-	for _, m := range r.src.loader.Layout {
-		n += r.weightBytes(m)
-	}
-	return n
+	return tokenweight.Bytes(r.dev, r.src.loader, r.weighedRows(), r.opts.Data.Length) + r.sourceBytes()
 }
 
 // weighedRows is how many rows are weighed at a time.
