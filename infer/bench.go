@@ -65,10 +65,7 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 // once runs a test's passes, until ctx ends.
 func (e *Engine) once(ctx context.Context, t Test) error {
 	if t.Prompt > 0 {
-		ids := make([]int32, t.Prompt)
-		for i := range ids {
-			ids[i] = int32(i*7919) % int32(e.spec.Vocab)
-		}
+		ids := benchPrompt(t.Prompt, e.spec.Vocab)
 		for b := range t.Batch {
 			if _, err := e.next(ctx, b, t.Depth, ids); err != nil {
 				return err
@@ -89,6 +86,15 @@ func (e *Engine) once(ctx context.Context, t Test) error {
 		}
 	}
 	return nil
+}
+
+// benchPrompt returns n tokens of a vocabulary.
+func benchPrompt(n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i * 7919 % vocab)
+	}
+	return ids
 }
 
 // bytesPerToken is what the steps of a test read, on average, for each token.
