@@ -16,8 +16,12 @@ import (
 // Names says what a list of devices can be.
 const Names = "cpu, GPU numbers as 0,1, or all (default: the first GPU, else the CPU)"
 
-// remedy is what is suggested when a GPU's memory runs out.
-const remedy = "a shorter context or fewer sequences need less, more --devices share the layers, --devices cpu uses the machine's memory"
+// What is suggested when a GPU's memory runs out: running a model, and quantizing, for which
+// there was room when it began.
+const (
+	remedy    = "a shorter context or fewer sequences need less, more --devices share the layers, --devices cpu uses the machine's memory"
+	quantizes = "end other programs that use it; a conversion takes less with --low-memory"
+)
 
 // A List is devices that share the layers of a model, in their order.
 type List []device.Device
@@ -73,16 +77,24 @@ func OpenQuantizers(names string, note func(text string)) ([]device.Quantize, er
 	if err != nil {
 		return nil, err
 	}
+	return list.quantizers(names)
+}
+
+// quantizers returns the devices of names as such, or closes them.
+func (l List) quantizers(names string) ([]device.Quantize, error) {
 	var all []device.Quantize
-	for _, d := range list {
+	for _, d := range l {
 		q, ok := d.(device.Quantize)
 		if !ok {
-			list.Close()
+			l.Close()
 			return nil, &NamesError{names, d.Name() + " does not quantize; give one that does"}
 		}
-		if d.Name() != list[0].Name() {
-			list.Close()
-			return nil, &NamesError{names, fmt.Sprintf("%s and %s differ in the last bits of what they compute; give devices of one type", list[0].Name(), d.Name())}
+		if d.Name() != l[0].Name() {
+			l.Close()
+			return nil, &NamesError{names, fmt.Sprintf("%s and %s differ in the last bits of what they compute; give devices of one type", l[0].Name(), d.Name())}
+		}
+		if gpu, ok := d.(*cuda.Device); ok {
+			gpu.Remedy = quantizes
 		}
 		all = append(all, q)
 	}

@@ -52,3 +52,12 @@ func TestOpenQuantizer(t *testing.T) {
 	}
 	d.Close()
 }
+
+// A GPU whose memory runs out suggests what helps the one who uses it: converting, there are
+// neither contexts nor layers that devices share.
+func TestRemedyOfQuantizers(t *testing.T) {
+	d := &cuda.Device{Remedy: remedy}
+	if _, err := (List{d}).quantizers(""); err != nil || d.Remedy != quantizes {
+		t.Errorf("remedy %q, error %v", d.Remedy, err)
+	}
+}
