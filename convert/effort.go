@@ -109,17 +109,30 @@ func (r *run) quantizeOperations(s shares) float64 {
 	return n
 }
 
+// Sides of the products that devices' speed is measured by: on a GPU a large one, if there is
+// room for it.
+const sideOnCPU, sideOnGPU = 512, 8192
+
+// side returns that of the device.
+func (r *run) side() int {
+	if n := r.opts.on().product; n > 0 {
+		return n
+	}
+	d, own := r.dev.(device.MemoryInfo)
+	if !own {
+		return sideOnCPU
+	}
+	n := sideOnGPU
+	for n > sideOnCPU && 3*n*n*r.dev.Activation().Size() > r.freeOf(d) {
+		n /= 2
+	}
+	return n
+}
+
 // speed measures how many operations a second the device does in a product of
 // some size.
 func (r *run) speed() float64 {
-	n := 512
-	if r.ownMemory() {
-		n = 8192
-	}
-	if side := r.opts.on().product; side > 0 {
-		n = side
-	}
-	d := r.dev
+	d, n := r.dev, r.side()
 	x, w, y := d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n), d.Alloc(d.Activation(), n, n)
 	defer func() { d.Free(x); d.Free(w); d.Free(y) }()
 	best := time.Duration(1 << 62)

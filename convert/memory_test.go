@@ -124,3 +124,15 @@ func TestTooLittleMemory(t *testing.T) {
 		}
 	}
 }
+
+// What the speed of a GPU is measured by has room in what may be taken of its memory.
+func TestSpeedTakesNoMoreThanIsFree(t *testing.T) {
+	for _, c := range []struct{ free, limit, want int }{
+		{1 << 40, 0, sideOnGPU}, {1 << 40, 300 << 20, 4096}, {300 << 20, 1 << 40, 4096}, {4 << 20, 0, sideOnCPU}, {1000, 0, sideOnCPU},
+	} {
+		r := &run{dev: small{openCPU(t), c.free}, opts: &Options{GPUMemory: c.limit}}
+		if got := r.side(); got != c.want {
+			t.Errorf("%d bytes free, %d to be taken: a side of %d, want %d", c.free, c.limit, got, c.want)
+		}
+	}
+}
