@@ -106,8 +106,7 @@ func (r *run) planSynthetic() error {
 	case r.opts.SyntheticRows == AutoRows && reason == "":
 		r.synthetic = n
 	case r.opts.SyntheticRows == AutoRows && n > 0:
-		r.without = reason
-		r.progress.Note("no rows are sampled from the model: " + reason)
+		return r.goWithout(reason)
 	case r.opts.SyntheticRows == AutoRows:
 		if n > 0 && !r.opts.LowMemory { // which the user has chosen
 			r.progress.Warn(reason + ": quantizing goes on without rows that the model writes, which would lose less of it")
@@ -117,6 +116,22 @@ func (r *run) planSynthetic() error {
 	default:
 		r.synthetic = n
 	}
+	return nil
+}
+
+// goWithout has the job have no sampled rows, unless an earlier run has begun with them.
+func (r *run) goWithout(reason string) error {
+	if !r.fresh {
+		begun, err := r.job.Has(begunFile(syntheticTokens))
+		if err != nil {
+			return err
+		}
+		if begun {
+			return fmt.Errorf("%w: the job has some of the rows that the model writes: %s; go on when there are more", ErrRefused, reason)
+		}
+	}
+	r.without = reason
+	r.progress.Note("no rows are sampled from the model: " + reason)
 	return nil
 }
 

@@ -137,6 +137,7 @@ func TestJobGoesOnWithoutRows(t *testing.T) {
 	plain.conditions.product = 32
 	begun := options(t, source, "4.0")
 	begun.Data.File, begun.conditions.product = plain.Data.File, 32
+	plain.Quality, begun.Quality = Fast, Fast
 	if _, err := runOn(context.Background(), on(d), plain, &watcher{}); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +225,38 @@ func TestRoomToWeigh(t *testing.T) {
 	}
 	if _, err := runOn(context.Background(), on(small{openCPU(t), 1 << 40}), o, &watcher{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A job that has some of the rows that the source writes does not give them up where there is no
+// room to write the others.
+func TestRowsAreNotGivenUp(t *testing.T) {
+	source := sourceModel(t, "llama")
+	tokenized(t, source, 128, 2)
+	o := options(t, source, "4.0")
+	o.SyntheticRows, o.Data.Length, o.Quality, o.conditions.product, o.conditions.together = AutoRows, 16, Fast, 32, 16
+	d := small{openCPU(t), 5_200_000} // for most rows at once
+	until := func(stage string, done int) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		w := &watcher{}
+		w.step = func() {
+			if w.stage == stage && w.done > done {
+				cancel()
+			}
+		}
+		_, err := runOn(ctx, on(d), o, w)
+		return err
+	}
+	if err := until("sample text", 17); !errors.Is(err, context.Canceled) || !exists(filepath.Join(o.jobDir(), "synthetic.begun.safetensors")) {
+		t.Fatalf("no rows are kept: %v", err)
+	}
+	o.LowMemory = true
+	if err := until("measure", 0); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "some of the rows") {
+		t.Errorf("error %v", err)
+	}
+	o.LowMemory = false
+	if err := until("measure", 0); !errors.Is(err, context.Canceled) || !exists(filepath.Join(o.jobDir(), syntheticTokens)) {
+		t.Errorf("not all rows are there: %v", err)
 	}
 }
 
