@@ -330,16 +330,17 @@ func (r *run) sampleRows(name string, n, length int, seed uint64) ([][]int32, er
 
 // textEnds sets what texts of the source begin and end with. Without a token that
 // begins texts it is the one that ends them, which then stands between them; without
-// either, or a tokenizer, any token that is not special.
+// either, or a tokenizer, any token that is not special. Data that are token ids need no
+// tokenizer, so that one that is not known is none.
 func (r *run) textEnds(o *sampled.Options) error {
 	t, err := tokenizer.Load(r.src.dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.progress.Warn(fmt.Sprintf("%v: texts that the model writes begin with any of its tokens, and do not end", err))
+		}
 		vocab := int32(r.src.loader.Spec.Vocab)
 		o.Start, o.Special = func(x *rand.Rand) int32 { return x.Int32N(vocab) }, func(int32) bool { return false }
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	known := int32(min(t.VocabSize(), r.src.loader.Spec.Vocab))
 	if known == 0 {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -336,6 +337,45 @@ func TestPaddedVocabulary(t *testing.T) {
 	for _, row := range r.tokens.synthetic {
 		if len(row) != 64 || slices.Min(row) < 2 || slices.Max(row) >= 90 {
 			t.Errorf("row %v", row)
+		}
+	}
+}
+
+// Data that are token ids need no tokenizer: the source writes the same rows where it has none
+// and where it has one of a kind that is not known.
+func TestRowsWithoutTokenizer(t *testing.T) {
+	var want []byte
+	for _, tokenizer := range []string{"", `{"model": {"type": "WordPiece"}}`, "{"} {
+		source := sourceModel(t, "llama")
+		if tokenizer != "" {
+			if err := os.WriteFile(filepath.Join(source, "tokenizer.json"), []byte(tokenizer), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := options(t, source, "4.0")
+		o.SyntheticRows = 3
+		ctx, cancel := context.WithCancel(context.Background())
+		w := &watcher{}
+		w.step = func() {
+			if w.stage == "measure" {
+				cancel()
+			}
+		}
+		if _, err := runOn(ctx, on(openCPU(t)), o, w); !errors.Is(err, context.Canceled) {
+			t.Fatalf("tokenizer %q: %v", tokenizer, err)
+		}
+		if n := len(w.warnings); (n > 0) != (tokenizer != "") {
+			t.Errorf("tokenizer %q: warnings %q", tokenizer, w.warnings)
+		}
+		got, err := os.ReadFile(filepath.Join(o.jobDir(), syntheticTokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("tokenizer %q: other rows than without", tokenizer)
 		}
 	}
 }
