@@ -79,7 +79,8 @@ same bytes as one. How much of a GPU's memory a job will take is said before it
 begins, and kept to; it keeps there what has room: hidden states, activations, the
 source's weights. --low-memory, or --gpu-memory with a number of GB, has it take less
 and more time, to the same bytes; but rows are only sampled from the source, which
---synthetic-rows tells of, where all of it has room, with --low-memory none.`,
+--synthetic-rows tells of, where all of it has room, with --low-memory none. A job
+that goes on has those that it began with.`,
 		Example: `  exl2 convert -i models/llama -o work -cf llama-4.0bpw -b 4.0
   exl2 convert -i models/llama -o work -b 2.5,3.0,4.0 -c text.parquet
   exl2 convert -i models/llama -o work -b 5.0 -m other/measurement.json`,
