@@ -108,9 +108,6 @@ func (r *run) planSynthetic() error {
 	case r.opts.SyntheticRows == AutoRows && n > 0:
 		return r.goWithout(reason)
 	case r.opts.SyntheticRows == AutoRows:
-		if n > 0 && !r.opts.LowMemory { // which the user has chosen
-			r.progress.Warn(reason + ": quantizing goes on without rows that the model writes, which would lose less of it")
-		}
 	case reason != "":
 		return fmt.Errorf("%w: --synthetic-rows: %s; --synthetic-rows 0 does without", ErrRefused, reason)
 	default:

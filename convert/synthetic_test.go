@@ -83,36 +83,6 @@ func TestShortTexts(t *testing.T) {
 	mustRun(t, given)
 }
 
-// A freed device has little memory, until another program has ended.
-type freed struct {
-	small
-	asked bool
-}
-
-func (f *freed) MemInfo() (free, total int) {
-	if !f.asked {
-		f.asked = true
-		return 1 << 10, f.free
-	}
-	return f.small.MemInfo()
-}
-
-// A GPU without room for the whole model and its texts has none written, which is said.
-func TestNoRoomForTexts(t *testing.T) {
-	source := sourceModel(t, "llama")
-	tokenized(t, source, 128, 2)
-	o := options(t, source, "4.0")
-	o.SyntheticRows, o.conditions.product = AutoRows, 32
-	w := &watcher{}
-	r, err := runOn(context.Background(), on(&freed{small: small{openCPU(t), 1 << 40}}), o, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Rows != 8 || len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "without rows that the model writes") {
-		t.Errorf("%d rows, warnings %q", r.Rows, w.warnings)
-	}
-}
-
 // Perplexity is that of the rows that were given, be they fewer than those of measuring.
 func TestFewerRowsThanMeasured(t *testing.T) {
 	source := sourceModel(t, "llama")
