@@ -11,7 +11,7 @@ import (
 
 // inert are fields that say nothing about what weights stand for: how they were found, by which
 // program and on what text; what becomes of activations and caches; what other programs do.
-var inert = arch.Set(`quant_method meta quantizer producer provider version autoround_version quantization_status global_compression_ratio
+var inert = arch.Set(`quant_method meta quantizer producer provider version autoround_version model_free quantization_status global_compression_ratio
 	model_name_or_path model_file_base_name name_or_path uri run_compressed is_checkpoint_fp8_serialized dequantize
 	damp_percent damp_auto_increment true_sequential static_groups act_group_aware mse gptaq gptaq_alpha v2 v2_alpha foem fallback failsafe
 	hessian smooth smoother preprocessors mock_quantization calib_data

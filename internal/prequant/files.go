@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"exl2/internal/affine"
+	"exl2/internal/arch"
 	"exl2/internal/parallel"
 	"exl2/internal/safetensors"
 )
@@ -61,6 +62,9 @@ type packed interface {
 // returns nil, or an error if there are tensors that only a scheme explains.
 func Show(s *Scheme, source Source) (*Files, error) {
 	names := source.Names()
+	if err := foreign(names, source); err != nil {
+		return nil, err
+	}
 	if s == nil {
 		return nil, unexplained(names, source)
 	}
@@ -138,6 +142,28 @@ func (s *Scheme) bytes() bool {
 func (s *Scheme) drops(name string) bool {
 	return s.bytes() && slices.ContainsFunc([]string{".input_scale", ".input_global_scale", ".activation_scale", ".output_scale", ".k_scale", ".v_scale", ".q_scale", ".input_zero_point"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// strangers are the tensors by which formats that are not read can be told, whatever a
+// configuration says of them: the end of a name, and the type of what is called a weight.
+var strangers = []struct{ end, dtype, format string }{
+	{".weight", "U32", "MLX"}, {".weight", "F8_E5M2", "FP8 as e5m2"}, {".W_q", "", "HQQ"}, {".weight._data", "", "quanto"}, {".SCB", "", "bitsandbytes"},
+	{".quant_state.bitsandbytes__nf4", "", "bitsandbytes"}, {".quant_state.bitsandbytes__fp4", "", "bitsandbytes"}, {".trellis", "", "EXL3"}, {".codebooks", "", "AQLM"},
+}
+
+// foreign refuses such tensors.
+func foreign(names []string, source Source) error {
+	for _, name := range names {
+		for _, s := range strangers {
+			if !strings.HasSuffix(name, s.end) {
+				continue
+			}
+			if info, _ := source.Info(name); s.dtype == "" || s.dtype == info.DType {
+				return fmt.Errorf("%w: %s is of %s, which is not read; use the model's original", arch.ErrUnsupported, name, s.format)
+			}
+		}
+	}
+	return nil
 }
 
 // unexplained refuses quantized tensors of models whose configuration does not

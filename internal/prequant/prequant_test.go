@@ -3,6 +3,7 @@ package prequant_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -111,6 +112,9 @@ func TestCodes(t *testing.T) {
 					zeros := c.GPTQ("m", 1)
 					zeros[3].Data = make([]byte, len(zeros[3].Data))
 					same("g_idx of zeros", gptq+`}`, zeros)
+				}
+				if !ordered {
+					same("autoround", fmt.Sprintf(`{"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "bits": %d, "group_size": %d, "sym": %v}`, bits, size, symmetric), c.GPTQ("m", 1))
 				}
 				if bits == 4 && !ordered {
 					same("awq", fmt.Sprintf(`{"quant_method": "awq", "bits": 4, "group_size": %d, "version": "gemm", "zero_point": true}`, size), c.AWQ("m"))
@@ -386,6 +390,27 @@ func TestUnexplained(t *testing.T) {
 	}
 }
 
+// Formats that are not read are told by their tensors, whatever the configuration says.
+func TestForeign(t *testing.T) {
+	for name, x := range map[string][2]string{
+		"m.weight":                               {"U32", "m.weight is of MLX, which is not read; use the model's original"},
+		"n.weight":                               {"F8_E5M2", "n.weight is of FP8 as e5m2"},
+		"m.W_q":                                  {"U8", "m.W_q is of HQQ"},
+		"m.weight._data":                         {"I8", "m.weight._data is of quanto"},
+		"m.SCB":                                  {"F32", "m.SCB is of bitsandbytes"},
+		"m.weight.quant_state.bitsandbytes__nf4": {"U8", "is of bitsandbytes"},
+		"m.trellis":                              {"I16", "m.trellis is of EXL3"},
+		"m.codebooks":                            {"F16", "m.codebooks is of AQLM"},
+	} {
+		s := sourceOf([]safetensors.Tensor{{Info: safetensors.Info{Name: name, DType: x[0], Shape: []int{0}}}, {Info: safetensors.Info{Name: "a.weight", DType: "U8", Shape: []int{0}}}})
+		for _, scheme := range []*prequant.Scheme{nil, {Method: prequant.FP8}} {
+			if _, err := prequant.Show(scheme, s); !errors.Is(err, arch.ErrUnsupported) || !strings.Contains(err.Error(), x[1]) {
+				t.Errorf("%v, want %q", err, x[1])
+			}
+		}
+	}
+}
+
 // Schemes, and what is no scheme.
 func TestRead(t *testing.T) {
 	for config, want := range map[string]string{
@@ -402,32 +427,42 @@ func TestRead(t *testing.T) {
 		`"gptq"`: `config.json: quantization_config: gptq is not an object`,
 		`4`:      `config.json: quantization_config: 4 is not an object`,
 
-		`{"bits": 4}`:                                                        `quant_method: unsupported: it is missing`,
-		`{"quant_method": "bitsandbytes"}`:                                   `config.json: quantization_config.quant_method: unsupported: "bitsandbytes" (known: awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4); use the model's original`,
-		`{"quant_method": "hqq"}`:                                            `"hqq" (known`,
-		`{"quant_method": "gptq", "bits": 5}`:                                `bits: unsupported: 5, want one of [2 3 4 8]`,
-		`{"quant_method": "gptq"}`:                                           `bits: missing`,
-		`{"quant_method": "gptq", "bits": "4"}`:                              `bits: 4 is not a number`,
-		`{"quant_method": "gptq", "bits": 4, "group_size": 0}`:               `group_size: unsupported: 0, want a positive number`,
-		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`: `checkpoint_format: unsupported: "marlin" (known: gptq, gptq_v2)`,
-		`{"quant_method": "gptq", "bits": 4, "is_marlin_format": true}`:      `is_marlin_format: unsupported`,
-		`{"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}`:         `pack_dtype: unsupported: "int16"`,
-		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:              `version: unsupported: "gemv", want "gemm"`,
-		`{"quant_method": "awq", "bits": 3}`:                                 `bits: unsupported: 3, want 4`,
-		`{"quant_method": "awq", "bits": 4, "zero_point": false}`:            `zero_point: unsupported`,
-		`{"quant_method": "fp8", "fmt": "e5m2"}`:                             `fmt: unsupported: "e5m2"`,
-		`{"quant_method": "fp8", "weight_block_size": [128]}`:                `weight_block_size: unsupported: [128], want two sizes`,
-		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`:      `format: unsupported: "marlin-24" (known: pack-quantized`,
-		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 6, "type": "float"}}}}`:                                       `config_groups.a.weights.num_bits: unsupported: 6 bits of type "float"`,
-		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}`:                                                                               "Model Optimizer, 4 bits in groups of 16",
-		`{"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}`:                                                                     "Model Optimizer, 8 bits",
+		`{"bits": 4}`:                                          `quant_method: unsupported: it is missing`,
+		`{"quant_method": "bitsandbytes"}`:                     `config.json: quantization_config.quant_method: unsupported: "bitsandbytes" (known: auto-round, awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4); use the model's original`,
+		`{"bits": 4, "group_size": 64}`:                        `quant_method: unsupported: "mlx" (known`,
+		`{"bits": 4, "group_size": 64, "mode": "affine"}`:      `quant_method: unsupported: "mlx" (known`,
+		`{"load_in_4bit": true, "bnb_4bit_quant_type": "nf4"}`: `quant_method: unsupported: "bitsandbytes" (known`,
+		`{"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": true, "data_type": "int", "packing_format": "auto_round:auto_gptq"}`: "GPTQ, 4 bits in groups of 128",
+		`{"quant_method": "auto-round", "bits": 2, "group_size": 64, "sym": false}`:                                                               "GPTQ, 2 bits in groups of 64",
+		`{"quant_method": "intel/auto-round", "bits": 4, "group_size": 128, "backend": "auto_round:gptq:exllamav2"}`:                              "GPTQ, 4 bits in groups of 128",
+		`{"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": false, "packing_format": "auto_round:auto_awq"}`:                     "AWQ, 4 bits in groups of 128",
+		`{"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:llm_compressor"}`:                                                `packing_format: unsupported: "auto_round:llm_compressor" (known: auto_round:auto_gptq, auto_round:auto_awq)`,
+		`{"quant_method": "intel/auto-round", "bits": 4, "backend": "auto_round:exllamav2"}`:                                                      `backend: unsupported: "auto_round:exllamav2"`,
+		`{"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp"}`:                                                                         `data_type: unsupported: "mx_fp", want "int"`,
+		`{"quant_method": "hqq"}`:                                                                                       `"hqq" (known`,
+		`{"quant_method": "gptq", "bits": 5}`:                                                                           `bits: unsupported: 5, want one of [2 3 4 8]`,
+		`{"quant_method": "gptq"}`:                                                                                      `bits: missing`,
+		`{"quant_method": "gptq", "bits": "4"}`:                                                                         `bits: 4 is not a number`,
+		`{"quant_method": "gptq", "bits": 4, "group_size": 0}`:                                                          `group_size: unsupported: 0, want a positive number`,
+		`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`:                                            `checkpoint_format: unsupported: "marlin" (known: gptq, gptq_v2)`,
+		`{"quant_method": "gptq", "bits": 4, "is_marlin_format": true}`:                                                 `is_marlin_format: unsupported`,
+		`{"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}`:                                                    `pack_dtype: unsupported: "int16"`,
+		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:                                                         `version: unsupported: "gemv", want "gemm"`,
+		`{"quant_method": "awq", "bits": 3}`:                                                                            `bits: unsupported: 3, want 4`,
+		`{"quant_method": "awq", "bits": 4, "zero_point": false}`:                                                       `zero_point: unsupported`,
+		`{"quant_method": "fp8", "fmt": "e5m2"}`:                                                                        `fmt: unsupported: "e5m2"`,
+		`{"quant_method": "fp8", "weight_block_size": [128]}`:                                                           `weight_block_size: unsupported: [128], want two sizes`,
+		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`:                                                 `format: unsupported: "marlin-24" (known: pack-quantized`,
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 6, "type": "float"}}}}`: `config_groups.a.weights.num_bits: unsupported: 6 bits of type "float"`,
+		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}`:                                         "Model Optimizer, 4 bits in groups of 16",
+		`{"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}`:                               "Model Optimizer, 8 bits",
 		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "W4A16_NVFP4"}}}`: "Model Optimizer, 4 bits",
-		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                                                              `quant_algo: unsupported: "W4A8_AWQ" (known: FP8, FP8_PB_WO, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4, W4A16_NVFP4, and MIXED_PRECISION`,
-		`{"quant_method": "modelopt", "quant_algo": null}`:                                                                                                    `quant_algo: unsupported: ""`,
-		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32}`:                                                                               `group_size: unsupported: 32, want 16`,
-		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "NVFP4_AWQ"}}}`:                               `quantized_layers.a.quant_algo: unsupported: "NVFP4_AWQ"`,
-		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": 5}}`:                                                         `5 is not an object`,
-		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:                                                          `sparsity_config.format: unsupported`,
+		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                                `quant_algo: unsupported: "W4A8_AWQ" (known: FP8, FP8_PB_WO, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4, W4A16_NVFP4, and MIXED_PRECISION`,
+		`{"quant_method": "modelopt", "quant_algo": null}`:                                                                      `quant_algo: unsupported: ""`,
+		`{"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32}`:                                                 `group_size: unsupported: 32, want 16`,
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "NVFP4_AWQ"}}}`: `quantized_layers.a.quant_algo: unsupported: "NVFP4_AWQ"`,
+		`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": 5}}`:                           `5 is not an object`,
+		`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`:                            `sparsity_config.format: unsupported`,
 	} {
 		s, err := schemeOf(t, config)
 		got := fmt.Sprint(s)

@@ -33,7 +33,7 @@ const (
 )
 
 // methods are the values of quant_method that are known, exl2 among them.
-const methods = "awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4"
+const methods = "auto-round, awq, compressed-tensors, exl2, fp8, fbgemm_fp8, gptq, modelopt, mxfp4"
 
 // A Scheme is how a model's matrices are quantized. What the shapes of tensors
 // say is checked with them.
@@ -128,13 +128,15 @@ func beside(dir string) (*arch.Config, error) {
 
 // read turns a configuration into a scheme.
 func read(c *arch.Config) *Scheme {
-	switch m := strings.ToLower(c.String("quant_method", "")); m {
+	switch m := strings.ToLower(c.String("quant_method", unnamed(c))); m {
 	case "exl2":
 		return nil
 	case "gptq":
 		return readGPTQ(c)
 	case "awq":
 		return readAWQ(c)
+	case "auto-round", "intel/auto-round":
+		return readAutoRound(c)
 	case "fp8", "fbgemm_fp8":
 		return readFP8(c)
 	case "mxfp4":
@@ -144,10 +146,43 @@ func read(c *arch.Config) *Scheme {
 	case "modelopt", "modelopt_fp4":
 		return readModelOpt(c)
 	case "":
-		c.Refuse("quant_method", "it is missing (known: %s)", methods)
+		c.Refuse("quant_method", "it is missing (known: %s); use the model's original", methods)
 	default:
 		c.Refuse("quant_method", "%q (known: %s); use the model's original", m, methods)
 	}
+	return nil
+}
+
+// unnamed returns the method of a configuration that does not name it, "" if that is not known.
+func unnamed(c *arch.Config) string {
+	switch fields := c.Fields(); {
+	case fields["load_in_4bit"] != nil || fields["load_in_8bit"] != nil:
+		return "bitsandbytes"
+	case fields["group_size"] != nil && fields["bits"] != nil && fields["sym"] == nil && fields["desc_act"] == nil:
+		return "mlx"
+	}
+	return ""
+}
+
+// readAutoRound reads AutoRound's own configurations. Their tensors are GPTQ's or AWQ's, as
+// packing_format says, or backend, in the first ones: "auto_round:gptq:exllamav2".
+func readAutoRound(c *arch.Config) *Scheme {
+	key := "packing_format"
+	if !c.Has(key) && c.Has("backend") {
+		key = "backend"
+	}
+	if t := c.String("data_type", "int"); t != "int" {
+		c.Refuse("data_type", "%q, want \"int\"; use the model's original", t)
+	}
+	packing := c.String(key, "auto_round:auto_gptq")
+	layout, _, _ := strings.Cut(strings.TrimPrefix(packing, "auto_round:"), ":")
+	switch layout {
+	case "gptq", "auto_gptq", "auto":
+		return readGPTQ(c)
+	case "awq", "auto_awq":
+		return readAWQ(c)
+	}
+	c.Refuse(key, "%q (known: auto_round:auto_gptq, auto_round:auto_awq); use the model's original", packing)
 	return nil
 }
 
