@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 )
 
 const (
@@ -92,7 +94,32 @@ func (s *Set) file(name string) (*File, error) {
 			return nil, fmt.Errorf("%s: no tensor %s, which is in %s; %s", filepath.Join(s.dir, indexName), quote(name), filepath.Base(f.path), anotherIndex)
 		}
 	}
-	return nil, fmt.Errorf("%s: no tensor %s", s.dir, quote(name))
+	return nil, fmt.Errorf("%s: no tensor %s%s", s.dir, quote(name), s.incomplete())
+}
+
+// shard is the name of a file that says how many there are of its kind.
+var shard = regexp.MustCompile(`^(.*-)(\d{5})(-of-(\d{5})\.safetensors)$`)
+
+// incomplete says which file is not there that the names of others speak of, and what to do,
+// or "".
+func (s *Set) incomplete() string {
+	there := map[string]bool{}
+	for _, f := range s.files {
+		there[filepath.Base(f.path)] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		part := shard.FindStringSubmatch(name)
+		if part == nil {
+			continue
+		}
+		all, _ := strconv.Atoi(part[4])
+		for i := 1; i <= all; i++ {
+			if other := fmt.Sprintf("%s%05d%s", part[1], i, part[3]); !there[other] {
+				return fmt.Sprintf("; %s is not there: download it", other)
+			}
+		}
+	}
+	return ""
 }
 
 // Info returns what the header says of a tensor.

@@ -183,6 +183,23 @@ func TestLeftOutByIndex(t *testing.T) {
 	}
 }
 
+// What is missing with a file whose number others speak of is told by that file.
+func TestMissingFile(t *testing.T) {
+	for want, f := range map[string]files{
+		`no tensor "c"; output-00002-of-00003.safetensors is not there: download it`: {"output-00001-of-00003.safetensors": one("a"), "output-00003-of-00003.safetensors": one("b")},
+		`no tensor "c"`: {"output-00001-of-00002.safetensors": one("a"), "output-00002-of-00002.safetensors": one("b")},
+	} {
+		s, err := OpenDir(f.place(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get("c"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		s.Close()
+	}
+}
+
 func TestManyShards(t *testing.T) {
 	f := files{}
 	const shards = 150
