@@ -29,9 +29,10 @@ EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32, "beta_slow": 1}
+NO_GQA = {"intermediate_size": None, "num_key_value_heads": None}
 WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 
-# By model_type: what differs from TINY; None leaves a field out.
+# By model_type, or with one: what differs from TINY; None leaves a field out.
 CASES = {
     "cwm": {"head_dim": 16, "sliding_window": 8, "rope_parameters": LLAMA3},
     "dbrx": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "attn_config": {"kv_n_heads": 2, "clip_qkv": 2.5, "rope_theta": 5e4},
@@ -42,9 +43,15 @@ CASES = {
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
     "exaone": {"rope_parameters": LLAMA3},
     "exaone_moe": EXPERTS | WINDOWS | {"num_experts": 4, "mlp_layer_types": ["sparse", "dense", "sparse"], "num_shared_experts": 1},
+    "falcon": NO_GQA | {"ffn_hidden_size": 64, "bias": True},
+    "falcon_40b": NO_GQA | {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon_rw": NO_GQA | {"model_type": "falcon", "multi_query": False, "parallel_attn": False, "bias": True},
     "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
     "glm": {"head_dim": 16},
     "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},
+    "gpt_neo": NO_GQA | {"num_hidden_layers": None, "num_attention_heads": None, "num_layers": 3, "num_heads": 4, "max_position_embeddings": 64,
+                         "attention_types": [[["global", "local", "local"], 1]], "window_size": 8},
+    "gptj": NO_GQA | dict.fromkeys(["hidden_size", "num_hidden_layers", "num_attention_heads"]) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "granite_swa": {"num_hidden_layers": 3, "sliding_window": 8, "layer_rope_theta": [0, 1e4, 5e4], "embedding_multiplier": 3.0,
                     "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "granitemoe_swa": {"sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 32},
@@ -59,6 +66,8 @@ CASES = {
                                                               "original_max_position_embeddings": 8}},
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+    "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
+    "persimmon": {"num_key_value_heads": None},
     "sarvam_moe": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1},
     "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
     "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
@@ -72,11 +81,12 @@ SEEDS = {"dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_op
 def write(folder, kind):
     """Writes the golden of a model_type."""
     config = {k: v for k, v in (TINY | CASES[kind]).items() if v is not None}
+    kind, name = config.pop("model_type", kind), kind
     if config.get("q_lora_rank") == 0:
         config["q_lora_rank"] = None
     settings = AutoConfig.for_model(kind, **config)
     model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
-    variants.draw(model, SEEDS.get(kind, sum(map(ord, kind))))
+    variants.draw(model, SEEDS.get(name, sum(map(ord, name))))
     ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
         logits = model(ids, use_cache=False).logits.float()

@@ -27,6 +27,7 @@ const (
 	HeadBias        Feature = "a bias of the head"
 	HeadUnitRows    Feature = "normalized rows of the head"
 	LearnedPosition Feature = "learned positions"
+	LearnedFrom     Feature = "learned positions behind unused rows"
 	UngatedMLP      Feature = "MLPs without a gate"
 	SquaredAct      Feature = "squared activation functions"
 	ClampedMLP      Feature = "clamped gated units"
@@ -72,6 +73,7 @@ func (s Spec) Features() []Feature {
 	add(HeadBias, s.HeadBias)
 	add(HeadUnitRows, s.HeadUnit)
 	add(LearnedPosition, s.Learned > 0)
+	add(LearnedFrom, s.LearnedFrom > 0)
 	add(ClippedQKV, a.Clip > 0)
 	add(AttentionSinks, a.Sinks)
 	add(AttentionTemp, a.Temperature != 0)

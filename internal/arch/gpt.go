@@ -1,5 +1,12 @@
 package arch
 
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
 // gpt2 has learned positions, LayerNorm, biases everywhere, and matrices stored
 // [in, out] (models/gpt2/modeling_gpt2.py).
 func gpt2(c *Config) Spec {
@@ -92,5 +99,124 @@ func jais2(c *Config) Spec {
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
 	s.ungated("mlp.up_proj", "mlp.down_proj")
+	return s
+}
+
+// gptNeo has learned positions, scores that are not scaled, and windows on every other
+// layer (models/gpt_neo/modeling_gpt_neo.py).
+func gptNeo(c *Config) Spec {
+	c.rename("num_hidden_layers", "num_layers", "num_attention_heads", "num_heads")
+	c.defaults("tie_word_embeddings", true, "activation_function", "gelu_new", "window_size", 256)
+	if !c.Has("intermediate_size") {
+		c.replace("intermediate_size", 4*c.Int("hidden_size"))
+	}
+	s := llama(c)
+	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
+	s.Attn.BiasO, s.MLP.Bias = true, true
+	s.MLP.Act, s.MLP.Squared = c.act("activation_function", "")
+	s.Rope, s.Learned, s.Attn.Scale = nil, s.MaxPositions, 1
+	kinds, span := c.attentionLayers(s.Layers), c.Int("window_size")
+	if span < 1 {
+		c.fail("window_size", "%d, want 1 or more", span)
+	}
+	s.Window = func(l int) int {
+		if l < len(kinds) && kinds[l] == "local" {
+			return span
+		}
+		return 0
+	}
+	n := &s.Names
+	n.Embed, n.Positions, n.Layers, n.Final = "transformer.wte", "transformer.wpe", "transformer.h.*", "transformer.ln_f"
+	n.NormIn, n.NormMLPIn = "ln_1", "ln_2"
+	n.Q, n.K, n.V, n.O = "attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj", "attn.attention.out_proj"
+	s.ungated("mlp.c_fc", "mlp.c_proj")
+	return s
+}
+
+// attentionLayers returns a word a layer, global or local: attention_types lists words and how
+// often they come ([[["global", "local"], 12]]), and attention_layers is what that makes.
+func (c *Config) attentionLayers(layers int) []string {
+	c.defaults("attention_types", []any{[]any{[]any{"global", "local"}, json.Number(strconv.Itoa((layers + 1) / 2))}})
+	var kinds []string
+	for _, v := range list[[]any](c, "attention_types", "lists") {
+		words, times, ok := repeated(v)
+		if !ok || times > layers {
+			c.fail("attention_types", "want lists of words with how often they come")
+			return nil
+		}
+		for range times {
+			kinds = append(kinds, words...)
+		}
+	}
+	if len(kinds) < layers {
+		c.fail("attention_types", "%d layers, want %d", len(kinds), layers)
+	}
+	for _, k := range kinds {
+		if k != "global" && k != "local" {
+			c.refuse("attention_types", k)
+		}
+	}
+	if said := c.Strings("attention_layers"); said != nil && !slices.Equal(said, kinds[:min(layers, len(kinds))]) {
+		c.fail("attention_layers", "other layers than attention_types says")
+	}
+	return kinds
+}
+
+// repeated reads words and how often they come.
+func repeated(v []any) (words []string, times int, ok bool) {
+	if len(v) != 2 {
+		return nil, 0, false
+	}
+	names, _ := v[0].([]any)
+	number, _ := v[1].(json.Number)
+	for _, name := range names {
+		word, _ := name.(string)
+		words = append(words, word)
+	}
+	times, err := strconv.Atoi(number.String())
+	return words, times, err == nil && times >= 0
+}
+
+// opt has learned positions, of which the first two rows are not used, and biases
+// (models/opt/modeling_opt.py).
+func opt(c *Config) Spec {
+	c.rename("intermediate_size", "ffn_dim", "hidden_act", "activation_function", "attention_bias", "enable_bias", "mlp_bias", "enable_bias")
+	c.defaults("tie_word_embeddings", true, "hidden_act", "relu", "attention_bias", true, "mlp_bias", true)
+	s := llama(c)
+	s.layerNorm(1e-5, true)
+	s.Rope, s.Learned, s.LearnedFrom = nil, s.MaxPositions, 2
+	if !c.Bool("layer_norm_elementwise_affine", true) {
+		s.NormBias, s.NormPlain = false, true
+	}
+	c.must("do_layer_norm_before", true)
+	c.must("_remove_final_layer_norm", false)
+	c.must("word_embed_proj_dim", s.Hidden)
+	c.ignore("init_std", "layerdrop")
+	n := &s.Names
+	n.Embed, n.Positions, n.Layers, n.Final = "model.decoder.embed_tokens", "model.decoder.embed_positions", "model.decoder.layers.*", "model.decoder.final_layer_norm"
+	n.NormIn, n.NormMLPIn, n.O = "self_attn_layer_norm", "final_layer_norm", "self_attn.out_proj"
+	s.ungated("fc1", "fc2")
+	bare := s.Names // the first files' spelling
+	for _, name := range []*string{&bare.Embed, &bare.Positions, &bare.Layers, &bare.Final} {
+		*name = strings.TrimPrefix(*name, "model.")
+	}
+	s.Other = []Names{bare}
+	return s
+}
+
+// persimmon has LayerNorm, biases, norms of heads, relu², and an MLP without a gate
+// (models/persimmon/modeling_persimmon.py).
+func persimmon(c *Config) Spec {
+	c.defaults("hidden_act", "relu2", "max_position_embeddings", 16384, "attention_bias", true, "mlp_bias", true)
+	s := llama(c)
+	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
+	s.partial(c, 0.5)
+	if c.Bool("qk_layernorm", true) {
+		s.headNorms(EachHead, "self_attn.q_layernorm", "self_attn.k_layernorm")
+		s.Attn.QKNorm.Bias = true
+	}
+	s.Names.O, s.Names.Final = "self_attn.dense", "model.final_layernorm"
+	s.ungated("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
+	s.fusedQKV("self_attn", "query_key_value", ByHead)
 	return s
 }

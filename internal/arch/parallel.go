@@ -86,3 +86,71 @@ func stableLM(c *Config) Spec {
 	}
 	return s
 }
+
+// falcon adds attention and MLP of one norm, or, with new_decoder_architecture, each of a norm
+// of its own (models/falcon/modeling_falcon.py). The first files call fields otherwise, and say
+// the new architecture by its heads of keys.
+func falcon(c *Config) Spec {
+	c.rename("hidden_size", "n_embed", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "num_kv_heads", "n_head_kv",
+		"attention_bias", "bias", "mlp_bias", "bias", "intermediate_size", "ffn_hidden_size", "hidden_act", "activation")
+	c.defaults("tie_word_embeddings", true, "hidden_act", "gelu", "intermediate_size", 4*c.Int("hidden_size"))
+	s := llama(c)
+	c.ignore("num_key_value_heads")
+	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
+	modern := c.Bool("new_decoder_architecture", c.alias["num_kv_heads"] != "")
+	s.Parallel = c.Bool("parallel_attn", true)
+	n := &s.Names
+	n.Embed, n.Layers, n.Final = "transformer.word_embeddings", "transformer.h.*", "transformer.ln_f"
+	n.O = "self_attention.dense"
+	order := ByHead
+	switch {
+	case modern:
+		c.must("parallel_attn", true)
+		s.Attn.KVHeads = c.Int("num_kv_heads", s.Attn.Heads)
+		if c.count("num_ln_in_parallel_attn", 2) != 1 {
+			n.NormIn, n.NormMLPIn = "ln_attn", "ln_mlp"
+		} else {
+			n.NormMLPIn = ""
+		}
+	case s.Parallel:
+		n.NormMLPIn = ""
+	}
+	if multi := c.Bool("multi_query", true); !modern {
+		c.ignore("num_kv_heads")
+		c.must("num_ln_in_parallel_attn", 1)
+		if s.Attn.KVHeads = s.Attn.Heads; multi {
+			s.Attn.KVHeads, order = 1, Blocks
+		}
+	}
+	c.must("alibi", false)
+	c.must("apply_residual_connection_post_layernorm", false)
+	s.ungated("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
+	s.fusedQKV("self_attention", "query_key_value", order)
+	return s
+}
+
+// gptJ adds attention and MLP of one norm, and rotates neighbours of a part of each head
+// (models/gptj/modeling_gptj.py).
+func gptJ(c *Config) Spec {
+	c.rename("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head",
+		"max_position_embeddings", "n_positions", "intermediate_size", "n_inner", "hidden_act", "activation_function")
+	c.ignore("n_ctx", "rotary")
+	c.defaults("hidden_act", "gelu_new")
+	if !c.Has("intermediate_size") {
+		c.replace("intermediate_size", 4*c.Int("hidden_size"))
+	}
+	s := llama(c)
+	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
+	s.Parallel, s.MLP.Bias, s.HeadBias = true, true, true
+	if dims := c.count("rotary_dim", 64); dims > 0 { // null: all of them
+		s.eachRope(func(r Rope) Rope { r.Dims = dims; return r })
+	}
+	s.interleaved()
+	c.must("scale_attn_weights", true)
+	n := &s.Names
+	n.Embed, n.Layers, n.Final = "transformer.wte", "transformer.h.*", "transformer.ln_f"
+	n.NormIn, n.NormMLPIn = "ln_1", ""
+	n.Q, n.K, n.V, n.O = "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj"
+	s.ungated("mlp.fc_in", "mlp.fc_out")
+	return s
+}

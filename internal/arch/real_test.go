@@ -150,7 +150,7 @@ func withoutDefaults(t *testing.T, data []byte) []byte {
 	}
 	sizes := set(`architectures vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_experts
 		num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size num_local_experts n_routed_experts n_shared_experts
-		n_embd n_layer n_head n_positions d_model n_heads n_layers attn_config ffn_config max_seq_len`)
+		n_embd n_layer n_head n_positions ffn_dim num_layers num_heads d_model n_heads n_layers attn_config ffn_config max_seq_len`)
 	maps.DeleteFunc(all, func(key string, _ any) bool { return !sizes[key] })
 	if all["architectures"].([]any)[0] == "Glm4MoeForCausalLM" {
 		all["head_dim"] = 128

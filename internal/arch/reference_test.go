@@ -77,7 +77,7 @@ func (r reference) logits(ids []float64) stream {
 		x[i] = scaled(table[int(id)*r.Hidden:][:r.Hidden], orOne(r.EmbedScale))
 		if r.Learned > 0 {
 			positions, _ := r.tensor(r.Names.Positions + ".weight")
-			add(x[i], positions[i*r.Hidden:][:r.Hidden], 1)
+			add(x[i], positions[(r.LearnedFrom+i)*r.Hidden:][:r.Hidden], 1)
 		}
 	}
 	for l := range r.Layers {

@@ -25,7 +25,8 @@ type Spec struct {
 	Vocab, Hidden, Layers int
 	MaxPositions          int // context the model was made for
 	Further               int // layers behind the last in files, which predict later tokens (DeepSeek-V3's MTP) and are not run
-	Learned               int // rows of the table of positions, added to embeddings (GPT-2); 0 means none
+	Learned               int // positions that have a row of the table that is added to embeddings (GPT-2); 0 means none
+	LearnedFrom           int // the first position's row (OPT)
 
 	EmbedScale float32 // multiplies embeddings; 0 means 1
 	Residual   float32 // multiplies each sublayer's output; 0 means 1

@@ -24,6 +24,12 @@ var table = map[string]entry{
 	"Ernie4_5_MoeForCausalLM":                {ernie45MoE, "ernie4_5_moe", Whole, Golden},
 	"Exaone4ForCausalLM":                     {exaone4, "exaone4", Whole, Golden},
 	"ExaoneMoeForCausalLM":                   {exaoneMoE, "exaone_moe", Whole, Golden},
+	"FalconForCausalLM":                      {falcon, "falcon", Whole, Golden},
+	"RWForCausalLM":                          {falcon, "", Whole, Golden}, // the first files' spelling
+	"GPTJForCausalLM":                        {gptJ, "gptj", Whole, Golden},
+	"GPTNeoForCausalLM":                      {gptNeo, "gpt_neo", Whole, Golden},
+	"OPTForCausalLM":                         {opt, "opt", Whole, Golden},
+	"PersimmonForCausalLM":                   {persimmon, "persimmon", Whole, Golden},
 	"FlexOlmoForCausalLM":                    {flexOlmo, "flex_olmo", Whole, Golden},
 	"GPT2LMHeadModel":                        {gpt2, "gpt2", Whole, Golden},
 	"GPTBigCodeForCausalLM":                  {gptBigCode, "gpt_bigcode", Whole, Golden},

@@ -12,7 +12,12 @@ func (b *builder) embedding(m *Module) {
 	if b.Spec.Learned == 0 {
 		return
 	}
-	positions := b.own(m, b.matrix(m.Positions, b.Spec.Learned, b.Spec.Hidden))
+	first, last := b.Spec.LearnedFrom, b.Spec.LearnedFrom+b.Spec.Learned
+	rows := b.own(m, b.matrix(m.Positions, last, b.Spec.Hidden))
+	if b.err != nil {
+		return
+	}
+	positions := rows.Slice(first, last)
 	m.Steps = append(m.Steps, Step{Run: func(s *State) {
 		s.Dev.Embed(s.At(Positions), positions, s.Batch.Pos, 1)
 		s.Dev.AddScaled(s.At(Stream), s.At(Positions), 1)

@@ -95,7 +95,7 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 	case model.Embedding:
 		m.add(spec.Table+".weight", safetensors.F16, []int{m.Spec.Vocab, m.Spec.Hidden}, m.normal)
 		if m.Spec.Learned > 0 {
-			m.add(spec.Positions+".weight", safetensors.F16, []int{m.Spec.Learned, m.Spec.Hidden}, m.normal)
+			m.add(spec.Positions+".weight", safetensors.F16, []int{m.Spec.LearnedFrom + m.Spec.Learned, m.Spec.Hidden}, m.normal)
 		}
 	case model.Head:
 		recipe = orNil(recipe, headRecipe)
