@@ -334,6 +334,8 @@ func TestRefusals(t *testing.T) {
 		"few attention types": {`"architectures":["GPTNeoForCausalLM"],"attention_types":[[["global"],1]]`, "attention_types: 1 layers, want 2", false},
 		"other layers":        {`"architectures":["GPTNeoForCausalLM"],"attention_layers":["local","local"]`, "attention_layers: other layers than attention_types says", false},
 		"endless types":       {`"architectures":["GPTNeoForCausalLM"],"attention_types":[[["global"],1000000000]]`, "attention_types: want lists of words", false},
+		"llama3 step":         {`"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":32}`, "frequency bounds 4 and 4, want the second larger", false},
+		"yarn backwards":      {`"rope_scaling":{"rope_type":"yarn","factor":8,"beta_fast":1,"beta_slow":2}`, "frequency bounds 2 and 1, want the second larger", false},
 		"no step of experts":  {`"architectures":["Ernie4_5_MoeForCausalLM"],"moe_layer_interval":0`, "moe_layer_interval: 0, want 1 or more", false},
 		"clipping Llama":      {`"architectures":["LlamaForCausalLM"],"model_type":"iquestcoder","clip_qkv":8`, `clip_qkv: unsupported: "8"`, true},
 		"inner model":         {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},

@@ -115,7 +115,8 @@ func (c *Config) checkScaling(s Scaling) {
 	}
 	switch s.Kind {
 	case Llama3, Yarn:
-		if !(s.High > s.Low && s.Low > 0) {
+		step := s.Kind == Yarn && s.High == s.Low // Kimi K2: from one dimension to the next
+		if !(s.High > s.Low || step) || !(s.Low > 0) {
 			c.fail("factor", "frequency bounds %v and %v, want the second larger", s.Low, s.High)
 		}
 	case LongRope:
