@@ -14,8 +14,8 @@ import os
 import sys
 
 import torch
-from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 here = os.path.dirname(os.path.abspath(__file__))
 spec = importlib.util.spec_from_file_location("variants", os.path.join(here, "golden-variants.py"))
@@ -68,6 +68,9 @@ CASES = {
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
     "persimmon": {"num_key_value_heads": None},
+    "qwen3_vl_moe": {"text_config": TINY | EXPERTS | {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 48, "mlp_only_layers": [0]},
+                     "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2,
+                                       "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}} | dict.fromkeys(TINY),
     "sarvam_moe": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1},
     "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
     "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
@@ -75,7 +78,13 @@ CASES = {
 }
 
 # Seeds by which every expert is chosen, and no derivative is taken at a clip.
-SEEDS = {"dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+
+
+def text_only(path):
+    """Leaves what is read of a model with pictures, stacked experts as in published files, [in, out]."""
+    tensors = {k: v for k, v in load_file(path).items() if "visual" not in k}
+    save_file({k: v.transpose(1, 2).contiguous() if ".experts." in k else v for k, v in tensors.items()}, path)
 
 
 def write(folder, kind):
@@ -85,13 +94,16 @@ def write(folder, kind):
     if config.get("q_lora_rank") == 0:
         config["q_lora_rank"] = None
     settings = AutoConfig.for_model(kind, **config)
-    model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+    auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+    model = auto.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
     variants.draw(model, SEEDS.get(name, sum(map(ord, name))))
     ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
         logits = model(ids, use_cache=False).logits.float()
     model.half().save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
+    if "vision_config" in config:
+        text_only(os.path.join(folder, "model.safetensors"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
 
 

@@ -219,6 +219,36 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Stacked experts that may be kept either way are so as the shapes in the files say, of the
+// other tensor where one is square.
+func TestOrient(t *testing.T) {
+	for _, c := range []struct {
+		hidden, width int
+		gateUp, down  []int
+		transposed    bool
+	}{
+		{32, 48, []int{4, 32, 96}, []int{4, 48, 32}, true},
+		{32, 48, []int{4, 96, 32}, []int{4, 32, 48}, false},
+		{32, 16, []int{4, 32, 32}, []int{4, 16, 32}, true},
+		{32, 16, []int{4, 32, 32}, []int{4, 32, 16}, false},
+		{32, 32, []int{4, 32, 64}, []int{4, 32, 32}, true},
+		{32, 32, []int{4, 64, 32}, []int{4, 32, 32}, false},
+	} {
+		s, err := parse(fmt.Sprintf(`"architectures":["Qwen3VLMoeForConditionalGeneration"],"text_config":{"hidden_size":%d,"moe_intermediate_size":%d,"mlp_only_layers":[0]}`, c.hidden, c.width))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Orient(func(name string) []int {
+			return map[string][]int{"model.language_model.layers.1.mlp.experts.gate_up_proj": c.gateUp, "model.language_model.layers.1.mlp.experts.down_proj": c.down}[name]
+		})
+		for _, stored := range s.Stored {
+			if stored.Transposed != c.transposed {
+				t.Errorf("%v and %v: %s transposed %v, want %v", c.gateUp, c.down, stored.Weight, stored.Transposed, c.transposed)
+			}
+		}
+	}
+}
+
 // Today's and the older spelling mean the same.
 func TestRopeSpellings(t *testing.T) {
 	for name, pair := range map[string][2]string{
@@ -292,7 +322,7 @@ func TestRefusals(t *testing.T) {
 		unsupported bool
 	}{
 		"architecture":        {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
-		"near":                {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Arcee`, true},
+		"near":                {`"architectures":["Qwen3NextForCausalLM"]`, `"Qwen3NextForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Aquila`, true},
 		"by type":             {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
 		"foreign arithmetic":  {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
 		"both ways":           {`"is_causal":false`, "is_causal: unsupported: false is not known of this architecture", true},
@@ -334,6 +364,14 @@ func TestRefusals(t *testing.T) {
 		"few attention types": {`"architectures":["GPTNeoForCausalLM"],"attention_types":[[["global"],1]]`, "attention_types: 1 layers, want 2", false},
 		"other layers":        {`"architectures":["GPTNeoForCausalLM"],"attention_layers":["local","local"]`, "attention_layers: other layers than attention_types says", false},
 		"endless types":       {`"architectures":["GPTNeoForCausalLM"],"attention_types":[[["global"],1000000000]]`, "attention_types: want lists of words", false},
+		"ALiBi, Baichuan":     {`"architectures":["BaichuanForCausalLM"],"max_position_embeddings":null`, "max_position_embeddings: unsupported: it is missing, as where positions are those of ALiBi", true},
+		"first Baichuan":      {`"architectures":["BaichuanForCausalLM"],"max_position_embeddings":64,"vocab_size":64000`, "vocab_size: unsupported: 64000, as of the first Baichuan", true},
+		"other ChatGLM":       {`"architectures":["ChatGLMModel"],"multi_query_attention":false`, `multi_query_attention: unsupported: "false"`, true},
+		"quantized ChatGLM":   {`"architectures":["ChatGLMModel"],"quantization_bit":4`, `quantization_bit: unsupported: "4"`, true},
+		"blocks of attention": {`"architectures":["BailingMoeV2ForCausalLM"],"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"n_group":2,"topk_group":1,"moba_block_size":1024`, "moba_block_size: unsupported: 1024", true},
+		"wide shared expert":  {`"architectures":["BailingMoeV2ForCausalLM"],"num_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"n_group":2,"topk_group":1,"moe_shared_expert_intermediate_size":64`, `moe_shared_expert_intermediate_size: unsupported: "64"`, true},
+		"scaled DeepSeek 1":   {`"architectures":["DeepseekForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"routed_scaling_factor":2.5`, `routed_scaling_factor: unsupported: "2.5"`, true},
+		"text of Kimi VL":     {`"architectures":["KimiVLForConditionalGeneration"],"text_config":{"model_type":"kimi_linear"}`, `model_type: unsupported: "kimi_linear"`, true},
 		"llama3 step":         {`"rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,"original_max_position_embeddings":32}`, "frequency bounds 4 and 4, want the second larger", false},
 		"yarn backwards":      {`"rope_scaling":{"rope_type":"yarn","factor":8,"beta_fast":1,"beta_slow":2}`, "frequency bounds 2 and 1, want the second larger", false},
 		"no step of experts":  {`"architectures":["Ernie4_5_MoeForCausalLM"],"moe_layer_interval":0`, "moe_layer_interval: 0, want 1 or more", false},

@@ -50,6 +50,29 @@ func (c *Config) sarvam() {
 	c.must("score_function", "sigmoid")
 }
 
+// deepseek is Llama with experts and softmax scores (deepseek-ai/deepseek-moe-16b-base modeling_deepseek.py).
+func deepseek(c *Config) Spec {
+	s := llama(c)
+	s.routedExperts(c)
+	c.must("routed_scaling_factor", 1)
+	c.must("n_group", 1)
+	c.must("scoring_func", "softmax")
+	c.must("topk_method", "greedy")
+	return s
+}
+
+// bailingMoE is sarvamMoE with other defaults (inclusionAI/Ling-mini-2.0 modeling_bailing_moe_v2.py).
+func bailingMoE(c *Config) Spec {
+	c.defaults("head_dim", nil, "rope_theta", 600000, "max_position_embeddings", 32768, "n_group", 8, "topk_group", 4, "routed_scaling_factor", 1)
+	c.must("moe_router_enable_expert_bias", true)
+	c.must("use_bias", false)
+	c.must("use_rmsnorm", true)
+	c.ignore("router_dtype", "mtp_loss_scaling_factor", "max_window_layers")
+	s := sarvamMoE(c)
+	c.must("moe_shared_expert_intermediate_size", s.MoE.Width)
+	return s
+}
+
 // deepseek2 chooses groups by their best expert, among softmax scores
 // (models/deepseek_v2/modeling_deepseek_v2.py).
 func deepseek2(c *Config) Spec {

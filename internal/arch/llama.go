@@ -246,3 +246,35 @@ func exaone(c *Config) Spec {
 	n.Gate, n.Up, n.Down = "mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"
 	return s
 }
+
+// baichuan keeps q, k and v in one tensor (baichuan-inc/Baichuan-7B modeling_baichuan.py). Those of
+// 13 billion have ALiBi in the place of RoPE, and no max_position_embeddings.
+func baichuan(c *Config) Spec {
+	if !c.Has("max_position_embeddings") {
+		c.Refuse("max_position_embeddings", "it is missing, as where positions are those of ALiBi, which is not known")
+	}
+	s := llama(c)
+	s.fusedQKV("self_attn", "W_pack", Blocks)
+	return s
+}
+
+// baichuan2 normalizes the rows of the head (baichuan-inc/Baichuan2-7B-Base modeling_baichuan.py). The
+// first Baichuan, whose head is as it is, has the same name where it has 13 billion.
+func baichuan2(c *Config) Spec {
+	c.ignore("z_loss_weight") // of training
+	s := baichuan(c)
+	if s.Vocab == 64000 {
+		c.Refuse("vocab_size", "64000, as of the first Baichuan, which of 7 billion is a BaiChuanForCausalLM; correct architectures")
+	}
+	s.HeadUnit = true
+	return s
+}
+
+// miMo is qwen2 with layers that predict further tokens under a name of their own
+// (XiaomiMiMo/MiMo-7B-Base modeling_mimo.py).
+func miMo(c *Config) Spec {
+	c.defaults("attention_bias", true)
+	s := qwen2(c)
+	s.Attn.BiasQKV = c.Bool("attention_bias", true)
+	return s
+}

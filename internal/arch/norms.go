@@ -87,6 +87,32 @@ func glm(c *Config) Spec {
 	return s
 }
 
+// chatGLM is glm with other names (THUDM/chatglm3-6b, THUDM/glm-4-9b-chat modeling_chatglm.py).
+func chatGLM(c *Config) Spec {
+	c.rename("num_hidden_layers", "num_layers", "vocab_size", "padded_vocab_size", "intermediate_size", "ffn_hidden_size", "head_dim", "kv_channels",
+		"num_key_value_heads", "multi_query_group_num", "max_position_embeddings", "seq_length", "rms_norm_eps", "layernorm_epsilon", "attention_bias", "add_qkv_bias")
+	c.defaults("rms_norm_eps", 1e-5, "attention_bias", false)
+	s := glm(c)
+	ratio := c.factor("rope_ratio", 1)
+	s.eachRope(func(r Rope) Rope { r.Theta *= ratio; return r })
+	for _, key := range []string{"multi_query_attention", "rmsnorm", "post_layer_norm", "original_rope"} {
+		c.must(key, true)
+	}
+	for _, key := range []string{"add_bias_linear", "apply_residual_connection_post_layernorm", "interleaved_qkv"} {
+		c.must(key, false)
+	}
+	c.must("quantization_bit", 0)
+	c.must("pre_seq_len", 0)
+	c.ignore("apply_query_key_layer_scaling", "attention_softmax_in_fp32", "bias_dropout_fusion", "fp32_residual_connection", "prefix_projection")
+	n := &s.Names
+	n.Embed, n.Layers, n.Final, n.Head = "transformer.embedding.word_embeddings", "transformer.encoder.layers.*", "transformer.encoder.final_layernorm", "transformer.output_layer"
+	n.O, n.Down = "self_attention.dense", "mlp.dense_4h_to_h"
+	s.Stored = nil
+	s.fused("mlp.dense_h_to_4h", Blocks, false, n.Gate, n.Up)
+	s.fusedQKV("self_attention", "query_key_value", Blocks)
+	return s
+}
+
 // glm4 adds norms behind the sublayers (models/glm4/modeling_glm4.py).
 func glm4(c *Config) Spec {
 	s := glm(c)

@@ -27,6 +27,7 @@ func TestReference(t *testing.T) {
 			spec.SetContext(shape[1])
 			r := reference{Spec: spec, weights: weights{t, open(t, filepath.Join(dir, "model.safetensors")), map[string]array{}}}
 			r.Resolve(func(name string) bool { _, ok := r.file.Info(name); return ok })
+			r.Orient(func(name string) []int { info, _ := r.file.Info(name); return info.Shape })
 			most := 0.0
 			for q := range shape[0] {
 				for i, row := range r.logits(ids[q*shape[1] : (q+1)*shape[1]]) {
@@ -86,6 +87,15 @@ func (r reference) logits(ids []float64) stream {
 	return each(r.normed(r.Names.Final, x), func(_ int, v []float64) []float64 { return r.head(v) })
 }
 
+// length is the Euclidean norm.
+func length(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x * x
+	}
+	return math.Sqrt(sum)
+}
+
 func (r reference) head(v []float64) []float64 {
 	name := r.Names.Head
 	if r.Tied {
@@ -93,6 +103,11 @@ func (r reference) head(v []float64) []float64 {
 	}
 	w, _ := r.tensor(name + ".weight")
 	y := product(w, v, r.Vocab)
+	if r.HeadUnit {
+		for i := range y {
+			y[i] /= length(w[i*r.Hidden:][:r.Hidden])
+		}
+	}
 	if r.HeadBias {
 		add(y, r.vector(r.Names.Head+".bias"), 1)
 	}

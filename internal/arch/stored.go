@@ -1,5 +1,7 @@
 package arch
 
+import "slices"
+
 // Stored says that the source keeps matrices otherwise than each as one tensor
 // [out, in] of its name with ".weight", and its bias with ".bias".
 type Stored struct {
@@ -15,6 +17,9 @@ type Stored struct {
 	// Transposed: the tensor is [in, out] (GPT-2's Conv1D), and Order is that of
 	// its columns. Biases are not concerned.
 	Transposed bool
+
+	// EitherWay: the shapes in the files say whether the tensor is Transposed, see Orient.
+	EitherWay bool
 
 	// Stacked: the tensor, and the bias, have one more dimension in front, the
 	// expert. Flat: the expert's rows follow one another instead, [experts·rows,
@@ -34,3 +39,28 @@ const (
 	// Alternating: an output of each in turn (gpt-oss).
 	Alternating
 )
+
+// Orient sets Transposed of tensors of experts that may be kept either way, by the shapes in
+// the files; shape returns nil of a tensor that is not there. One of gate_up and down may be
+// square, not both, and all are kept in one way.
+func (s *Spec) Orient(shape func(name string) []int) {
+	s.Stored = slices.Clone(s.Stored)
+	for layer := range s.Layers {
+		for _, t := range s.Stored {
+			out := len(t.Holds) * s.MoE.Width
+			if t.Holds[0] == s.Names.ExpertDown {
+				out = s.Hidden
+			}
+			is := shape(s.Names.Layer(layer, t.Weight))
+			if !t.EitherWay || len(is) != 3 || is[1] == is[2] {
+				continue
+			}
+			for i := range s.Stored {
+				if s.Stored[i].EitherWay {
+					s.Stored[i].Transposed = is[2] == out
+				}
+			}
+			return
+		}
+	}
+}

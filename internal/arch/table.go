@@ -10,6 +10,17 @@ type entry struct {
 }
 
 var table = map[string]entry{
+	"AquilaForCausalLM":                      {llama, "aquila", Whole, Description},
+	"BaiChuanForCausalLM":                    {baichuan, "", Whole, Description},
+	"BaichuanForCausalLM":                    {baichuan2, "baichuan", Whole, Description},
+	"BailingMoeV2ForCausalLM":                {bailingMoE, "bailing_moe", Whole, Description},
+	"ChatGLMForConditionalGeneration":        {chatGLM, "", Whole, Description},
+	"ChatGLMModel":                           {chatGLM, "chatglm", Whole, Description},
+	"DeepseekForCausalLM":                    {deepseek, "deepseek", Whole, Description},
+	"KimiVLForConditionalGeneration":         {kimiVL, "kimi_vl", Text, Description},
+	"MiMoForCausalLM":                        {miMo, "mimo", Whole, Description},
+	"Qwen3VLMoeForConditionalGeneration":     {qwen3VLMoE, "qwen3_vl_moe", Text, Golden},
+	"XverseForCausalLM":                      {llama, "xverse", Whole, Description},
 	"ArceeForCausalLM":                       {arcee, "arcee", Whole, Golden},
 	"CohereForCausalLM":                      {cohere, "cohere", Whole, Golden},
 	"Cohere2ForCausalLM":                     {cohere2, "cohere2", Whole, Golden},

@@ -39,7 +39,13 @@ func (n *Names) nest() {
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
+	"deepseek_v3": deepseek3, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
+}
+
+// kimiVL is deepseek3 behind a picture encoder (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py).
+func kimiVL(c *Config) Spec {
+	c.Object("text_config").must("model_type", "deepseek_v3", "kimi_k2")
+	return llava(c)
 }
 
 // llava is any of these with pictures in front
@@ -97,6 +103,25 @@ func qwen3VL(c *Config) Spec {
 	s := qwen3(t)
 	t.ropeObject().ignore("mrope_section", "mrope_interleaved")
 	s.Names.nest()
+	return s
+}
+
+// qwen3VLMoE is qwen3MoE behind a picture encoder, with stacked experts, [in, out] in published
+// files, and [out, in] in those of transformers 5 (models/qwen3_vl_moe/modeling_qwen3_vl_moe.py,
+// conversion_mapping.py).
+func qwen3VLMoE(c *Config) Spec {
+	t := c.text()
+	t.defaults("head_dim", nil, "rope_theta", 500000, "max_position_embeddings", 128000, "num_key_value_heads", 16, "norm_topk_prob", true, "tie_word_embeddings", true,
+		"vocab_size", 151936, "hidden_size", 2048, "intermediate_size", 5632, "num_hidden_layers", 24, "num_attention_heads", 16,
+		"moe_intermediate_size", 1408, "num_experts", 60, "num_experts_per_tok", 4)
+	s := qwen3MoE(t)
+	t.ropeObject().ignore("mrope_section", "mrope_interleaved")
+	t.must("norm_topk_prob", true)
+	s.Names.nest()
+	n := s.Names
+	s.Stored = append(s.Stored,
+		Stored{Weight: "mlp.experts.gate_up_proj", Holds: []string{n.ExpertGate, n.ExpertUp}, Stacked: true, EitherWay: true},
+		Stored{Weight: "mlp.experts.down_proj", Holds: []string{n.ExpertDown}, Stacked: true, EitherWay: true})
 	return s
 }
 

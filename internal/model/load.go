@@ -43,6 +43,10 @@ type Loader struct {
 // as it says.
 func NewLoader(spec arch.Spec, f Files) *Loader {
 	spec.Resolve(f.Has)
+	spec.Orient(func(name string) []int {
+		info, _ := f.Info(name)
+		return info.Shape
+	})
 	l := &Loader{Spec: spec, Layout: Layout(spec)}
 	l.show(newUnfused(l.Spec, l.Layout, f))
 	return l
