@@ -154,6 +154,9 @@ var strangers = []struct{ end, dtype, format string }{
 // foreign refuses such tensors.
 func foreign(names []string, source Source) error {
 	for _, name := range names {
+		if info, _ := source.Info(name); info.DType == "F8_E4M3" && len(info.Shape) == 3 {
+			return fmt.Errorf("%w: %s is several matrices as FP8, which are read apart only; use the model's original", arch.ErrUnsupported, name)
+		}
 		for _, s := range strangers {
 			if !strings.HasSuffix(name, s.end) {
 				continue

@@ -411,6 +411,14 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// Stacked matrices of FP8 are refused by name.
+func TestStackedFP8(t *testing.T) {
+	s := sourceOf([]safetensors.Tensor{{Info: safetensors.Info{Name: "m.experts.down_proj", DType: "F8_E4M3", Shape: []int{2, 3, 0}}}})
+	if _, err := prequant.Show(&prequant.Scheme{Method: prequant.FP8}, s); !errors.Is(err, arch.ErrUnsupported) || !strings.Contains(err.Error(), "m.experts.down_proj is several matrices as FP8") {
+		t.Error(err)
+	}
+}
+
 // Schemes, and what is no scheme.
 func TestRead(t *testing.T) {
 	for config, want := range map[string]string{
