@@ -140,8 +140,11 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 }
 
 // linear returns what a linear takes, whose tensors take size bytes: a matrix that
-// others have packed stays so.
+// others have packed stays so, and a head whose rows are normalized is none of the files'.
 func linear(l *model.Loader, x model.LinearSpec, d device.Device, size int) int {
+	if l.UnitHead(x) { // made of what the files have, as activations are
+		size = x.In * x.Out * d.Activation().Size()
+	}
 	n := l.PackedBytes(x, d)
 	if n == 0 {
 		return size

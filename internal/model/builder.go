@@ -32,7 +32,7 @@ func (b *builder) expertLinear(m *Module, part string, expert int) *Linear {
 	case b.err != nil:
 	case packed != nil:
 		l.W = Quantized{packed}
-	case spec.Role == arch.Head && b.Spec.HeadUnit:
+	case b.UnitHead(spec):
 		l.W = Dense{b.unitRows(m, l)}
 	default:
 		l.W = Dense{b.matrix(m.table(l), l.Out, l.In)}
@@ -126,6 +126,11 @@ func (b *builder) read(name string, rows, cols int) tensor.Tensor {
 		}
 	}
 	return b.upload(kind, rows, cols, t.Data)
+}
+
+// UnitHead reports whether a linear is a head whose rows are normalized when it is loaded.
+func (l *Loader) UnitHead(s LinearSpec) bool {
+	return s.Role == arch.Head && l.Spec.HeadUnit && !l.Files.Has(s.Name+"."+exl2.SuffixWords)
 }
 
 // unitRows loads the head with its rows divided by their norms.
