@@ -128,7 +128,11 @@ func (r *run) goWithout(reason string) error {
 		}
 	}
 	r.without = reason
-	r.progress.Note("no rows are sampled from the model: " + reason)
+	if r.opts.LowMemory { // which the user has chosen
+		r.progress.Note("no rows are sampled from the model: " + reason)
+		return nil
+	}
+	r.progress.Warn(reason + ": quantizing goes on without rows that the model writes, which would lose less of it")
 	return nil
 }
 
