@@ -92,7 +92,7 @@ func stem(name string) string {
 }
 
 // difference is the edit distance of two words as a share of the longer one,
-// halved if one begins the other.
+// halved if one, of three letters or more, begins the other.
 func difference(a, b string) float64 {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -111,7 +111,7 @@ func difference(a, b string) float64 {
 		}
 	}
 	d := float64(row[len(b)]) / float64(max(len(a), len(b), 1))
-	if a != "" && b != "" && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
+	if min(len(a), len(b)) > 2 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
 		d /= 2
 	}
 	return d
