@@ -62,17 +62,22 @@ func (r *run) warnOfLength() {
 
 // calibrated returns n rows.
 func (r *run) calibrated(name string, n, length int) ([][]int32, error) {
-	kept := false
-	if !r.fresh {
-		var err error
-		if kept, err = r.job.Has(name); err != nil {
-			return nil, err
-		}
+	kept, err := r.had(name)
+	if err != nil {
+		return nil, err
 	}
 	if !kept {
 		return r.rows(n, length)
 	}
 	return r.keptRows(name)
+}
+
+// had reports whether an earlier run has left a file of the job.
+func (r *run) had(name string) (bool, error) {
+	if r.fresh {
+		return false, nil
+	}
+	return r.job.Has(name)
 }
 
 // keptRows reads the rows of a file of the job; fs.ErrNotExist is in the chain of the

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"exl2/internal/machine"
@@ -200,7 +199,7 @@ func (s *source) moduleBytes(m model.ModuleSpec) int {
 	if m.Table != "" {
 		n = s.bytesOf(m.Table + ".weight")
 	}
-	for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+	for _, l := range m.Matrices() {
 		if s.loader.Files.Has(l.Name + ".weight") {
 			n += s.bytesOf(l.Name + ".weight")
 		}

@@ -57,14 +57,10 @@ func (r *run) planMemory() error {
 	free, own := 0, false
 	for _, d := range r.devices {
 		if m, ok := d.(device.MemoryInfo); ok {
-			n, _ := m.MemInfo()
-			if !own || n < free {
+			if n := r.freeOf(m); !own || n < free {
 				free, own = n, true
 			}
 		}
-	}
-	if limit := r.opts.GPUMemory; limit > 0 {
-		free = min(free, limit)
 	}
 	if !own {
 		r.memory = r.hostPlan()

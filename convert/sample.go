@@ -21,6 +21,8 @@ func (r *run) sample() error {
 		return r.job.WriteJSON(withoutName, without{r.without})
 	case r.synthetic == 0:
 		return nil
+	case r.tokens.synthetic != nil: // an earlier run wrote them, and may have ended then
+		return r.job.Remove(begunFile(syntheticTokens))
 	}
 	rows, err := r.written(syntheticTokens, r.synthetic, r.opts.Data.Length, calibrationSeed)
 	switch short := errors.Is(err, sampled.ErrShort); {

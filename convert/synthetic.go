@@ -109,14 +109,10 @@ func (r *run) planSynthetic() error {
 
 // goWithout has the job have no sampled rows, unless an earlier run has begun with them.
 func (r *run) goWithout(reason string) error {
-	if !r.fresh {
-		begun, err := r.job.Has(begunFile(syntheticTokens))
-		if err != nil {
-			return err
-		}
-		if begun {
-			return fmt.Errorf("%w: the job has some of the rows that the model writes: %s; go on when there are more", ErrRefused, reason)
-		}
+	if begun, err := r.had(begunFile(syntheticTokens)); err != nil {
+		return err
+	} else if begun {
+		return fmt.Errorf("%w: the job has some of the rows that the model writes: %s; go on when there are more", ErrRefused, reason)
 	}
 	r.without = reason
 	if r.opts.LowMemory { // which the user has chosen

@@ -116,12 +116,9 @@ func (r *run) planTraining(free int, own bool) error {
 	if !own {
 		return nil // what a machine has is compared with all that the job takes
 	}
-	written := false
-	if !r.fresh {
-		var err error
-		if written, err = r.job.Has(trainingTokens); err != nil {
-			return err
-		}
+	written, err := r.had(trainingTokens)
+	if err != nil {
+		return err
 	}
 	if reason := r.noRoomToSample(1, r.trainingRowsWanted(), r.schooling().length, free); reason != "" && !written {
 		return fmt.Errorf("%w: training the codes: %s; --quality normal does without", ErrRefused, reason)

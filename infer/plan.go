@@ -124,7 +124,7 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 	sum, tables := 0, map[string]bool{}
 	_, borrows := d.(device.Borrower)
 	for _, m := range modules {
-		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+		for _, x := range m.Matrices() {
 			sum += linear(l, x, d, sizes[x.Name])
 		}
 		if m.Positions != "" {

@@ -41,10 +41,10 @@ func Parse(data []byte) (*File, error) {
 		return nil, regular.ErrPointer
 	}
 	var in fileJSON
-	if isOld(data) {
-		return nil, errOld
-	}
 	if err := regular.Unmarshal(data, &in); err != nil {
+		if isOld(data) {
+			return nil, errOld
+		}
 		return nil, err
 	}
 	if in.Measurement == nil {

@@ -22,7 +22,7 @@ func small(m model.ModuleSpec) []string {
 	for _, v := range m.Vectors {
 		names = append(names, v.Name)
 	}
-	for _, l := range append(slices.Clone(m.Linears), m.Fixed...) {
+	for _, l := range m.Matrices() {
 		if l.Biased {
 			names = append(names, l.Name+".bias")
 		}

@@ -40,15 +40,20 @@ func gptBigCode(c *Config) Spec {
 	return s
 }
 
+// fourfold says how wide MLPs are where the file does not: four times the stream.
+func (c *Config) fourfold() {
+	if !c.Has("intermediate_size") {
+		c.replace("intermediate_size", 4*c.Int("hidden_size"))
+	}
+}
+
 // gpt is what GPT-2 and its successors share.
 func gpt(c *Config) Spec {
 	c.rename("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "num_attention_heads", "n_head",
 		"max_position_embeddings", "n_positions", "intermediate_size", "n_inner")
 	c.ignore("n_ctx")
 	c.defaults("tie_word_embeddings", true, "activation_function", "gelu_new")
-	if !c.Has("intermediate_size") {
-		c.replace("intermediate_size", 4*c.Int("hidden_size"))
-	}
+	c.fourfold()
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
 	s.biased(true)
@@ -107,9 +112,7 @@ func jais2(c *Config) Spec {
 func gptNeo(c *Config) Spec {
 	c.rename("num_hidden_layers", "num_layers", "num_attention_heads", "num_heads")
 	c.defaults("tie_word_embeddings", true, "activation_function", "gelu_new", "window_size", 256)
-	if !c.Has("intermediate_size") {
-		c.replace("intermediate_size", 4*c.Int("hidden_size"))
-	}
+	c.fourfold()
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
 	s.Attn.BiasO, s.MLP.Bias = true, true

@@ -136,9 +136,7 @@ func gptJ(c *Config) Spec {
 		"max_position_embeddings", "n_positions", "intermediate_size", "n_inner", "hidden_act", "activation_function")
 	c.ignore("n_ctx", "rotary")
 	c.defaults("hidden_act", "gelu_new")
-	if !c.Has("intermediate_size") {
-		c.replace("intermediate_size", 4*c.Int("hidden_size"))
-	}
+	c.fourfold()
 	s := llama(c)
 	s.layerNorm(c.Float("layer_norm_epsilon", 1e-5), true)
 	s.Parallel, s.MLP.Bias, s.HeadBias = true, true, true

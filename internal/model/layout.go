@@ -105,6 +105,9 @@ type ModuleSpec struct {
 	Positions string // the embedding's table of learned positions, or empty, without ".weight"
 }
 
+// Matrices lists the linears, and behind them those that are never quantized.
+func (m ModuleSpec) Matrices() []LinearSpec { return append(slices.Clone(m.Linears), m.Fixed...) }
+
 // A VectorSpec is what is known of a vector that belongs to no linear or norm.
 type VectorSpec struct {
 	Name string // whole

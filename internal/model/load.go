@@ -97,7 +97,7 @@ func (l *Loader) Decoder() []ModuleSpec { return l.Layout[1 : len(l.Layout)-1] }
 func (l *Loader) Width() int {
 	most := 0
 	for _, m := range l.Layout {
-		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+		for _, x := range m.Matrices() {
 			most = max(most, x.In)
 		}
 	}

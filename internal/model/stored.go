@@ -42,7 +42,7 @@ type part struct {
 func newUnfused(s arch.Spec, layout []ModuleSpec, f Files) *unfused {
 	u := &unfused{files: f, parts: map[string]part{}}
 	for _, m := range layout {
-		linears := append(slices.Clone(m.Linears), m.Fixed...)
+		linears := m.Matrices()
 		outs := map[expertPart]int{}
 		for _, l := range linears {
 			outs[expertPart{l.Part, l.Expert}] = l.Out

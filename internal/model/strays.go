@@ -28,7 +28,7 @@ func (l *Loader) Warnings() []string {
 // twofold returns the first linear that the files have as an EXL2 matrix and as a weight, or "".
 func (l *Loader) twofold() string {
 	for _, m := range l.Layout {
-		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+		for _, x := range m.Matrices() {
 			if l.Files.Has(x.Name+"."+exl2.SuffixWords) && l.Files.Has(x.Name+".weight") {
 				return x.Name
 			}
@@ -54,7 +54,7 @@ func (l *Loader) NotKnown() []string {
 func (l *Loader) unread() string {
 	known := map[string]bool{}
 	for _, m := range l.Layout {
-		for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+		for _, x := range m.Matrices() {
 			known[x.Name+".weight"] = true
 		}
 		for _, n := range m.Norms {
@@ -103,7 +103,7 @@ func (l *Loader) unbiased(m ModuleSpec) []string {
 			list = append(list, l.Spec.Names.Layer(m.Layer, whole+".bias"))
 		}
 	}
-	for _, x := range append(slices.Clone(m.Linears), m.Fixed...) {
+	for _, x := range m.Matrices() {
 		if !x.Biased {
 			list = append(list, x.Name+".bias")
 		}
