@@ -15,7 +15,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig
 
 here = os.path.dirname(os.path.abspath(__file__))
 spec = importlib.util.spec_from_file_location("variants", os.path.join(here, "golden-variants.py"))
@@ -56,14 +56,18 @@ CASES = {
                     "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "granitemoe_swa": {"sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 32},
     "hyperclovax": {"embedding_multiplier": 2.0, "logits_scaling": 0.5, "residual_multiplier": 0.7},
+    "hy_v3": EXPERTS | {"head_dim": 16, "num_experts": 4, "num_shared_experts": 1},
     "internlm3": {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
     "jais2": {},
     "mellum": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "mlp_layer_types": ["dense", "sparse", "sparse"], "rope_parameters": {
         "full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16},
         "sliding_attention": {"rope_type": "default", "rope_theta": 777.0}}},
+    "minicpm3": MLA | {"v_head_dim": 16, "scale_emb": 3, "dim_model_base": 16, "tie_word_embeddings": False},
     "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
     "ministral3": {"head_dim": 16, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
                                                               "original_max_position_embeddings": 8}},
+    "mistral4": MLA | EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "rope_parameters": YARN | {
+        "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 8}},
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
@@ -94,8 +98,7 @@ def write(folder, kind):
     if config.get("q_lora_rank") == 0:
         config["q_lora_rank"] = None
     settings = AutoConfig.for_model(kind, **config)
-    auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
-    model = auto.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+    model = variants.build(settings)
     variants.draw(model, SEEDS.get(name, sum(map(ord, name))))
     ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():

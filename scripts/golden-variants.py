@@ -19,18 +19,20 @@ import shutil
 import sys
 
 import torch
+import transformers
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "relu2")
+CLASSES = {"mistral4": "Mistral4ForCausalLM"}  # that no AutoModel has
 SWITCHES = """attention_bias mlp_bias use_bias use_qkv_bias qkv_bias add_qkv_bias tie_word_embeddings use_qk_norm
-    qk_layernorm norm_topk_prob use_parallel_residual attention_out_bias lm_head_bias""".split()
+    qk_layernorm norm_topk_prob rope_interleave use_parallel_residual attention_out_bias lm_head_bias""".split()
 # Fields and the values to try, where a configuration has the field.
 VALUES = {
     "head_dim": [32], "hidden_act": ACTIVATIONS, "hidden_activation": ACTIVATIONS, "activation_function": ACTIVATIONS,
     "sliding_window": [8, None], "num_experts_per_tok": [1], "num_experts": [5], "num_local_experts": [5],
     "n_routed_experts": [5], "decoder_sparse_step": [2], "mlp_only_layers": [[0]], "first_k_dense_replace": [0, 2],
-    "n_shared_experts": [2], "routed_scaling_factor": [0.37], "q_lora_rank": [None], "logit_scale": [0.31],
+    "n_shared_experts": [2], "num_shared_experts": [2], "router_scaling_factor": [0.37], "scale_depth": [None, 0.7], "dim_model_base": [None], "routed_scaling_factor": [0.37], "q_lora_rank": [None], "logit_scale": [0.31],
     "logits_scaling": [0.31], "embedding_multiplier": [0.31], "residual_multiplier": [0.31], "attention_multiplier": [0.31],
     "final_logit_softcapping": [None, 3.0], "attn_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
     "rms_norm_eps": [0.05], "layer_norm_eps": [0.05], "layer_norm_epsilon": [0.05], "norm_eps": [0.05],
@@ -94,6 +96,15 @@ def draw(model, seed):
             p.copy_(w.half().float())
 
 
+def build(settings):
+    """Makes a model of a configuration."""
+    if settings.model_type in CLASSES:
+        settings._attn_implementation = "eager"
+        return getattr(transformers, CLASSES[settings.model_type])(settings).eval()
+    auto = AutoModelForImageTextToText if hasattr(settings, "vision_config") else AutoModelForCausalLM
+    return auto.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+
+
 def respell(path):
     """Spells config.json as before transformers 5."""
     with open(path) as f:
@@ -116,7 +127,7 @@ def write(folder, config, old):
     """Writes a golden of a configuration."""
     config = {k: v for k, v in config.items() if k not in ("transformers_version", "dtype")}
     settings = AutoConfig.for_model(config.pop("model_type"), **config)
-    model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+    model = build(settings)
     draw(model, sum(map(ord, os.path.basename(folder))))
     ids = torch.randint(3, settings.vocab_size, (2, 40), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():

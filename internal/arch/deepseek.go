@@ -1,6 +1,10 @@
 package arch
 
-import "exl2/internal/device"
+import (
+	"encoding/json"
+
+	"exl2/internal/device"
+)
 
 // deepseek3 has latent attention and grouped experts
 // (models/deepseek_v3/modeling_deepseek_v3.py).
@@ -32,6 +36,40 @@ func glm4MoELite(c *Config) Spec {
 		"n_group", 1, "topk_group", 1, "routed_scaling_factor", 1.8, "n_routed_experts", 64, "num_experts_per_tok", 4, "moe_intermediate_size", 1536)
 	s := deepseek3(c)
 	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
+	return s
+}
+
+// miniCPM3 is miniCPM with latent attention, which rotates halves (models/minicpm3/modeling_minicpm3.py).
+func miniCPM3(c *Config) Spec {
+	c.defaults("kv_lora_rank", 256, "q_lora_rank", 768, "qk_nope_head_dim", 64, "qk_rope_head_dim", 32, "max_position_embeddings", 32768, "rms_norm_eps", 1e-5,
+		"tie_word_embeddings", true, "scale_emb", 12, "scale_depth", 1.4, "dim_model_base", 256)
+	if !c.Has("v_head_dim") {
+		c.replace("v_head_dim", c.Int("hidden_size")/max(c.Int("num_attention_heads"), 1))
+	}
+	s := latent(c)
+	s.multiplied(c)
+	return s
+}
+
+// mistral4 is deepseek3 with softmax scores and no correction, and queries scaled by position
+// (models/mistral4/modeling_mistral4.py).
+func mistral4(c *Config) Spec {
+	c.defaults("kv_lora_rank", 256, "q_lora_rank", 1024, "qk_nope_head_dim", 64, "qk_rope_head_dim", 64, "v_head_dim", 128, "max_position_embeddings", 1048576,
+		"n_group", 1, "topk_group", 1, "norm_topk_prob", true, "n_shared_experts", 1, "first_k_dense_replace", 0,
+		"rope_scaling", map[string]any{"rope_type": "yarn", "rope_theta": json.Number("10000"), "factor": json.Number("128"), "beta_fast": json.Number("32"), "beta_slow": json.Number("1"),
+			"mscale": json.Number("1"), "mscale_all_dim": json.Number("1"), "llama_4_scaling_beta": json.Number("0.1"), "original_max_position_embeddings": json.Number("8192")})
+	s := latent(c)
+	if c.Bool("rope_interleave", true) {
+		s.interleaved()
+	}
+	s.scaledByPosition(c)
+	rope, share := s.Latent.Rope, c.Float("partial_rotary_factor", float64(s.Latent.Rope)/float64(max(s.Attn.HeadDim, 1)))
+	if share = c.ropeObject().Float("partial_rotary_factor", share); int(share*float64(s.Attn.HeadDim)) != rope {
+		c.fail("partial_rotary_factor", "%v of %d dimensions, want qk_rope_head_dim, %d", share, s.Attn.HeadDim, rope)
+	}
+	c.rename("n_routed_experts", "num_local_experts")
+	s.routedExperts(c)
+	s.stacked()
 	return s
 }
 
@@ -128,6 +166,27 @@ func solarOpen(c *Config) Spec {
 	c.must("use_qk_norm", false)
 	c.replace("intermediate_size", 1) // of MLPs, which no layer has
 	return glm4MoE(c)
+}
+
+// hyV3 has norms of heads, and experts as deepseek3 by other names, which are weighed and scaled
+// (models/hy_v3/modeling_hy_v3.py, conversion_mapping.py).
+func hyV3(c *Config) Spec {
+	c.defaults("head_dim", 128, "num_key_value_heads", 8, "rms_norm_eps", 1e-5, "rope_theta", 11158840, "max_position_embeddings", 131072,
+		"n_routed_experts", 192, "n_shared_experts", 1, "num_experts_per_tok", 8, "moe_intermediate_size", 1536, "routed_scaling_factor", 2.826, "norm_topk_prob", true)
+	c.rename("n_routed_experts", "num_experts", "n_routed_experts", "num_local_experts", "n_shared_experts", "num_shared_experts", "routed_scaling_factor", "router_scaling_factor")
+	s := llama(c)
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	s.sigmoidExperts(c)
+	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
+	c.must("norm_topk_prob", true)
+	c.must("n_group", 1)
+	c.must("qk_norm", true)
+	c.must("mlp_bias", false)           // which experts would not have
+	c.ignore("enable_moe_fp32_combine") // of rounding
+	n := &s.Names
+	n.Router, n.Correction = "mlp.router.gate", "mlp.expert_bias"
+	n.SharedGate, n.SharedUp, n.SharedDown = "mlp.shared_mlp.gate_proj", "mlp.shared_mlp.up_proj", "mlp.shared_mlp.down_proj"
+	return s
 }
 
 // sarvamMoE is glm4MoE with other names, and rotates whole heads

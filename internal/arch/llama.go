@@ -50,10 +50,19 @@ func ministral(c *Config) Spec { return mistral(c) }
 func ministral3(c *Config) Spec {
 	c.defaults("max_position_embeddings", 262144, "rms_norm_eps", 1e-5, "head_dim", 128, "sliding_window", 0)
 	s := mistral(c)
-	p := c.ropeObject()
-	s.Attn.Temperature, s.Attn.TemperatureSpan = float32(p.Float("llama_4_scaling_beta", 0)), s.Rope(0).Scaling.Original
-	p.ignore("max_position_embeddings")
+	s.scaledByPosition(c)
 	return s
+}
+
+// scaledByPosition multiplies queries by a factor that grows with the position.
+func (s *Spec) scaledByPosition(c *Config) {
+	p := c.ropeObject()
+	s.Attn.Temperature = float32(p.Float("llama_4_scaling_beta", 0))
+	s.Attn.TemperatureSpan = p.Int("original_max_position_embeddings", s.Rope(0).Scaling.Original)
+	if s.Attn.Temperature != 0 && s.Attn.TemperatureSpan < 1 {
+		p.fail("original_max_position_embeddings", "%d, want 1 or more beside llama_4_scaling_beta", s.Attn.TemperatureSpan)
+	}
+	p.ignore("max_position_embeddings")
 }
 
 // arcee has an MLP without a gate and relu² (models/arcee/modeling_arcee.py).
@@ -174,10 +183,18 @@ func cwm(c *Config) Spec {
 func miniCPM(c *Config) Spec {
 	c.defaults("tie_word_embeddings", true)
 	s := llama(c)
-	s.EmbedScale = float32(c.factor("scale_emb", 1))
-	s.Residual = float32(c.factor("scale_depth", 1) / math.Sqrt(float64(max(s.Layers, 1))))
-	s.LogitScale = float32(c.factor("dim_model_base", float64(s.Hidden)) / float64(max(s.Hidden, 1)))
+	s.multiplied(c)
 	return s
+}
+
+// multiplied reads MiniCPM's multipliers.
+func (s *Spec) multiplied(c *Config) {
+	s.EmbedScale = float32(c.factor("scale_emb", 1))
+	depth := math.Sqrt(float64(max(s.Layers, 1)))
+	if v, _, there := c.field("scale_depth"); v != nil || !there { // null: no multiplier
+		s.Residual = float32(c.factor("scale_depth", 1) / depth)
+	}
+	s.LogitScale = float32(c.factor("dim_model_base", float64(s.Hidden)) / float64(max(s.Hidden, 1)))
 }
 
 // yi has norms of other names (01-ai/Yi-6B modeling_yi.py), in its first files.

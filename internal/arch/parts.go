@@ -102,6 +102,13 @@ func (s *Spec) experts(m MoE, router, gate, up, down string) {
 	s.Names.ExpertGate, s.Names.ExpertUp, s.Names.ExpertDown = gate, up, down
 }
 
+// stacked has gate and up of all experts in one tensor, and down in another, as transformers 5 holds them.
+func (s *Spec) stacked() {
+	n := s.Names
+	s.Stored = append(s.Stored, Stored{Weight: "mlp.experts.gate_up_proj", Holds: []string{n.ExpertGate, n.ExpertUp}, Stacked: true},
+		Stored{Weight: "mlp.experts.down_proj", Holds: []string{n.ExpertDown}, Stacked: true})
+}
+
 // shared adds an expert that every token sees, with the matrices
 // prefix.gate_proj and so on.
 func (s *Spec) shared(width int, prefix string) {

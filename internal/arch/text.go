@@ -39,7 +39,7 @@ func (n *Names) nest() {
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"deepseek_v3": deepseek3, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3, "llama": llama, "ministral3": ministral3, "mistral": mistral, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
+	"deepseek_v3": deepseek3, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3, "llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
 }
 
 // kimiVL is deepseek3 behind a picture encoder (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py).
