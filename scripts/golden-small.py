@@ -14,7 +14,7 @@ import os
 import sys
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoConfig
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -32,8 +32,20 @@ YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32, 
 NO_GQA = {"intermediate_size": None, "num_key_value_heads": None}
 WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 
+VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 2, "image_size": 8}
+BLOCKS = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2}
+
+
+def behind(kind, vision, **text):
+    """A language model behind a picture encoder."""
+    text = {k: v for k, v in (TINY | {"model_type": kind, "head_dim": 16} | text).items() if v is not None}
+    return {"text_config": text, "vision_config": vision} | dict.fromkeys(TINY)
+
+
 # By model_type, or with one: what differs from TINY; None leaves a field out.
 CASES = {
+    "aya_vision": behind("cohere", VISION | {"model_type": "siglip_vision_model"}, logit_scale=1.0),
+    "cohere2_vision": behind("cohere2", VISION | {"model_type": "siglip_vision_model"}, **WINDOWS | {"logit_scale": 1.0}),
     "cwm": {"head_dim": 16, "sliding_window": 8, "rope_parameters": LLAMA3},
     "dbrx": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "attn_config": {"kv_n_heads": 2, "clip_qkv": 2.5, "rope_theta": 5e4},
              "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32}} | dict.fromkeys(set(TINY) - {"vocab_size"}),
@@ -42,23 +54,33 @@ CASES = {
                                     "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}},
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
     "exaone": {"rope_parameters": LLAMA3},
+    "exaone4_5": behind("exaone4", BLOCKS | {"num_key_value_heads": 2, "fullatt_block_indexes": [0]}, **WINDOWS),
     "exaone_moe": EXPERTS | WINDOWS | {"num_experts": 4, "mlp_layer_types": ["sparse", "dense", "sparse"], "num_shared_experts": 1},
     "falcon": NO_GQA | {"ffn_hidden_size": 64, "bias": True},
     "falcon_40b": NO_GQA | {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon_rw": NO_GQA | {"model_type": "falcon", "multi_query": False, "parallel_attn": False, "bias": True},
     "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
     "glm": {"head_dim": 16},
+    "glm46v": behind("glm4v_text", BLOCKS, head_dim=None, num_attention_heads=2, num_key_value_heads=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}),
     "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},
+    "glm_ocr": behind("glm_ocr_text", BLOCKS, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}),
+    "got_ocr2": behind("qwen2", VISION | {"output_channels": 8, "mlp_dim": 32, "global_attn_indexes": [0], "window_size": 2}),
     "gpt_neo": NO_GQA | {"num_hidden_layers": None, "num_attention_heads": None, "num_layers": 3, "num_heads": 4, "max_position_embeddings": 64,
                          "attention_types": [[["global", "local", "local"], 1]], "window_size": 8},
     "gptj": NO_GQA | dict.fromkeys(["hidden_size", "num_hidden_layers", "num_attention_heads"]) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "granite_swa": {"num_hidden_layers": 3, "sliding_window": 8, "layer_rope_theta": [0, 1e4, 5e4], "embedding_multiplier": 3.0,
                     "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "granitemoe_swa": {"sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 32},
+    "hunyuan_vl": behind("hunyuan_vl_text", VISION | {"out_hidden_size": 32}, rope_parameters={
+        "rope_type": "xdrope", "rope_theta": 1e4, "factor": 1.0, "alpha": 50.0, "xdrope_section": [2, 2, 2, 2]}),
     "hyperclovax": {"embedding_multiplier": 2.0, "logits_scaling": 0.5, "residual_multiplier": 0.7},
     "hy_v3": EXPERTS | {"head_dim": 16, "num_experts": 4, "num_shared_experts": 1},
+    "idefics3": behind("llama", VISION),
     "internlm3": {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
     "jais2": {},
+    "kimi_k25": behind("deepseek_v3", VISION | {"pos_emb_height": 2, "pos_emb_width": 2}, **MLA | EXPERTS | {"head_dim": 8,
+        "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}) | {"tie_word_embeddings": False},
+    "lighton_ocr": behind("qwen3", VISION | {"model_type": "pixtral"}),
     "mellum": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "mlp_layer_types": ["dense", "sparse", "sparse"], "rope_parameters": {
         "full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16},
         "sliding_attention": {"rope_type": "default", "rope_theta": 777.0}}},
@@ -71,24 +93,21 @@ CASES = {
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
+    "paddleocr_vl": behind("paddleocr_vl_text", VISION, rope_parameters={"rope_type": "default", "rope_theta": 5e5, "mrope_section": [2, 3, 3]}, use_bias=True),
     "persimmon": {"num_key_value_heads": None},
     "qwen3_vl_moe": {"text_config": TINY | EXPERTS | {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 64, "mlp_only_layers": [0]},
                      "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2,
                                        "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}} | dict.fromkeys(TINY),
     "sarvam_moe": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1},
+    "smolvlm": behind("llama", VISION),
     "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
     "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
+    "video_llama_3": behind("qwen2", VISION),
     "youtu": MLA,
 }
 
 # Seeds by which every expert is chosen, and no derivative is taken at a clip.
 SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
-
-
-def text_only(path):
-    """Leaves what is read of a model with pictures, stacked experts as in published files, [in, out]."""
-    tensors = {k: v for k, v in load_file(path).items() if "visual" not in k}
-    save_file({k: v.transpose(1, 2).contiguous() if ".experts." in k else v for k, v in tensors.items()}, path)
 
 
 def write(folder, kind):
@@ -106,7 +125,7 @@ def write(folder, kind):
     model.half().save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
     if "vision_config" in config:
-        text_only(os.path.join(folder, "model.safetensors"))
+        variants.text_only(os.path.join(folder, "model.safetensors"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
 
 

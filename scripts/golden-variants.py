@@ -20,7 +20,7 @@ import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "relu2")
@@ -105,10 +105,18 @@ def build(settings):
     return auto.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
 
 
+def text_only(path):
+    """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files."""
+    others = "visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR"
+    tensors = {k.replace(".blocks.", ".layers."): v for k, v in load_file(path).items() if not any(o in k for o in others)}
+    save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 else v for k, v in tensors.items()}, path)
+
+
 def respell(path):
     """Spells config.json as before transformers 5."""
     with open(path) as f:
-        c = json.load(f)
+        whole = json.load(f)
+    c = whole.get("text_config", whole)
     rope = c.get("rope_parameters") or {}
     if any(isinstance(v, dict) for v in rope.values()):
         return
@@ -120,7 +128,7 @@ def respell(path):
         c["rope_scaling"] = rope
     c["torch_dtype"] = c.pop("dtype", "float16")
     with open(path, "w") as f:
-        json.dump(c, f, indent=1)
+        json.dump(whole, f, indent=1)
 
 
 def write(folder, config, old):
@@ -129,12 +137,14 @@ def write(folder, config, old):
     settings = AutoConfig.for_model(config.pop("model_type"), **config)
     model = build(settings)
     draw(model, sum(map(ord, os.path.basename(folder))))
-    ids = torch.randint(3, settings.vocab_size, (2, 40), generator=torch.Generator().manual_seed(7))
+    ids = torch.randint(3, settings.get_text_config().vocab_size, (2, 40), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
         logits = model(ids, use_cache=False).logits.float()
     if not torch.isfinite(logits).all():
         raise ValueError("logits are not finite")
     model.half().save_pretrained(folder)
+    if "vision_config" in config:
+        text_only(os.path.join(folder, "model.safetensors"))
     if old:
         respell(os.path.join(folder, "config.json"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
@@ -146,15 +156,17 @@ def main():
     for name in names or sorted(d for d in os.listdir(source) if os.path.isdir(os.path.join(source, d))):
         with open(os.path.join(source, name, "config.json")) as f:
             config = json.load(f)
-        changes = variants(config)
+        changes = variants(config.get("text_config", config))
         single = list(changes.items())
         for _ in range(12):
             some = pick.sample(single, min(3, len(single)))
             changes["+".join(k for k, _ in some)] = {k: v for _, one in some for k, v in one.items()}
         for i, (variant, change) in enumerate(changes.items()):
-            changed, folder = copy.deepcopy(config) | change, os.path.join(out, f"{name}-{variant}")
-            if "layer_types" in changed and "sliding_window" in change:
-                del changed["layer_types"]
+            changed, folder = copy.deepcopy(config), os.path.join(out, f"{name}-{variant}")
+            text = changed.get("text_config", changed)
+            text.update(change)
+            if "layer_types" in text and "sliding_window" in change:
+                del text["layer_types"]
             try:
                 write(folder, changed, i % 3 == 2)
             except Exception as e:  # what transformers makes of a change is not ours

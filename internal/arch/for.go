@@ -29,7 +29,7 @@ func For(c *Config) (Spec, error) {
 	}
 	s := e.build(c)
 	s.Arch = name
-	s.Further = c.count("num_nextn_predict_layers", 0)
+	s.Further = c.language().count("num_nextn_predict_layers", 0)
 	s.Warnings = append(c.leftovers(), c.otherType(name, e)...)
 	if c.Err() == nil {
 		s.check(c)
@@ -132,9 +132,7 @@ func (s Spec) check(c *Config) {
 // checkWindows refuses layer_types that say of a layer's window something else than the
 // architecture makes of the other fields: programs differ in which they believe.
 func (s Spec) checkWindows(c *Config) {
-	if text := c.subs["text_config"]; text != nil {
-		c = text
-	}
+	c = c.language()
 	types, _ := c.raw["layer_types"].([]any)
 	for l, kind := range types[:min(len(types), s.Layers)] {
 		w := 0

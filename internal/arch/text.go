@@ -18,6 +18,14 @@ func (c *Config) text() *Config {
 	return t
 }
 
+// language returns the part of the configuration that is about the language model.
+func (c *Config) language() *Config {
+	if t := c.subs["text_config"]; t != nil {
+		return t
+	}
+	return c
+}
+
 // prefixed puts the published checkpoints' prefix in front of all names, and
 // knows the one that transformers writes since version 4.52.
 func (s *Spec) prefixed() {
@@ -39,13 +47,64 @@ func (n *Names) nest() {
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"deepseek_v3": deepseek3, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3, "llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
+	"cohere": cohere, "cohere2": cohere2, "deepseek_v3": deepseek3, "exaone4": exaone4, "exaone4_5_text": exaone4, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3,
+	"llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
 }
 
-// kimiVL is deepseek3 behind a picture encoder (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py).
+// behind is llava whose language model has a model_type, and sizes, where the file leaves them out.
+func behind(c *Config, kind string, sizes ...any) Spec {
+	c.Object("text_config").defaults(append([]any{"model_type", kind}, sizes...)...)
+	return llava(c)
+}
+
+// cohereVision is cohere2, or cohere, behind a picture encoder (models/aya_vision/modeling_aya_vision.py,
+// models/cohere2_vision/modeling_cohere2_vision.py, which since transformers 4.52 leave out the language
+// model's logit_scale).
+func cohereVision(c *Config) Spec {
+	return behind(c, "cohere2", "vocab_size", 256000, "hidden_size", 8192, "intermediate_size", 22528, "num_hidden_layers", 40, "num_attention_heads", 64)
+}
+
+// exaone45 is exaone4 behind a picture encoder (models/exaone4_5/modeling_exaone4_5.py).
+func exaone45(c *Config) Spec {
+	return behind(c, "exaone4", "vocab_size", 102400, "intermediate_size", 16384)
+}
+
+// gotOCR2 is qwen2 behind a picture encoder (models/got_ocr2/modeling_got_ocr2.py).
+func gotOCR2(c *Config) Spec {
+	return behind(c, "qwen2", "vocab_size", 151860, "hidden_size", 1024, "intermediate_size", 2816, "num_hidden_layers", 24, "num_attention_heads", 16,
+		"rope_theta", 1e6, "tie_word_embeddings", true)
+}
+
+// lightOnOCR is qwen3 behind a picture encoder (models/lighton_ocr/modeling_lighton_ocr.py).
+func lightOnOCR(c *Config) Spec {
+	return behind(c, "qwen3", "vocab_size", 151936, "hidden_size", 1024, "intermediate_size", 3072, "num_hidden_layers", 28, "num_attention_heads", 16,
+		"num_key_value_heads", 8, "max_position_embeddings", 40960, "rope_theta", 1e6, "tie_word_embeddings", true)
+}
+
+// videoLlama3 is qwen2 behind a picture encoder (models/video_llama_3/modeling_video_llama_3.py).
+func videoLlama3(c *Config) Spec {
+	return behind(c, "qwen2", "vocab_size", 151936, "intermediate_size", 22016)
+}
+
+// kimiVL is deepseek3 behind a picture encoder (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py,
+// models/kimi_k25/modeling_kimi_k25.py).
 func kimiVL(c *Config) Spec {
 	c.Object("text_config").must("model_type", "deepseek_v3", "kimi_k2")
-	return llava(c)
+	return behind(c, "deepseek_v3")
+}
+
+// idefics3 is llama behind a picture encoder, by other names (models/idefics3/modeling_idefics3.py,
+// models/smolvlm/modeling_smolvlm.py).
+func idefics3(c *Config) Spec {
+	t := c.text()
+	t.must("model_type", "llama")
+	t.defaults("rms_norm_eps", 1e-5, "vocab_size", 32000, "hidden_size", 4096, "intermediate_size", 11008, "num_hidden_layers", 32, "num_attention_heads", 32)
+	s := llama(t)
+	t.must("qk_layer_norms", false)
+	t.ignore("perceiver_config", "pixel_shuffle_factor", "use_resampler", "neftune_noise_alpha")
+	n := &s.Names
+	n.Embed, n.Layers, n.Final = "model.text_model.embed_tokens", "model.text_model.layers.*", "model.text_model.norm"
+	return s
 }
 
 // llava is any of these with pictures in front
@@ -89,9 +148,7 @@ func qwen2VL(c *Config) Spec {
 		"intermediate_size", 29568, "num_hidden_layers", 80, "num_attention_heads", 64, "num_key_value_heads", 8)
 	s := qwen2(c)
 	c.ropeObject().ignore("mrope_section")
-	now := s.Names
-	now.nest()
-	s.Other = append(s.Other, now)
+	s.nested()
 	return s
 }
 
@@ -127,12 +184,41 @@ func qwen3VLMoE(c *Config) Spec {
 
 // glm4V is glm4 behind a picture encoder (models/glm4v/modeling_glm4v.py).
 func glm4V(c *Config) Spec {
+	s := glm4Text(c)
+	c.Object("text_config").must("head_dim", s.Hidden/max(s.Attn.Heads, 1))
+	return s
+}
+
+func glm4Text(c *Config) Spec {
 	t := c.text()
-	t.defaults("head_dim", nil, "rms_norm_eps", 1e-5, "max_position_embeddings", 32768, "vocab_size", 151552, "hidden_size", 4096,
+	t.defaults("head_dim", nil, "rms_norm_eps", 1e-5, "partial_rotary_factor", 1, "max_position_embeddings", 32768, "vocab_size", 151552, "hidden_size", 4096,
 		"intermediate_size", 13696, "num_hidden_layers", 40, "num_attention_heads", 32)
 	s := glm4(t)
 	t.ropeObject().ignore("mrope_section")
 	s.Names.nest()
+	return s
+}
+
+// glm46V is glm4V, or, by its model_type, glm4VMoE (models/glm46v/modeling_glm46v.py).
+func glm46V(c *Config) Spec {
+	switch kind := c.Object("text_config").String("model_type", "glm4v_text"); kind {
+	case "glm4v_text":
+		return glm4V(c)
+	case "glm4v_moe_text":
+		return glm4VMoE(c)
+	default:
+		c.refuse("text_config.model_type", kind)
+		return Spec{}
+	}
+}
+
+// glmOCR is glm4V without biases (models/glm_ocr/modeling_glm_ocr.py).
+func glmOCR(c *Config) Spec {
+	t := c.Object("text_config")
+	t.defaults("attention_bias", false, "num_key_value_heads", 8, "max_position_embeddings", 131072,
+		"vocab_size", 59392, "hidden_size", 1024, "intermediate_size", 4096, "num_hidden_layers", 16, "num_attention_heads", 16)
+	s := glm4Text(c)
+	t.must("attention_bias", false)
 	return s
 }
 
@@ -145,4 +231,48 @@ func glm4VMoE(c *Config) Spec {
 	t.ropeObject().ignore("mrope_section")
 	s.Names.nest()
 	return s
+}
+
+// paddleOCRVL is ernie45 whose RoPE rotates halves, with positions in three dimensions, which are the
+// same for text (models/paddleocr_vl/modeling_paddleocr_vl.py).
+func paddleOCRVL(c *Config) Spec {
+	if c.Has("text_config") {
+		c = c.text()
+	}
+	c.defaults("head_dim", 128, "num_key_value_heads", 2, "rms_norm_eps", 1e-5, "rope_theta", 500000, "max_position_embeddings", 131072, "tie_word_embeddings", true,
+		"vocab_size", 103424, "hidden_size", 1024, "intermediate_size", 3072, "num_hidden_layers", 18, "num_attention_heads", 16)
+	s := llama(c)
+	s.biased(c.Bool("use_bias", false))
+	c.ropeObject().ignore("mrope_section")
+	c.must("rope_is_neox_style", true)
+	c.must("compression_ratio", 1)
+	c.ignore("use_3d_rope", "weight_share_add_bias", "ignored_index")
+	s.nested()
+	return s
+}
+
+// hunyuanVL is hunyuan with positions in several dimensions, which are the same for text
+// (models/hunyuan_vl/modeling_hunyuan_vl.py).
+func hunyuanVL(c *Config) Spec {
+	if c.Has("text_config") {
+		c = c.text()
+	}
+	c.defaults("tie_word_embeddings", true, "vocab_size", 290943, "hidden_size", 4096, "intermediate_size", 11008, "num_hidden_layers", 32, "num_attention_heads", 32)
+	p := c.ropeObject()
+	if p.String("rope_type", p.String("type", "")) == "xdrope" {
+		p.replace("rope_type", "dynamic")
+	}
+	c.must("position_embedding_xdrope", true)
+	c.replace("position_embedding_xdrope", false)
+	s := hunyuan(c)
+	p.ignore("mrope_section", "xdrope_section")
+	s.nested()
+	return s
+}
+
+// nested knows the names that transformers writes, beside those of the published files.
+func (s *Spec) nested() {
+	now := s.Names
+	now.nest()
+	s.Other = append(s.Other, now)
 }
