@@ -90,6 +90,7 @@ CASES = {
                                                               "original_max_position_embeddings": 8}},
     "mistral4": MLA | EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "rope_parameters": YARN | {
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 8}},
+    "nanochat": {"head_dim": 16, "final_logit_softcapping": 3.0},
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},

@@ -24,6 +24,8 @@ const (
 	HeadNormsAll    Feature = "norms over all heads"
 	HeadNormBiases  Feature = "norms of heads with biases"
 	HeadNormsLate   Feature = "norms of heads behind RoPE"
+	HeadNormsPlain  Feature = "norms of heads without weights"
+	EmbeddingNorm   Feature = "normalized embeddings"
 	HeadBias        Feature = "a bias of the head"
 	HeadUnitRows    Feature = "normalized rows of the head"
 	LearnedPosition Feature = "learned positions"
@@ -70,6 +72,8 @@ func (s Spec) Features() []Feature {
 	add(HeadNormsAll, a.QKNorm.Over == AllHeads)
 	add(HeadNormBiases, a.QKNorm.Bias)
 	add(HeadNormsLate, a.QKNorm.AfterRope)
+	add(HeadNormsPlain, a.QKNorm.Plain)
+	add(EmbeddingNorm, s.EmbedNorm)
 	add(HeadBias, s.HeadBias)
 	add(HeadUnitRows, s.HeadUnit)
 	add(LearnedPosition, s.Learned > 0)

@@ -107,6 +107,21 @@ func jais2(c *Config) Spec {
 	return s
 }
 
+// nanoChat has norms without weights, of embeddings and, behind RoPE, which turns backward, of heads, too;
+// relu², and an MLP without a gate (models/nanochat/modeling_nanochat.py).
+func nanoChat(c *Config) Spec {
+	c.defaults("hidden_act", "relu2", "final_logit_softcapping", 15)
+	s := llama(c)
+	s.NormPlain, s.EmbedNorm = true, true
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	s.Attn.QKNorm.AfterRope, s.Attn.QKNorm.Plain = true, true
+	s.eachRope(func(r Rope) Rope { r.Backward = true; return r })
+	s.LogitCap = float32(c.optional("final_logit_softcapping", 0))
+	s.ungated("mlp.fc1", "mlp.fc2")
+	c.must("mlp_bias", false)
+	return s
+}
+
 // gptNeo has learned positions, scores that are not scaled, and windows on every other
 // layer (models/gpt_neo/modeling_gpt_neo.py).
 func gptNeo(c *Config) Spec {

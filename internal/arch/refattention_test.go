@@ -104,7 +104,11 @@ func (r reference) normHeads(l int, x stream, name string, heads int) {
 			if b != nil {
 				bias = b[at:][:width]
 			}
-			copy(v[i:], normalize(v[i:][:width], w[at:][:width], bias, r.Norm))
+			var weight []float64
+			if w != nil {
+				weight = w[at:][:width]
+			}
+			copy(v[i:], normalize(v[i:][:width], weight, bias, r.Norm))
 		}
 	}
 }
@@ -112,6 +116,9 @@ func (r reference) normHeads(l int, x stream, name string, heads int) {
 // headWeights returns the weights and biases of a norm of heads.
 func (r reference) headWeights(l int, name string, heads int) (w, b []float64) {
 	name = r.Names.Layer(l, name)
+	if r.Attn.QKNorm.Plain {
+		return nil, nil
+	}
 	for h := range heads {
 		one := arch.Expert(name, h)
 		if h > 0 && one == name {

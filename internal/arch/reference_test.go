@@ -76,6 +76,9 @@ func (r reference) logits(ids []float64) stream {
 	x := make(stream, len(ids))
 	for i, id := range ids {
 		x[i] = scaled(table[int(id)*r.Hidden:][:r.Hidden], orOne(r.EmbedScale))
+		if r.EmbedNorm {
+			x[i] = normalize(x[i], nil, nil, r.Norm)
+		}
 		if r.Learned > 0 {
 			positions, _ := r.tensor(r.Names.Positions + ".weight")
 			add(x[i], positions[(r.LearnedFrom+i)*r.Hidden:][:r.Hidden], 1)

@@ -6,6 +6,7 @@ import "math"
 type Rope struct {
 	Theta       float64
 	Dims        int  // leading dimensions of a head that rotate; 0 is no rotation
+	Backward    bool // by negative angles (nanochat)
 	Interleaved bool // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
 	Scaling     Scaling
 	Divisor     float64 // of positions, on top of a scaling that is not linear; 0 is 1
@@ -104,6 +105,9 @@ func (r Rope) Frequencies() (freqs []float32, scale float32) {
 	freqs = make([]float32, len(f))
 	for i := range f {
 		freqs[i] = float32(f[i] / orElse(r.Divisor, 1))
+		if r.Backward {
+			freqs[i] = -freqs[i]
+		}
 	}
 	return freqs, scale
 }

@@ -30,6 +30,7 @@ type Spec struct {
 
 	EmbedScale float32 // multiplies embeddings; 0 means 1
 	Residual   float32 // multiplies each sublayer's output; 0 means 1
+	EmbedNorm  bool    // the stream begins with norm(table[ids]·EmbedScale), by Norm without weights (nanochat)
 	LogitScale float32 // multiplies logits; 0 means 1
 	LogitCap   float32 // soft cap of logits, cap·tanh(logit/cap), after the scale; 0 means none
 	Tied       bool    // the head is the embedding table
@@ -94,6 +95,7 @@ type Attn struct {
 type QKNorm struct {
 	Over      NormSpan
 	Bias      bool // a bias beside the weight, of its shape
+	Plain     bool // no weights: 1
 	AfterRope bool // rather than before
 }
 

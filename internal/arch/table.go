@@ -94,6 +94,7 @@ var table = map[string]entry{
 	"Mistral3ForConditionalGeneration":       {llava, "mistral3", Text, Description},
 	"Mistral4ForCausalLM":                    {mistral4, "mistral4", Whole, Golden},
 	"MixtralForCausalLM":                     {mixtral, "mixtral", Whole, Golden},
+	"NanoChatForCausalLM":                    {nanoChat, "nanochat", Whole, Golden},
 	"NemotronForCausalLM":                    {nemotron, "nemotron", Whole, Golden},
 	"OlmoForCausalLM":                        {olmo, "olmo", Whole, Golden},
 	"Olmo2ForCausalLM":                       {olmo2, "olmo2", Whole, Golden},

@@ -9,6 +9,9 @@ import (
 func (b *builder) embedding(m *Module) {
 	table, scale := b.own(m, b.matrix(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
 	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Stream), table, s.IDs, scale) }}}
+	if norm := b.norm(m, NormOut); !norm.none() {
+		m.Steps = append(m.Steps, Step{Run: func(s *State) { norm.apply(s, Stream, Stream) }})
+	}
 	if b.Spec.Learned == 0 {
 		return
 	}

@@ -44,7 +44,7 @@ const (
 	NormIn    Place = iota // the stream, in front of everything
 	NormQuery              // the heads of queries
 	NormKey
-	NormOut    // what attention adds to the stream
+	NormOut    // what attention adds to the stream, or the embeddings
 	NormMLPIn  // the stream in front of the MLP
 	NormMLPOut // what the MLP adds to the stream
 	NormQLatent
@@ -145,7 +145,11 @@ func (m ModuleSpec) Norm(p Place) (NormSpec, bool) {
 // Layout lists the modules of a model in the order they run.
 func Layout(s arch.Spec) []ModuleSpec {
 	n := s.Names
-	list := []ModuleSpec{{Name: n.Embed, Kind: Embedding, Table: n.Embed, Positions: n.Positions}}
+	embedding := ModuleSpec{Name: n.Embed, Kind: Embedding, Table: n.Embed, Positions: n.Positions}
+	if s.EmbedNorm {
+		embedding.Norms = []NormSpec{{Place: NormOut, Name: n.Embed, Norm: s.Norm, Rows: 1, Cols: s.Hidden, Plain: true}}
+	}
+	list := []ModuleSpec{embedding}
 	for layer := range s.Layers {
 		list = append(list, layerSpecs(s, layer)...)
 	}
@@ -286,7 +290,7 @@ func (y *moduleLayout) streamNorm(p Place, name string) {
 
 // headNorm adds a norm of heads, if the architecture has it.
 func (y *moduleLayout) headNorm(p Place, part string, heads int) {
-	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.Attn.HeadDim, Bias: y.Attn.QKNorm.Bias}
+	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.Attn.HeadDim, Bias: y.Attn.QKNorm.Bias, Plain: y.Attn.QKNorm.Plain}
 	switch y.Attn.QKNorm.Over {
 	case arch.NoNorm:
 		return

@@ -206,7 +206,7 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 // known are the features that this package interprets.
 var known = []arch.Feature{
 	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
-	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate,
+	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.EmbeddingNorm,
 	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
 	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
 	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts,
