@@ -53,6 +53,8 @@ CASES = {
                                     "topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1,
                                     "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}},
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
+    "ernie4_5_vl_moe": behind("ernie4_5_vl_moe_text", BLOCKS | {"intermediate_size": 32}, moe_num_experts=4, moe_k=2, moe_intermediate_size=[32, 16],
+                              moe_num_shared_experts=1, rope_parameters={"rope_type": "default", "rope_theta": 5e5, "mrope_section": [3, 3, 2]}),
     "exaone": {"rope_parameters": LLAMA3},
     "exaone4_5": behind("exaone4", BLOCKS | {"num_key_value_heads": 2, "fullatt_block_indexes": [0]}, **WINDOWS),
     "exaone_moe": EXPERTS | WINDOWS | {"num_experts": 4, "mlp_layer_types": ["sparse", "dense", "sparse"], "num_shared_experts": 1},
@@ -108,7 +110,7 @@ CASES = {
 }
 
 # Seeds by which every expert is chosen, and no derivative is taken at a clip.
-SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "ernie4_5_vl_moe": 15, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
 
 
 def write(folder, kind):

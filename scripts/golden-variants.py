@@ -107,7 +107,7 @@ def build(settings):
 
 def text_only(path):
     """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files."""
-    others = "visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR"
+    others = "visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1"
     tensors = {k.replace(".blocks.", ".layers."): v for k, v in load_file(path).items() if not any(o in k for o in others)}
     save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 else v for k, v in tensors.items()}, path)
 

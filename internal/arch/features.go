@@ -51,6 +51,7 @@ const (
 	FusedTensors    Feature = "fused tensors"
 	TransposedInput Feature = "transposed tensors"
 	StackedExperts  Feature = "stacked experts"
+	PictureExperts  Feature = "experts of pictures"
 )
 
 // Features lists what an interpreter must know to run s.
@@ -107,6 +108,7 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	}
 	add(Experts, true)
 	add(SharedExperts, m.Shared > 0)
+	add(PictureExperts, m.Pictures > 0)
 	add(SharedGates, m.SharedGated)
 	add(DenseLayers, s.Dense != nil)
 	add(RouterTop, r.Score == device.SoftmaxTop)

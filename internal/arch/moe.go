@@ -3,6 +3,7 @@ package arch
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 
 	"exl2/internal/device"
@@ -117,6 +118,58 @@ func ernie45MoE(c *Config) Spec {
 	c.must("moe_gate_act", "softmax")
 	c.ignore("moe_norm_min", "moe_capacity", "moe_gate") // moe_gate names an implementation
 	return s
+}
+
+// ernie45VLMoE is ernie45MoE with positions in three dimensions, which are the same for text, and experts of
+// their own for pictures, whose numbers are behind those of text (models/ernie4_5_vl_moe/modeling_ernie4_5_vl_moe.py,
+// conversion_mapping.py). Routers are stored [in, out].
+func ernie45VLMoE(c *Config) Spec {
+	if c.Has("text_config") {
+		c = c.text()
+	}
+	c.defaults("vocab_size", 103424, "hidden_size", 2560, "intermediate_size", 12288, "num_hidden_layers", 28, "num_attention_heads", 20)
+	c.rename("moe_num_experts", "num_experts", "moe_k", "num_experts_per_tok")
+	pictures := c.pair("moe_num_experts", 64)
+	c.pair("moe_intermediate_size", 1536)
+	c.pair("moe_layer_start_index", 1)
+	c.pair("moe_layer_end_index", -1)
+	s := ernie45MoE(c)
+	if types := c.Strings("mlp_layer_types"); types != nil {
+		s.Dense = c.dense(0)
+	}
+	if pictures != 0 && pictures != s.MoE.Experts {
+		c.Refuse("moe_num_experts", "%d for text and %d for pictures", s.MoE.Experts, pictures)
+	}
+	s.MoE.Pictures = pictures
+	p := c.ropeObject()
+	p.must("rope_type", "default")
+	p.must("type", "default", "mrope")
+	p.ignore("mrope_section")
+	c.must("use_bias", false) // which experts would not have
+	c.must("rope_3d", true)
+	c.must("moe_norm_gate_logits", true)
+	c.must("moe_use_hard_gate", true)
+	c.must("moe_group_experts", false)
+	c.ignore("freq_allocation", "moe_multimodal_dispatch_use_allgather") // of pictures; an implementation
+	s.Stored = append(s.Stored, Stored{Weight: s.Names.Router + ".weight", Holds: []string{s.Names.Router}, Transposed: true})
+	s.nested()
+	return s
+}
+
+// pair reads a number, or one for text and one for pictures, leaves the first as the field, and
+// returns the second.
+func (c *Config) pair(key string, def int) int {
+	v, name, _ := c.field(key)
+	if _, ok := v.([]any); !ok {
+		return c.Int(key, def)
+	}
+	values := c.Floats(key)
+	if len(values) != 2 || values[0] != math.Trunc(values[0]) || values[1] != math.Trunc(values[1]) {
+		c.fail(name, "want a whole number for text and one for pictures")
+		return def
+	}
+	c.replace(key, values[0])
+	return int(values[1])
 }
 
 // gptOSS has sinks, biases, a clamped unit, and stacked experts stored [in, out]

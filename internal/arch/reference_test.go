@@ -235,10 +235,12 @@ func (r reference) act(x float64) float64 {
 	return x
 }
 
-// allUsed complains about tensors that the Spec does not mention.
+// allUsed complains about tensors that the Spec does not mention, but for experts of pictures.
 func (r reference) allUsed() {
 	for _, name := range r.file.Names() {
-		if _, ok := r.read[name]; !ok && !strings.HasSuffix(name, ".attn.bias") {
+		_, ok := r.read[name]
+		pictures := strings.Contains(name, ".experts.") && !r.InLayer(name)
+		if !ok && !pictures && !strings.HasSuffix(name, ".attn.bias") {
 			r.t.Errorf("%s is not used", name)
 		}
 	}

@@ -149,6 +149,7 @@ type MLP struct {
 // An expert is an MLP of Spec.MLP's kind, act and biases, Width wide.
 type MoE struct {
 	Experts, TopK, Width int // Experts 0: no mixture
+	Pictures             int // experts behind those in files, which tokens of pictures see, and are not run; 0 means none
 	Routing              Routing
 
 	// Shared is the width of an expert that every token sees, an MLP of
@@ -165,7 +166,7 @@ type Routing struct {
 	Bias bool // the router is a linear with bias
 
 	// Correction: Names.Correction, [experts], is added to the scores to choose
-	// by, not to the weights.
+	// by, not to the weights. With MoE.Pictures it is the first of two rows.
 	Correction bool
 }
 
@@ -218,10 +219,20 @@ func (s Spec) Stray(names []string) string {
 	return ""
 }
 
-// InLayer reports whether a tensor is of a layer that the configuration speaks of.
+// InLayer reports whether a tensor is of a layer that the configuration speaks of, and not of
+// what pictures see there.
 func (s Spec) InLayer(name string) bool {
 	n, ok := s.layerOf(name)
-	return ok && n < s.Layers
+	return ok && n < s.Layers && !s.pictures(name, n)
+}
+
+// pictures reports whether a tensor of a layer is of an expert that pictures see.
+func (s Spec) pictures(name string, layer int) bool {
+	before, _, _ := strings.Cut(s.Names.Layer(layer, s.Names.ExpertUp), "*")
+	rest, ok := strings.CutPrefix(name, before)
+	number, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	return s.MoE.Pictures > 0 && ok && err == nil && n >= s.MoE.Experts
 }
 
 // behind reports whether a tensor is of a layer that has the given number or a

@@ -31,6 +31,7 @@ var table = map[string]entry{
 	"Ernie4_5_ForCausalLM":                   {ernie45, "", Whole, Golden}, // the first files' spelling
 	"Ernie4_5_MoeForCausalLM":                {ernie45MoE, "ernie4_5_moe", Whole, Golden},
 	"Exaone4_5_ForConditionalGeneration":     {exaone45, "exaone4_5", Text, Golden},
+	"Ernie4_5_VLMoeForConditionalGeneration": {ernie45VLMoE, "ernie4_5_vl_moe", Text, Golden},
 	"ExaoneForCausalLM":                      {exaone, "exaone", Whole, Golden},
 	"Exaone4ForCausalLM":                     {exaone4, "exaone4", Whole, Golden},
 	"ExaoneMoeForCausalLM":                   {exaoneMoE, "exaone_moe", Whole, Golden},

@@ -159,6 +159,18 @@ func (b *builder) vector(name string, n int) tensor.Tensor {
 	return b.upload(tensor.F32, 1, n, tensor.BytesOf(v))
 }
 
+// firstRow loads a vector that may be the first row of a tensor.
+func (b *builder) firstRow(v VectorSpec) tensor.Tensor {
+	if v.Rows == 0 {
+		return b.vector(v.Name, v.Cols)
+	}
+	rows := b.floats(v.Name, v.Rows, v.Cols)
+	if rows == nil {
+		return tensor.Tensor{}
+	}
+	return b.upload(tensor.F32, 1, v.Cols, tensor.BytesOf(rows[:v.Cols]))
+}
+
 // floats loads the rows of a tensor, of one dimension or two. EXL2 files hold
 // biases padded like their matrices: the first cols elements of one row count.
 func (b *builder) floats(name string, rows, cols int) []float32 {

@@ -112,6 +112,15 @@ func (m ModuleSpec) Matrices() []LinearSpec { return append(slices.Clone(m.Linea
 type VectorSpec struct {
 	Name string // whole
 	Cols int
+	Rows int // of the tensor, of which the first is the vector; 0 means that it has one dimension
+}
+
+// Shape is that of the tensor.
+func (v VectorSpec) Shape() []int {
+	if v.Rows == 0 {
+		return []int{v.Cols}
+	}
+	return []int{v.Rows, v.Cols}
 }
 
 // Packable lists the linears that can be quantized.
@@ -204,7 +213,7 @@ func (y *moduleLayout) attention() {
 	y.headNorm(NormKey, n.KNorm, a.KVHeads)
 	y.layerNorm(NormOut, n.NormAttnOut)
 	if a.Sinks {
-		y.m.Vectors = append(y.m.Vectors, VectorSpec{n.Layer(y.m.Layer, n.Sinks), a.Heads})
+		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.Sinks), Cols: a.Heads})
 	}
 }
 
@@ -254,7 +263,11 @@ func (y *moduleLayout) experts() {
 	n, m := y.Names, y.MoE
 	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.Router, In: y.Hidden, Out: m.Experts, Biased: m.Routing.Bias})
 	if m.Routing.Correction {
-		y.m.Vectors = append(y.m.Vectors, VectorSpec{n.Layer(y.m.Layer, n.Correction), m.Experts})
+		v := VectorSpec{Name: n.Layer(y.m.Layer, n.Correction), Cols: m.Experts}
+		if m.Pictures > 0 {
+			v.Rows = 2
+		}
+		y.m.Vectors = append(y.m.Vectors, v)
 	}
 	for e := range m.Experts {
 		y.mlp(e, n.ExpertGate, n.ExpertUp, n.ExpertDown, m.Width)

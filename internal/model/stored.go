@@ -98,6 +98,9 @@ func (u *unfused) add(s arch.Spec, layer int, l LinearSpec, t placed) {
 		if f, ok := u.files.(*prequant.Files); ok && f.Decoded(p.whole) {
 			p.Transposed = false
 		}
+		if info, _ := u.files.Info(p.whole); p.written(info.Shape) {
+			p.Transposed = false
+		}
 		if u.files.Has(p.whole) && !(name == p.whole && p.plain()) {
 			u.parts[name] = p
 		}
@@ -116,6 +119,12 @@ func (u *unfused) addTable(s arch.Spec) {
 	if s.Tied && !u.files.Has(name) && u.files.Has(head) {
 		u.parts[name] = part{Stored: arch.Stored{Weight: head, Holds: []string{s.Names.Embed}}, whole: head, out: s.Vocab, all: s.Vocab, in: s.Hidden}
 	}
+}
+
+// written reports whether a matrix that should be transposed has the shape that it has without that, as in
+// what the program writes.
+func (p part) written(shape []int) bool {
+	return p.Transposed && len(p.Holds) == 1 && !p.Stacked && !p.Flat && p.in > 0 && p.in != p.all && slices.Equal(shape, []int{p.all, p.in})
 }
 
 // plain reports whether the tensor is the matrix, or the bias, as it should be.

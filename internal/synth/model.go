@@ -104,7 +104,7 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 		m.norm(n)
 	}
 	for _, v := range spec.Vectors {
-		m.add(v.Name, safetensors.F16, []int{v.Cols}, m.normal)
+		m.add(v.Name, safetensors.F16, v.Shape(), m.normal)
 	}
 	for _, l := range spec.Linears {
 		m.linear(l, orderedAs(l, spec.Linears), recipe, spec.Table == "")
