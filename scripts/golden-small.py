@@ -10,11 +10,12 @@ give the same files.
 """
 
 import importlib.util
+import json
 import os
 import sys
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -98,6 +99,9 @@ CASES = {
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
     "paddleocr_vl": behind("paddleocr_vl_text", VISION, rope_parameters={"rope_type": "default", "rope_theta": 5e5, "mrope_section": [2, 3, 3]}, use_bias=True),
     "persimmon": {"num_key_value_heads": None},
+    "phi4mm": {"model_type": "phi4_multimodal", "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.1], "long_factor": [1.5, 2.0]},
+                        "original_max_position_embeddings": 16, "vision_config": VISION | {"crop_size": 8},
+                        "audio_config": {"hidden_size": 32, "intermediate_size": 32, "num_blocks": 1, "num_attention_heads": 2, "ext_pw_out_channel": 32, "nemo_conv_channels": 32}},
     "qwen3_vl_moe": {"text_config": TINY | EXPERTS | {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 64, "mlp_only_layers": [0]},
                      "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2,
                                        "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}} | dict.fromkeys(TINY),
@@ -111,6 +115,28 @@ CASES = {
 
 # Seeds by which every expert is chosen, and no derivative is taken at a clip.
 SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "ernie4_5_vl_moe": 15, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+
+
+def adapters(folder):
+    """Spells a phi4_multimodal as published, with adapters that text does not go through."""
+    path = os.path.join(folder, "model.safetensors")
+    tensors = {}
+    for k, v in load_file(path).items():
+        if "_proj" in k:
+            tensors[k.replace(".weight", ".lora_A.vision.weight")] = torch.ones(2, v.shape[1]).half()
+            tensors[k.replace(".weight", ".lora_B.vision.weight")] = torch.ones(v.shape[0], 2).half()
+            k = k.replace(".weight", ".base_layer.weight")
+        tensors[k] = v
+    save_file(tensors, path)
+    path = os.path.join(folder, "config.json")
+    with open(path) as f:
+        config = json.load(f)
+    for k in ("audio_config", "vision_config"):
+        del config[k]
+    config |= {"architectures": ["Phi4MMForCausalLM"], "model_type": "phi4mm", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
+               "vision_lora": {"r": 2, "lora_alpha": 4}}
+    with open(path, "w") as f:
+        json.dump(config, f, indent=1)
 
 
 def write(folder, kind):
@@ -129,6 +155,8 @@ def write(folder, kind):
     os.remove(os.path.join(folder, "generation_config.json"))
     if "vision_config" in config:
         variants.text_only(os.path.join(folder, "model.safetensors"))
+    if name == "phi4mm":
+        adapters(folder)
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
 
 

@@ -1,5 +1,7 @@
 package arch
 
+import "strings"
+
 // olmo has LayerNorm without weights, and may clip q, k and v
 // (models/olmo/modeling_olmo.py).
 func olmo(c *Config) Spec {
@@ -134,6 +136,32 @@ func hunyuan(c *Config) Spec {
 	c.must("use_rotary_pos_emb", true)
 	c.ignore("cla_share_factor", "dense_list", "class_num", "pool_type", "org_vocab_size", "pad_id",
 		"im_start_id", "im_end_id", "im_newline_id", "mask_init_id", "text_start_id", "text_end_id", "add_classification_head")
+	return s
+}
+
+// phi4Multimodal is phi3 beside pictures and sound (models/phi4_multimodal/modeling_phi4_multimodal.py).
+func phi4Multimodal(c *Config) Spec {
+	c.defaults("max_position_embeddings", 131072, "num_key_value_heads", 8)
+	s := phi3(c)
+	for _, key := range []string{"full_attn_mod", "interpolate_factor"} {
+		c.must(key, 1)
+	}
+	c.must("attention_bias", false)
+	c.must("mlp_bias", false)
+	c.must("lm_head_bias", false)
+	c.ignore("audio_processor", "embd_layer", "img_processor", "speech_lora", "vision_lora")
+	return s
+}
+
+// phi4MM is phi4Multimodal whose matrices have adapters beside them, which tokens of text do not go through
+// (microsoft/Phi-4-multimodal-instruct modeling_phi4mm.py).
+func phi4MM(c *Config) Spec {
+	s := phi4Multimodal(c)
+	s.Names.O, s.Names.Down = s.Names.O+".base_layer", s.Names.Down+".base_layer"
+	for i, t := range s.Stored {
+		s.Stored[i].Weight = strings.TrimSuffix(t.Weight, "weight") + "base_layer.weight"
+	}
+	s.Adapters = true
 	return s
 }
 

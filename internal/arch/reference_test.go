@@ -235,11 +235,11 @@ func (r reference) act(x float64) float64 {
 	return x
 }
 
-// allUsed complains about tensors that the Spec does not mention, but for experts of pictures.
+// allUsed complains about tensors that the Spec does not mention, but for what only pictures see.
 func (r reference) allUsed() {
 	for _, name := range r.file.Names() {
 		_, ok := r.read[name]
-		pictures := strings.Contains(name, ".experts.") && !r.InLayer(name)
+		pictures := (strings.Contains(name, ".experts.") || strings.Contains(name, ".lora_")) && !r.InLayer(name)
 		if !ok && !pictures && !strings.HasSuffix(name, ".attn.bias") {
 			r.t.Errorf("%s is not used", name)
 		}

@@ -54,6 +54,8 @@ type Spec struct {
 	Names  Names
 	Stored []Stored
 
+	Adapters bool // files have low-rank adapters for pictures and sound beside matrices, which are not run
+
 	// Other are further spellings of Names, for Resolve.
 	Other []Names
 
@@ -226,8 +228,11 @@ func (s Spec) InLayer(name string) bool {
 	return ok && n < s.Layers && !s.pictures(name, n)
 }
 
-// pictures reports whether a tensor of a layer is of an expert that pictures see.
+// pictures reports whether a tensor of a layer is of an expert that pictures see, or of an adapter.
 func (s Spec) pictures(name string, layer int) bool {
+	if s.Adapters && (strings.Contains(name, ".lora_A.") || strings.Contains(name, ".lora_B.")) {
+		return true
+	}
 	before, _, _ := strings.Cut(s.Names.Layer(layer, s.Names.ExpertUp), "*")
 	rest, ok := strings.CutPrefix(name, before)
 	number, _, _ := strings.Cut(rest, ".")

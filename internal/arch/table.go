@@ -108,6 +108,8 @@ var table = map[string]entry{
 	"PersimmonForCausalLM":                   {persimmon, "persimmon", Whole, Golden},
 	"PhiForCausalLM":                         {phi, "phi", Whole, Golden},
 	"Phi3ForCausalLM":                        {phi3, "phi3", Whole, Golden},
+	"Phi4MMForCausalLM":                      {phi4MM, "phi4mm", Text, Golden},
+	"Phi4MultimodalForCausalLM":              {phi4Multimodal, "phi4_multimodal", Text, Golden},
 	"PhimoeForCausalLM":                      {phiMoE, "phimoe", Whole, Golden},
 	"PhiMoEForCausalLM":                      {phiMoE, "", Whole, Golden}, // the published model's spelling
 	"QWenLMHeadModel":                        {qwen, "qwen", Whole, Description},
