@@ -19,7 +19,7 @@ func (s *sweep) hold(n int) map[model.Slot]tensor.Tensor {
 	}
 	held := map[model.Slot]tensor.Tensor{}
 	for _, site := range step.Sites {
-		if t := s.pass.State().At(site.Reads); held[site.Reads].Nil() {
+		if t := site.Input(s.pass.State()); held[site.Reads].Nil() {
 			held[site.Reads] = device.Blank(d, t.Type, s.x.Rows*s.pass.Length, t.Cols)
 		}
 	}

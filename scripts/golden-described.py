@@ -94,11 +94,14 @@ class Model:
     def logits(self, ids):
         n, t = self.names, self.traits
         x = self.weight(n["embed"] + ".weight", VOCAB, HIDDEN)[ids]
-        for layer in range(LAYERS):
+        for layer, (attends, width) in enumerate(t.get("blocks", [(True, WIDTH)] * LAYERS)):
             at = f"{n['layers']}.{layer}."
-            x = x + self.attention(self.norm(x, at + "input_layernorm"), at)
+            if attends:
+                x = x + self.attention(self.norm(x, at + "input_layernorm"), at)
+            if not width:
+                continue
             y, inner = self.norm(x, at + "post_attention_layernorm"), at + "mlp."
-            x = x + (self.experts(y, inner) if t.get("experts") and layer > 0 else self.mlp(y, inner, WIDTH))
+            x = x + (self.experts(y, inner) if t.get("experts") and layer > 0 else self.mlp(y, inner, width))
         head = self.weight(n["head"] + ".weight", VOCAB, HIDDEN)
         if t.get("unit_rows"):
             head = head / head.norm(dim=1, keepdim=True)
@@ -108,6 +111,8 @@ class Model:
 PLAIN = {"embed": "model.embed_tokens", "layers": "model.layers", "final": "model.norm", "head": "lm_head", "o": "self_attn.o_proj"}
 COMMON = {"vocab_size": VOCAB, "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_act": "silu",
           "intermediate_size": WIDTH, "max_position_embeddings": 64, "rms_norm_eps": EPS, "tie_word_embeddings": False}
+
+BLOCKS = (True, 256), (False, 96), (True, 0), (True, 64)  # with attention or without, and an MLP's width
 
 # By name: the architecture, its configuration, names and traits.
 CASES = {
@@ -132,6 +137,13 @@ CASES = {
                  "head": "transformer.output_layer", "qkv": "self_attention.query_key_value", "o": "self_attention.dense",
                  "gate_up": "dense_h_to_4h", "down": "dense_4h_to_h"},
                 {"bias": True, "theta": 5e5, "rotated": DIM // 2, "neighbours": True}),
+    "deci": ("DeciLMForCausalLM",
+             {k: v for k, v in COMMON.items() if k != "intermediate_size"} | {
+                 "model_type": "nemotron-nas", "num_hidden_layers": 4, "head_dim": DIM, "attention_bias": False, "mlp_bias": False, "block_configs": [
+                     {"attention": {"n_heads_in_group": 2 if attends else None, "no_op": not attends, "replace_with_linear": False, "window_length": None},
+                      "ffn": {"no_op": not width, "replace_with_linear": False} | ({"ffn_mult": 5.25} if width == 256 else {"intermediate_size": width or None})}
+                     for attends, width in BLOCKS]},
+             PLAIN | {"qkv": "self_attn.qkv"}, {"blocks": BLOCKS}),
     "deepseek": ("DeepseekForCausalLM",
                  COMMON | {"model_type": "deepseek", "num_key_value_heads": KV, "head_dim": DIM, "first_k_dense_replace": 1, "n_routed_experts": 4,
                            "num_experts_per_tok": 2, "moe_intermediate_size": EXPERT, "n_shared_experts": 2, "norm_topk_prob": False,
@@ -139,7 +151,7 @@ CASES = {
                  PLAIN | {"qkv": "self_attn.qkv"}, {"experts": 4, "sigmoid": False, "shared": 2}),
 }
 SEEDS = {"bailing_moe": 17}  # by which every expert is chosen
-SPLIT = {"deepseek"}  # q, k and v have tensors of their own
+SPLIT = {"deci", "deepseek"}  # q, k and v have tensors of their own
 
 
 def write(folder, name):

@@ -51,6 +51,8 @@ const (
 	FusedTensors    Feature = "fused tensors"
 	TransposedInput Feature = "transposed tensors"
 	StackedExperts  Feature = "stacked experts"
+	VariedWidths    Feature = "MLPs of different widths"
+	NoAttention     Feature = "layers without attention"
 	PictureExperts  Feature = "experts of pictures"
 )
 
@@ -103,6 +105,8 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(UngatedMLP, s.MLP.Ungated)
 	add(SquaredAct, s.MLP.Squared)
 	add(ClampedMLP, s.MLP.Clamp.Limit > 0)
+	add(VariedWidths, s.Widths != nil)
+	add(NoAttention, s.Unattended != nil)
 	if m.Experts == 0 {
 		return
 	}

@@ -124,6 +124,10 @@ func (r reference) head(v []float64) []float64 {
 // layer adds a layer's sublayers to x.
 func (r reference) layer(l int, x stream) {
 	n := r.Names
+	if !r.Attends(l) {
+		r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
+		return
+	}
 	in := r.part(l, n.NormIn, x)
 	attention := r.part(l, n.NormAttnOut, r.attention(l, in))
 	if r.Parallel {
@@ -137,6 +141,9 @@ func (r reference) layer(l int, x stream) {
 		return
 	}
 	r.addTo(x, attention)
+	if !r.Sparse(l) && r.MLPWidth(l) == 0 {
+		return
+	}
 	r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
 }
 

@@ -65,7 +65,7 @@ func (w weights) vector(name string) []float64 {
 }
 
 // outs returns the outputs of a layer's matrix.
-func (r reference) outs(part string) int {
+func (r reference) outs(l int, part string) int {
 	n, a := r.Names, r.Attn
 	switch part {
 	case n.Q:
@@ -81,7 +81,7 @@ func (r reference) outs(part string) int {
 	case n.KV2:
 		return a.Heads * (r.Latent.Nope + r.Latent.Value)
 	case n.Gate, n.Up:
-		return r.MLP.Width
+		return r.MLPWidth(l)
 	case n.ExpertGate, n.ExpertUp:
 		return r.MoE.Width
 	case n.SharedGate, n.SharedUp:
@@ -110,7 +110,7 @@ func (r reference) biased(part string) bool {
 
 // linear is x·wᵀ + bias of a matrix, of expert e if it is an expert's.
 func (r reference) linear(l, e int, part string, x []float64) []float64 {
-	out := r.outs(part)
+	out := r.outs(l, part)
 	i := slices.IndexFunc(r.Stored, func(s arch.Stored) bool { return slices.Contains(s.Holds, part) })
 	if i < 0 {
 		name := r.Names.Layer(l, arch.Expert(part, e))
@@ -132,7 +132,7 @@ func (r reference) linear(l, e int, part string, x []float64) []float64 {
 func (r reference) fromStored(l, e int, s arch.Stored, part string, x []float64) []float64 {
 	all := 0
 	for _, p := range s.Holds {
-		all += r.outs(p)
+		all += r.outs(l, p)
 	}
 	w, _ := r.tensor(r.Names.Layer(l, arch.Expert(s.Weight, e)))
 	var b []float64
@@ -160,7 +160,7 @@ func (r reference) fromStored(l, e int, s arch.Stored, part string, x []float64)
 	}
 	var mine []float64
 	for i, e := range y {
-		if r.holder(s, i) == part {
+		if r.holder(l, s, i) == part {
 			mine = append(mine, e)
 		}
 	}
@@ -168,7 +168,7 @@ func (r reference) fromStored(l, e int, s arch.Stored, part string, x []float64)
 }
 
 // holder returns whose output i of a stored tensor is.
-func (r reference) holder(s arch.Stored, i int) string {
+func (r reference) holder(l int, s arch.Stored, i int) string {
 	switch s.Order {
 	case arch.Alternating:
 		return s.Holds[i%len(s.Holds)]
@@ -177,10 +177,10 @@ func (r reference) holder(s arch.Stored, i int) string {
 		return s.Holds[max(0, i/r.Attn.HeadDim%(group+2)-group+1)]
 	}
 	for _, p := range s.Holds {
-		if i < r.outs(p) {
+		if i < r.outs(l, p) {
 			return p
 		}
-		i -= r.outs(p)
+		i -= r.outs(l, p)
 	}
 	return ""
 }

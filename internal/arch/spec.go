@@ -63,6 +63,11 @@ type Spec struct {
 	Rope   func(layer int) Rope // Dims 0 or a nil function means none
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
 
+	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
+	// means MLP.Width. Unattended are layers without attention; a nil function means none.
+	Widths     func(layer int) int
+	Unattended func(layer int) bool
+
 	// Warnings name fields of config.json that mean nothing here and are not
 	// known to be harmless.
 	Warnings []string
@@ -255,6 +260,17 @@ func (s Spec) layerOf(name string) (int, bool) {
 	n, err := strconv.Atoi(number)
 	return n, ok && inside && err == nil
 }
+
+// MLPWidth returns the width of a layer's MLP, 0 if it has none.
+func (s Spec) MLPWidth(layer int) int {
+	if s.Widths == nil {
+		return s.MLP.Width
+	}
+	return s.Widths(layer)
+}
+
+// Attends reports whether a layer has attention.
+func (s Spec) Attends(layer int) bool { return s.Unattended == nil || !s.Unattended(layer) }
 
 // Sparse reports whether a layer has a mixture of experts.
 func (s Spec) Sparse(layer int) bool {

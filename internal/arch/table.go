@@ -23,6 +23,7 @@ var table = map[string]entry{
 	"Cohere2ForCausalLM":                     {cohere2, "cohere2", Whole, Golden},
 	"CwmForCausalLM":                         {cwm, "cwm", Whole, Golden},
 	"DbrxForCausalLM":                        {dbrx, "dbrx", Whole, Golden},
+	"DeciLMForCausalLM":                      {deciLM, "nemotron-nas", Whole, Description},
 	"DeepseekForCausalLM":                    {deepseek, "deepseek", Whole, Description},
 	"DeepseekV2ForCausalLM":                  {deepseek2, "deepseek_v2", Whole, Golden},
 	"DeepseekV3ForCausalLM":                  {deepseek3, "deepseek_v3", Whole, Golden},

@@ -123,11 +123,11 @@ func (t *Step) multiplyBack(s, g *State, through Through) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		var dys []tensor.Tensor
-		for _, slot := range site.Writes {
-			dys = append(dys, site.of(g.At(slot), s))
+		for k := range site.Writes {
+			dys = append(dys, site.of(site.output(g, k), s))
 		}
 		if len(dys) > 0 {
-			through(backward(g), site.Linears[:len(dys)], site.of(g.At(site.Reads), s), dys, site.In(s))
+			through(backward(g), site.Linears[:len(dys)], site.of(site.Input(g), s), dys, site.In(s))
 		}
 	}
 }

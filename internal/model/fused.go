@@ -148,7 +148,7 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	}
 	gate.Left = left == &steps[0]
 	gate.Then, gate.Act = device.Gate, steps[1].unit.act
-	gate.List[0].Y, gate.List[1].Y = s.At(Acted), tensor.Tensor{}
+	gate.List[0].Y, gate.List[1].Y = steps[1].unit.of(s.At(Acted)), tensor.Tensor{}
 	if len(steps) > 2 && steps[2].sums {
 		if down, ok := steps[1].added(s); ok {
 			ordered := gate
@@ -207,7 +207,7 @@ func (t *Step) added(s *State) (p added, ok bool) {
 	if len(t.Sites) != 1 || !t.Sites[0].Adds {
 		return p, false
 	}
-	p.Products = device.Products{X: s.At(t.Sites[0].Reads), Then: device.Add}
+	p.Products = device.Products{X: t.Sites[0].Input(s), Then: device.Add}
 	if p.List, ok = t.Sites[0].products(s); ok {
 		p.List[0].Y = s.At(Stream)
 	}
@@ -220,7 +220,7 @@ func (t *Site) products(s *State) (list []device.Product, ok bool) {
 		return nil, false
 	}
 	for i, l := range t.Linears {
-		p, ok := l.product(s.At(t.Writes[i]))
+		p, ok := l.product(t.output(s, i))
 		if !ok {
 			return nil, false
 		}

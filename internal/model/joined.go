@@ -65,7 +65,7 @@ func (m *Module) Onward(s *State, n int, w tensor.Tensor, ready func()) {
 		ready()
 		switch p.Then {
 		case device.Gate:
-			p.List[0].Y = s.At(Acted)
+			p.List[0].Y = next.unit.of(s.At(Acted))
 			p.List[1].Y = tensor.Tensor{}
 		case device.Add:
 			p.List[0].Y = s.At(Stream)
@@ -91,7 +91,7 @@ func (t *Step) joined(s *State, next *Step) (p device.Products, ok bool) {
 		return p, false
 	}
 	site := &t.Sites[0]
-	p.X = s.At(site.Reads)
+	p.X = site.Input(s)
 	switch {
 	case next.mixes != nil && next.mixes.turns() && s.Batch.Span > 1 && slices.Equal(site.Writes, []Slot{Query, Key, Value}):
 		p.Then, p.Turn = device.Turn, next.mixes.turning(s)
@@ -103,7 +103,7 @@ func (t *Step) joined(s *State, next *Step) (p device.Products, ok bool) {
 		return p, false
 	}
 	for i, l := range site.Linears {
-		p.List = append(p.List, device.Product{Y: s.At(site.Writes[i]), Bias: l.Bias})
+		p.List = append(p.List, device.Product{Y: site.output(s, i), Bias: l.Bias})
 	}
 	return p, true
 }

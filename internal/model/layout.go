@@ -171,7 +171,7 @@ func Layout(s arch.Spec) []ModuleSpec {
 	return append(list, head.m)
 }
 
-// layerSpecs lists the modules of a layer: two sublayers, or both in one.
+// layerSpecs lists the modules of a layer: two sublayers, or both in one, or what it has of them.
 func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 	n := s.Names
 	a := moduleLayout{s, ModuleSpec{Name: n.Layer(layer, parent(n.O)), Kind: Attention, Layer: layer}}
@@ -185,10 +185,14 @@ func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 	}
 	a.attention()
 	both.feedForward()
-	if s.Parallel {
-		return []ModuleSpec{a.m}
+	var list []ModuleSpec
+	if s.Attends(layer) {
+		list = append(list, a.m)
 	}
-	return []ModuleSpec{a.m, f.m}
+	if !s.Parallel && (s.Sparse(layer) || s.MLPWidth(layer) > 0) {
+		list = append(list, f.m)
+	}
+	return list
 }
 
 // A moduleLayout is a module's spec in the making.
@@ -242,7 +246,7 @@ func (y *moduleLayout) feedForward() {
 	if y.Sparse(y.m.Layer) {
 		y.experts()
 	} else {
-		y.mlp(0, n.Gate, n.Up, n.Down, y.MLP.Width)
+		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
 	}
 	y.layerNorm(NormMLPOut, n.NormMLPOut)
 }

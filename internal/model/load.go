@@ -209,7 +209,7 @@ var known = []arch.Feature{
 	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.EmbeddingNorm,
 	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
 	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
-	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts,
+	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.VariedWidths, arch.NoAttention,
 	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,
 }
 

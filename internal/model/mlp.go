@@ -16,6 +16,7 @@ func (b *builder) mlp(m *Module) {
 func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 	n := b.Spec.Names
 	in, out, u := b.input(m, NormMLPIn), b.output(m, NormMLPOut), b.unit()
+	u.width = b.Spec.MLPWidth(m.Layer)
 	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Up)}, Writes: []Slot{Up}}
 	if !u.ungated {
 		site = Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Gate), site.Linears[0]}, Writes: []Slot{Gate, Up}}
@@ -31,6 +32,15 @@ type unit struct {
 	act              device.Act
 	squared, ungated bool
 	clamp            device.Clamp // or none
+	width            int          // of a layer's own; 0 means that of the slots
+}
+
+// of returns the columns of a slot that the unit has.
+func (u unit) of(t tensor.Tensor) tensor.Tensor {
+	if u.width == 0 {
+		return t
+	}
+	return within(t, u.width)
 }
 
 func (b *builder) unit() unit {
@@ -41,7 +51,7 @@ func (b *builder) unit() unit {
 // gates reports whether it is act(gate)·up.
 func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
-func (u unit) run(s *State) { u.apply(s.Dev, s.At(Acted), s.At(Gate), s.At(Up)) }
+func (u unit) run(s *State) { u.apply(s.Dev, u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))) }
 
 // apply stores the unit of gate and up in y; gate may change, and is absent where
 // the unit has none.
@@ -73,21 +83,22 @@ func (u unit) keeps(gates ...Slot) []Slot {
 // back adds the gradients of gate and up, given that of what apply made of them;
 // kept is the gate before, if keeps asks for it.
 func (u unit) back(s, g *State, kept []tensor.Tensor, acted, gate, up Slot) {
-	d, dy, none := backward(g), g.At(acted), tensor.Tensor{}
+	d, dy, none := backward(g), u.of(g.At(acted)), tensor.Tensor{}
+	dGate, dUp, x, y := u.of(g.At(gate)), u.of(g.At(up)), u.of(s.At(gate)), u.of(s.At(up))
 	switch {
 	case u.clamp.Limit > 0:
-		d.ClampMulBack(g.At(gate), g.At(up), dy, s.At(gate), s.At(up), u.clamp)
+		d.ClampMulBack(dGate, dUp, dy, x, y, u.clamp)
 	case u.ungated && u.squared:
-		u.squareBack(d, g.At(up), dy, s.At(up))
+		u.squareBack(d, dUp, dy, y)
 	case u.ungated:
-		d.ActMulBack(g.At(up), none, dy, s.At(up), none, u.act)
+		d.ActMulBack(dUp, none, dy, y, none, u.act)
 	case u.squared:
-		once := clone(d, g.At(gate))
+		once := clone(d, dGate)
 		defer d.Free(once)
-		d.ActMulBack(once, g.At(up), dy, s.At(gate), s.At(up), u.act)
-		u.squareBack(d, g.At(gate), once, kept[0])
+		d.ActMulBack(once, dUp, dy, x, y, u.act)
+		u.squareBack(d, dGate, once, u.of(kept[0]))
 	default:
-		d.ActMulBack(g.At(gate), g.At(up), dy, s.At(gate), s.At(up), u.act)
+		d.ActMulBack(dGate, dUp, dy, x, y, u.act)
 	}
 }
 

@@ -96,10 +96,15 @@ type Site struct {
 func (t *Site) Packable() bool { return t.Linears[0].Packable() }
 
 // In returns what the site's linears read in the pass.
-func (t *Site) In(s *State) tensor.Tensor { return t.rows(s, t.Reads) }
+func (t *Site) In(s *State) tensor.Tensor { return t.of(t.Input(s), s) }
 
-// rows returns the site's rows of a slot.
-func (t *Site) rows(s *State, slot Slot) tensor.Tensor { return t.of(s.At(slot), s) }
+// Input returns the slot that the site's linears read.
+func (t *Site) Input(s *State) tensor.Tensor { return within(s.At(t.Reads), t.Linears[0].In) }
+
+// output returns the slot that linear k of the site writes.
+func (t *Site) output(s *State, k int) tensor.Tensor {
+	return within(s.At(t.Writes[k]), t.Linears[k].Out)
+}
 
 // of returns the site's rows of a slot's, in the pass that s has run.
 func (t *Site) of(x tensor.Tensor, s *State) tensor.Tensor {
@@ -131,9 +136,9 @@ func (t *Step) Multiply(s *State) {
 		if x.Rows == 0 {
 			continue
 		}
-		for k, slot := range site.Writes {
+		for k := range site.Writes {
 			l := site.Linears[k]
-			l.W.mul(s.Dev, site.rows(s, slot), x, l.Bias)
+			l.W.mul(s.Dev, site.of(site.output(s, k), s), x, l.Bias)
 		}
 	}
 }

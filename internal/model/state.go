@@ -87,6 +87,14 @@ type State struct {
 // At returns an activation's rows of the pass.
 func (s *State) At(slot Slot) tensor.Tensor { return s.act[slot] }
 
+// within returns the first columns of an activation, where a layer has fewer than others.
+func within(t tensor.Tensor, cols int) tensor.Tensor {
+	if t.Cols <= cols {
+		return t
+	}
+	return t.Columns(0, cols)
+}
+
 // activations lists what a State of the given size holds.
 func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.Tensor {
 	a := spec.Attn
@@ -231,9 +239,9 @@ func (s *State) Again() {
 	s.Batch.Pass, s.full.Batch.Pass = s.full.Batch.Pass+1, s.full.Batch.Pass+1
 }
 
-// Lend has a slot be other memory, of as many rows, until the next Use.
+// Lend has a slot be other memory, of as many rows, and the columns that the module has, until the next Use.
 func (s *State) Lend(slot Slot, t tensor.Tensor) {
-	if own := s.act[slot]; t.Type != own.Type || t.Rows != own.Rows || t.Cols != own.Cols {
+	if own := s.act[slot]; t.Type != own.Type || t.Rows != own.Rows || t.Cols > own.Cols {
 		panic(fmt.Sprintf("model: %v lent for %v", t, own))
 	}
 	s.act[slot] = t
