@@ -180,7 +180,10 @@ func hyV3(c *Config) Spec {
 	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
 	c.must("norm_topk_prob", true)
 	c.must("n_group", 1)
-	c.must("qk_norm", true)
+	for _, key := range []string{"qk_norm", "route_norm", "moe_router_use_sigmoid", "moe_router_enable_expert_bias"} {
+		c.must(key, true)
+	}
+	c.must("expert_hidden_dim", s.MoE.Width)
 	c.must("mlp_bias", false)           // which experts would not have
 	c.ignore("enable_moe_fp32_combine") // of rounding
 	n := &s.Names

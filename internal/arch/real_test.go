@@ -97,8 +97,14 @@ func layerSummary(s Spec, l int) string {
 			rope += fmt.Sprintf(", scaling %d of %d by %v from %v to %v, scale %.5g", k.Kind, k.Original, k.Factor, k.Low, k.High, scale)
 		}
 	}
-	if s.Sparse(l) {
+	switch {
+	case s.Sparse(l):
 		kind = "experts"
+	case s.Widths != nil:
+		kind = fmt.Sprintf("mlp of %d", s.MLPWidth(l))
+	}
+	if !s.Attends(l) {
+		return kind + ", no attention"
 	}
 	return fmt.Sprintf("%s, window %d, rope %s", kind, window, rope)
 }
