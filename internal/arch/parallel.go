@@ -129,6 +129,18 @@ func falcon(c *Config) Spec {
 	return s
 }
 
+// codeGen is gptJ with queries, values and keys in one tensor, by quarters
+// (models/codegen/modeling_codegen.py).
+func codeGen(c *Config) Spec {
+	s := gptJ(c)
+	n := &s.Names
+	if s.Attn.Heads%4 != 0 {
+		c.fail("n_head", "%d, want a multiple of 4", s.Attn.Heads)
+	}
+	s.fused("attn.qkv_proj", Quarters, false, n.Q, n.V, n.K)
+	return s
+}
+
 // gptJ adds attention and MLP of one norm, and rotates neighbours of a part of each head
 // (models/gptj/modeling_gptj.py).
 func gptJ(c *Config) Spec {

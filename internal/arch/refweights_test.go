@@ -172,6 +172,9 @@ func (r reference) holder(l int, s arch.Stored, i int) string {
 	switch s.Order {
 	case arch.Alternating:
 		return s.Holds[i%len(s.Holds)]
+	case arch.Quarters:
+		i %= r.outs(l, s.Holds[0]) * len(s.Holds) / 4
+		return s.Holds[i/(r.outs(l, s.Holds[0])/4)]
 	case arch.ByHead:
 		group := r.Attn.Heads / r.Attn.KVHeads
 		return s.Holds[max(0, i/r.Attn.HeadDim%(group+2)-group+1)]

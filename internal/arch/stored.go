@@ -36,6 +36,8 @@ const (
 	// ByHead, for q, k and v: for each head of keys the heads of queries that
 	// read it, the head of keys, the head of values (GPT-NeoX, InternLM 2).
 	ByHead
+	// Quarters: for each of four parts a quarter of every matrix (CodeGen).
+	Quarters
 	// Alternating: an output of each in turn (gpt-oss).
 	Alternating
 )

@@ -19,6 +19,7 @@ var table = map[string]entry{
 	"ChatGLMModel":                           {chatGLM, "chatglm", Whole, Description},
 	"ChatGLMForConditionalGeneration":        {chatGLM, "", Whole, Description},
 	"Cohere2VisionForConditionalGeneration":  {cohereVision, "cohere2_vision", Text, Description},
+	"CodeGenForCausalLM":                     {codeGen, "codegen", Whole, Golden},
 	"CohereForCausalLM":                      {cohere, "cohere", Whole, Golden},
 	"Cohere2ForCausalLM":                     {cohere2, "cohere2", Whole, Golden},
 	"CwmForCausalLM":                         {cwm, "cwm", Whole, Golden},
