@@ -29,6 +29,7 @@ var table = map[string]entry{
 	"DeepseekV2ForCausalLM":                  {deepseek2, "deepseek_v2", Whole, Golden},
 	"DeepseekV3ForCausalLM":                  {deepseek3, "deepseek_v3", Whole, Golden},
 	"Dots1ForCausalLM":                       {dots1, "dots1", Whole, Golden},
+	"DotsOCRForCausalLM":                     {dotsOCR, "dots_ocr", Text, Description},
 	"Ernie4_5ForCausalLM":                    {ernie45, "ernie4_5", Whole, Golden},
 	"Ernie4_5_ForCausalLM":                   {ernie45, "", Whole, Golden}, // the first files' spelling
 	"Ernie4_5_MoeForCausalLM":                {ernie45MoE, "ernie4_5_moe", Whole, Golden},
@@ -73,6 +74,7 @@ var table = map[string]entry{
 	"IndexForCausalLM":                       {index, "index", Whole, Description},
 	"InternLM2ForCausalLM":                   {internLM2, "internlm2", Whole, Description},
 	"InternLM3ForCausalLM":                   {internLM3, "internlm3", Whole, Golden},
+	"InternVLChatModel":                      {internVLChat, "internvl_chat", Text, Description},
 	"InternVLForConditionalGeneration":       {llava, "internvl", Text, Description},
 	"IQuestCoderForCausalLM":                 {iQuestCoder, "iquestcoder", Whole, Description},
 	"Jais2ForCausalLM":                       {jais2, "jais2", Whole, Golden},

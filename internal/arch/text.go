@@ -20,7 +20,7 @@ func (c *Config) text() *Config {
 
 // language returns the part of the configuration that is about the language model.
 func (c *Config) language() *Config {
-	if t := c.subs["text_config"]; t != nil {
+	if t := c.subs[c.fileName("text_config")]; t != nil {
 		return t
 	}
 	return c
@@ -47,7 +47,7 @@ func (n *Names) nest() {
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"cohere": cohere, "cohere2": cohere2, "deepseek_v3": deepseek3, "exaone4": exaone4, "exaone4_5_text": exaone4, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "kimi_k2": deepseek3,
+	"cohere": cohere, "cohere2": cohere2, "deepseek_v3": deepseek3, "exaone4": exaone4, "exaone4_5_text": exaone4, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "internlm2": internLM2, "kimi_k2": deepseek3,
 	"llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
 }
 
@@ -79,6 +79,28 @@ func gotOCR2(c *Config) Spec {
 func lightOnOCR(c *Config) Spec {
 	return behind(c, "qwen3", "vocab_size", 151936, "hidden_size", 1024, "intermediate_size", 3072, "num_hidden_layers", 28, "num_attention_heads", 16,
 		"num_key_value_heads", 8, "max_position_embeddings", 40960, "rope_theta", 1e6, "tie_word_embeddings", true)
+}
+
+// internVLChat is InternVL before transformers had it, which calls text_config llm_config
+// (OpenGVLab/InternVL3-8B modeling_internvl_chat.py).
+func internVLChat(c *Config) Spec {
+	c.rename("text_config", "llm_config")
+	c.must("use_llm_lora", 0)
+	t := c.Object("text_config")
+	if !t.Has("model_type") {
+		t.fail("model_type", "missing")
+	}
+	tied := t.Bool("tie_word_embeddings", false)
+	s := llava(c)
+	s.Tied = s.Tied || tied
+	return s
+}
+
+// dotsOCR is qwen2 beside a picture encoder (rednote-hilab/dots.ocr modeling_dots_ocr.py).
+func dotsOCR(c *Config) Spec {
+	s := qwen2(c)
+	c.must("attention_bias", true)
+	return s
 }
 
 // videoLlama3 is qwen2 behind a picture encoder (models/video_llama_3/modeling_video_llama_3.py).
