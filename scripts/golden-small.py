@@ -36,6 +36,8 @@ WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding
 VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 2, "image_size": 8}
 BLOCKS = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2}
 
+AUDIO = {"audio_config": {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32, "num_mel_bins": 8}} | dict.fromkeys(TINY)
+
 
 def behind(kind, vision, **text):
     """A language model behind a picture encoder."""
@@ -54,6 +56,7 @@ CASES = {
     "deepseek_v2": MLA | EXPERTS | {"q_lora_rank": 0, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1,
                                     "topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1,
                                     "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}},
+    "deepseek_vl": behind("llama", VISION | {"model_type": "siglip_vision_model"}),
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
     "ernie4_5_vl_moe": behind("ernie4_5_vl_moe_text", BLOCKS | {"intermediate_size": 32}, moe_num_experts=4, moe_k=2, moe_intermediate_size=[32, 16],
                               moe_num_shared_experts=1, rope_parameters={"rope_type": "default", "rope_theta": 5e5, "mrope_section": [3, 3, 2]}),
@@ -82,6 +85,7 @@ CASES = {
     "idefics3": behind("llama", VISION),
     "internlm3": {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
     "jais2": {},
+    "janus": behind("llama", VISION | {"mlp_ratio": 1.0, "projection_dim": 32, "depth": 1}) | {"vq_config": {"base_channels": 32, "num_embeddings": 8}, "tie_word_embeddings": False},
     "kimi_k25": behind("deepseek_v3", VISION | {"pos_emb_height": 2, "pos_emb_width": 2}, **MLA | EXPERTS | {"head_dim": 8,
         "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}) | {"tie_word_embeddings": False},
     "lighton_ocr": behind("qwen3", VISION | {"model_type": "pixtral"}),
@@ -103,6 +107,8 @@ CASES = {
     "phi4mm": {"model_type": "phi4_multimodal", "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.1], "long_factor": [1.5, 2.0]},
                         "original_max_position_embeddings": 16, "vision_config": VISION | {"crop_size": 8},
                         "audio_config": {"hidden_size": 32, "intermediate_size": 32, "num_blocks": 1, "num_attention_heads": 2, "ext_pw_out_channel": 32, "nemo_conv_channels": 32}},
+    "qianfan_ocr": behind("qwen3", VISION | {"image_size": [8, 8], "patch_size": [2, 2]}),
+    "qwen2_audio": AUDIO | {"text_config": TINY | {"model_type": "qwen2"}},
     "qwen3_vl_moe": {"text_config": TINY | EXPERTS | {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 64, "mlp_only_layers": [0]},
                      "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2,
                                        "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}} | dict.fromkeys(TINY),
@@ -111,6 +117,7 @@ CASES = {
     "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
     "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
     "video_llama_3": behind("qwen2", VISION),
+    "voxtral": AUDIO | {"text_config": TINY | {"model_type": "llama", "head_dim": 16}},
     "youtu": MLA,
 }
 
@@ -154,7 +161,7 @@ def write(folder, kind):
         logits = model(ids, use_cache=False).logits.float()
     model.half().save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
-    if "vision_config" in config:
+    if "text_config" in config or "vision_config" in config:
         variants.text_only(os.path.join(folder, "model.safetensors"))
     if name == "phi4mm":
         adapters(folder)

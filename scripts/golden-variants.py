@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "relu2")
-CLASSES = {"mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM"}  # of models that build would not find
+CLASSES = {"mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM",
+           "qwen2_audio": "Qwen2AudioForConditionalGeneration", "voxtral": "VoxtralForConditionalGeneration"}  # of models that build would not find
 SWITCHES = """attention_bias mlp_bias use_bias use_qkv_bias qkv_bias add_qkv_bias tie_word_embeddings use_qk_norm
     qk_layernorm norm_topk_prob rope_interleave use_parallel_residual attention_out_bias lm_head_bias""".split()
 # Fields and the values to try, where a configuration has the field.
@@ -107,8 +108,11 @@ def build(settings):
 
 def text_only(path):
     """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files."""
-    others = "visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1", "embed_tokens_extend"
-    tensors = {k.replace(".blocks.", ".layers."): v for k, v in load_file(path).items() if not any(o in k for o in others)}
+    others = ("visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1", "embed_tokens_extend",
+              "audio", "aligner", "vqmodel", "generation_", "mlp1.")
+    tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others)}
+    # transformers renames Kimi's and Qianfan's layers as it should those of pictures only
+    tensors = {k.replace(".blocks.", ".layers.").replace(".encoder.layers.", ".layers."): v for k, v in tensors.items()}
     save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 else v for k, v in tensors.items()}, path)
 
 
@@ -143,7 +147,7 @@ def write(folder, config, old):
     if not torch.isfinite(logits).all():
         raise ValueError("logits are not finite")
     model.half().save_pretrained(folder)
-    if "vision_config" in config:
+    if "text_config" in config or "vision_config" in config:
         text_only(os.path.join(folder, "model.safetensors"))
     if old:
         respell(os.path.join(folder, "config.json"))

@@ -103,7 +103,23 @@ func dotsOCR(c *Config) Spec {
 	return s
 }
 
-// videoLlama3 is qwen2 behind a picture encoder (models/video_llama_3/modeling_video_llama_3.py).
+// deepseekVL is llama behind picture encoders (models/deepseek_vl/modeling_deepseek_vl.py, models/deepseek_vl_hybrid,
+// models/janus).
+func deepseekVL(c *Config) Spec { return behind(c, "llama", "tie_word_embeddings", true) }
+
+// qianfanOCR is qwen3 behind a picture encoder (models/qianfan_ocr/modeling_qianfan_ocr.py).
+func qianfanOCR(c *Config) Spec {
+	return behind(c, "qwen3", "vocab_size", 151936, "intermediate_size", 22016)
+}
+
+// voxtral is llama behind an encoder of sound (models/voxtral/modeling_voxtral.py).
+func voxtral(c *Config) Spec {
+	return behind(c, "llama", "vocab_size", 131072, "hidden_size", 3072, "intermediate_size", 8192, "num_hidden_layers", 30, "num_key_value_heads", 8,
+		"max_position_embeddings", 131072, "rms_norm_eps", 1e-5, "rope_theta", 1e8, "head_dim", 128)
+}
+
+// videoLlama3 is qwen2 behind an encoder (models/video_llama_3/modeling_video_llama_3.py,
+// models/qwen2_audio/modeling_qwen2_audio.py).
 func videoLlama3(c *Config) Spec {
 	return behind(c, "qwen2", "vocab_size", 151936, "intermediate_size", 22016)
 }
