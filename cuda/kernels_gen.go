@@ -10,10 +10,12 @@ const (
 	kernel_act_mul_gelu_f16
 	kernel_act_mul_gelu_tanh_f16
 	kernel_act_mul_relu_f16
+	kernel_act_mul_sigmoid_f16
 	kernel_act_mul_back_silu
 	kernel_act_mul_back_gelu
 	kernel_act_mul_back_gelu_tanh
 	kernel_act_mul_back_relu
+	kernel_act_mul_back_sigmoid
 	kernel_add_scaled_f32
 	kernel_add_scaled_f16
 	kernel_advance
@@ -123,6 +125,18 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
+	kernel_delta_convolve
+	kernel_delta_convolve_128
+	kernel_delta_rule_64
+	kernel_delta_rule_128
+	kernel_delta_rule_256
+	kernel_delta_norm_gate
+	kernel_delta_back_64
+	kernel_delta_back_128
+	kernel_delta_back_256
+	kernel_delta_back_sums
+	kernel_delta_back_columns
+	kernel_delta_back_inputs
 	kernel_descend_sum
 	kernel_descend
 	kernel_descend_many
@@ -328,10 +342,12 @@ var kernels = [kernelCount]struct {
 	kernel_act_mul_gelu_f16:          {"act_mul", "act_mul_gelu_f16", true},
 	kernel_act_mul_gelu_tanh_f16:     {"act_mul", "act_mul_gelu_tanh_f16", true},
 	kernel_act_mul_relu_f16:          {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_sigmoid_f16:       {"act_mul", "act_mul_sigmoid_f16", true},
 	kernel_act_mul_back_silu:         {"act_mul_back", "act_mul_back_silu", true},
 	kernel_act_mul_back_gelu:         {"act_mul_back", "act_mul_back_gelu", true},
 	kernel_act_mul_back_gelu_tanh:    {"act_mul_back", "act_mul_back_gelu_tanh", true},
 	kernel_act_mul_back_relu:         {"act_mul_back", "act_mul_back_relu", true},
+	kernel_act_mul_back_sigmoid:      {"act_mul_back", "act_mul_back_sigmoid", true},
 	kernel_add_scaled_f32:            {"add_scaled", "add_scaled_f32", true},
 	kernel_add_scaled_f16:            {"add_scaled", "add_scaled_f16", true},
 	kernel_advance:                   {"advance", "advance", true},
@@ -441,6 +457,18 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
+	kernel_delta_convolve:            {"delta", "delta_convolve", true},
+	kernel_delta_convolve_128:        {"delta", "delta_convolve_128", true},
+	kernel_delta_rule_64:             {"delta", "delta_rule_64", true},
+	kernel_delta_rule_128:            {"delta", "delta_rule_128", true},
+	kernel_delta_rule_256:            {"delta", "delta_rule_256", true},
+	kernel_delta_norm_gate:           {"delta", "delta_norm_gate", true},
+	kernel_delta_back_64:             {"delta_back", "delta_back_64", true},
+	kernel_delta_back_128:            {"delta_back", "delta_back_128", true},
+	kernel_delta_back_256:            {"delta_back", "delta_back_256", true},
+	kernel_delta_back_sums:           {"delta_back", "delta_back_sums", true},
+	kernel_delta_back_columns:        {"delta_back", "delta_back_columns", true},
+	kernel_delta_back_inputs:         {"delta_back", "delta_back_inputs", true},
 	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
 	kernel_descend_many:              {"descend", "descend_many", true},
@@ -675,6 +703,8 @@ const (
 	planes_tile_cols               = 64
 	planes_tile_halves             = planes_tile_rows * planes_tile_cols
 	planes_lifted                  = 8
+	delta_most_dim                 = 256
+	delta_most_kernel              = 16
 	step_four_groups               = 1 << 0
 	step_last_step                 = 1 << 1
 	step_first_width               = 2
@@ -803,6 +833,23 @@ const (
 	columns_taken                  = 16
 	columns_part                   = 32
 	combine_threads                = 64
+	delta_threads                  = 256
+	delta_columns_of_block         = 32
+	delta_sharing                  = 16
+	delta_columns_of_lane          = delta_columns_of_block * delta_sharing / delta_threads
+	delta_rows_of_warp             = 16
+	delta_fast_dim                 = 128
+	delta_fast_kernel              = 4
+	delta_back_sharing             = 4
+	delta_back_mark_rows           = 32
+	delta_back_tile_rows           = 8
+	delta_back_threads             = 256
+	delta_back_columns_of_64       = 64
+	delta_back_columns_of_128      = 64
+	delta_back_columns_of_256      = 64
+	delta_back_shared_of_64        = 4 * (delta_back_tile_rows*(2*64+2*delta_back_columns_of_64+4) + 2*delta_back_columns_of_64*delta_back_sharing/32*(2*64+2))
+	delta_back_shared_of_128       = 4 * (delta_back_tile_rows*(2*128+2*delta_back_columns_of_128+4) + 2*delta_back_columns_of_128*delta_back_sharing/32*(2*128+2))
+	delta_back_shared_of_256       = 4 * (delta_back_tile_rows*(2*256+2*delta_back_columns_of_256+4) + 2*delta_back_columns_of_256*delta_back_sharing/32*(2*256+2))
 	descend_most_rows              = 256
 	descend_columns                = 32
 	descend_threads                = 512
@@ -1015,6 +1062,19 @@ func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor,
 	d.launch(a, l)
 }
 
+func (d *Device) act_mul_sigmoid_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_sigmoid_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
 func (d *Device) act_mul_back_silu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_back_silu)
 	a.tensor(dgate, tensor.F32, "dgate")
@@ -1068,6 +1128,23 @@ func (d *Device) act_mul_back_gelu_tanh(l launch, dgate tensor.Tensor, dup tenso
 
 func (d *Device) act_mul_back_relu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_back_relu)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) act_mul_back_sigmoid(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_sigmoid)
 	a.tensor(dgate, tensor.F32, "dgate")
 	a.tensor(dup, tensor.F32, "dup")
 	a.tensor(dy, tensor.F32, "dy")
@@ -3681,6 +3758,306 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	a.int64(n)
 	a.int64(ldy)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_delta_convolve)
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(beforeGates)
+	a.int64(lda)
+	a.int64(ldb)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_delta_convolve_128)
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(span)
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(beforeGates)
+	a.int64(lda)
+	a.int64(ldb)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_rule_64(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_rule_64)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_rule_128(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_rule_128)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_rule_256(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_rule_256)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_norm_gate(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+	a := d.begin(kernel_delta_norm_gate)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+	a := d.begin(kernel_delta_back_64)
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(kept, tensor.F32, "kept")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(run)
+	a.int64(ldc)
+	a.int64(lddy)
+	a.int64(lda)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+	a := d.begin(kernel_delta_back_128)
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(kept, tensor.F32, "kept")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(run)
+	a.int64(ldc)
+	a.int64(lddy)
+	a.int64(lda)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+	a := d.begin(kernel_delta_back_256)
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(parts, tensor.F32, "parts")
+	a.tensor(kept, tensor.F32, "kept")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(run)
+	a.int64(ldc)
+	a.int64(lddy)
+	a.int64(lda)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_sums(l launch, dcolumns tensor.Tensor, da tensor.Tensor, db tensor.Tensor, parts tensor.Tensor, rows int32, keyHeads int32, valueHeads int32, keyDim int32, chunks int32, span int32, run int32, ldc int64, ldda int64, lddb int64) {
+	a := d.begin(kernel_delta_back_sums)
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(da, tensor.F32, "da")
+	a.tensor(db, tensor.F32, "db")
+	a.tensor(parts, tensor.F32, "parts")
+	a.int32(rows)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(chunks)
+	a.int32(span)
+	a.int32(run)
+	a.int64(ldc)
+	a.int64(ldda)
+	a.int64(lddb)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_columns(l launch, dcolumns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, conv tensor.Tensor, rows int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_delta_back_columns)
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(conv, tensor.F32, "conv")
+	a.int32(rows)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_inputs(l launch, dq tensor.Tensor, dk tensor.Tensor, dv tensor.Tensor, dcolumns tensor.Tensor, conv tensor.Tensor, rows int32, keys int32, columns int32, kernel int32, span int32, lddq int64, lddk int64, lddv int64, ldc int64) {
+	a := d.begin(kernel_delta_back_inputs)
+	a.tensor(dq, tensor.F32, "dq")
+	a.tensor(dk, tensor.F32, "dk")
+	a.tensor(dv, tensor.F32, "dv")
+	a.tensor(dcolumns, tensor.F32, "dcolumns")
+	a.tensor(conv, tensor.F32, "conv")
+	a.int32(rows)
+	a.int32(keys)
+	a.int32(columns)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(lddq)
+	a.int64(lddk)
+	a.int64(lddv)
+	a.int64(ldc)
 	d.launch(a, l)
 }
 

@@ -25,6 +25,8 @@ const (
 	scratchPlaces
 	scratchLinked
 	scratchSquares
+	scratchDelta
+	scratchGates
 	scratchUses
 )
 

@@ -170,6 +170,42 @@ def attends_more():
     keep("attend.latent", q=q, k=k, y=y, dy=dy, dq=dq, dk=dk)
 
 
-for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more):
+def logistics():
+    gate, up, dy = draw(4, 71, scale=4), draw(4, 71), draw(4, 71)
+    y = torch.sigmoid(gate) * up
+    dgate, dup = torch.autograd.grad(y, [gate, up], dy)
+    keep("act.sigmoid", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
+
+
+def deltas():
+    # Gated Delta Networks (arXiv 2412.06464, equation 10), as models/qwen3_next has it around: row by row.
+    for name, runs, span, kh, vh, kd, vd, kernel in [("plain", 2, 7, 2, 2, 8, 8, 4), ("grouped", 1, 41, 2, 6, 8, 12, 4), ("alone", 3, 5, 1, 2, 16, 4, 1)]:
+        rows, keys, values = runs * span, kh * kd, vh * vd
+        q, k, v, dy = draw(rows, keys), draw(rows, keys), draw(rows, values, scale=2), draw(rows, values)
+        a, b, conv, decay, bias = draw(rows, vh), draw(rows, vh), draw(2 * keys + values, kernel), draw(vh), draw(vh)
+        x = torch.cat([q, k, v], -1).reshape(runs, span, -1).transpose(1, 2)
+        x = F.silu(F.conv1d(F.pad(x, (kernel - 1, 0)), conv[:, None], groups=conv.shape[0])).transpose(1, 2)
+        heads = lambda t, n: t.reshape(runs, span, n, -1)
+        unit = lambda t: t * torch.rsqrt((t * t).sum(-1, keepdim=True) + 1e-6)
+        u, w, z = x.split([keys, keys, values], -1)
+        u, w = (unit(heads(t, kh)).repeat_interleave(vh // kh, 2) for t in (u, w))
+        u, z = u / kd**0.5, heads(z, vh)
+        g = torch.exp(-torch.exp(decay) * F.softplus(heads(a, vh)[..., 0] + bias))
+        beta = torch.sigmoid(heads(b, vh)[..., 0])
+        state, out = torch.zeros(runs, vh, vd, kd).double(), []
+        for t in range(span):
+            state = state * g[:, t, :, None, None]
+            new = beta[:, t, :, None] * (z[:, t] - torch.einsum("rhvk,rhk->rhv", state, w[:, t]))
+            state = state + new[..., None] * w[:, t, :, None]
+            out.append(torch.einsum("rhvk,rhk->rhv", state, u[:, t]))
+        y = torch.stack(out, 1).reshape(rows, values)
+        names = ("q", "k", "v", "a", "b")
+        grads = dict(zip(("d" + n for n in names), torch.autograd.grad(y, [q, k, v, a, b], dy)))
+        last = torch.cat([q, k, v], -1).reshape(runs, span, -1)[:, span - kernel + 1:] if kernel > 1 else torch.zeros(runs, 1, 1)
+        keep(f"delta.{name}", q=q, k=k, v=v, a=a, b=b, conv=conv, decay=decay, bias=bias, y=y, dy=dy, state=state.reshape(runs, -1),
+             inputs=last.reshape(runs, -1), **grads)
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas):
     make()
 save_file(out, sys.argv[1])

@@ -8,6 +8,10 @@
 #include "half.cuh"
 #include "order.cuh"
 
+struct Logistic {
+	__device__ static float of(float x) { return over_exp(1, x); }
+};
+
 template <class Act>
 __device__ void act_mul(
 	half* y,           // [rows, n], rows ldy elements apart
@@ -36,3 +40,4 @@ ACT_MUL(act_mul_silu_f16, SiLU)
 ACT_MUL(act_mul_gelu_f16, GELU)
 ACT_MUL(act_mul_gelu_tanh_f16, GELUTanh)
 ACT_MUL(act_mul_relu_f16, ReLU)
+ACT_MUL(act_mul_sigmoid_f16, Logistic)

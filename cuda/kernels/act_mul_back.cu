@@ -40,6 +40,13 @@ struct ReLU {
 	__device__ static Slope at(float x) { return {x > 0 ? x : 0, x > 0 ? 1.f : 0.f}; }
 };
 
+struct Logistic {
+	__device__ static Slope at(float x) {
+		float s = sigmoid(x);
+		return {s, s * sigmoid(-x)};
+	}
+};
+
 template <class Act>
 __device__ void act_mul_back(
 	float* dgate,      // [rows, n], rows lddg elements apart
@@ -81,3 +88,4 @@ ACT_MUL_BACK(act_mul_back_silu, SiLU)
 ACT_MUL_BACK(act_mul_back_gelu, GELU)
 ACT_MUL_BACK(act_mul_back_gelu_tanh, GELUTanh)
 ACT_MUL_BACK(act_mul_back_relu, ReLU)
+ACT_MUL_BACK(act_mul_back_sigmoid, Logistic)

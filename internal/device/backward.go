@@ -37,6 +37,14 @@ type Backward interface {
 	// latents (a.Latent), v and dv are the columns of k and dk that are values.
 	AttendBack(dq, dk, dv, dy, q, k, v tensor.Tensor, a Attend, b Batch)
 
+	// GatedDeltaBack is the gradient of GatedDelta over rows that are whole sequences, in runs of
+	// b.Span from position 0 on. columns is what that has left there, and dcolumns, of its shape,
+	// room for their gradients.
+	GatedDeltaBack(dq, dk, dv, da, db, dcolumns, dy, columns, q, k, v, a, b tensor.Tensor, d GatedDelta, batch Batch)
+
+	// GatedDeltaBackBytes is about what that takes of the device's memory, for so many runs, and keeps.
+	GatedDeltaBackBytes(d GatedDelta, runs, span int) int
+
 	// CombineBack is the gradient of Combine, whose places are different ones:
 	// dx[places[r, k]] += scale·weights[r, k]·dy[r].
 	CombineBack(dx, dy, places, weights tensor.Tensor, scale float32)

@@ -25,6 +25,7 @@ type Device interface {
 	Memory
 	Caches
 	Forward
+	Linear
 	Mixtures
 
 	// Name says what computes, as far as it decides the last bits of results:
@@ -288,6 +289,7 @@ const (
 	GELU                // gelu: x·Φ(x)
 	GELUTanh            // gelu_pytorch_tanh, gelu_new: the tanh approximation
 	ReLU                // relu
+	Logistic            // sigmoid
 )
 
 // Rope describes how positions rotate heads, given the frequencies.

@@ -52,6 +52,9 @@ func actMul(y, gate, up []float32, a device.Act) {
 
 // activations are those that package simd does not have.
 var activations = [...]func(float32) float32{
-	device.GELU: func(x float32) float32 { return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)/math.Sqrt2))) },
-	device.ReLU: func(x float32) float32 { return max(x, 0) },
+	device.GELU:     func(x float32) float32 { return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)/math.Sqrt2))) },
+	device.ReLU:     func(x float32) float32 { return max(x, 0) },
+	device.Logistic: sigmoid,
 }
+
+func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }

@@ -119,6 +119,10 @@ var slopes = [...]func(x float64) (value, slope float64){
 		}
 		return 0, 0
 	},
+	device.Logistic: func(x float64) (float64, float64) {
+		s := 1 / (1 + math.Exp(-x))
+		return s, s * (1 - s)
+	},
 }
 
 // RopeBack rotates gradients back.

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
@@ -107,8 +108,8 @@ func TestGoldenRope(t *testing.T) {
 }
 
 func TestGoldenAct(t *testing.T) {
-	acts := []device.Act{device.SiLU, device.GELU, device.GELUTanh, device.ReLU}
-	eachGolden(t, "act.", []string{"silu", "gelu", "gelu_tanh", "relu"}, func(g golden, i int) {
+	acts := []device.Act{device.SiLU, device.GELU, device.GELUTanh, device.ReLU, device.Logistic}
+	eachGolden(t, "act.", []string{"silu", "gelu", "gelu_tanh", "relu", "sigmoid"}, func(g golden, i int) {
 		gate, up, dy := g.wide("gate"), g.tensor("up"), g.wide("dy")
 		y, unused := g.like(gate), g.like(gate)
 		g.d.ActMul(y, gate, up, acts[i])
@@ -194,6 +195,75 @@ func TestGoldenAttend(t *testing.T) {
 		g.checkAdded("dq", "dq", 1e-5, func(dx tensor.Tensor) { back(dx, g.like(k)) })
 		g.checkAdded("dk", "dk", 1e-5, func(dx tensor.Tensor) { back(g.like(q), dx) })
 	})
+}
+
+func TestGoldenGatedDelta(t *testing.T) {
+	deltas := []device.GatedDelta{
+		{KeyHeads: 2, ValueHeads: 2, KeyDim: 8, ValueDim: 8, Kernel: 4}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 8, ValueDim: 12, Kernel: 4},
+		{KeyHeads: 1, ValueHeads: 2, KeyDim: 16, ValueDim: 4, Kernel: 1},
+	}
+	runs := []int{2, 1, 3}
+	eachGolden(t, "delta.", []string{"plain", "grouped", "alone"}, func(g golden, i int) {
+		d := deltas[i]
+		d.Conv, d.Decay, d.Bias = g.tensor("conv"), g.tensor("decay"), g.tensor("bias")
+		q, k, v, a, b := g.wide("q"), g.wide("k"), g.wide("v"), g.wide("a"), g.wide("b")
+		batch, span := batchOfRuns(g.d, runs[i], q.Rows/runs[i]), q.Rows/runs[i]
+		m := device.DeltaState{State: g.d.Alloc(tensor.F32, runs[i], d.StateSize()), Inputs: g.d.Alloc(tensor.F32, runs[i], (d.Kernel-1)*d.Columns())}
+		dirty(g.d, m.State, m.Inputs)
+		y, columns := g.wide("y"), g.d.Alloc(tensor.F32, q.Rows, d.Columns())
+		g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
+		g.check("forward", y, "y", 1e-5)
+		g.check("state", m.State, "state", 1e-5)
+		if d.Kernel > 1 {
+			g.check("inputs", m.Inputs, "inputs", 0)
+		}
+		for _, first := range []int{1, span - 1} { // each sequence by itself, in two runs
+			dirty(g.d, m.State, m.Inputs, y)
+			for r := range runs[i] {
+				for _, part := range [][2]int{{0, first}, {first, span}} {
+					lo, hi := r*span+part[0], r*span+part[1]
+					few := device.Batch{Pos: batch.Pos.Columns(lo, hi), Seq: batch.Seq.Columns(lo, hi), Span: hi - lo}
+					g.d.GatedDelta(y.Slice(lo, hi), columns.Slice(lo, hi), q.Slice(lo, hi), k.Slice(lo, hi), v.Slice(lo, hi), a.Slice(lo, hi), b.Slice(lo, hi), d, m, few)
+				}
+			}
+			g.check("forward in parts", y, "y", 1e-5)
+			g.check("state", m.State, "state", 1e-5)
+		}
+		g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
+		none, dcolumns := []tensor.Tensor{g.like(q), g.like(k), g.like(v), g.like(a), g.like(b)}, g.like(columns)
+		dirty(g.d, dcolumns)
+		for n, name := range []string{"dq", "dk", "dv", "da", "db"} {
+			g.checkAdded(name, name, 2e-5, func(dx tensor.Tensor) {
+				all := slices.Clone(none)
+				all[n] = dx
+				g.d.GatedDeltaBack(all[0], all[1], all[2], all[3], all[4], dcolumns, g.wide("dy"), columns, q, k, v, a, b, d, batch)
+			})
+		}
+	})
+}
+
+// batchOfRuns is runs of whole sequences.
+func batchOfRuns(d *Device, runs, span int) device.Batch {
+	pos, seq := make([]int32, runs*span), make([]int32, runs*span)
+	for i := range pos {
+		pos[i], seq[i] = int32(i%span), int32(i/span)
+	}
+	b := device.Batch{Pos: d.Alloc(tensor.I32, 1, len(pos)), Seq: d.Alloc(tensor.I32, 1, len(pos)), Span: span}
+	d.Upload(b.Pos, tensor.BytesOf(pos))
+	d.Upload(b.Seq, tensor.BytesOf(seq))
+	return b
+}
+
+// dirty fills tensors with what nobody may read.
+func dirty(d *Device, list ...tensor.Tensor) {
+	for _, x := range list {
+		for r := range x.Rows {
+			row := rowsOf("dirty", x).row(r)
+			for i := range row {
+				row[i] = 77
+			}
+		}
+	}
 }
 
 func TestGoldenLinear(t *testing.T) {

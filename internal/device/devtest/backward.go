@@ -18,6 +18,7 @@ func backwardGroups() []group {
 		{"ActMulBack", withGaps(actMulBackCases())},
 		{"RopeBack", withGaps(ropeBackCases())},
 		{"AttendBack", withGaps(attendBackCases())},
+		{"GatedDeltaBack", withGaps(gatedDeltaBackCases())},
 		{"ClampMulBack", withGaps(clampMulBackCases())},
 		{"ClipBack", withGaps(clipBackCases())},
 		{"CombineBack", withGaps(combineBackCases())},
@@ -98,7 +99,7 @@ func normBackCases() (cases []testCase) {
 
 func actMulBackCases() (cases []testCase) {
 	l := limit{rms: 1e-5, rel: 1e-5, why: "a function in float32"}
-	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu"} {
+	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid"} {
 		for _, c := range []struct {
 			rows, cols int
 			gate       values

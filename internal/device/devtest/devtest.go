@@ -58,6 +58,8 @@ func groups() []group {
 		{"HeadNorm", withGaps(headNormCases())},
 		{"Rope", withGaps(ropeCases())},
 		{"Store", withGaps(storeCases())},
+		{"GatedDelta", withGaps(gatedDeltaCases())},
+		{"HeadNormGated", withGaps(headNormGatedCases())},
 		{"ActMul", withGaps(actMulCases())},
 		{"AddScaled", withGaps(addScaledCases())},
 		{"Cap", withGaps(capCases())},
