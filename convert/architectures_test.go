@@ -171,7 +171,7 @@ func loadAll(t *testing.T, d device.Device, dir string) (*model.Loader, []*model
 func modelLogits(t *testing.T, d device.Device, l *model.Loader, modules []*model.Module) []float32 {
 	t.Helper()
 	const length = 40
-	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})
+	c := model.NewCache(d, l.Spec, model.WholeCache(l.Spec, 1, length))
 	s := model.NewState(d, l.Spec, model.Size{Rows: length, Logits: length}, c)
 	ids := make([]int32, length)
 	for i := range ids {

@@ -59,7 +59,7 @@ func (w *work) wide(l model.LinearSpec) int { return 4 * l.In * exl2.Pad(l.Out) 
 
 // state is the activations of a pass, and its cache.
 func (w *work) state() int {
-	z, c := stream.Size(w.length, w.most)
+	z, c := stream.Size(w.spec, w.length, w.most)
 	return model.Bytes(w.spec, z, w.dev.Activation()) + model.CacheBytes(w.dev, w.spec, c)
 }
 
@@ -151,12 +151,12 @@ func packedSize(r exl2.Recipe, x model.LinearSpec) int { return r.Size(x.In, x.O
 // back counts the backward pass through a module: the gradients of its activations,
 // what steps keep, and operands of products.
 func (w *work) back(l *ledger, m model.ModuleSpec) {
-	z, _ := stream.Size(w.length, 1)
+	z, _ := stream.Size(w.spec, w.length, 1)
 	operands := 0
 	for _, x := range m.Linears {
 		operands = max(operands, 2*x.In*x.Out+4*w.length*x.Out)
 	}
-	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Hidden, operands)
+	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Hidden+model.BackBytes(w.dev, w.spec, 1, w.length), operands)
 }
 
 // trace counts the backward pass through a module that gathers the moments of its

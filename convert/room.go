@@ -41,7 +41,7 @@ func (r *run) freeOf(d device.MemoryInfo) int {
 func (r *run) noRoomToSample(least, rows, length, free int) string {
 	bytes, room := r.sourceBytes(), free/10*9
 	taken := func(most int) int {
-		cache := model.CacheBytes(r.dev, r.src.loader.Spec, model.CacheSize{Layers: r.src.loader.Spec.Layers, Sequences: 1, Positions: length})
+		cache := model.CacheBytes(r.dev, r.src.loader.Spec, model.WholeCache(r.src.loader.Spec, 1, length))
 		return max(bytes+least*cache, sampled.Memory(r.dev, r.src.loader, rows, length, bytes, most))
 	}
 	need, remedy := taken(r.opts.GPUMemory), ""

@@ -37,7 +37,7 @@ type Speed struct {
 	TokensPerSecond float64
 	Deviation       float64 // standard deviation between repeats
 	First           float64 // tokens a second of the first run, before those
-	BytesPerToken   float64 // of weights and cache that a step reads, shared among its tokens
+	BytesPerToken   float64 // of weights, cache and states that a step reads, shared among its tokens
 }
 
 // Bench runs a test: once to warm up, a prompt twice, as a GPU may keep weights that it
@@ -64,6 +64,9 @@ func (e *Engine) Bench(ctx context.Context, t Test, repeat int) (*Speed, error) 
 
 // once runs a test's passes, until ctx ends.
 func (e *Engine) once(ctx context.Context, t Test) error {
+	for b := range t.Batch {
+		e.track.reached[b] = t.Depth
+	}
 	if t.Prompt > 0 {
 		ids := benchPrompt(t.Prompt, e.spec.Vocab)
 		for b := range t.Batch {
@@ -97,15 +100,18 @@ func benchPrompt(n, vocab int) []int32 {
 	return ids
 }
 
-// bytesPerToken is what the steps of a test read, on average, for each token.
+// bytesPerToken is what the steps of a test read, on average, for each token, with states that they write.
 func (e *Engine) bytesPerToken(t Test) float64 {
 	weights, position := e.BytesPerStep()
 	if t.Prompt > 0 {
 		passes := (t.Prompt + e.Options.Chunk - 1) / e.Options.Chunk
 		return float64(passes*weights)/float64(t.Prompt) + float64(position)*(float64(t.Depth)+float64(t.Prompt)/2)/float64(t.Prompt)
 	}
-	depth := float64(t.Depth) + float64(t.Generate)/2
-	return float64(weights)/float64(t.Batch) + depth*float64(position)
+	depth, states := float64(t.Depth)+float64(t.Generate)/2, 0
+	for _, s := range e.stages {
+		states += 2 * s.cache.StateBytes() // read and written
+	}
+	return float64(weights)/float64(t.Batch) + depth*float64(position) + float64(states)
 }
 
 func meanAndDeviation(x []float64) (mean, deviation float64) {

@@ -24,6 +24,7 @@ type manner struct{ penalties, greedy, unfiltered bool }
 // repeated from then on.
 func (e *Engine) decode(k decode) error {
 	k.reach = device.ReachOf(e.furthest)
+	e.track.advance(1)
 	parts := e.replays[k]
 	for i, s := range e.stages {
 		s.state.Batch.Reach = k.reach // for parts that are not recorded, too

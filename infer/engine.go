@@ -69,7 +69,8 @@ type Engine struct {
 	pages    *model.Pages
 	choice   *choice
 	replays  map[decode][]func() // recorded decode steps, by stage
-	furthest int                 // position in the pass that is next, or was last
+	track    track
+	furthest int // position in the pass that is next, or was last
 	paces    map[decode]*pace
 	depth    int  // tokens under way at a time (front.depth); 0: as their time says
 	keeps    bool // what keepDecoded says has been said
@@ -158,7 +159,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err
 	}
-	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, paces: map[decode]*pace{}}
+	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, paces: map[decode]*pace{}, track: track{reached: make([]int, o.Sequences)}}
 	if err := e.load(l, list, parts); err != nil {
 		e.Close()
 		return nil, err
@@ -218,14 +219,13 @@ func (o Options) defaults(d device.Device) Options {
 	return o
 }
 
-// size returns the state and the cache that a stage with the given number of
-// layers needs.
-func (o Options) size(layers int, last bool) (model.Size, model.CacheSize) {
+// size returns the state and the cache that a stage needs.
+func (o Options) size(spec arch.Spec, s share, last bool) (model.Size, model.CacheSize) {
 	z := model.Size{Rows: o.Chunk}
 	if last {
 		z.Logits = min(max(logitRows, o.Sequences), o.Chunk)
 	}
-	return z, model.CacheSize{Layers: layers, Sequences: o.Sequences, Positions: o.Positions}
+	return z, model.CacheOf(spec, s.first, s.last+1, o.Sequences, o.Positions)
 }
 
 // load makes the stages.
@@ -245,7 +245,7 @@ func (e *Engine) load(l *model.Loader, list devices.List, parts []Part) error {
 			}
 			s.modules = append(s.modules, m)
 		}
-		z, c := e.Options.size(part.layers(), i == len(all)-1)
+		z, c := e.Options.size(e.spec, part, i == len(all)-1)
 		s.cache = model.NewCache(d, e.spec, c)
 		s.state = model.NewState(d, e.spec, z, s.cache)
 		e.pages = model.NewPages(c)

@@ -59,7 +59,7 @@ func mustBeNear(t testing.TB, what string, got, want []float32) {
 // However a sequence is fed - at once, in chunks, token by token, over one
 // device or several - its logits are the same.
 func TestCacheEqualsWholePass(t *testing.T) {
-	for _, name := range []string{"arch/llama", "arch/mistral", "arch/llama_yarn", "exl2/qwen2-bias-2.75bpw"} {
+	for _, name := range []string{"arch/llama", "arch/mistral", "arch/llama_yarn", "arch/qwen3_5_text", "arch/qwen3_next", "exl2/qwen2-bias-2.75bpw"} {
 		t.Run(name, func(t *testing.T) {
 			const n = 40
 			ref := openEngine(t, golden(name), Options{Positions: n, Chunk: n}, 1)
@@ -211,6 +211,31 @@ func TestRunsOfAnyLength(t *testing.T) {
 			mustBeNear(t, "run", row, want[len(want)-r.Logits+k])
 		}
 	}
+}
+
+// With linear attention a sequence goes on from where it is, or begins again, and shares nothing.
+func TestLinearAttentionGoesOn(t *testing.T) {
+	e := openEngine(t, golden("arch/qwen3_next"), Options{Positions: 600, Sequences: 2}, 1)
+	ids := someIDs(300, 120)
+	if _, err := e.next(t.Context(), 0, 0, ids); err != nil {
+		t.Fatal(err)
+	}
+	if n := e.Share(1, 0, 300); n != 0 {
+		t.Errorf("%d positions are shared", n)
+	}
+	for _, first := range []int{1, 299, 301} {
+		if _, err := e.next(t.Context(), 0, first, ids[:2]); err == nil {
+			t.Errorf("a run from position %d, of a sequence at 300", first)
+		}
+	}
+	if _, err := e.next(t.Context(), 0, 300, ids[:2]); err != nil {
+		t.Fatal(err)
+	}
+	again, err := e.next(t.Context(), 0, 0, ids[:20])
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeNear(t, "from the beginning", again, whole(t, openEngine(t, golden("arch/qwen3_next"), Options{Positions: 20}, 1), ids[:20])[19])
 }
 
 // Sequences that share their beginning go on apart, and what is shared cannot be

@@ -22,6 +22,7 @@ type front struct {
 	pace   *pace
 	began  time.Time // when a token was read
 	read   int       // tokens since then
+	steady bool      // no step is begun in front of the token before it
 }
 
 // A pace is what is known of a kind of steps.
@@ -58,6 +59,8 @@ func (f *front) next() ([]int32, error) {
 // depth is up to how many tokens are under way while the host waits for one.
 func (f *front) depth() int {
 	switch {
+	case f.steady:
+		return 1
 	case f.engine.depth > 0:
 		return f.engine.depth
 	case !f.engine.choice.ring.Beside():

@@ -52,7 +52,7 @@ type Result struct {
 // Generate continues a prompt. When ctx ends meanwhile, the error is its error,
 // and the result what has been generated until then.
 func (e *Engine) Generate(ctx context.Context, g *Generation) (*Result, error) {
-	return (&Session{Engine: e}).Generate(ctx, g)
+	return (&Session{Engine: e, Once: true}).Generate(ctx, g)
 }
 
 // Generate continues a prompt, as Engine.Generate does. What the prompt has in

@@ -90,7 +90,7 @@ func parts(l *model.Loader, list devices.List, o Options) []Part {
 	all := shares(l, len(list))
 	for i, s := range all {
 		d, last := list[i], i == len(all)-1
-		z, c := o.size(s.layers(), last)
+		z, c := o.size(spec, s, last)
 		unpacked := decodedBytes(l, s.modules, d, z.Rows)
 		if last {
 			s.modules = append(s.modules, l.Head())

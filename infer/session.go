@@ -11,6 +11,10 @@ import (
 type Session struct {
 	Engine *Engine
 
+	// Once says that one prompt is all. A model with linear attention cannot go back: else no step of it
+	// is begun before the token in front is known, so that the next prompt goes on from the end of the text.
+	Once bool
+
 	held []int32 // what the cache holds
 }
 
@@ -22,6 +26,7 @@ func (s *Session) keep(ids []int32) int {
 	for n < len(s.held) && n < len(ids)-1 && s.held[n] == ids[n] {
 		n++
 	}
+	n = s.Engine.resumes(0, n)
 	s.held = s.held[:n]
 	return n
 }

@@ -48,6 +48,51 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// With linear attention a session goes on from where it is, or begins again.
+func TestSessionOfLinearAttention(t *testing.T) {
+	name, o := golden("arch/qwen3_5_text"), Options{Positions: 64, Chunk: 8}
+	s := &Session{Engine: openEngine(t, name, o, 1)}
+	ask := func(prompt []int32, end ...int32) *Result {
+		t.Helper()
+		g := &Generation{Prompt: prompt, Limit: 6, End: end, Text: spelled{[]string{"a"}}, Emit: func(string) {}}
+		r, err := s.Generate(context.Background(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := openEngine(t, name, o, 1).Generate(context.Background(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Tokens, fresh.Tokens) {
+			t.Fatalf("tokens %v, a fresh engine has %v", r.Tokens, fresh.Tokens)
+		}
+		return r
+	}
+	first := someIDs(20, 100)
+	one := ask(first)
+	second := slices.Concat(first, one.Tokens, []int32{9, 8, 7})
+	whole := ask(second)
+	ended := ask(second, whole.Tokens[3])
+	if ended.Reason != EndToken {
+		t.Fatal("the text was not ended by a token")
+	}
+	third := slices.Concat(second, ended.Tokens, []int32{5, 6})
+	for _, c := range []struct {
+		name   string
+		prompt []int32
+		cached int
+	}{
+		{"what was said and more", third, len(third) - 2},
+		{"the same again", third, 0},
+		{"its beginning", first[:10], 0},
+		{"another end", slices.Concat(first[:5], []int32{1, 2, 3}), 0},
+	} {
+		if r := ask(c.prompt); r.Cached != c.cached {
+			t.Errorf("%s: %d of %d tokens were cached, want %d", c.name, r.Cached, len(c.prompt), c.cached)
+		}
+	}
+}
+
 // A generation that is stopped returns what there is, and the session goes on.
 func TestSessionStopped(t *testing.T) {
 	e := openEngine(t, golden("arch/llama"), Options{Positions: 64, Chunk: 8}, 1)

@@ -12,7 +12,7 @@ import (
 
 // A Run is tokens of one sequence that follow one another. What the sequence
 // holds at earlier positions must have been given before; what it holds from
-// First on is forgotten.
+// First on is forgotten. With linear attention it can go on from where it is only, or from 0.
 type Run struct {
 	Sequence int // from 0 to Options.Sequences-1
 	First    int // position of the first token
@@ -58,6 +58,9 @@ func (e *Engine) check(before []Run, r Run) error {
 			return fmt.Errorf("two runs of sequence %d in one step", r.Sequence)
 		}
 	}
+	if err := e.continues(r); err != nil {
+		return err
+	}
 	if !e.pages.Shared(r.Sequence, r.First) {
 		return nil
 	}
@@ -71,8 +74,11 @@ func (e *Engine) check(before []Run, r Run) error {
 
 // Share has sequence to begin like sequence from, without computing it again,
 // and returns how many positions they share: whole pages of at most the given
-// number. Sequence to goes on from there.
+// number, or none with linear attention. Sequence to goes on from there.
 func (e *Engine) Share(to, from, positions int) int {
+	if e.spec.Recurrent() {
+		return 0
+	}
 	n := e.pages.Share(to, from, positions)
 	e.assign()
 	return n
@@ -171,6 +177,7 @@ func (e *Engine) single(p pass, f func(run, row int, logits [][]float32)) error 
 
 // use prepares every stage for a pass.
 func (e *Engine) use(p pass) {
+	e.track.begin(p.runs)
 	e.furthest = 0
 	for _, r := range p.runs {
 		e.furthest = max(e.furthest, r.Position+p.span-1)
@@ -190,6 +197,7 @@ const fewWanted = 16
 // body runs all modules but those of the end: the head, and the last MLP if few rows need it.
 func (e *Engine) body(p pass) {
 	defer e.keepDecoded()
+	e.track.advance(p.span)
 	e.end = []*model.Module{e.head}
 	for i, s := range e.stages {
 		e.receive(i)

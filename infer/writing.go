@@ -35,7 +35,9 @@ func (w *writing) run(ctx context.Context) error {
 		return e.sync()
 	}
 	e.start([]model.Run{{Position: len(s.held)}})
-	for f := e.front(k, 1, min(w.Limit-1, room)); f.more(); {
+	f := e.front(k, 1, min(w.Limit-1, room))
+	f.steady = e.spec.Recurrent() && !s.Once // or the next prompt could not go on from here
+	for f.more() {
 		ids, err := f.next()
 		if n := len(w.result.Tokens); n > 0 { // whose step has been begun
 			s.held = append(s.held, w.result.Tokens[n-1])

@@ -33,6 +33,10 @@ YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32, 
 NO_GQA = {"intermediate_size": None, "num_key_value_heads": None}
 WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "head_dim": 16}
+HYBRID = {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
+MROPE = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_interleaved": True, "mrope_section": [2, 1, 1]}
+SEEING = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2, "num_position_embeddings": 4}
 VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 2, "image_size": 8}
 BLOCKS = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2}
 
@@ -112,6 +116,11 @@ CASES = {
     "qwen3_vl_moe": {"text_config": TINY | EXPERTS | {"head_dim": 16, "num_experts": 4, "moe_intermediate_size": 64, "mlp_only_layers": [0]},
                      "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2,
                                        "num_position_embeddings": 4, "deepstack_visual_indexes": [0]}} | dict.fromkeys(TINY),
+    "qwen3_5": {"text_config": TINY | LINEAR | HYBRID | {"rope_parameters": MROPE}, "vision_config": SEEING} | dict.fromkeys(TINY),
+    "qwen3_5_moe": {"model_type": "qwen3_5_moe_text"} | EXPERTS | LINEAR | HYBRID | {"num_experts": 4, "shared_expert_intermediate_size": 32,
+                                                                                        "intermediate_size": None, "linear_num_value_heads": 6},
+    "qwen3_5_text": LINEAR | HYBRID | {"linear_conv_kernel_dim": 3, "attention_bias": True, "tie_word_embeddings": True},
+    "qwen3_next": EXPERTS | LINEAR | {"num_experts": 4, "shared_expert_intermediate_size": 32, "mlp_only_layers": [1], "num_hidden_layers": 4},
     "sarvam_moe": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "n_shared_experts": 1},
     "smolvlm": behind("llama", VISION),
     "solar_open": EXPERTS | {"head_dim": 16, "n_routed_experts": 4, "attention_bias": True, "intermediate_size": None},
@@ -121,8 +130,9 @@ CASES = {
     "youtu": MLA,
 }
 
-# Seeds by which every expert is chosen, and no derivative is taken at a clip.
-SEEDS = {"opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "ernie4_5_vl_moe": 15, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
+# Seeds by which every expert is chosen, no derivative is taken at a clip, and linear attention in
+# float32, whose small results are normalized, is near that in float64.
+SEEDS = {"qwen3_5": 17, "qwen3_5_moe": 17, "qwen3_5_text": 21, "qwen3_next": 11, "opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "ernie4_5_vl_moe": 15, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
 
 
 def adapters(folder):
@@ -147,6 +157,17 @@ def adapters(folder):
         json.dump(config, f, indent=1)
 
 
+def stacked(path):
+    """Puts the experts of a layer in two tensors, [out, in], as published files have them."""
+    tensors = load_file(path)
+    for prefix in sorted({k.split(".0.gate_proj")[0] for k in tensors if ".experts.0.gate_proj" in k}):
+        take = lambda part: [tensors.pop(f"{prefix}.{e}.{part}.weight") for e in range(4)]
+        gate, up, down = take("gate_proj"), take("up_proj"), take("down_proj")
+        tensors[prefix + ".gate_up_proj"] = torch.stack([torch.cat(pair) for pair in zip(gate, up)])
+        tensors[prefix + ".down_proj"] = torch.stack(down)
+    save_file(tensors, path)
+
+
 def write(folder, kind):
     """Writes the golden of a model_type."""
     config = {k: v for k, v in (TINY | CASES[kind]).items() if v is not None}
@@ -165,6 +186,8 @@ def write(folder, kind):
         variants.text_only(os.path.join(folder, "model.safetensors"))
     if name == "phi4mm":
         adapters(folder)
+    if name == "qwen3_5_moe":
+        stacked(os.path.join(folder, "model.safetensors"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))
 
 

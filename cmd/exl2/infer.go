@@ -203,7 +203,7 @@ func (o *inferOptions) answer(c *cobra.Command, a *app, dir string, p *prompter,
 		return nil, err
 	}
 	defer e.Close()
-	return a.generate(c.Context(), dir, &infer.Session{Engine: e}, g)
+	return a.generate(c.Context(), dir, &infer.Session{Engine: e, Once: true}, g)
 }
 
 // generate continues a prompt and writes the text to stdout as it comes, unless

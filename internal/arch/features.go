@@ -37,6 +37,8 @@ const (
 	AttentionSinks  Feature = "attention sinks"
 	AttentionTemp   Feature = "queries scaled by position"
 	LatentAttention Feature = "latent attention"
+	GatedAttention  Feature = "gated attention"
+	LinearAttention Feature = "linear attention by the gated delta rule"
 	DynamicRope     Feature = "RoPE that depends on the length"
 	Experts         Feature = "mixtures of experts"
 	SharedExperts   Feature = "shared experts"
@@ -85,6 +87,8 @@ func (s Spec) Features() []Feature {
 	add(AttentionSinks, a.Sinks)
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
+	add(GatedAttention, a.Gated)
+	add(LinearAttention, s.Recurrent())
 	s.ropeFeatures(add)
 	s.mlpFeatures(add)
 	s.storedFeatures(add)

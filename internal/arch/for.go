@@ -92,6 +92,8 @@ const (
 	maxExperts    = 4096
 	maxAllExperts = 1 << 18
 	maxSize       = 1 << 24
+	maxHead       = 256 // dimensions of heads of linear attention, whose state has them squared
+	maxKernel     = 16
 )
 
 // check refuses sizes that cannot be; c is where they are from.
@@ -117,6 +119,11 @@ func (s Spec) check(c *Config) {
 	if l.KVRank != 0 {
 		sizes = append(sizes, size{"kv_lora_rank", l.KVRank, 1, maxSize}, size{"q_lora_rank", l.QRank, 0, maxSize},
 			size{"qk_nope_head_dim", l.Nope, 1, maxSize}, size{"qk_rope_head_dim", l.Rope, 2, maxSize}, size{"v_head_dim", l.Value, 1, maxSize})
+	}
+	if d := s.Delta; s.Linear != nil {
+		sizes = append(sizes, size{"linear_num_key_heads", d.KeyHeads, 1, maxSize}, size{"linear_num_value_heads", d.ValueHeads, 1, maxSize},
+			size{"linear_key_head_dim", d.KeyDim, 1, maxHead}, size{"linear_value_head_dim", d.ValueDim, 1, maxHead}, size{"linear_conv_kernel_dim", d.Kernel, 1, maxKernel},
+			size{"width of all heads of keys", d.Keys(), 1, maxSize}, size{"width of all heads of values", d.Values(), 1, maxSize})
 	}
 	for _, v := range sizes {
 		if v.n < v.least || v.n > v.up {
@@ -168,6 +175,9 @@ func (s Spec) checkShapes(c *Config) {
 	a, r := s.Attn, s.MoE.Routing
 	if a.Heads%a.KVHeads != 0 {
 		c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
+	}
+	if d := s.Delta; s.Linear != nil && d.ValueHeads%d.KeyHeads != 0 {
+		c.fail("linear_num_value_heads", "%d, want a multiple of linear_num_key_heads, %d", d.ValueHeads, d.KeyHeads)
 	}
 	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {
 		c.fail("n_group", "%d groups of %d experts, of which %d groups and %d experts are chosen", r.Groups, s.MoE.Experts, r.TopGroups, s.MoE.TopK)

@@ -25,6 +25,12 @@ type Names struct {
 	Q1, Q2, KV1, KV2          string
 	QLatentNorm, KVLatentNorm string
 
+	AttnGate string
+
+	// Linear attention; DeltaConv, DeltaDecay and DeltaBias are whole.
+	DeltaQ, DeltaK, DeltaV, DeltaZ, DeltaA, DeltaB, DeltaO string
+	DeltaConv, DeltaDecay, DeltaBias, DeltaNorm            string
+
 	Gate, Up, Down string
 
 	Router, Correction               string // Correction is whole: it has no ".weight"

@@ -137,7 +137,7 @@ func codeGen(c *Config) Spec {
 	if s.Attn.Heads%4 != 0 {
 		c.fail("n_head", "%d, want a multiple of 4", s.Attn.Heads)
 	}
-	s.fused("attn.qkv_proj", Quarters, false, n.Q, n.V, n.K)
+	s.Stored = append(s.Stored, Stored{Weight: "attn.qkv_proj.weight", Holds: []string{n.Q, n.V, n.K}, Order: ByGroup, Groups: 4})
 	return s
 }
 

@@ -54,12 +54,17 @@ func qwen3(c *Config) Spec {
 func qwen2MoE(c *Config) Spec {
 	s := qwen2(c)
 	s.Attn.BiasQKV = c.Bool("qkv_bias", true)
+	s.sharingExperts(c)
+	return s
+}
+
+// sharingExperts reads the experts of Qwen, and the one that all see, behind a gate.
+func (s *Spec) sharingExperts(c *Config) {
 	s.qwenExperts(c)
 	if n := c.Int("shared_expert_intermediate_size"); n != 0 { // the gate of nothing is left where it is
 		s.shared(n, "mlp.shared_expert")
 		s.MoE.SharedGated, s.Names.SharedRouter = true, "mlp.shared_expert_gate"
 	}
-	return s
 }
 
 // qwen3MoE has experts (models/qwen3_moe/modeling_qwen3_moe.py).

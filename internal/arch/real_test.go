@@ -57,6 +57,9 @@ func summary(s Spec) string {
 	if l := s.Latent; l.KVRank > 0 {
 		line("latent: %+v", l)
 	}
+	if _, states := s.Keeping(0, s.Layers); states > 0 {
+		line("linear attention: %+v, %d layers, the first %v", s.Delta, states, s.Recurs(0))
+	}
 	line("mlp: %d, act %d, bias %v; norm %+v", s.MLP.Width, s.MLP.Act, s.MLP.Bias, s.Norm)
 	if m.Experts > 0 {
 		line("experts: %d of %d, %d wide, %d shared, %+v", m.TopK, m.Experts, m.Width, m.Shared, m.Routing)

@@ -8,6 +8,9 @@ import (
 )
 
 func (r reference) attention(l int, x stream) stream {
+	if r.Recurs(l) {
+		return r.delta(l, x)
+	}
 	a, n := r.Attn, r.Names
 	var q, k, v stream
 	value := a.HeadDim
@@ -29,6 +32,11 @@ func (r reference) attention(l int, x stream) stream {
 		out := make([]float64, 0, a.Heads*value)
 		for h := range a.Heads {
 			out = append(out, r.mix(l, p, h, q[h*a.HeadDim:][:a.HeadDim], k, v, value)...)
+		}
+		if a.Gated {
+			for i, g := range r.linear(l, 0, n.AttnGate, x[p]) {
+				out[i] *= sigmoid(g)
+			}
 		}
 		return r.linear(l, 0, n.O, out)
 	})

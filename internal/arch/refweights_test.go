@@ -88,6 +88,14 @@ func (r reference) outs(l int, part string) int {
 		return r.MoE.Shared
 	case n.Router:
 		return r.MoE.Experts
+	case n.AttnGate:
+		return a.Heads * a.HeadDim
+	case n.DeltaQ, n.DeltaK:
+		return r.Delta.Keys()
+	case n.DeltaV, n.DeltaZ:
+		return r.Delta.Values()
+	case n.DeltaA, n.DeltaB:
+		return r.Delta.ValueHeads
 	}
 	return r.Hidden // o, down
 }
@@ -96,9 +104,9 @@ func (r reference) outs(l int, part string) int {
 func (r reference) biased(part string) bool {
 	n, a := r.Names, r.Attn
 	switch part {
-	case n.Q1, n.KV1, n.Q, n.K, n.V:
+	case n.Q1, n.KV1, n.Q, n.K, n.V, n.AttnGate:
 		return a.BiasQKV
-	case n.Q2, n.KV2:
+	case n.Q2, n.KV2, n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA, n.DeltaB, n.DeltaO:
 		return false
 	case n.O:
 		return a.BiasO
@@ -111,7 +119,10 @@ func (r reference) biased(part string) bool {
 // linear is x·wᵀ + bias of a matrix, of expert e if it is an expert's.
 func (r reference) linear(l, e int, part string, x []float64) []float64 {
 	out := r.outs(l, part)
-	i := slices.IndexFunc(r.Stored, func(s arch.Stored) bool { return slices.Contains(s.Holds, part) })
+	i := slices.IndexFunc(r.Stored, func(s arch.Stored) bool {
+		_, there := r.file.Info(r.Names.Layer(l, arch.Expert(s.Weight, e)))
+		return there && slices.Contains(s.Holds, part)
+	})
 	if i < 0 {
 		name := r.Names.Layer(l, arch.Expert(part, e))
 		w, shape := r.tensor(name + ".weight")
@@ -172,9 +183,18 @@ func (r reference) holder(l int, s arch.Stored, i int) string {
 	switch s.Order {
 	case arch.Alternating:
 		return s.Holds[i%len(s.Holds)]
-	case arch.Quarters:
-		i %= r.outs(l, s.Holds[0]) * len(s.Holds) / 4
-		return s.Holds[i/(r.outs(l, s.Holds[0])/4)]
+	case arch.ByGroup:
+		all := 0
+		for _, p := range s.Holds {
+			all += r.outs(l, p) / s.Groups
+		}
+		i %= all
+		for _, p := range s.Holds {
+			if i < r.outs(l, p)/s.Groups {
+				return p
+			}
+			i -= r.outs(l, p) / s.Groups
+		}
 	case arch.ByHead:
 		group := r.Attn.Heads / r.Attn.KVHeads
 		return s.Holds[max(0, i/r.Attn.HeadDim%(group+2)-group+1)]

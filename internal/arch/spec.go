@@ -49,6 +49,7 @@ type Spec struct {
 
 	Attn   Attn
 	Latent Latent
+	Delta  Delta
 	MLP    MLP
 	MoE    MoE
 	Names  Names
@@ -62,6 +63,7 @@ type Spec struct {
 	Window func(layer int) int  // positions seen, the row's own included; 0 or a nil function means all
 	Rope   func(layer int) Rope // Dims 0 or a nil function means none
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
+	Linear func(layer int) bool // layers that have Delta in the place of attention; nil means none
 
 	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
 	// means MLP.Width. Unattended are layers without attention; a nil function means none.
@@ -81,6 +83,9 @@ type Attn struct {
 	Softcap                 float32
 	BiasQKV, BiasO          bool
 	QKNorm                  QKNorm
+
+	// Gated multiplies what o reads by σ(x·Names.AttnGate), of its width.
+	Gated bool
 
 	// Clip limits the elements of q, k and v, before head norms and RoPE, to
 	// ±Clip (DBRX, OLMo); 0 means no limit.
@@ -134,6 +139,30 @@ type Latent struct {
 	Nope, Rope, Value int // dimensions of a head without and with positions, and of its values
 	NormEps           float32
 }
+
+// Delta describes linear attention by the gated delta rule (Gated Delta Networks, arXiv
+// 2412.06464, section 3; models/qwen3_next/modeling_qwen3_next.py). Queries, keys and values,
+// x·DeltaQ, x·DeltaK and x·DeltaV, go through a causal convolution of each column by Kernel
+// positions, Names.DeltaConv [columns of all three, 1, Kernel], and silu. Then, by heads of values,
+// with q and k the head of KeyHeads that ValueHeads/KeyHeads heads of values share, of Euclidean
+// length 1 (their squares add up to 1 but for 1e-6), q times 1/√KeyDim:
+//
+//	g = exp(-exp(Names.DeltaDecay)·softplus(x·DeltaA + Names.DeltaBias)), β = σ(x·DeltaB)
+//	S = g·S + k·(β·(v - (g·S)ᵀ·k))ᵀ      [KeyDim, ValueDim], zeros in front of the first position
+//	y = norm(Sᵀ·q)·silu(x·DeltaZ)         RMS by heads, with weights Names.DeltaNorm, [ValueDim]
+//
+// and y is what Names.DeltaO reads.
+type Delta struct {
+	KeyHeads, ValueHeads, KeyDim, ValueDim int // KeyHeads 0: none
+	Kernel                                 int // of the convolution: the position's own, and so many less one in front
+	NormEps                                float32
+}
+
+// Keys and Values are the columns of a position's queries, or keys, and of its values.
+func (d Delta) Keys() int { return d.KeyHeads * d.KeyDim }
+
+// Values is documented with Keys.
+func (d Delta) Values() int { return d.ValueHeads * d.ValueDim }
 
 // MLP describes the feed-forward sublayer: down(act(gate(x))·up(x)), or, if
 // Ungated, down(act(up(x))).
@@ -275,4 +304,39 @@ func (s Spec) Attends(layer int) bool { return s.Unattended == nil || !s.Unatten
 // Sparse reports whether a layer has a mixture of experts.
 func (s Spec) Sparse(layer int) bool {
 	return s.MoE.Experts > 0 && (s.Dense == nil || !s.Dense(layer))
+}
+
+// Recurs reports whether a layer has linear attention, whose state at a position cannot be had
+// but by going through all in front of it.
+func (s Spec) Recurs(layer int) bool {
+	return s.Delta.KeyHeads > 0 && s.Linear != nil && s.Linear(layer)
+}
+
+// Recurrent reports whether any layer does.
+func (s Spec) Recurrent() bool {
+	_, states := s.Keeping(0, s.Layers)
+	return states > 0
+}
+
+// Keeping counts the layers from one to another that keep keys and values of what is behind them, and those
+// that keep states. Layers without attention keep neither.
+func (s Spec) Keeping(from, to int) (caches, states int) {
+	for l := from; l < to; l++ {
+		switch {
+		case s.Recurs(l):
+			states++
+		case s.Attends(l):
+			caches++
+		}
+	}
+	return caches, states
+}
+
+// Kept returns which number a layer has among those that keep the same as it.
+func (s Spec) Kept(layer int) int {
+	caches, states := s.Keeping(0, layer)
+	if s.Recurs(layer) {
+		return states
+	}
+	return caches
 }

@@ -11,8 +11,9 @@ type Stored struct {
 	Weight, Bias string
 
 	// Holds lists the matrices in the tensor, in order, by their names in Names.
-	Holds []string
-	Order Order
+	Holds  []string
+	Order  Order
+	Groups int // of ByGroup
 
 	// Transposed: the tensor is [in, out] (GPT-2's Conv1D), and Order is that of
 	// its columns. Biases are not concerned.
@@ -36,10 +37,11 @@ const (
 	// ByHead, for q, k and v: for each head of keys the heads of queries that
 	// read it, the head of keys, the head of values (GPT-NeoX, InternLM 2).
 	ByHead
-	// Quarters: for each of four parts a quarter of every matrix (CodeGen).
-	Quarters
 	// Alternating: an output of each in turn (gpt-oss).
 	Alternating
+	// ByGroup: of Groups groups, an equal share of the first matrix, of the second, …
+	// (CodeGen by quarters, Qwen3-Next by heads).
+	ByGroup
 )
 
 // Orient sets Transposed of tensors of experts that may be kept either way, by the shapes in

@@ -3,6 +3,7 @@ package distill
 import (
 	"slices"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/model"
 	"exl2/internal/tensor"
@@ -64,8 +65,8 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 			own += n * (2*activation + LatentBytes)
 		}
 		slices.Sort(list)
-		together := 0 // at most three read the same
-		for _, size := range list[max(0, len(list)-3):] {
+		together := 0
+		for _, size := range list[max(0, len(list)-readers(l.Spec)):] {
 			together += size
 		}
 		most = max(most, together)
@@ -77,6 +78,14 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 		own += mostOf(l) * slotsEach * LatentBytes
 	}
 	return own + 4*most + 4*p.Recall*p.Length*l.Spec.Hidden + passBytes(d, l, p), host
+}
+
+// readers is how many matrices read the same at most, experts' aside.
+func readers(s arch.Spec) int {
+	if s.Attn.Gated || s.Recurrent() {
+		return 4
+	}
+	return 3
 }
 
 // Choose returns the quickest way of keeping things that takes no more than so much of the
@@ -106,6 +115,6 @@ func passBytes(d device.Device, l *model.Loader, p Plan) int {
 	if p.Keep { // with what is overwritten: streams, and heads in front of their norms
 		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*l.Spec.Attn.Heads*l.Spec.Attn.HeadDim*2))
 	}
-	n += model.CacheBytes(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
+	n += model.CacheBytes(d, l.Spec, model.SharedCache(l.Spec, p.Batch, p.Length)) + model.BackBytes(d, l.Spec, p.Batch, p.Length)
 	return n + model.Bytes(l.Spec, z, activation) + model.Bytes(l.Spec, z, tensor.F32)*3/2 // gradients, and workspace
 }

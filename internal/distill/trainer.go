@@ -62,7 +62,7 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 	}
 	t.reset(!p.FromCodes)
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
-	t.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: p.Batch, Positions: p.Length})
+	t.cache = model.NewCache(d, l.Spec, model.SharedCache(l.Spec, p.Batch, p.Length))
 	t.state = model.NewState(d, l.Spec, z, t.cache)
 	t.gradients = model.NewGradients(t.state, l.Spec, z.Rows)
 	t.gradients.Half = true

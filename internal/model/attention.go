@@ -10,6 +10,10 @@ import (
 // attention makes the first half of a block: the norm, which q, k and v read,
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
+	if b.Spec.Recurs(m.Layer) {
+		b.delta(m)
+		return
+	}
 	if b.Spec.Latent.KVRank > 0 {
 		b.latent(m)
 		return
@@ -22,13 +26,31 @@ func (b *builder) attention(m *Module) {
 func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
-	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), late: b.Spec.Attn.QKNorm.AfterRope, clip: b.Spec.Attn.Clip, attend: b.attend(m), layer: m.Layer}
+	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), late: b.Spec.Attn.QKNorm.AfterRope, clip: b.Spec.Attn.Clip, attend: b.attend(m), layer: b.Spec.Kept(m.Layer)}
 	a.loadRope(b, m)
 	q, k, v, o := b.linear(m, n.Q), b.linear(m, n.K), b.linear(m, n.V), b.linear(m, n.O)
 	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	mix.Back, mix.Keep, mix.mixes = a.mixBack, a.keeps(), a
+	if b.Spec.Attn.Gated {
+		read.Sites[0].Linears, read.Sites[0].Writes = append(read.Sites[0].Linears, b.linear(m, n.AttnGate)), append(read.Sites[0].Writes, AttnGate)
+		a.gate(&mix)
+	}
 	return read, mix, out.step()
+}
+
+// gate has o read what attention gives behind its gate.
+func (a *attention) gate(mix *Step) {
+	mix.Sites[0].Reads, mix.mixes = Gated, nil
+	mix.Run = func(s *State) {
+		a.mix(s)
+		s.Dev.ActMul(s.At(Gated), s.At(AttnGate), s.At(Mixed), device.Logistic)
+	}
+	mix.Back = func(s, g *State, kept []tensor.Tensor) {
+		g.Dev.Clear(g.At(Mixed)) // which no linear reads
+		backward(g).ActMulBack(g.At(AttnGate), g.At(Mixed), g.At(Gated), s.At(AttnGate), s.At(Mixed), device.Logistic)
+		a.mixBack(s, g, kept)
+	}
 }
 
 // input is the first step of a sublayer: the norm of the stream, or, without

@@ -13,7 +13,7 @@ func (l *Loader) Beside(m ModuleSpec) int {
 	for _, v := range m.Vectors {
 		n += 4 * v.Cols
 	}
-	if m.Kind != Attention && m.Kind != Parallel {
+	if m.Kind != Attention && m.Kind != Parallel || l.Spec.Recurs(m.Layer) {
 		return n
 	}
 	if l.Spec.Rope != nil {

@@ -159,16 +159,21 @@ func (b *builder) vector(name string, n int) tensor.Tensor {
 	return b.upload(tensor.F32, 1, n, tensor.BytesOf(v))
 }
 
-// firstRow loads a vector that may be the first row of a tensor.
-func (b *builder) firstRow(v VectorSpec) tensor.Tensor {
-	if v.Rows == 0 {
+// numbers loads numbers as F32: a row for what the first dimension of their tensor counts, or, if that has only
+// one or holds more, one row.
+func (b *builder) numbers(v VectorSpec) tensor.Tensor {
+	if v.Dims == nil {
 		return b.vector(v.Name, v.Cols)
 	}
-	rows := b.floats(v.Name, v.Rows, v.Cols)
-	if rows == nil {
+	t, kind, ok := b.get(v.Name, v.Dims)
+	if !ok {
 		return tensor.Tensor{}
 	}
-	return b.upload(tensor.F32, 1, v.Cols, tensor.BytesOf(rows[:v.Cols]))
+	all, rows := tensor.Widen(kind, t.Data), 1
+	if len(all) == v.Cols {
+		rows = v.Dims[0]
+	}
+	return b.upload(tensor.F32, rows, v.Cols/rows, tensor.BytesOf(all[:v.Cols]))
 }
 
 // floats loads the rows of a tensor, of one dimension or two. EXL2 files hold

@@ -11,9 +11,29 @@ const PageRows = 256
 
 // CacheSize says what a Cache has room for.
 type CacheSize struct {
-	Layers    int // that are cached apart; 1 when modules run one at a time
+	Layers    int // whose keys and values are kept apart; 1 when modules run one at a time
+	Recurrent int // layers of linear attention, whose states are kept apart; likewise
 	Sequences int
 	Positions int // of each sequence, at most
+}
+
+// CacheOf is a cache for layers of a model from one to another.
+func CacheOf(spec arch.Spec, from, to, sequences, positions int) CacheSize {
+	z := CacheSize{Sequences: sequences, Positions: positions}
+	z.Layers, z.Recurrent = spec.Keeping(from, to)
+	return z
+}
+
+// WholeCache is a cache for all layers.
+func WholeCache(spec arch.Spec, sequences, positions int) CacheSize {
+	return CacheOf(spec, 0, spec.Layers, sequences, positions)
+}
+
+// SharedCache is a cache that all layers share, for modules that run one at a time.
+func SharedCache(spec arch.Spec, sequences, positions int) CacheSize {
+	z := WholeCache(spec, sequences, positions)
+	z.Layers, z.Recurrent = min(z.Layers, 1), min(z.Recurrent, 1)
+	return z
 }
 
 // PagesEach returns the pages that a sequence takes at most.
@@ -30,18 +50,21 @@ func (z CacheSize) shape(spec arch.Spec) device.CacheShape {
 }
 
 // A Cache is the keys and values of sequences in the layers that a device has,
-// and the table of their pages.
+// the table of their pages, and the states of linear attention, which are those behind the
+// last position that a sequence has been given.
 type Cache struct {
 	CacheSize
 	Cache device.Cache
 	Table tensor.Tensor // I32 [sequences, pages of each]
 
-	dev device.Device
+	dev   device.Device
+	state device.DeltaState // a row for each sequence of each layer with linear attention
 }
 
 // NewCache allocates a cache on d in which every sequence has all of its pages.
 func NewCache(d device.Device, spec arch.Spec, z CacheSize) *Cache {
 	c := &Cache{CacheSize: z, dev: d, Cache: d.NewCache(z.shape(spec)), Table: d.Alloc(tensor.I32, z.Sequences, z.PagesEach())}
+	c.states(spec)
 	c.Assign(NewPages(z).Table())
 	return c
 }
@@ -53,9 +76,11 @@ func (c *Cache) Assign(table []int32) { upload(c.dev, c.Table, table) }
 func (c *Cache) Free() {
 	c.dev.FreeCache(c.Cache)
 	c.dev.Free(c.Table)
+	c.dev.Free(c.state.State)
+	c.dev.Free(c.state.Inputs)
 }
 
 // CacheBytes returns the device memory that NewCache takes on d.
 func CacheBytes(d device.Device, spec arch.Spec, z CacheSize) int {
-	return d.CacheBytes(z.shape(spec)) + 4*z.Sequences*z.PagesEach()
+	return d.CacheBytes(z.shape(spec)) + 4*z.Sequences*z.PagesEach() + z.stateBytes(d, spec)
 }

@@ -13,7 +13,7 @@ func (b *builder) experts(m *Module) {
 	n, e := b.Spec.Names, b.Spec.MoE
 	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing}
 	if e.Routing.Correction {
-		x.correction = b.own(m, b.firstRow(m.Vectors[len(m.Vectors)-1]))
+		x.correction = b.own(m, b.numbers(m.Vectors[len(m.Vectors)-1]))
 	}
 	x.scores = b.linear(m, n.Router)
 	m.fixed = append(m.fixed, x.scores)

@@ -25,7 +25,7 @@ func TestWhole(t *testing.T) {
 			}
 			ids, shape := ints(t, golden, "input_ids")
 			d := devtest.CPU(t)
-			c := model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: shape[0], Positions: shape[1]})
+			c := model.NewCache(d, l.Spec, model.SharedCache(l.Spec, shape[0], shape[1]))
 			s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: 1}, c)
 			s.Use(make([]model.Run, 1), 5, ids[:5])
 			for _, spec := range l.Decoder() {

@@ -66,7 +66,11 @@ func TestRotationChangesNothing(t *testing.T) {
 			rotated++
 			mean, most := difference(logits(t, l, ids, shape[0], shape[1]), want)
 			t.Logf("mean difference %.2g, largest %.2g", mean, most)
-			if !(most < 1e-4) {
+			limit := 1e-4
+			if l.Spec.Recurrent() {
+				limit = 3e-4 // small results are normalized
+			}
+			if !(most < limit) {
 				t.Errorf("logits differ by %v", most)
 			}
 		})

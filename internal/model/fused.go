@@ -229,6 +229,16 @@ func (t *Site) products(s *State) (list []device.Product, ok bool) {
 	return list, true
 }
 
+// together computes a site's products on a device that makes such of one x at once, and reports whether it has.
+func (t *Site) together(s *State, x tensor.Tensor) bool {
+	f, ok := s.Dev.(device.Fuser)
+	if !ok || s.apart || len(t.Writes) < 2 {
+		return false
+	}
+	list, ok := t.products(s)
+	return ok && f.Products(device.Products{X: x, List: list})
+}
+
 // product returns a linear's product into y, if its weight is of codes.
 func (l *Linear) product(y tensor.Tensor) (p device.Product, ok bool) {
 	q, ok := l.W.(Quantized)

@@ -172,7 +172,7 @@ func steps(t *testing.T, l *model.Loader, d device.Device, ids []int32) (all []f
 		t.Fatal(err)
 	}
 	model.Follow(modules...)
-	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: len(ids)})
+	c := model.NewCache(d, l.Spec, model.WholeCache(l.Spec, 1, len(ids)))
 	s := model.NewState(d, l.Spec, model.Size{Rows: 1, Logits: 1}, c)
 	for at := range ids {
 		all = append(all, pass(t, modules, s, ids, 1, at, at+1)[0]...)

@@ -77,7 +77,7 @@ func logits(t testing.TB, l *model.Loader, ids []int32, sequences, rows int) []f
 		t.Fatal(err)
 	}
 	length := len(ids) / sequences
-	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: sequences, Positions: length})
+	c := model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, length))
 	s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids)}, c)
 	all := pass(t, modules, s, ids, sequences, 0, length)
 	var out []float32
@@ -178,7 +178,7 @@ func TestStepByStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			z, room := model.Size{Rows: len(ids), Logits: len(ids)}, model.CacheSize{Layers: l.Spec.Layers, Sequences: sequences, Positions: length}
+			z, room := model.Size{Rows: len(ids), Logits: len(ids)}, model.WholeCache(l.Spec, sequences, length)
 			loaded := d.Bytes()
 			c := model.NewCache(d, l.Spec, room)
 			s := model.NewState(d, l.Spec, z, c)

@@ -30,7 +30,7 @@ func TestOnward(t *testing.T) {
 		ids[i] = int32(100 + 7*i)
 	}
 	run := func(d device.Device) []float32 {
-		c := model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: 1, Positions: rows})
+		c := model.NewCache(d, l.Spec, model.SharedCache(l.Spec, 1, rows))
 		s := model.NewState(d, l.Spec, model.Size{Rows: rows, Logits: 1}, c)
 		s.Use([]model.Run{{}}, rows, ids)
 		for _, spec := range l.Layout[:3] {

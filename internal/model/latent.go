@@ -16,7 +16,7 @@ func (b *builder) latent(m *Module) {
 	n, l := b.Spec.Names, b.Spec.Latent
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	a := latent{
-		attention: attention{layer: m.Layer, attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
+		attention: attention{layer: b.Spec.Kept(m.Layer), attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
 		heads: b.Spec.Attn.Heads, nope: l.Nope, rope: l.Rope, rank: l.KVRank, value: l.Value,
 	}
 	a.loadRope(b, m)

@@ -49,6 +49,7 @@ const (
 	NormMLPOut // what the MLP adds to the stream
 	NormQLatent
 	NormKVLatent
+	NormDelta // heads of what linear attention gives
 )
 
 // A NormSpec is what is known of a norm's weights before they are loaded.
@@ -108,19 +109,19 @@ type ModuleSpec struct {
 // Matrices lists the linears, and behind them those that are never quantized.
 func (m ModuleSpec) Matrices() []LinearSpec { return append(slices.Clone(m.Linears), m.Fixed...) }
 
-// A VectorSpec is what is known of a vector that belongs to no linear or norm.
+// A VectorSpec is what is known of numbers that belong to no linear or norm.
 type VectorSpec struct {
 	Name string // whole
-	Cols int
-	Rows int // of the tensor, of which the first is the vector; 0 means that it has one dimension
+	Cols int    // how many there are
+	Dims []int  // the tensor's shape, or nil: of one dimension; it may hold more than these, which are its first
 }
 
-// Shape is that of the tensor.
+// Shape returns the tensor's shape.
 func (v VectorSpec) Shape() []int {
-	if v.Rows == 0 {
-		return []int{v.Cols}
+	if v.Dims != nil {
+		return v.Dims
 	}
-	return []int{v.Rows, v.Cols}
+	return []int{v.Cols}
 }
 
 // Packable lists the linears that can be quantized.
@@ -179,6 +180,9 @@ func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 	if s.Sparse(layer) { // ExLlamaV2's name, whatever the tensors are called
 		f.m.Name, f.m.Kind = n.Layer(layer, "block_sparse_moe"), Experts
 	}
+	if s.Recurs(layer) {
+		a.m.Name = n.Layer(layer, parent(n.DeltaO))
+	}
 	both := &f
 	if s.Parallel {
 		a.m.Name, a.m.Kind, both = n.Layer(layer, "parallel_decoder"), Parallel, &a
@@ -204,6 +208,11 @@ type moduleLayout struct {
 func (y *moduleLayout) attention() {
 	n, a := y.Names, y.Attn
 	y.layerNorm(NormIn, n.NormIn)
+	if y.Recurs(y.m.Layer) {
+		y.delta()
+		y.layerNorm(NormOut, n.NormAttnOut)
+		return
+	}
 	if y.Latent.KVRank > 0 {
 		y.latent()
 	} else {
@@ -211,6 +220,9 @@ func (y *moduleLayout) attention() {
 		y.linear(arch.Q, n.Q, y.Hidden, wide, a.BiasQKV)
 		y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
 		y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
+		if a.Gated {
+			y.linear(arch.V, n.AttnGate, y.Hidden, wide, a.BiasQKV)
+		}
 		y.linear(arch.O, n.O, wide, y.Hidden, a.BiasO)
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
@@ -218,6 +230,28 @@ func (y *moduleLayout) attention() {
 	y.layerNorm(NormOut, n.NormAttnOut)
 	if a.Sinks {
 		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.Sinks), Cols: a.Heads})
+	}
+}
+
+// delta adds what linear attention has. The matrices of decay and β, of a column a head, are never
+// quantized.
+func (y *moduleLayout) delta() {
+	n, d := y.Names, y.Delta
+	y.linear(arch.Q, n.DeltaQ, y.Hidden, d.Keys(), false)
+	y.linear(arch.K, n.DeltaK, y.Hidden, d.Keys(), false)
+	y.linear(arch.V, n.DeltaV, y.Hidden, d.Values(), false)
+	y.linear(arch.V, n.DeltaZ, y.Hidden, d.Values(), false)
+	y.linear(arch.O, n.DeltaO, d.Values(), y.Hidden, false)
+	for _, part := range []string{n.DeltaA, n.DeltaB} {
+		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: part, In: y.Hidden, Out: d.ValueHeads})
+	}
+	y.norm(NormSpec{Place: NormDelta, Name: n.DeltaNorm, Norm: device.Norm{Eps: d.NormEps}, Rows: 1, Cols: d.ValueDim})
+	columns := 2*d.Keys() + d.Values()
+	for _, v := range []VectorSpec{
+		{Name: n.DeltaConv, Cols: columns * d.Kernel, Dims: []int{columns, 1, d.Kernel}}, {Name: n.DeltaDecay, Cols: d.ValueHeads}, {Name: n.DeltaBias, Cols: d.ValueHeads},
+	} {
+		v.Name = n.Layer(y.m.Layer, v.Name)
+		y.m.Vectors = append(y.m.Vectors, v)
 	}
 }
 
@@ -269,7 +303,7 @@ func (y *moduleLayout) experts() {
 	if m.Routing.Correction {
 		v := VectorSpec{Name: n.Layer(y.m.Layer, n.Correction), Cols: m.Experts}
 		if m.Pictures > 0 {
-			v.Rows = 2
+			v.Dims = []int{2, m.Experts}
 		}
 		y.m.Vectors = append(y.m.Vectors, v)
 	}

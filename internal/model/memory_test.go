@@ -22,9 +22,9 @@ func TestBytes(t *testing.T) {
 				size  model.Size
 				cache model.CacheSize
 			}{
-				{model.Size{Rows: 1, Logits: 1}, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: 1}},
-				{model.Size{Rows: 64}, model.CacheSize{Layers: 1, Sequences: 1, Positions: 64}},
-				{model.Size{Rows: 33, Logits: 7}, model.CacheSize{Layers: l.Spec.Layers, Sequences: 3, Positions: 600}},
+				{model.Size{Rows: 1, Logits: 1}, model.WholeCache(l.Spec, 1, 1)},
+				{model.Size{Rows: 64}, model.SharedCache(l.Spec, 1, 64)},
+				{model.Size{Rows: 33, Logits: 7}, model.WholeCache(l.Spec, 3, 600)},
 			} {
 				cache := model.NewCache(d, l.Spec, c.cache)
 				if want := model.CacheBytes(d, l.Spec, c.cache); d.Bytes() != want {

@@ -133,7 +133,7 @@ func (t *Step) Multiply(s *State) {
 	for i := range t.Sites {
 		site := &t.Sites[i]
 		x := site.In(s)
-		if x.Rows == 0 {
+		if x.Rows == 0 || site.together(s, x) {
 			continue
 		}
 		for k := range site.Writes {

@@ -32,6 +32,18 @@ const (
 	Latent      // of keys and values, normalized, [rows, rank]
 	Context     // what latent attention gives, [rows, heads·rank]
 
+	AttnGate // of what attention gives, [rows, heads·head dim]
+	Gated    // what attention gives, behind its gate
+
+	DeltaQuery   // of linear attention, [rows, heads of keys·key dim]
+	DeltaKey     // likewise
+	DeltaValue   // [rows, heads of values·value dim]
+	DeltaGate    // likewise
+	DeltaRates   // of decay and β, F32 [rows, 2·heads of values]
+	DeltaColumns // queries, keys and values behind the convolution, F32 [rows, all columns]
+	DeltaMixed   // what it gives, F32 [rows, heads of values·value dim]
+	DeltaOut     // that, normalized and behind its gate
+
 	Scores       // logits of the router, F32 [rows, experts]
 	Order        // I32 [chosen, 1]: rows of the pass
 	Choice       // I32 [chosen, 1]: their experts
@@ -113,6 +125,16 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 		list[LatentQuery], list[RawQuery], list[LatentKV], list[Latent] = of(activation, l.QRank), wide, of(activation, dim), of(activation, l.KVRank)
 		list[Query], list[Key], list[Value] = of(activation, a.Heads*dim), of(activation, dim), tensor.Tensor{}
 		list[Context], list[Mixed] = of(activation, a.Heads*l.KVRank), of(activation, a.Heads*l.Value)
+	}
+	if a.Gated {
+		list[AttnGate], list[Gated] = wide, wide
+	}
+	if spec.Recurrent() {
+		d := spec.Delta
+		keys, values := of(activation, d.Keys()), of(activation, d.Values())
+		list[DeltaQuery], list[DeltaKey], list[DeltaValue], list[DeltaGate] = keys, keys, values, values
+		list[DeltaColumns] = of(tensor.F32, 2*d.Keys()+d.Values())
+		list[DeltaRates], list[DeltaMixed], list[DeltaOut] = of(tensor.F32, 2*d.ValueHeads), of(tensor.F32, d.Values()), values
 	}
 	expertActivations(&list, spec, z.Rows, activation)
 	if spec.MLP.Ungated {
@@ -327,7 +349,7 @@ func (s *State) Free() {
 	}
 }
 
-// layer returns the layer of the cache that belongs to a layer of the model: its
+// layer returns the layer of the cache that belongs to one of those that have keys and values: its
 // own, or the one that all share.
 func (s *State) layer(layer int) int { return layer % s.cache.Layers }
 

@@ -257,9 +257,9 @@ func (p part) output(i int) int {
 	switch p.Order {
 	case arch.Alternating:
 		return i*len(p.Holds) + p.index
-	case arch.Quarters:
-		size := p.out / 4
-		return i/size*(p.all/4) + p.index*size + i%size
+	case arch.ByGroup:
+		share := p.out / p.Groups
+		return i/share*(p.all/p.Groups) + p.first/p.Groups + i%share
 	case arch.ByHead:
 		head, at := i/p.headDim, i%p.headDim
 		if p.index == 0 { // queries

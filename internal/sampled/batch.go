@@ -35,7 +35,7 @@ func (s *Sampler) newBatch(o *Options, first, n int) *batch {
 		w.begin()
 		b.writers = append(b.writers, w)
 	}
-	b.cache = model.NewCache(s.dev, spec, model.CacheSize{Layers: spec.Layers, Sequences: n, Positions: o.Length})
+	b.cache = model.NewCache(s.dev, spec, model.WholeCache(spec, n, o.Length))
 	b.state = model.NewState(s.dev, spec, model.Size{Rows: n, Logits: min(n, logitRows)}, b.cache)
 	return b
 }

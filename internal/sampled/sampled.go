@@ -141,6 +141,6 @@ func (s *Sampler) Bytes() int {
 
 // rowBytes is the memory of a row that is being sampled.
 func rowBytes(d device.Device, l *model.Loader, length int) int {
-	z := model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length}
+	z := model.WholeCache(l.Spec, 1, length)
 	return model.CacheBytes(d, l.Spec, z) + model.Bytes(l.Spec, model.Size{Rows: 1, Logits: 1}, d.Activation())
 }

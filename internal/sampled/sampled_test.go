@@ -117,7 +117,7 @@ func TestFrequencies(t *testing.T) {
 	for _, r := range rows {
 		seen[r[0]]++
 	}
-	c := model.NewCache(s.dev, s.loader.Spec, model.CacheSize{Layers: s.loader.Spec.Layers, Sequences: 1, Positions: 1})
+	c := model.NewCache(s.dev, s.loader.Spec, model.WholeCache(s.loader.Spec, 1, 1))
 	state := model.NewState(s.dev, s.loader.Spec, model.Size{Rows: 1, Logits: 1}, c)
 	state.Use([]model.Run{{}}, 1, []int32{0})
 	for _, m := range s.modules {

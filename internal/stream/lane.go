@@ -40,7 +40,7 @@ func Beside(d device.Device, spec arch.Spec, length, most int) int {
 
 // laneOf returns the bytes of a lane.
 func laneOf(d device.Device, spec arch.Spec, length, most int) int {
-	z, c := Size(length, most)
+	z, c := Size(spec, length, most)
 	return model.Bytes(spec, z, d.Activation()) + model.CacheBytes(d, spec, c)
 }
 
@@ -50,7 +50,7 @@ func (p *Pass) Lanes(n int) int { return max(1, min(n, p.most)) }
 // grow makes as many lanes as work on n things, and returns their number.
 func (p *Pass) grow(n int) int {
 	n = p.Lanes(n)
-	z, c := Size(p.Length, p.Most)
+	z, c := Size(p.spec, p.Length, p.Most)
 	first := len(p.lanes)
 	more := max(0, n-first)
 	p.lanes = append(p.lanes, make([]*Lane, more)...)

@@ -26,8 +26,8 @@ type Pass struct {
 const LogitRows = 256
 
 // Size says what a Pass over rows of the given length, most at a time, allocates.
-func Size(length, most int) (model.Size, model.CacheSize) {
-	return model.Size{Rows: most * length, Logits: min(LogitRows, length)}, model.CacheSize{Layers: 1, Sequences: most, Positions: length}
+func Size(spec arch.Spec, length, most int) (model.Size, model.CacheSize) {
+	return model.Size{Rows: most * length, Logits: min(LogitRows, length)}, model.SharedCache(spec, most, length)
 }
 
 // NewPass allocates a lane for rows of the given length, most at a time. More come

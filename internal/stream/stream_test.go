@@ -140,7 +140,7 @@ func TestPass(t *testing.T) {
 func wholePasses(t *testing.T, d device.Device, l *model.Loader, modules []*model.Module, tokens [][]int32) [][][]float32 {
 	t.Helper()
 	length := len(tokens[0])
-	cache := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})
+	cache := model.NewCache(d, l.Spec, model.WholeCache(l.Spec, 1, length))
 	defer cache.Free()
 	s := model.NewState(d, l.Spec, model.Size{Rows: length, Logits: length}, cache)
 	defer s.Free()

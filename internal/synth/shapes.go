@@ -59,6 +59,7 @@ var families = map[string]family{
 	"mixtral-8x7b": {"MixtralForCausalLM", 32000, 4096, 32, 32, 8, 14336, 1000000, 32768, map[string]any{
 		"num_local_experts": 8, "num_experts_per_tok": 2,
 	}},
+	"qwen3.5-9b": {"Qwen3_5ForCausalLM", 248320, 4096, 32, 16, 4, 12288, 10000000, 262144, map[string]any{"head_dim": 256, "partial_rotary_factor": 0.25}},
 	"qwen3-30b-a3b": {"Qwen3MoeForCausalLM", 151936, 2048, 48, 32, 4, 6144, 1000000, 40960, map[string]any{
 		"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
 	}},

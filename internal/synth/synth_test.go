@@ -104,7 +104,7 @@ func logits(t testing.TB, l *model.Loader) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := model.NewCache(d, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: 4})
+	c := model.NewCache(d, l.Spec, model.WholeCache(l.Spec, 1, 4))
 	s := model.NewState(d, l.Spec, model.Size{Rows: 4, Logits: 4}, c)
 	s.Use([]model.Run{{}}, 4, []int32{3, 100, 7, 249})
 	for _, m := range modules {

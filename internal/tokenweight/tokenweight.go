@@ -67,7 +67,7 @@ func New(d device.Quantize, l *model.Loader, load func(model.ModuleSpec) (*model
 	}
 	n := batch * length
 	z := model.Size{Rows: n, Logits: min(logitRows, n)}
-	w.cache = model.NewCache(d, l.Spec, model.CacheSize{Layers: 1, Sequences: batch, Positions: length})
+	w.cache = model.NewCache(d, l.Spec, model.SharedCache(l.Spec, batch, length))
 	w.state = model.NewState(d, l.Spec, z, w.cache)
 	w.gradients = model.NewGradients(w.state, l.Spec, n)
 	w.gradients.Half = true
@@ -242,7 +242,7 @@ func Bytes(d device.Device, l *model.Loader, batch, length int) int {
 	z := model.Size{Rows: batch * length, Logits: min(logitRows, batch*length)}
 	kept := z.Rows * (4*spec.Hidden + activation.Size()*spec.Attn.Heads*spec.Attn.HeadDim*2) // what is overwritten
 	n := (len(l.Layout) - 2) * (model.Bytes(spec, model.Size{Rows: z.Rows}, activation) + kept)
-	n += model.CacheBytes(d, spec, model.CacheSize{Layers: 1, Sequences: batch, Positions: length})
+	n += model.CacheBytes(d, spec, model.SharedCache(spec, batch, length)) + model.BackBytes(d, spec, batch, length)
 	linears := 0
 	for _, m := range l.Layout {
 		linears += len(m.Linears)

@@ -90,7 +90,7 @@ func TestHead(t *testing.T) {
 	w, l := open(t, "llama", 1)
 	rows := randomRows(1, l.Spec.Vocab)
 	got := squares(t, w, rows)[w.head.Sites()[0].Linears[0].Name]
-	c := model.NewCache(w.dev, l.Spec, model.CacheSize{Layers: l.Spec.Layers, Sequences: 1, Positions: length})
+	c := model.NewCache(w.dev, l.Spec, model.WholeCache(l.Spec, 1, length))
 	s := model.NewState(w.dev, l.Spec, model.Size{Rows: length, Logits: length}, c)
 	s.Use([]model.Run{{}}, length, rows[0])
 	for _, m := range slices.Concat([]*model.Module{w.embed}, w.layers, []*model.Module{w.head}) {
