@@ -54,6 +54,7 @@ CASES = {
     "aya_vision": behind("cohere", VISION | {"model_type": "siglip_vision_model"}, logit_scale=1.0),
     "cohere2_vision": behind("cohere2", VISION | {"model_type": "siglip_vision_model"}, **WINDOWS | {"logit_scale": 1.0}),
     "codegen": NO_GQA | dict.fromkeys(["hidden_size", "num_hidden_layers", "num_attention_heads"]) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
+    "afmoe": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "num_shared_experts": 1, "num_dense_layers": 1, "route_scale": 2.5, "mup_enabled": True},
     "cwm": {"head_dim": 16, "sliding_window": 8, "rope_parameters": LLAMA3},
     "dbrx": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "attn_config": {"kv_n_heads": 2, "clip_qkv": 2.5, "rope_theta": 5e4},
              "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32}} | dict.fromkeys(set(TINY) - {"vocab_size"}),

@@ -322,7 +322,7 @@ func TestRefusals(t *testing.T) {
 		unsupported bool
 	}{
 		"architecture":        {`"architectures":["GPT9ForCausalLM"]`, `architecture "GPT9ForCausalLM"`, true},
-		"near":                {`"architectures":["Qwen3BestForCausalLM"]`, `"Qwen3BestForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Aquila`, true},
+		"near":                {`"architectures":["Qwen3BestForCausalLM"]`, `"Qwen3BestForCausalLM"; the nearest known is Qwen3ForCausalLM (known: Afmoe`, true},
 		"by type":             {`"architectures":null,"model_type":"llama4"`, `"llama4"; the nearest known is`, true},
 		"foreign arithmetic":  {`"attn_logit_softcapping":50.0`, "attn_logit_softcapping: unsupported: 50.0 is not known of this architecture; if the model does not use it, remove it", true},
 		"both ways":           {`"is_causal":false`, "is_causal: unsupported: false is not known of this architecture", true},

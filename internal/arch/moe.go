@@ -284,3 +284,42 @@ func dbrx(c *Config) Spec {
 	}
 	return s
 }
+
+// afMoE has gated attention, which rotates heads only where it has a window, norms on both sides of
+// sublayers, and experts as deepseek3 (models/afmoe/modeling_afmoe.py).
+func afMoE(c *Config) Spec {
+	c.defaults("head_dim", 128, "rms_norm_eps", 1e-5, "max_position_embeddings", 16384, "sliding_window", 1024, "moe_intermediate_size", 1408,
+		"num_experts", 64, "num_experts_per_tok", 6)
+	s := llama(c)
+	if c.Bool("mup_enabled", false) {
+		s.EmbedScale = float32(math.Sqrt(float64(s.Hidden)))
+	}
+	n := &s.Names
+	n.NormAttnOut, n.NormMLPIn, n.NormMLPOut = "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	c.must("attention_bias", false) // gates have none
+	s.Attn.Gated, n.AttnGate = true, "self_attn.gate_proj"
+	every := c.Int("global_attn_every_n_layers", 4)
+	if every < 1 {
+		c.fail("global_attn_every_n_layers", "%d, want 1 or more", every)
+	}
+	local := c.slides(notEvery(every))
+	s.Window = c.window(local)
+	s.ropeWhere(local)
+	m := MoE{Experts: c.Int("num_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
+	m.Routing.Routing = device.Routing{Score: device.Sigmoid, Renorm: true, RenormEps: 1e-20, Scale: float32(c.factor("route_scale", 1))}
+	m.Routing.Correction, n.Correction = true, "mlp.expert_bias"
+	s.experts(m, "mlp.router.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	if shared := c.count("num_shared_experts", 2); shared > 0 {
+		s.shared(shared*m.Width, "mlp.shared_experts")
+	}
+	dense := c.count("num_dense_layers", 1)
+	s.Dense = func(l int) bool { return l < dense }
+	c.must("route_norm", true)
+	c.must("score_func", "sigmoid")
+	for _, key := range []string{"n_group", "topk_group", "num_expert_groups", "num_limited_groups"} {
+		c.must(key, 1)
+	}
+	c.ignore("load_balance_coeff", "use_grouped_mm")
+	return s
+}

@@ -10,6 +10,7 @@ type entry struct {
 }
 
 var table = map[string]entry{
+	"AfmoeForCausalLM":                         {afMoE, "afmoe", Whole, Golden},
 	"AquilaForCausalLM":                        {llama, "aquila", Whole, Description},
 	"ArceeForCausalLM":                         {arcee, "arcee", Whole, Golden},
 	"AyaVisionForConditionalGeneration":        {cohereVision, "aya_vision", Text, Description},
