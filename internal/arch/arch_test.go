@@ -471,7 +471,7 @@ func TestUnused(t *testing.T) {
 	for name, want := range map[string]bool{
 		"model.layers.3.eh_proj.weight": true, "model.layers.2.mlp.up_proj.weight": false, "model.layers.30.mlp.up_proj.weight": true,
 		"model.layers.2x.mlp.up_proj.weight": false, "vision.layers.30.mlp.up_proj.weight": false, "model.layers.30": false,
-		"model.layers.0.self_attn.rotary_emb.inv_freq": true, "model.embed_tokens.weight": false,
+		"model.layers.0.self_attn.rotary_emb.inv_freq": true, "model.embed_tokens.weight": false, "mtp.layers.0.mlp.up_proj.weight": true, "model.mtp_layers.0.final_layernorm.weight": true,
 		"model.layers.0.attn.bias": true, "model.layers.0.attn.masked_bias": true, "model.layers.0.attention.bias": true, "model.layers.0.attention.masked_bias": true,
 		"model.layers.0.attn.c_attn.bias": false, "model.layers.0.attention.dense.bias": false, "visual.blocks.0.attn.bias": false, "attention.bias": false,
 	} {

@@ -233,11 +233,14 @@ func (s *Spec) SetContext(length int) {
 // are seen, and the number that the scores of others get, which is often beyond fp16.
 var masks = []string{".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"}
 
+// ahead are what names of layers begin with that predict further tokens, where these are not behind the last (Qwen3-Next, MiMo).
+var ahead = []string{"mtp.", "model.mtp_layers."}
+
 // Unused reports whether a tensor of the source is one that nothing reads:
 // frequencies and masks, which follow from the configuration, and layers behind the last,
 // which predict further tokens, or are more than the configuration speaks of.
 func (s Spec) Unused(name string) bool {
-	if strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+	if strings.HasSuffix(name, ".rotary_emb.inv_freq") || slices.ContainsFunc(ahead, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
 		return true
 	}
 	n, ok := s.layerOf(name)
