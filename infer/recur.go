@@ -30,7 +30,7 @@ func (t *track) advance(positions int) {
 
 // continues refuses a run that a model with linear attention cannot go on with.
 func (e *Engine) continues(r Run) error {
-	if at := e.track.reached[r.Sequence]; e.spec.Recurrent() && r.First != 0 && r.First != at {
+	if at := e.track.reached[r.Sequence]; r.First != 0 && r.First != at && e.spec.Recurrent() {
 		return fmt.Errorf("position %d of sequence %d, which is at %d: with linear attention it goes on from there, or from 0", r.First, r.Sequence, at)
 	}
 	return nil
@@ -38,7 +38,7 @@ func (e *Engine) continues(r Run) error {
 
 // resumes returns how many of the first positions of a sequence need not be computed again, of so many that it has had.
 func (e *Engine) resumes(sequence, positions int) int {
-	if e.spec.Recurrent() && positions != e.track.reached[sequence] {
+	if positions != e.track.reached[sequence] && e.spec.Recurrent() {
 		return 0
 	}
 	return positions

@@ -263,17 +263,5 @@ func (s *Spec) routedExperts(c *Config) {
 // dense returns which layers have an MLP, and no experts: those that mlp_layer_types calls
 // dense, or, without it, the first.
 func (c *Config) dense(first int) func(layer int) bool {
-	types := c.Strings("mlp_layer_types")
-	if types == nil {
-		return func(l int) bool { return l < first }
-	}
-	if n := c.Int("num_hidden_layers"); len(types) < n {
-		c.fail("mlp_layer_types", "%d layers, want %d", len(types), n)
-	}
-	for _, t := range types {
-		if t != "dense" && t != "sparse" {
-			c.refuse("mlp_layer_types", t)
-		}
-	}
-	return func(l int) bool { return l < len(types) && types[l] == "dense" }
+	return c.called("mlp_layer_types", "dense", "sparse", func(l int) bool { return l < first })
 }

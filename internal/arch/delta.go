@@ -90,29 +90,11 @@ func (s *Spec) delta(c *Config) {
 	if interval < 1 {
 		c.fail("full_attention_interval", "%d, want 1 or more", interval)
 	}
-	s.Linear = c.linear(notEvery(interval))
+	s.Linear = c.called("layer_types", "linear_attention", "full_attention", notEvery(interval))
 	n := &s.Names
 	n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ = "linear_attn.in_proj_q", "linear_attn.in_proj_k", "linear_attn.in_proj_v", "linear_attn.in_proj_z"
 	n.DeltaA, n.DeltaB, n.DeltaO, n.DeltaNorm = "linear_attn.in_proj_a", "linear_attn.in_proj_b", "linear_attn.out_proj", "linear_attn.norm"
 	n.DeltaConv, n.DeltaDecay, n.DeltaBias = "linear_attn.conv1d.weight", "linear_attn.A_log", "linear_attn.dt_bias"
-}
-
-// linear returns which layers have linear attention: those that layer_types calls so, or,
-// without it, those that local selects.
-func (c *Config) linear(local func(layer int) bool) func(layer int) bool {
-	types := c.Strings("layer_types")
-	if types == nil {
-		return local
-	}
-	if n := c.Int("num_hidden_layers"); len(types) < n {
-		c.fail("layer_types", "%d layers, want %d", len(types), n)
-	}
-	for _, t := range types {
-		if t != "linear_attention" && t != "full_attention" {
-			c.refuse("layer_types", t)
-		}
-	}
-	return func(l int) bool { return l < len(types) && types[l] == "linear_attention" }
 }
 
 // heads has linear attention's matrices in two tensors, by heads of keys.

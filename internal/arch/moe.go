@@ -134,9 +134,7 @@ func ernie45VLMoE(c *Config) Spec {
 	c.pair("moe_layer_start_index", 1)
 	c.pair("moe_layer_end_index", -1)
 	s := ernie45MoE(c)
-	if types := c.Strings("mlp_layer_types"); types != nil {
-		s.Dense = c.dense(0)
-	}
+	s.Dense = c.called("mlp_layer_types", "dense", "sparse", s.Dense)
 	if pictures != 0 && pictures != s.MoE.Experts {
 		c.Refuse("moe_num_experts", "%d for text and %d for pictures", s.MoE.Experts, pictures)
 	}

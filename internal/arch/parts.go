@@ -10,31 +10,28 @@ import (
 
 // The pieces that several architectures are put together from.
 
-// layerTypes returns layer_types, one name a layer, or nil if there is none.
-func (c *Config) layerTypes() []string {
-	types := c.Strings("layer_types")
-	if types == nil {
-		return nil
+// called returns which layers a field calls kind, whose list has that or other for each
+// layer; or, without the field, those that local selects.
+func (c *Config) called(key, kind, other string, local func(layer int) bool) func(layer int) bool {
+	kinds := c.Strings(key)
+	if kinds == nil {
+		return local
 	}
-	if n := c.Int("num_hidden_layers"); len(types) < n {
-		c.fail("layer_types", "%d layers, want %d", len(types), n)
-		return nil
+	if n := c.Int("num_hidden_layers"); len(kinds) < n {
+		c.fail(key, "%d layers, want %d", len(kinds), n)
 	}
-	for _, t := range types {
-		if t != "full_attention" && t != "sliding_attention" {
-			c.refuse("layer_types", t)
+	for _, k := range kinds {
+		if k != kind && k != other {
+			c.refuse(key, k)
 		}
 	}
-	return types
+	return func(l int) bool { return l < len(kinds) && kinds[l] == kind }
 }
 
 // slides returns which layers have a window: those that layer_types calls
 // sliding_attention, or, without layer_types, those that local selects.
 func (c *Config) slides(local func(layer int) bool) func(layer int) bool {
-	if types := c.layerTypes(); types != nil {
-		return func(l int) bool { return l < len(types) && types[l] == "sliding_attention" }
-	}
-	return local
+	return c.called("layer_types", "sliding_attention", "full_attention", local)
 }
 
 // window returns the windows of layers: sliding_window on the layers that slides

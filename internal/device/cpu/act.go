@@ -26,12 +26,9 @@ func (d *Device) actAlone(y, gate tensor.Tensor, a device.Act) {
 	flatten(&y, &gate)
 	out, g := rowsOf("ActMul", y), rowsOf("ActMul", gate)
 	pieces(y.Rows, y.Cols, func(r, lo, hi int) {
-		ones, release := d.borrowed(hi - lo)
+		buf, release := d.borrowed(hi - lo)
 		defer release()
-		for i := range ones {
-			ones[i] = 1
-		}
-		actMul(out.row(r)[lo:hi], g.row(r)[lo:hi], ones, a)
+		actMul(out.row(r)[lo:hi], g.row(r)[lo:hi], ones(buf), a)
 	})
 }
 

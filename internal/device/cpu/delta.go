@@ -93,7 +93,7 @@ func (j *delta) convolve(d *Device) {
 		defer release()
 		y := j.columns.row(r)
 		j.sum(y, buf, r)
-		simd.SiLUMul(y, y, d.ones(buf))
+		simd.SiLUMul(y, y, ones(buf))
 		for h := 0; h < 2*j.Keys(); h += j.KeyDim {
 			unit(y[h : h+j.KeyDim])
 		}
@@ -102,7 +102,7 @@ func (j *delta) convolve(d *Device) {
 }
 
 // ones fills buf with them.
-func (d *Device) ones(buf []float32) []float32 {
+func ones(buf []float32) []float32 {
 	for i := range buf {
 		buf[i] = 1
 	}

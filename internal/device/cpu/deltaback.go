@@ -143,7 +143,7 @@ func (j *deltaBack) silus(d *Device, r int) {
 	defer release()
 	seen, y, dy := buf[:n], buf[n:2*n], j.grad(r, 0, n)
 	j.sum(seen, buf[2*n:], r)
-	simd.SiLUMul(y, seen, d.ones(buf[2*n:]))
+	simd.SiLUMul(y, seen, ones(buf[2*n:]))
 	for h := 0; h < 2*j.Keys(); h += j.KeyDim {
 		scale := float32(1)
 		if h < j.Keys() {
