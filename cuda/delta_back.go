@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"math"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -36,8 +34,8 @@ func deltaBackOf(g device.GatedDelta) deltaBackVariant {
 	return deltaBacks[len(deltaBacks)-1]
 }
 
-type deltaBack func(d *Device, l launch, dcolumns, parts, kept, dy, columns, a, b, decay, bias tensor.Tensor,
-	keyHeads, valueHeads, keyDim, valueDim, kernel, span, run int32, ldc, lddy, lda, ldb int64)
+type deltaBack func(d *Device, l launch, dcolumns, parts, kept, dy, columns, a, b, decay, bias, skips tensor.Tensor,
+	least float32, keyHeads, valueHeads, keyDim, valueDim, kernel, span, run int32, ldc, lddy, lda, ldb int64)
 
 // A deltaBackVariant is a kernel, the dimensions of keys that a head has at most, the columns of a block, and its shared memory.
 type deltaBackVariant struct {
@@ -67,8 +65,8 @@ func (d *Device) GatedDeltaBack(dq, dk, dv, da, db, dcolumns, dy, columns, q, k,
 	d.deltaHeads(da, db, dcolumns, dy, columns, a, b, g, batch.Span)
 	heads := 2*g.KeyHeads + g.ValueHeads
 	l := launch{blocks: dim{x: pieces(q.Rows*heads*32, delta_back_threads)}, threads: dim{x: delta_back_threads}}
-	d.delta_back_columns(l, dcolumns, q, k, v, g.Conv, int32(q.Rows), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(batch.Span),
-		int64(dcolumns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), float32(1/math.Sqrt(float64(g.KeyDim))))
+	d.delta_back_columns(l, dcolumns, q, k, v, g.Conv, g.ConvBias, int32(q.Rows), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(batch.Span),
+		int64(dcolumns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), lengths(g))
 	l.blocks = dim{x: pieces(q.Rows*g.Columns(), delta_back_threads)}
 	d.delta_back_inputs(l, dq, dk, dv, dcolumns, g.Conv, int32(q.Rows), int32(g.Keys()), int32(g.Columns()), int32(g.Kernel), int32(batch.Span),
 		int64(dq.Stride), int64(dk.Stride), int64(dv.Stride), int64(dcolumns.Stride))
@@ -84,7 +82,7 @@ func (d *Device) deltaHeads(da, db, dcolumns, dy, columns, a, b tensor.Tensor, g
 	for run := 0; run < runs; run += most {
 		n := min(most, runs-run)
 		l := launch{blocks: dim{x: chunks, y: g.ValueHeads, z: n}, threads: dim{x: v.columns * delta_back_sharing}, shared: v.shared}
-		v.back(d, l, dcolumns, sums, kept, dy, columns, a, b, g.Decay, g.Bias, int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(span), int32(run),
+		v.back(d, l, dcolumns, sums, kept, dy, columns, a, b, g.Decay, g.Bias, g.Skip, g.Least, int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(span), int32(run),
 			int64(columns.Stride), int64(dy.Stride), int64(a.Stride), int64(b.Stride))
 		l = launch{blocks: dim{x: pieces(n*span*2*(g.Keys()+g.ValueHeads), delta_back_threads)}, threads: dim{x: delta_back_threads}}
 		d.delta_back_sums(l, dcolumns, da, db, sums, int32(n*span), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(chunks), int32(span), int32(run),

@@ -125,18 +125,20 @@ const (
 	kernel_copy_f16_bf16
 	kernel_copy_bf16_f32
 	kernel_copy_bf16_f16
-	kernel_delta_convolve
-	kernel_delta_convolve_128
 	kernel_delta_rule_64
 	kernel_delta_rule_128
 	kernel_delta_rule_256
-	kernel_delta_norm_gate
+	kernel_delta_plain_64
+	kernel_delta_plain_128
+	kernel_delta_plain_256
 	kernel_delta_back_64
 	kernel_delta_back_128
 	kernel_delta_back_256
 	kernel_delta_back_sums
 	kernel_delta_back_columns
 	kernel_delta_back_inputs
+	kernel_delta_convolve
+	kernel_delta_convolve_128
 	kernel_descend_sum
 	kernel_descend
 	kernel_descend_many
@@ -165,6 +167,8 @@ const (
 	kernel_exl2_decode_5
 	kernel_exl2_decode_6
 	kernel_exl2_decode_8
+	kernel_gated_norm_heads
+	kernel_gated_norm
 	kernel_gather_f16
 	kernel_gather_f32
 	kernel_gemm_large_f16
@@ -322,6 +326,10 @@ const (
 	kernel_sample_select
 	kernel_sample_draw
 	kernel_sample_back
+	kernel_short_conv
+	kernel_short_conv_keep
+	kernel_short_conv_back_sums
+	kernel_short_conv_back_inputs
 	kernel_store_f16
 	kernel_take_f32
 	kernel_take_turned_f32
@@ -457,18 +465,20 @@ var kernels = [kernelCount]struct {
 	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
 	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
 	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
-	kernel_delta_convolve:            {"delta", "delta_convolve", true},
-	kernel_delta_convolve_128:        {"delta", "delta_convolve_128", true},
 	kernel_delta_rule_64:             {"delta", "delta_rule_64", true},
 	kernel_delta_rule_128:            {"delta", "delta_rule_128", true},
 	kernel_delta_rule_256:            {"delta", "delta_rule_256", true},
-	kernel_delta_norm_gate:           {"delta", "delta_norm_gate", true},
+	kernel_delta_plain_64:            {"delta", "delta_plain_64", true},
+	kernel_delta_plain_128:           {"delta", "delta_plain_128", true},
+	kernel_delta_plain_256:           {"delta", "delta_plain_256", true},
 	kernel_delta_back_64:             {"delta_back", "delta_back_64", true},
 	kernel_delta_back_128:            {"delta_back", "delta_back_128", true},
 	kernel_delta_back_256:            {"delta_back", "delta_back_256", true},
 	kernel_delta_back_sums:           {"delta_back", "delta_back_sums", true},
 	kernel_delta_back_columns:        {"delta_back", "delta_back_columns", true},
 	kernel_delta_back_inputs:         {"delta_back", "delta_back_inputs", true},
+	kernel_delta_convolve:            {"delta_convolve", "delta_convolve", true},
+	kernel_delta_convolve_128:        {"delta_convolve", "delta_convolve_128", true},
 	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
 	kernel_descend_many:              {"descend", "descend_many", true},
@@ -497,6 +507,8 @@ var kernels = [kernelCount]struct {
 	kernel_exl2_decode_5:             {"exl2_decode", "exl2_decode_5", true},
 	kernel_exl2_decode_6:             {"exl2_decode", "exl2_decode_6", true},
 	kernel_exl2_decode_8:             {"exl2_decode", "exl2_decode_8", true},
+	kernel_gated_norm_heads:          {"gated_norm", "gated_norm_heads", true},
+	kernel_gated_norm:                {"gated_norm", "gated_norm", true},
 	kernel_gather_f16:                {"gather", "gather_f16", true},
 	kernel_gather_f32:                {"gather", "gather_f32", true},
 	kernel_gemm_large_f16:            {"gemm", "gemm_large_f16", true},
@@ -654,6 +666,10 @@ var kernels = [kernelCount]struct {
 	kernel_sample_select:             {"sample", "sample_select", true},
 	kernel_sample_draw:               {"sample", "sample_draw", true},
 	kernel_sample_back:               {"sample_back", "sample_back", true},
+	kernel_short_conv:                {"short_conv", "short_conv", true},
+	kernel_short_conv_keep:           {"short_conv", "short_conv_keep", true},
+	kernel_short_conv_back_sums:      {"short_conv", "short_conv_back_sums", true},
+	kernel_short_conv_back_inputs:    {"short_conv", "short_conv_back_inputs", true},
 	kernel_store_f16:                 {"store", "store_f16", true},
 	kernel_take_f32:                  {"take", "take_f32", true},
 	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
@@ -837,9 +853,6 @@ const (
 	delta_columns_of_block         = 32
 	delta_sharing                  = 16
 	delta_columns_of_lane          = delta_columns_of_block * delta_sharing / delta_threads
-	delta_rows_of_warp             = 16
-	delta_fast_dim                 = 128
-	delta_fast_kernel              = 4
 	delta_back_sharing             = 4
 	delta_back_mark_rows           = 32
 	delta_back_tile_rows           = 8
@@ -850,6 +863,10 @@ const (
 	delta_back_shared_of_64        = 4 * (delta_back_tile_rows*(2*64+2*delta_back_columns_of_64+4) + 2*delta_back_columns_of_64*delta_back_sharing/32*(2*64+2))
 	delta_back_shared_of_128       = 4 * (delta_back_tile_rows*(2*128+2*delta_back_columns_of_128+4) + 2*delta_back_columns_of_128*delta_back_sharing/32*(2*128+2))
 	delta_back_shared_of_256       = 4 * (delta_back_tile_rows*(2*256+2*delta_back_columns_of_256+4) + 2*delta_back_columns_of_256*delta_back_sharing/32*(2*256+2))
+	delta_convolve_threads         = 256
+	delta_convolve_rows_of_warp    = 16
+	delta_convolve_fast_dim        = 128
+	delta_convolve_fast_kernel     = 4
 	descend_most_rows              = 256
 	descend_columns                = 32
 	descend_threads                = 512
@@ -865,6 +882,8 @@ const (
 	exl2_decode_warps              = 4
 	exl2_decode_unit_rows          = exl2_unit_blocks * exl2_block_rows
 	exl2_decode_stride             = exl2_decode_unit_rows + 8
+	gated_norm_threads             = 256
+	gated_norm_most_dim            = 256
 	gemm_depth                     = 32
 	gemm_stages                    = 4
 	gemm_chunks                    = gemm_depth / 8
@@ -1004,6 +1023,9 @@ const (
 	route_few_threads              = 512
 	route_choose_warps             = 4
 	route_sort_threads             = 256
+	short_conv_threads             = 256
+	short_conv_rows_of_thread      = 16
+	short_conv_most_kernel         = 16
 	take_side                      = 32
 	turns_threads                  = 128
 	unpack_warps                   = 4
@@ -3761,78 +3783,12 @@ func (d *Device) copy_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows 
 	d.launch(a, l)
 }
 
-func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
-	a := d.begin(kernel_delta_convolve)
-	a.tensor(columns, tensor.F32, "columns")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(left, tensor.F16, "left")
-	a.tensor(conv, tensor.F32, "conv")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(fault, tensor.I32, "fault")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(keyHeads)
-	a.int32(valueHeads)
-	a.int32(keyDim)
-	a.int32(valueDim)
-	a.int32(kernel)
-	a.int32(span)
-	a.tensor(gates, tensor.F32, "gates")
-	a.tensor(a_, tensor.F32, "a_")
-	a.tensor(b, tensor.F32, "b")
-	a.tensor(decay, tensor.F32, "decay")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(beforeGates)
-	a.int64(lda)
-	a.int64(ldb)
-	a.int64(ldc)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	d.launch(a, l)
-}
-
-func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
-	a := d.begin(kernel_delta_convolve_128)
-	a.tensor(columns, tensor.F32, "columns")
-	a.tensor(q, tensor.F16, "q")
-	a.tensor(k, tensor.F16, "k")
-	a.tensor(v, tensor.F16, "v")
-	a.tensor(left, tensor.F16, "left")
-	a.tensor(conv, tensor.F32, "conv")
-	a.tensor(pos, tensor.I32, "pos")
-	a.tensor(seq, tensor.I32, "seq")
-	a.tensor(fault, tensor.I32, "fault")
-	a.int32(rows)
-	a.int32(sequences)
-	a.int32(keyHeads)
-	a.int32(valueHeads)
-	a.int32(span)
-	a.tensor(gates, tensor.F32, "gates")
-	a.tensor(a_, tensor.F32, "a_")
-	a.tensor(b, tensor.F32, "b")
-	a.tensor(decay, tensor.F32, "decay")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(beforeGates)
-	a.int64(lda)
-	a.int64(ldb)
-	a.int64(ldc)
-	a.int64(ldq)
-	a.int64(ldk)
-	a.int64(ldv)
-	a.float32(scale)
-	d.launch(a, l)
-}
-
-func (d *Device) delta_rule_64(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+func (d *Device) delta_rule_64(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
 	a := d.begin(kernel_delta_rule_64)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(columns, tensor.F32, "columns")
 	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
 	a.tensor(state, tensor.F32, "state")
 	a.tensor(left, tensor.F16, "left")
 	a.tensor(q, tensor.F16, "q")
@@ -3855,11 +3811,12 @@ func (d *Device) delta_rule_64(l launch, y tensor.Tensor, columns tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) delta_rule_128(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+func (d *Device) delta_rule_128(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
 	a := d.begin(kernel_delta_rule_128)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(columns, tensor.F32, "columns")
 	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
 	a.tensor(state, tensor.F32, "state")
 	a.tensor(left, tensor.F16, "left")
 	a.tensor(q, tensor.F16, "q")
@@ -3882,11 +3839,12 @@ func (d *Device) delta_rule_128(l launch, y tensor.Tensor, columns tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) delta_rule_256(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+func (d *Device) delta_rule_256(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
 	a := d.begin(kernel_delta_rule_256)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(columns, tensor.F32, "columns")
 	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
 	a.tensor(state, tensor.F32, "state")
 	a.tensor(left, tensor.F16, "left")
 	a.tensor(q, tensor.F16, "q")
@@ -3909,24 +3867,91 @@ func (d *Device) delta_rule_256(l launch, y tensor.Tensor, columns tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) delta_norm_gate(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
-	a := d.begin(kernel_delta_norm_gate)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(gate, tensor.F16, "gate")
-	a.tensor(w, tensor.F32, "w")
-	a.int32(rows)
-	a.int32(heads)
-	a.int32(dim)
+func (d *Device) delta_plain_64(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_plain_64)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
 	a.int64(ldy)
-	a.int64(ldx)
-	a.int64(ldg)
-	a.float32(eps)
-	a.float32(offset)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_plain_128(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_plain_128)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_plain_256(l launch, y tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_plain_256)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_64)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -3937,6 +3962,8 @@ func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Te
 	a.tensor(b, tensor.F32, "b")
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(skips, tensor.F32, "skips")
+	a.float32(least)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -3951,7 +3978,7 @@ func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_128)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -3962,6 +3989,8 @@ func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.T
 	a.tensor(b, tensor.F32, "b")
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(skips, tensor.F32, "skips")
+	a.float32(least)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -3976,7 +4005,7 @@ func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_256)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -3987,6 +4016,8 @@ func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.T
 	a.tensor(b, tensor.F32, "b")
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(skips, tensor.F32, "skips")
+	a.float32(least)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -4020,13 +4051,14 @@ func (d *Device) delta_back_sums(l launch, dcolumns tensor.Tensor, da tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_columns(l launch, dcolumns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, conv tensor.Tensor, rows int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+func (d *Device) delta_back_columns(l launch, dcolumns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, rows int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
 	a := d.begin(kernel_delta_back_columns)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
 	a.tensor(v, tensor.F16, "v")
 	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(shift, tensor.F32, "shift")
 	a.int32(rows)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
@@ -4058,6 +4090,78 @@ func (d *Device) delta_back_inputs(l launch, dq tensor.Tensor, dk tensor.Tensor,
 	a.int64(lddk)
 	a.int64(lddv)
 	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, least float32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_delta_convolve)
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.float32(least)
+	a.int32(beforeGates)
+	a.int64(lda)
+	a.int64(ldb)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, least float32, heads int32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+	a := d.begin(kernel_delta_convolve_128)
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(span)
+	a.tensor(gates, tensor.F32, "gates")
+	a.tensor(a_, tensor.F32, "a_")
+	a.tensor(b, tensor.F32, "b")
+	a.tensor(decay, tensor.F32, "decay")
+	a.tensor(bias, tensor.F32, "bias")
+	a.float32(least)
+	a.int32(heads)
+	a.int32(beforeGates)
+	a.int64(lda)
+	a.int64(ldb)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(scale)
 	d.launch(a, l)
 }
 
@@ -4410,6 +4514,38 @@ func (d *Device) exl2_decode_8(l launch, dst tensor.Tensor, words tensor.Tensor,
 	a.int32(firstColumn)
 	a.int32(columns)
 	a.int32(in)
+	d.launch(a, l)
+}
+
+func (d *Device) gated_norm_heads(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, rows int32, heads int32, dim int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+	a := d.begin(kernel_gated_norm_heads)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) gated_norm(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, group int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+	a := d.begin(kernel_gated_norm)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(group)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 
@@ -6626,6 +6762,87 @@ func (d *Device) sample_back(l launch, logits tensor.Tensor, random tensor.Tenso
 	a.tensor(random, tensor.F32, "random")
 	a.int32(n)
 	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) short_conv(l launch, y tensor.Tensor, b tensor.Tensor, c tensor.Tensor, x tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, sequences int32, cols int32, kernel int32, span int32, ldy int64, ldb int64, ldg int64, ldx int64) {
+	a := d.begin(kernel_short_conv)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(b, tensor.F16, "b")
+	a.tensor(c, tensor.F16, "c")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(left, tensor.F32, "left")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(sequences)
+	a.int32(cols)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldy)
+	a.int64(ldb)
+	a.int64(ldg)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) short_conv_keep(l launch, left tensor.Tensor, b tensor.Tensor, x tensor.Tensor, seq tensor.Tensor, sequences int32, cols int32, kernel int32, span int32, ldb int64, ldx int64) {
+	a := d.begin(kernel_short_conv_keep)
+	a.tensor(left, tensor.F32, "left")
+	a.tensor(b, tensor.F16, "b")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(cols)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(ldb)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) short_conv_back_sums(l launch, dc tensor.Tensor, room tensor.Tensor, dy tensor.Tensor, b tensor.Tensor, c tensor.Tensor, x tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, rows int32, cols int32, kernel int32, span int32, lddg int64, ldr int64, lddy int64, ldb int64, ldg int64, ldx int64) {
+	a := d.begin(kernel_short_conv_back_sums)
+	a.tensor(dc, tensor.F32, "dc")
+	a.tensor(room, tensor.F32, "room")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(b, tensor.F16, "b")
+	a.tensor(c, tensor.F16, "c")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(conv, tensor.F32, "conv")
+	a.tensor(shift, tensor.F32, "shift")
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(lddg)
+	a.int64(ldr)
+	a.int64(lddy)
+	a.int64(ldb)
+	a.int64(ldg)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) short_conv_back_inputs(l launch, db tensor.Tensor, dx tensor.Tensor, room tensor.Tensor, b tensor.Tensor, x tensor.Tensor, conv tensor.Tensor, rows int32, cols int32, kernel int32, span int32, lddb int64, lddx int64, ldr int64, ldb int64, ldx int64) {
+	a := d.begin(kernel_short_conv_back_inputs)
+	a.tensor(db, tensor.F32, "db")
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(room, tensor.F32, "room")
+	a.tensor(b, tensor.F16, "b")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(conv, tensor.F32, "conv")
+	a.int32(rows)
+	a.int32(cols)
+	a.int32(kernel)
+	a.int32(span)
+	a.int64(lddb)
+	a.int64(lddx)
+	a.int64(ldr)
+	a.int64(ldb)
+	a.int64(ldx)
 	d.launch(a, l)
 }
 

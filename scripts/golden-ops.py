@@ -206,6 +206,46 @@ def deltas():
              inputs=last.reshape(runs, -1), **grads)
 
 
-for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas):
+def convolved(x, weights, bias):
+    """A causal convolution of each column of x [runs, span, columns]."""
+    kernel = weights.shape[1]
+    return F.conv1d(F.pad(x.transpose(1, 2), (kernel - 1, 0)), weights[:, None], bias, groups=weights.shape[0]).transpose(1, 2)
+
+
+def scans():
+    # Mamba-2 (arXiv 2405.21060, equation 1), as models/mamba2 has it around: row by row, C, B and x being q, k and v.
+    for name, runs, span, kh, vh, kd, vd, kernel, least in [("plain", 2, 7, 2, 2, 8, 8, 4, 0), ("grouped", 1, 41, 2, 6, 8, 12, 4, 0.5), ("alone", 3, 5, 1, 2, 16, 4, 1, 0)]:
+        rows, keys, values = runs * span, kh * kd, vh * vd
+        q, k, v, dy, a = draw(rows, keys), draw(rows, keys), draw(rows, values, scale=2), draw(rows, values), draw(rows, vh)
+        conv, shift, decay, bias, skip = draw(2 * keys + values, kernel), draw(2 * keys + values), draw(vh), draw(vh), draw(vh)
+        x = F.silu(convolved(torch.cat([q, k, v], -1).reshape(runs, span, -1), conv, shift))
+        heads = lambda t, n: t.reshape(runs, span, n, -1)
+        c, b, z = x.split([keys, keys, values], -1)
+        c, b = (heads(t, kh).repeat_interleave(vh // kh, 2) for t in (c, b))
+        z, step = heads(z, vh), torch.clamp(F.softplus(heads(a, vh)[..., 0] + bias), min=least)
+        state, out = torch.zeros(runs, vh, vd, kd).double(), []
+        for t in range(span):
+            state = state * torch.exp(-torch.exp(decay) * step[:, t])[..., None, None] + (step[:, t, :, None] * z[:, t])[..., None] * b[:, t, :, None]
+            out.append(torch.einsum("rhvk,rhk->rhv", state, c[:, t]) + skip[:, None] * z[:, t])
+        y = torch.stack(out, 1).reshape(rows, values)
+        grads = dict(zip(("dq", "dk", "dv", "da"), torch.autograd.grad(y, [q, k, v, a], dy)))
+        keep(f"scan.{name}", q=q, k=k, v=v, a=a, conv=conv, shift=shift, decay=decay, bias=bias, skip=skip, y=y, dy=dy, state=state.reshape(runs, -1), **grads)
+
+    x, gate, w = draw(5, 48), draw(5, 48, scale=3), draw(48)
+    g = (x * F.silu(gate)).reshape(5, 3, 16)
+    keep("gatednorm", x=x, gate=gate, w=w, y=(g * torch.rsqrt((g * g).mean(-1, keepdim=True) + 1e-5)).reshape(5, 48) * w)
+
+
+def short_convolutions():
+    # models/lfm2/modeling_lfm2.py, Lfm2ShortConv
+    for name, runs, span, cols, kernel in [("plain", 2, 7, 24, 3), ("alone", 3, 4, 5, 1)]:
+        b, c, x, dy = (draw(runs * span, cols) for _ in range(4))
+        conv, bias = draw(cols, kernel), draw(cols)
+        y = c * convolved((b * x).reshape(runs, span, cols), conv, bias).reshape(runs * span, cols)
+        db, dc, dx = torch.autograd.grad(y, [b, c, x], dy)
+        keep(f"short.{name}", b=b, c=c, x=x, dy=dy, conv=conv, bias=bias, y=y, db=db, dc=dc, dx=dx)
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas, scans, short_convolutions):
     make()
 save_file(out, sys.argv[1])

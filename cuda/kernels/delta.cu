@@ -1,159 +1,22 @@
-// Linear attention by the gated delta rule (Gated Delta Networks, arXiv 2412.06464, equation 10), behind a causal
-// convolution of each column and silu.
+// Linear attention by the gated delta rule (Gated Delta Networks, arXiv 2412.06464, equation 10), or by that of Mamba-2 (arXiv 2405.21060,
+// equation 1, with C, B and x for q, k and v), of what delta_convolve.cu has made.
 //
-// delta_convolve: a warp a head of a row, or, with heads of 128 dimensions and four positions, of some rows. delta_rule: a block 32
-// columns of a head of values of a run, whose state, 32 x the head's dimensions of keys, it has in registers, row after row;
+// A block has 32 columns of a head of values of a run, whose state, 32 x the head's dimensions of keys, it has in registers, row after row;
 // sixteen lanes share two columns. What takes time in a row are loads of shared memory, of which two columns a lane need half as many as
 // one, and the latency of sums along k, which twice as many warps hide.
 //
-// H200, 2026-11-28, 2048 rows of 16 heads of keys and 32 of values, all of 128 dimensions: 520 µs and 42 (docs/performance.md).
+// H200, 2026-11-28, 2048 rows of 16 heads of keys and 32 of values, all of 128 dimensions: 520 µs (docs/performance.md).
 #include "delta.cuh"
 
 constexpr int threads = 256;
 constexpr int columns_of_block = 32, sharing = 16;  // lanes that share some columns
 constexpr int columns_of_lane = columns_of_block * sharing / threads;
-constexpr int rows_of_warp = 16, fast_dim = 128, fast_kernel = 4;  // of delta_convolve_128
 
 static_assert(columns_of_lane == 2, "as Rule has it");
 
 // tile_rows is how many rows are on their way to shared memory at a time.
 template <int dims>
 constexpr int tile_rows = dims > 128 ? 8 : 16;
-
-// Rates are what g and β are made of. Blocks of delta_convolve behind the first so many have them, a thread a head of a row.
-struct Rates {
-	float2* gates;       // [rows, heads]
-	const float* a;      // [rows, heads], lda
-	const float* b;      // likewise, ldb
-	const float *decay, *bias;  // [heads]
-	int64 lda, ldb;
-
-	__device__ bool made(int first, int rows, int heads) const {
-		if (blockIdx.x < first) return false;
-		int i = (blockIdx.x - first) * threads + threadIdx.x, row = i / heads, head = i % heads;
-		if (row < rows) {
-			Gates g(decay[head], a[row * lda + head] + bias[head], b[row * ldb + head]);
-			gates[i] = make_float2(g.g, g.beta);
-		}
-		return true;
-	}
-};
-
-extern "C" __global__ void __launch_bounds__(threads) delta_convolve(
-	float* columns,      // [rows, columns], rows ldc elements apart
-	const half* q,       // [rows, keys], ldq
-	const half* k,       // likewise, ldk
-	const half* v,       // [rows, values], ldv
-	const half* left,    // [sequences, (kernel-1)·columns], or null
-	const float* conv,   // [columns, kernel]
-	const int* pos,      // [rows]
-	const int* seq,      // [rows]
-	int* fault,
-	int rows, int sequences, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,
-	float* gates, const float* a, const float* b, const float* decay, const float* bias, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
-	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {
-	after_previous();
-	if (Rates{(float2*)gates, a, b, decay, bias, lda, ldb}.made(before_gates, rows, value_heads)) return;
-	Shape s = {key_heads, value_heads, key_dim, value_dim, kernel, span};
-	Inputs x = {q, k, v, ldq, ldk, ldv};
-	int parts = 2 * key_heads + value_heads, lane = threadIdx.x % 32;
-	int64 all = ((int64)blockIdx.x * threads + threadIdx.x) / 32;
-	int row = all / parts, part = all % parts;
-	if (row >= rows) return;
-	int first = row / span * span, sequence = seq[first];
-	if (sequence < 0 || sequence >= sequences) {
-		if (lane == 0) report(fault, position_fault, sequence, sequences);
-		return;
-	}
-	bool begins = pos[first] == 0, of_keys = part < 2 * key_heads;
-	if (left) left += (int64)sequence * (kernel - 1) * s.columns();
-	int dim = of_keys ? key_dim : value_dim, begin = of_keys ? part * key_dim : 2 * s.keys() + (part - 2 * key_heads) * value_dim;
-	float y[most_dim / 32], squares = 0;
-#pragma unroll
-	for (int i = 0; i < most_dim / 32; i++) {
-		int c = begin + lane + 32 * i;
-		y[i] = 0;
-		if (lane + 32 * i >= dim) continue;
-		for (int j = 0; j < kernel; j++) {
-			int at = row - kernel + 1 + j;
-			y[i] += conv[c * kernel + j] * (at < first ? in_front(s, left, begins, first - at, c) : x.at(s, at, c));
-		}
-		y[i] /= 1 + expf(-y[i]);
-		squares += y[i] * y[i];
-	}
-	float factor = 1;
-	if (of_keys) factor = rsqrtf(warp_sum(squares) + 1e-6f) * (part < key_heads ? scale : 1);
-#pragma unroll
-	for (int i = 0; i < most_dim / 32; i++)
-		if (lane + 32 * i < dim) columns[row * ldc + begin + lane + 32 * i] = y[i] * factor;
-}
-
-// Row is four columns of a row.
-struct Row {
-	float v[4];
-	__device__ void read(const half* x) {
-		uint2 w = *(const uint2*)x;
-		float2 a = __half22float2(*(half2*)&w.x), b = __half22float2(*(half2*)&w.y);
-		v[0] = a.x, v[1] = a.y, v[2] = b.x, v[3] = b.y;
-	}
-	__device__ void none() { v[0] = v[1] = v[2] = v[3] = 0; }
-};
-
-// Of heads of 128 dimensions, a convolution of four positions, and rows that begin at eight bytes.
-extern "C" __global__ void __launch_bounds__(threads) delta_convolve_128(
-	float* columns, const half* q, const half* k, const half* v, const half* left, const float* conv, const int* pos, const int* seq, int* fault,
-	int rows, int sequences, int key_heads, int value_heads, int span,
-	float* gates, const float* a, const float* b, const float* decay, const float* bias, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
-	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {
-	after_previous();
-	if (Rates{(float2*)gates, a, b, decay, bias, lda, ldb}.made(before_gates, rows, value_heads)) return;
-	int parts = 2 * key_heads + value_heads, lane = threadIdx.x % 32;
-	int all = (blockIdx.x * threads + threadIdx.x) / 32, pieces = (span + rows_of_warp - 1) / rows_of_warp;
-	int part = all % parts, run = all / parts / pieces, from = all / parts % pieces * rows_of_warp, first = run * span;
-	if (first >= rows) return;
-	int sequence = seq[first];
-	if (sequence < 0 || sequence >= sequences) {
-		if (lane == 0) report(fault, position_fault, sequence, sequences);
-		return;
-	}
-	const half* x;
-	int64 ld;
-	int head = part;
-	if (part < key_heads) x = q, ld = ldq;
-	else if (part < 2 * key_heads) x = k, ld = ldk, head -= key_heads;
-	else x = v, ld = ldv, head -= 2 * key_heads;
-	x += (int64)first * ld + head * fast_dim + lane * 4;
-	int column = part * fast_dim + lane * 4, width = parts * fast_dim;
-	float4 w[4];
-#pragma unroll
-	for (int i = 0; i < 4; i++) w[i] = ((const float4*)conv)[column + i];
-	bool begins = pos[first] == 0;
-	const half* before = left + (int64)sequence * (fast_kernel - 1) * width + column;
-	Row r[fast_kernel];
-#pragma unroll
-	for (int j = 1; j < fast_kernel; j++) {
-		int at = from - fast_kernel + j;
-		if (at >= 0) r[j].read(x + at * ld);
-		else if (begins) r[j].none();
-		else r[j].read(before + (int64)(fast_kernel - 1 + at) * width);
-	}
-	bool of_keys = part < 2 * key_heads;
-	float* to = columns + (int64)first * ldc + column;
-#pragma unroll 4
-	for (int t = from; t < min(from + rows_of_warp, span); t++) {
-#pragma unroll
-		for (int j = 0; j < fast_kernel - 1; j++) r[j] = r[j + 1];
-		r[fast_kernel - 1].read(x + t * ld);
-		float y[4], squares = 0, factor = 1;
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			float sum = w[i].x * r[0].v[i] + w[i].y * r[1].v[i] + w[i].z * r[2].v[i] + w[i].w * r[3].v[i];
-			y[i] = sum / (1 + expf(-sum)), squares += y[i] * y[i];
-		}
-		if (of_keys) factor = rsqrtf(warp_sum(squares) + 1e-6f) * (part < key_heads ? scale : 1);
-		*(float4*)(to + t * ldc) = make_float4(y[0] * factor, y[1] * factor, y[2] * factor, y[3] * factor);
-	}
-}
 
 // copy_word copies beside what the warp does, commit closes a batch of copies, and arrived waits for all but the last one. Turing
 // copies at once.
@@ -246,8 +109,16 @@ struct Rule {
 	}
 };
 
-// total adds up what lanes have of two sums, twice: a lane of the lower half of those that share columns gets the first one's, of the upper
-// half the second's.
+// total adds up what lanes have of two sums: a lane of the lower half of those that share columns gets the first one's, of the upper half the second's.
+__device__ inline float total(float2 a) {
+	bool upper = threadIdx.x % sharing >= sharing / 2;
+	float x = (upper ? a.y : a.x) + __shfl_xor_sync(~0u, upper ? a.x : a.y, sharing / 2);
+#pragma unroll
+	for (int step = sharing / 4; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+	return x;
+}
+
+// Of two such pairs.
 __device__ inline float2 total(float2 a, float2 b) {
 	bool upper = threadIdx.x % sharing >= sharing / 2;
 	float x = (upper ? a.y : a.x) + __shfl_xor_sync(~0u, upper ? a.x : a.y, sharing / 2);
@@ -324,8 +195,9 @@ __device__ inline void keep(const Shape& s, const Inputs& x, half* left, bool be
 	}
 }
 
-template <int dims>
-__device__ void rule(float* y, const float* columns, const float2* gates, float* state, half* left, Inputs x,
+// A row of the delta rule adds u = β·(v - g·S·k) along k, one of Mamba-2, which is plain, Δ·v, and skip·v to what is read.
+template <int dims, bool plain>
+__device__ void rule(float* y, const float* columns, const float2* gates, const float* skips, float* state, half* left, Inputs x,
 	const int* pos, const int* seq, int sequences, Shape s, int64 ldy, int64 ldc) {
 	__shared__ Tile<dims> tiles[2];
 	after_previous();
@@ -343,6 +215,7 @@ __device__ void rule(float* y, const float* columns, const float2* gates, float*
 	bool puts = r.own() < width && r.part % (sharing / 2) == 0;
 	int lower = threadIdx.x % 32 & ~(sharing - 1);
 	float2 result = {};  // of the row before, which is added up with what the next one needs first
+	float skip = plain ? skips[h.number] : 0, beside = 0;
 	for (int lo = 0, n = 0; lo < s.span; lo += tile_rows<dims>, n ^= 1) {
 		if (int next = lo + tile_rows<dims>; next < s.span)
 			ask(tiles[n ^ 1], s, h, columns, ldc, gates, first + next, min(tile_rows<dims>, s.span - next));
@@ -355,59 +228,41 @@ __device__ void rule(float* y, const float* columns, const float2* gates, float*
 #pragma unroll 2
 		for (int i = 0; i < rows; i++) {
 			Columns<dims> next(tiles[n], min(i + 1, rows - 1), r);
-			float2 sums = total(r.along(x.k), result);
-			if (puts && lo + i > 0) *to = sums.y;
+			float own = x.gates.y * x.v, done;
+			if constexpr (plain) {
+				done = total(result) + beside, beside = skip * x.v;
+			} else {
+				float2 sums = total(r.along(x.k), result);
+				own = x.gates.y * (x.v - x.gates.x * sums.x), done = sums.y;
+			}
+			if (puts && lo + i > 0) *to = done;
 			to += ldy;
-			float own = x.gates.y * (x.v - x.gates.x * sums.x);
 			r.add(x.gates.x, __shfl_sync(~0u, own, lower), __shfl_sync(~0u, own, lower + sharing / 2), x.k);
 			result = r.along(x.q);
 			x = next;
 		}
 		__syncthreads();
 	}
-	result.x = total(result, result).x;
-	if (puts) *to = result.x;
+	float done = total(result);
+	if (puts) *to = done + beside;
 	r.write(state, s.key_dim, width);
 	if (left) keep(s, x, left, begins, h.run);
 }
 
 // Names are of the dimensions of keys that a head has at most.
-#define DELTA_RULE(dims)                                                                                                     \
-	extern "C" __global__ void __launch_bounds__(threads) delta_rule_##dims(                                                 \
-		float* y, const float* columns, const float* gates, float* state,                                                    \
+#define RULE(name, dims, plain)                                                                                              \
+	extern "C" __global__ void __launch_bounds__(threads) name(                                                              \
+		float* y, const float* columns, const float* gates, const float* skips, float* state,                                \
 		half* left, const half* q, const half* k, const half* v, const int* pos, const int* seq, int sequences,              \
 		int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,                                    \
 		int64 ldy, int64 ldc, int64 ldq, int64 ldk, int64 ldv) {                                                             \
-		rule<dims>(y, columns, (const float2*)gates, state, left, Inputs{q, k, v, ldq, ldk, ldv}, pos, seq, sequences,          \
-			Shape{key_heads, value_heads, key_dim, value_dim, kernel, span}, ldy, ldc);                                      \
+		rule<dims, plain>(y, columns, (const float2*)gates, skips, state, left, Inputs{q, k, v, ldq, ldk, ldv}, pos, seq,     \
+			sequences, Shape{key_heads, value_heads, key_dim, value_dim, kernel, span}, ldy, ldc);                           \
 	}
 
-DELTA_RULE(64)
-DELTA_RULE(128)
-DELTA_RULE(256)
-
-// Heads of x, normalized by their root mean square, times silu(gate): a warp a head of a row.
-extern "C" __global__ void __launch_bounds__(threads) delta_norm_gate(
-	half* y,            // [rows, heads·dim], rows ldy elements apart
-	const float* x,     // likewise, ldx
-	const half* gate,   // likewise, ldg
-	const float* w,     // [dim]
-	int rows, int heads, int dim, int64 ldy, int64 ldx, int64 ldg, float eps, float offset) {
-	after_previous();
-	int lane = threadIdx.x % 32;
-	int64 all = ((int64)blockIdx.x * threads + threadIdx.x) / 32;
-	int row = all / heads, head = all % heads;
-	if (row >= rows) return;
-	y += row * ldy + head * dim, x += row * ldx + head * dim, gate += row * ldg + head * dim;
-	float v[most_dim / 32], squares = 0;
-#pragma unroll
-	for (int i = 0; i < most_dim / 32; i++) v[i] = lane + 32 * i < dim ? x[lane + 32 * i] : 0, squares += v[i] * v[i];
-	float inverse = 1 / sqrtf(warp_sum(squares) / dim + eps);
-#pragma unroll
-	for (int i = 0; i < most_dim / 32; i++) {
-		int c = lane + 32 * i;
-		if (c >= dim) continue;
-		float z = __half2float(gate[c]);
-		y[c] = __float2half_rn(v[i] * inverse * (w[c] + offset) * (z / (1 + expf(-z))));
-	}
-}
+RULE(delta_rule_64, 64, false)
+RULE(delta_rule_128, 128, false)
+RULE(delta_rule_256, 256, false)
+RULE(delta_plain_64, 64, true)
+RULE(delta_plain_128, 128, true)
+RULE(delta_plain_256, 256, true)

@@ -1,4 +1,4 @@
-// What kernels of linear attention by the gated delta rule share (delta.cu, delta_back.cu).
+// What kernels of linear attention by the gated delta rule, or by that of Mamba-2 (plain), share (delta_convolve.cu, delta.cu, delta_back.cu).
 #pragma once
 
 #include "fault.cuh"
@@ -35,11 +35,26 @@ __device__ inline float in_front(const Shape& s, const half* left, bool begins, 
 	return begins ? 0 : __half2float(left[(int64)(s.kernel - 1 - n) * s.columns() + c]);
 }
 
-// Gates are a row's g and β.
+// Part is what a warp has of a row's columns: a head.
+struct Part {
+	int row, number, dim, begin;
+	bool of_keys;
+	__device__ Part(const Shape& s, int threads) {
+		int parts = 2 * s.key_heads + s.value_heads;
+		int64 all = ((int64)blockIdx.x * threads + threadIdx.x) / 32;
+		row = all / parts, number = all % parts, of_keys = number < 2 * s.key_heads;
+		dim = of_keys ? s.key_dim : s.value_dim, begin = of_keys ? number * s.key_dim : 2 * s.keys() + (number - 2 * s.key_heads) * s.value_dim;
+	}
+};
+
+// Gates are a row's g and β, or, if plain, Δ.
 struct Gates {
 	float g, beta;
 	__device__ Gates(float decay, float a, float b) {
-		float soft = a > 20 ? a : log1pf(expf(a));
-		g = expf(-expf(decay) * soft), beta = 1 / (1 + expf(-b));
+		g = expf(-expf(decay) * softplus(a)), beta = 1 / (1 + expf(-b));
 	}
+	__device__ Gates(float decay, float a, float least, bool plain) {
+		beta = fmaxf(softplus(a), least), g = expf(-expf(decay) * beta);
+	}
+	__device__ static float softplus(float a) { return a > 20 ? a : log1pf(expf(a)); }
 };

@@ -8,6 +8,8 @@
 //	dq = S'ᵀ·dy; du = dS·k; dβ = du·(v - g·m); dv = β·du; dm = -g·dv; dk = dSᵀ·u + Sᵀ·dm
 //	dg = dS·S - dv·m; dS = g·dS + dm·kᵀ
 //
+// That of Mamba-2 (plain) is the same with Δ for β and without m: dv = Δ·du + skip·dy, dΔ = du·v.
+//
 // What blocks have of gradients along keys, and of g and β, is added up by delta_back_sums, a thread an element.
 //
 // delta_back_columns: those of what silu has seen, a warp a head of a row. delta_back_inputs: those of q, k and v, a thread an element.
@@ -49,8 +51,10 @@ struct Arguments {
 	float* kept;           // for each block the marks, and as many states as rows from one to the next
 	const float* dy;       // [rows, values], lddy
 	const float* columns;  // [rows, columns], ldc
-	const float *a, *b;    // [rows, heads of values], lda, ldb
+	const float *a, *b;    // [rows, heads of values], lda, ldb; b is null if plain
 	const float *decay, *bias;
+	const float* skips;    // of plain
+	float least;
 	Shape s;
 	int run;               // the first
 	int64 ldc, lddy, lda, ldb;
@@ -63,14 +67,14 @@ struct Back {
 	Memory<dims, columns>& m;
 	int key_head, head, begin, first, part, column, block;
 	bool there;
-	float decay, bias;
+	float decay, bias, skip, taken;  // taken: 0 if plain, 1 if not
 	float s[mine], d[mine];  // the state, and the gradient of one
 
 	__device__ Back(const Arguments& p, Memory<dims, columns>& m) : p(p), m(m) {
 		head = blockIdx.y, key_head = head / (p.s.value_heads / p.s.key_heads), first = blockIdx.x * columns;
 		begin = (p.run + blockIdx.z) * p.s.span, part = threadIdx.x % sharing, column = threadIdx.x / sharing;
 		block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x, there = first + column < p.s.value_dim;
-		decay = p.decay[head], bias = p.bias[head];
+		decay = p.decay[head], bias = p.bias[head], skip = p.b ? 0 : p.skips[head], taken = p.b ? 1 : 0;
 	}
 
 	__device__ int dim(int i) const { return i / 4 * 4 * sharing + 4 * part + i % 4; }
@@ -106,10 +110,10 @@ struct Back {
 		}
 		if (threadIdx.x < hi - lo) {
 			int64 row = begin + lo + threadIdx.x;
-			Gates g(decay, p.a[row * p.lda + head] + bias, p.b[row * p.ldb + head]);
-			float z = p.a[row * p.lda + head] + bias;
-			m.tile.gates[threadIdx.x][0] = g.g, m.tile.gates[threadIdx.x][1] = g.beta;
-			m.tile.gates[threadIdx.x][2] = -g.g * expf(decay) / (1 + expf(-z)), m.tile.gates[threadIdx.x][3] = g.beta * (1 - g.beta);
+			float z = p.a[row * p.lda + head] + bias, slope = 1 / (1 + expf(-z)), *to = m.tile.gates[threadIdx.x];
+			Gates g = p.b ? Gates(decay, z, p.b[row * p.ldb + head]) : Gates(decay, z, p.least, true);
+			if (!p.b && !(Gates::softplus(z) > p.least)) slope = 0;
+			to[0] = g.g, to[1] = g.beta, to[2] = -g.g * expf(decay) * slope, to[3] = p.b ? g.beta * (1 - g.beta) : slope;
 		}
 		__syncthreads();
 	}
@@ -126,7 +130,7 @@ struct Back {
 		float sum = 0;
 #pragma unroll
 		for (int i = 0; i < mine; i++) sum += s[i] * m.tile.k[r][dim(i)];
-		float g = m.tile.gates[r][0], u = m.tile.gates[r][1] * (m.tile.v[r][column] - g * total(sum));
+		float g = m.tile.gates[r][0], u = m.tile.gates[r][1] * (m.tile.v[r][column] - taken * g * total(sum));
 #pragma unroll
 		for (int i = 0; i < mine; i++) s[i] = g * s[i] + u * m.tile.k[r][dim(i)];
 	}
@@ -160,7 +164,7 @@ struct Back {
 			sk += s[i] * k, dk += d[i] * k, ds += d[i] * s[i];
 		}
 		sk = total(sk), dk = total(dk);
-		float rest = v - g * sk, u = beta * rest, du = beta * dk, dm = -g * du;
+		float rest = v - taken * g * sk, u = beta * rest, du = beta * dk, dm = -taken * g * du;
 		int warp = threadIdx.x / 32;
 		float x[mine];
 #pragma unroll
@@ -169,12 +173,12 @@ struct Back {
 #pragma unroll
 		for (int i = 0; i < mine; i++) x[i] = d[i] * u + s[i] * dm;
 		gather(x, sums.along[warp][1]);
-		float own = part == 0 ? 1 : 0, dg = warp_sum(ds - own * du * sk), dbeta = warp_sum(own * dk * rest);
+		float own = part == 0 ? 1 : 0, dg = warp_sum(ds - own * taken * du * sk), dbeta = warp_sum(own * dk * rest);
 		if (threadIdx.x % 32 == 0) sums.gates[warp][0] = dg, sums.gates[warp][1] = dbeta;
 #pragma unroll
 		for (int i = 0; i < mine; i++) d[i] = g * d[i] + dm * m.tile.k[r][dim(i)];
 		int64 row = begin + n;
-		if (there && part == 0) p.dcolumns[row * p.ldc + 2 * p.s.keys() + head * p.s.value_dim + first + column] = du;
+		if (there && part == 0) p.dcolumns[row * p.ldc + 2 * p.s.keys() + head * p.s.value_dim + first + column] = du + skip * dy;
 		float* to = p.parts + ((int64)block * p.s.span + n) * (2 * p.s.key_dim + 2);
 		__syncthreads();
 		for (int i = threadIdx.x; i < 2 * dims; i += all) {
@@ -234,9 +238,9 @@ __device__ void delta_back(const Arguments& p) {
 	static_assert(sizeof(Memory<dims, columns_of_##dims>) == shared_of_##dims, "as cuda/delta_back.go has it");                             \
 	extern "C" __global__ void __launch_bounds__(columns_of_##dims * sharing) delta_back_##dims(                                            \
 		float* dcolumns, float* parts, float* kept, const float* dy, const float* columns, const float* a, const float* b,                  \
-		const float* decay, const float* bias, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,            \
+		const float* decay, const float* bias, const float* skips, float least, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,            \
 		int run, int64 ldc, int64 lddy, int64 lda, int64 ldb) {                                                                             \
-		Arguments p = {dcolumns, parts, kept, dy, columns, a, b, decay, bias, {key_heads, value_heads, key_dim, value_dim, kernel, span},   \
+		Arguments p = {dcolumns, parts, kept, dy, columns, a, b, decay, bias, skips, least, {key_heads, value_heads, key_dim, value_dim, kernel, span},   \
 			run, ldc, lddy, lda, ldb};                                                                                                      \
 		delta_back<dims, columns_of_##dims>(p);                                                                                             \
 	}
@@ -249,7 +253,7 @@ DELTA_BACK(256)
 extern "C" __global__ void __launch_bounds__(threads) delta_back_sums(
 	float* dcolumns,     // [rows, columns], ldc: dq and dk are written
 	float* da,           // [rows, heads of values], ldda: added to
-	float* db,           // likewise, lddb
+	float* db,           // likewise, lddb; null if plain: da has what is of Δ, too
 	const float* parts,  // [runs, heads of values, chunks, span, 2·key_dim + 2]
 	int rows, int key_heads, int value_heads, int key_dim, int chunks, int span, int run, int64 ldc, int64 ldda, int64 lddb) {
 	after_previous();
@@ -262,8 +266,11 @@ extern "C" __global__ void __launch_bounds__(threads) delta_back_sums(
 	if (of_keys) head = c % keys / key_dim * group, at = c / keys * key_dim + c % key_dim, heads = group;
 	else head = (c - 2 * keys) % value_heads, at = 2 * key_dim + (c - 2 * keys) / value_heads, heads = 1;
 	const float* from = parts + (((int64)(row / span) * value_heads + head) * chunks * span + row % span) * each + at;
+	if (!db && c >= 2 * keys + value_heads) return;
 	float sum = 0;
 	for (int n = 0; n < heads * chunks; n++) sum += from[(int64)n * span * each];
+	if (!db && !of_keys)
+		for (int n = 0; n < chunks; n++) sum += from[(int64)n * span * each + 1];
 	int64 to = (int64)run * span + row;
 	if (of_keys) dcolumns[to * ldc + c] = sum;
 	else if (c < 2 * keys + value_heads) da[to * ldda + head] += sum;
@@ -276,24 +283,23 @@ extern "C" __global__ void __launch_bounds__(threads) delta_back_columns(
 	const half* k,    // likewise, ldk
 	const half* v,    // [rows, values], ldv
 	const float* conv,  // [columns, kernel]
+	const float* shift, // [columns], or null
 	int rows, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,
-	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {
+	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {  // scale: of queries; 0: heads stay as they are
 	after_previous();
 	Shape s = {key_heads, value_heads, key_dim, value_dim, kernel, span};
 	Inputs x = {q, k, v, ldq, ldk, ldv};
-	int parts = 2 * key_heads + value_heads, lane = threadIdx.x % 32;
-	int64 all = ((int64)blockIdx.x * threads + threadIdx.x) / 32;
-	int row = all / parts, part = all % parts;
+	Part p(s, threads);
+	int lane = threadIdx.x % 32, row = p.row, dim = p.dim, begin = p.begin;
 	if (row >= rows) return;
 	int first = row / span * span;
-	bool of_keys = part < 2 * key_heads;
-	int dim = of_keys ? key_dim : value_dim, begin = of_keys ? part * key_dim : 2 * s.keys() + (part - 2 * key_heads) * value_dim;
 	float y[most_dim / 32], slope[most_dim / 32], dy[most_dim / 32], squares = 0, along = 0;
 #pragma unroll
 	for (int i = 0; i < most_dim / 32; i++) {
 		int c = begin + lane + 32 * i;
 		y[i] = dy[i] = slope[i] = 0;
 		if (lane + 32 * i >= dim) continue;
+		if (shift) y[i] = shift[c];
 		for (int j = 0; j < kernel; j++)
 			if (int at = row - kernel + 1 + j; at >= first) y[i] += conv[c * kernel + j] * x.at(s, at, c);
 		float sigmoid = 1 / (1 + expf(-y[i]));
@@ -301,9 +307,9 @@ extern "C" __global__ void __launch_bounds__(threads) delta_back_columns(
 		squares += y[i] * y[i], along += y[i] * dy[i];
 	}
 	float factor = 1, less = 0;
-	if (of_keys) {
+	if (p.of_keys && scale != 0) {
 		float inv = rsqrtf(warp_sum(squares) + 1e-6f);
-		factor = inv * (part < key_heads ? scale : 1), less = warp_sum(along) * inv * inv;
+		factor = inv * (p.number < key_heads ? scale : 1), less = warp_sum(along) * inv * inv;
 	}
 #pragma unroll
 	for (int i = 0; i < most_dim / 32; i++)

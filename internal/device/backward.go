@@ -45,6 +45,10 @@ type Backward interface {
 	// GatedDeltaBackBytes is about what that takes of the device's memory, for so many runs, and keeps.
 	GatedDeltaBackBytes(d GatedDelta, runs, span int) int
 
+	// ShortConvBack is the gradient of ShortConv over rows that are whole sequences, in runs of b.Span from position 0 on.
+	// room is F32 of y's shape, and is written.
+	ShortConvBack(db, dc, dx, room, dy, b, c, x tensor.Tensor, s ShortConv, batch Batch)
+
 	// CombineBack is the gradient of Combine, whose places are different ones:
 	// dx[places[r, k]] += scale·weights[r, k]·dy[r].
 	CombineBack(dx, dy, places, weights tensor.Tensor, scale float32)

@@ -22,18 +22,37 @@ type Linear interface {
 	// HeadNormGated is y = norm(x)·(w + n.Offset)·silu(gate), by heads of x, F32 [rows, heads·w.Cols], each divided
 	// by its root mean square as Norm does. y may be gate.
 	HeadNormGated(y, x, gate, w tensor.Tensor, n Norm)
+
+	// GatedNorm is y = norm(x·silu(gate))·(w + n.Offset), x F32, w F32 [1, x.Cols], of groups of so many columns, each divided
+	// by its root mean square as Norm does. y may be gate.
+	GatedNorm(y, x, gate, w tensor.Tensor, group int, n Norm)
+
+	// ShortConv is y = c·(bias + Σ w[i]·u[t-Kernel+1+i]) with u = b·x, by columns (models/lfm2/modeling_lfm2.py). Of
+	// runs it is what GatedDelta is; inputs, F32 [sequences, (Kernel-1)·y.Cols], has the last u of sequences, oldest first, and is
+	// absent if Kernel is 1.
+	ShortConv(y, b, c, x tensor.Tensor, s ShortConv, inputs tensor.Tensor, batch Batch)
 }
 
-// GatedDelta describes linear attention by the gated delta rule.
+// ShortConv describes a gated convolution of each column.
+type ShortConv struct {
+	Kernel     int
+	Conv, Bias tensor.Tensor // w, F32 [columns, Kernel], and F32 [1, columns] or absent
+}
+
+// GatedDelta describes linear attention by the gated delta rule, or, if Plain, by that of Mamba-2.
 type GatedDelta struct {
 	KeyHeads, ValueHeads, KeyDim, ValueDim int
 
-	// Kernel is how many positions the convolution adds up: y[t] = Σ w[i]·x[t-Kernel+1+i], with
-	// the weights Conv, F32 [columns of q, k and v, Kernel].
-	Kernel int
-	Conv   tensor.Tensor
+	// Kernel is how many positions the convolution adds up: y[t] = bias + Σ w[i]·x[t-Kernel+1+i], with
+	// the weights Conv, F32 [columns of q, k and v, Kernel], and ConvBias, F32 [1, columns], which may be absent.
+	Kernel         int
+	Conv, ConvBias tensor.Tensor
 
 	Decay, Bias tensor.Tensor // F32 [1, ValueHeads]
+
+	Plain bool
+	Skip  tensor.Tensor // of Plain, F32 [1, ValueHeads]
+	Least float32       // of Δ, if Plain
 }
 
 // Keys and Values are the columns of q, or k, and of v.

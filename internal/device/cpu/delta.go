@@ -36,6 +36,9 @@ func (d *Device) GatedDelta(y, columns, q, k, v, a, b tensor.Tensor, g device.Ga
 			o := out.row(r)[head*g.ValueDim:][:g.ValueDim]
 			clear(o)
 			simd.Gemv(o, j.query(r, head), s, g.KeyDim)
+			if g.Plain {
+				addScaled(o, j.value(r, head), j.skip[head])
+			}
 		}
 	})
 	parallel.For(j.runs(), j.keep)
@@ -46,6 +49,7 @@ type delta struct {
 	device.GatedDelta
 	q, k, v, a, b     strided
 	decay, bias, conv []float32
+	skip, convBias    []float32 // of Plain; or nothing
 	pos, seq          []int32
 	span              int
 
@@ -56,14 +60,25 @@ type delta struct {
 
 func newDelta(op string, columns, q, k, v, a, b tensor.Tensor, g device.GatedDelta, batch device.Batch) *delta {
 	want(q.Cols == g.Keys() && k.Rows == q.Rows && k.Cols == q.Cols && v.Rows == q.Rows && v.Cols == g.Values(), op, q, k, v)
-	want(a.Rows == q.Rows && a.Cols == g.ValueHeads && b.Rows == q.Rows && b.Cols == a.Cols && g.ValueHeads%g.KeyHeads == 0, op, q, a, b)
+	want(a.Rows == q.Rows && a.Cols == g.ValueHeads && g.ValueHeads%g.KeyHeads == 0, op, q, a)
+	want(g.Plain && b.Nil() && g.Skip.Cols == a.Cols || !g.Plain && b.Rows == q.Rows && b.Cols == a.Cols, op, a, b, g.Skip)
 	want(g.Conv.Rows*g.Conv.Cols == g.Columns()*g.Kernel && g.Decay.Cols == a.Cols && g.Bias.Cols == a.Cols, op, g.Conv, g.Decay, g.Bias)
+	want(g.ConvBias.Nil() || g.ConvBias.Cols == g.Columns(), op, g.ConvBias)
 	want(q.Rows == batch.Pos.Cols && q.Rows%batch.Span == 0, op, q, batch.Pos)
 	want(columns.Rows == q.Rows && columns.Cols == g.Columns(), op, columns, q)
-	return &delta{
-		GatedDelta: g, columns: rowsOf(op, columns), q: rowsOf(op, q), k: rowsOf(op, k), v: rowsOf(op, v), a: rowsOf(op, a), b: rowsOf(op, b),
+	j := &delta{
+		GatedDelta: g, columns: rowsOf(op, columns), q: rowsOf(op, q), k: rowsOf(op, k), v: rowsOf(op, v), a: rowsOf(op, a),
 		decay: floats(op, g.Decay), bias: floats(op, g.Bias), conv: floats(op, g.Conv), pos: ints(op, batch.Pos), seq: ints(op, batch.Seq), span: batch.Span,
 	}
+	if g.Plain {
+		j.skip = floats(op, g.Skip)
+	} else {
+		j.b = rowsOf(op, b)
+	}
+	if !g.ConvBias.Nil() {
+		j.convBias = floats(op, g.ConvBias)
+	}
+	return j
 }
 
 func (j *delta) runs() int { return len(j.pos) / j.span }
@@ -86,7 +101,7 @@ func (j *delta) before(to []float32, run, n int) {
 	copy(to, j.inputs[int(j.seq[first])*j.kept+(j.Kernel-1-n)*j.Columns():][:j.Columns()])
 }
 
-// convolve makes the columns of all rows; heads of queries and keys have their length.
+// convolve makes the columns of all rows; heads of queries and keys have their length, but if Plain.
 func (j *delta) convolve(d *Device) {
 	parallel.For(len(j.pos), func(r int) {
 		buf, release := d.borrowed(j.Columns())
@@ -94,6 +109,9 @@ func (j *delta) convolve(d *Device) {
 		y := j.columns.row(r)
 		j.sum(y, buf, r)
 		simd.SiLUMul(y, y, ones(buf))
+		if j.Plain {
+			return
+		}
 		for h := 0; h < 2*j.Keys(); h += j.KeyDim {
 			unit(y[h : h+j.KeyDim])
 		}
@@ -115,6 +133,7 @@ func (j *delta) scale() float32 { return float32(1 / math.Sqrt(float64(j.KeyDim)
 // sum convolves a row.
 func (j *delta) sum(y, buf []float32, r int) {
 	clear(y)
+	copy(y, j.convBias)
 	run := r / j.span
 	for i := range j.Kernel {
 		at := r - j.Kernel + 1 + i
@@ -155,10 +174,14 @@ func (j *delta) keyHead(head int) int { return head / (j.ValueHeads / j.KeyHeads
 
 func (j *delta) part(r, at, n int) []float32 { return j.columns.row(r)[at:][:n] }
 
-// gates returns g and β of a head at a row.
+// gates returns g of a head at a row, and β, or Δ if Plain.
 func (j *delta) gates(r, head int) (g, beta float32) {
-	rate := math.Exp(float64(j.decay[head])) * softplus(float64(j.a.row(r)[head])+float64(j.bias[head]))
-	return float32(math.Exp(-rate)), sigmoid(j.b.row(r)[head])
+	step, rate := softplus(float64(j.a.row(r)[head])+float64(j.bias[head])), math.Exp(float64(j.decay[head]))
+	if j.Plain {
+		step = max(step, float64(j.Least))
+		return float32(math.Exp(-rate * step)), float32(step)
+	}
+	return float32(math.Exp(-rate * step)), sigmoid(j.b.row(r)[head])
 }
 
 // softplus is ln(1 + exp(x)).
@@ -175,7 +198,9 @@ func (j *delta) step(s, u []float32, r, head int) {
 	k, v := j.key(r, head), j.value(r, head)
 	scaleRow(s, g)
 	clear(u)
-	simd.Gemv(u, k, s, j.KeyDim)
+	if !j.Plain {
+		simd.Gemv(u, k, s, j.KeyDim)
+	}
 	for i := range u {
 		u[i] = beta * (u[i] - v[i]) // less than nothing, as it is subtracted
 	}
@@ -211,6 +236,30 @@ func (d *Device) HeadNormGated(y, x, gate, w tensor.Tensor, n device.Norm) {
 			for h := 0; h < y.Cols; h += w.Cols {
 				normalize(buf, in.row(r)[h:h+w.Cols], weight, nil, n)
 				simd.SiLUMul(out.row(r)[h:h+w.Cols], gates.row(r)[h:h+w.Cols], buf)
+			}
+		}
+	})
+}
+
+// addScaled is y += f·x.
+func addScaled(y, x []float32, f float32) {
+	for i, v := range x {
+		y[i] += f * v
+	}
+}
+
+// GatedNorm is y = norm(x·silu(gate))·(w + offset) by groups of columns.
+func (d *Device) GatedNorm(y, x, gate, w tensor.Tensor, group int, n device.Norm) {
+	const op = "GatedNorm"
+	want(x.Rows == y.Rows && x.Cols == y.Cols && gate.Rows == y.Rows && gate.Cols == y.Cols && w.Cols == y.Cols && y.Cols%group == 0 && n.Kind == device.RMS, op, y, x, gate, w)
+	out, in, gates, weight := rowsOf(op, y), rowsOf(op, x), rowsOf(op, gate), floats(op, w)
+	parallel.Runs(y.Rows, rowTile, func(lo, hi int) {
+		buf, release := d.borrowed(group)
+		defer release()
+		for r := lo; r < hi; r++ {
+			for c := 0; c < y.Cols; c += group {
+				simd.SiLUMul(buf, gates.row(r)[c:c+group], in.row(r)[c:c+group])
+				normalize(out.row(r)[c:c+group], buf, weight[c:c+group], nil, n)
 			}
 		}
 	})

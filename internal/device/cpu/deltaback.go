@@ -20,7 +20,10 @@ func (d *Device) GatedDeltaBack(dq, dk, dv, da, db, dcolumns, dy, columns, q, k,
 	for _, x := range [][2]tensor.Tensor{{dq, q}, {dk, k}, {dv, v}, {dy, v}, {da, a}, {db, b}, {dcolumns, columns}} {
 		want(x[0].Rows == x[1].Rows && x[0].Cols == x[1].Cols, op, x[0], x[1])
 	}
-	j.da, j.db, j.dy = rowsOf(op, da), rowsOf(op, db), rowsOf(op, dy)
+	j.da, j.dy = rowsOf(op, da), rowsOf(op, dy)
+	if !g.Plain {
+		j.db = rowsOf(op, db)
+	}
 	d.Clear(dcolumns)
 	j.dcolumns = rowsOf(op, dcolumns)
 	group := g.ValueHeads / g.KeyHeads
@@ -101,9 +104,17 @@ func (j *deltaBack) stepBack(ds, states, u, scratch []float32, r, head int) {
 		m[i] = -u[i]
 	}
 	simd.GemvT(dk, m, ds, j.KeyDim)
+	var dbeta, dg float64
+	if j.Plain {
+		for i, x := range du {
+			dbeta += float64(x) * float64(v[i])
+			dv[i] += x*beta + dy[i]*j.skip[head]
+		}
+		j.gatesBack(r, head, scaleBack(ds, before, g), dbeta)
+		return
+	}
 	clear(m)
 	simd.Gemv(m, k, before, j.KeyDim)
-	var dbeta, dg float64
 	for i, x := range du {
 		dbeta += float64(x) * float64(v[i]-g*m[i])
 		x *= beta
@@ -112,12 +123,18 @@ func (j *deltaBack) stepBack(ds, states, u, scratch []float32, r, head int) {
 		dg -= float64(x) * float64(m[i])
 	}
 	simd.GemvT(dk, dm, before, j.KeyDim)
-	for i, x := range ds {
-		dg += float64(x) * float64(before[i])
-	}
-	scaleRow(ds, g)
+	dg += scaleBack(ds, before, g)
 	addOuter(ds, dm, k, m)
 	j.gatesBack(r, head, dg, dbeta)
+}
+
+// scaleBack turns ds, the gradient of g·s, into that of s, and returns that of g.
+func scaleBack(ds, s []float32, g float32) (dg float64) {
+	for i, x := range ds {
+		dg += float64(x) * float64(s[i])
+	}
+	scaleRow(ds, g)
+	return dg
 }
 
 // addOuter is w += u·eᵀ; buf has room for u.
@@ -128,9 +145,15 @@ func addOuter(w, u, e, buf []float32) {
 	simd.SubtractOuter(w, len(e), buf[:len(u)], e)
 }
 
-// gatesBack adds the gradients of a and b, given those of g and β.
+// gatesBack adds the gradients of a and b, given those of g and β; if Plain, that of a, given those of g and Δ.
 func (j *deltaBack) gatesBack(r, head int, dg, dbeta float64) {
 	x, rate := float64(j.a.row(r)[head])+float64(j.bias[head]), math.Exp(float64(j.decay[head]))
+	if j.Plain {
+		if step := softplus(x); step > float64(j.Least) {
+			j.da.row(r)[head] += float32((dbeta - dg*rate*math.Exp(-rate*step)) / (1 + math.Exp(-x)))
+		}
+		return
+	}
 	j.da.row(r)[head] -= float32(dg * math.Exp(-rate*softplus(x)) * rate / (1 + math.Exp(-x)))
 	beta := float64(sigmoid(j.b.row(r)[head]))
 	j.db.row(r)[head] += float32(dbeta * beta * (1 - beta))
@@ -144,7 +167,7 @@ func (j *deltaBack) silus(d *Device, r int) {
 	seen, y, dy := buf[:n], buf[n:2*n], j.grad(r, 0, n)
 	j.sum(seen, buf[2*n:], r)
 	simd.SiLUMul(y, seen, ones(buf[2*n:]))
-	for h := 0; h < 2*j.Keys(); h += j.KeyDim {
+	for h := 0; h < 2*j.Keys() && !j.Plain; h += j.KeyDim {
 		scale := float32(1)
 		if h < j.Keys() {
 			scale = j.scale()

@@ -198,45 +198,101 @@ func TestGoldenAttend(t *testing.T) {
 }
 
 func TestGoldenGatedDelta(t *testing.T) {
-	deltas := []device.GatedDelta{
+	eachGolden(t, "delta.", []string{"plain", "grouped", "alone"}, func(g golden, i int) {
+		goldenDelta(g, deltas[i], g.wide("b"), deltaRuns[i])
+	})
+}
+
+func TestGoldenMamba2(t *testing.T) {
+	eachGolden(t, "scan.", []string{"plain", "grouped", "alone"}, func(g golden, i int) {
+		d := deltas[i]
+		d.Plain, d.Skip, d.ConvBias, d.Least = true, g.tensor("skip"), g.tensor("shift"), []float32{0, 0.5, 0}[i]
+		goldenDelta(g, d, tensor.Tensor{}, deltaRuns[i])
+	})
+	eachGolden(t, "", []string{"gatednorm"}, func(g golden, _ int) {
+		y, x := g.wide("y"), g.wide("x")
+		g.d.GatedNorm(y, x, g.wide("gate"), g.tensor("w"), 16, device.Norm{Eps: 1e-5})
+		g.check("forward", y, "y", 1e-5)
+	})
+}
+
+var (
+	deltas = []device.GatedDelta{
 		{KeyHeads: 2, ValueHeads: 2, KeyDim: 8, ValueDim: 8, Kernel: 4}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 8, ValueDim: 12, Kernel: 4},
 		{KeyHeads: 1, ValueHeads: 2, KeyDim: 16, ValueDim: 4, Kernel: 1},
 	}
-	runs := []int{2, 1, 3}
-	eachGolden(t, "delta.", []string{"plain", "grouped", "alone"}, func(g golden, i int) {
-		d := deltas[i]
-		d.Conv, d.Decay, d.Bias = g.tensor("conv"), g.tensor("decay"), g.tensor("bias")
-		q, k, v, a, b := g.wide("q"), g.wide("k"), g.wide("v"), g.wide("a"), g.wide("b")
-		batch, span := batchOfRuns(g.d, runs[i], q.Rows/runs[i]), q.Rows/runs[i]
-		m := device.DeltaState{State: g.d.Alloc(tensor.F32, runs[i], d.StateSize()), Inputs: g.d.Alloc(tensor.F32, runs[i], (d.Kernel-1)*d.Columns())}
-		dirty(g.d, m.State, m.Inputs)
-		y, columns := g.wide("y"), g.d.Alloc(tensor.F32, q.Rows, d.Columns())
-		g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
-		g.check("forward", y, "y", 1e-5)
-		g.check("state", m.State, "state", 1e-5)
-		if d.Kernel > 1 {
-			g.check("inputs", m.Inputs, "inputs", 0)
-		}
-		for _, first := range []int{1, span - 1} { // each sequence by itself, in two runs
-			dirty(g.d, m.State, m.Inputs, y)
-			for r := range runs[i] {
-				for _, part := range [][2]int{{0, first}, {first, span}} {
-					lo, hi := r*span+part[0], r*span+part[1]
-					few := device.Batch{Pos: batch.Pos.Columns(lo, hi), Seq: batch.Seq.Columns(lo, hi), Span: hi - lo}
-					g.d.GatedDelta(y.Slice(lo, hi), columns.Slice(lo, hi), q.Slice(lo, hi), k.Slice(lo, hi), v.Slice(lo, hi), a.Slice(lo, hi), b.Slice(lo, hi), d, m, few)
+	deltaRuns = []int{2, 1, 3}
+)
+
+// goldenDelta compares whole sequences, sequences in two runs, and gradients; b may be absent.
+func goldenDelta(g golden, d device.GatedDelta, b tensor.Tensor, runs int) {
+	d.Conv, d.Decay, d.Bias = g.tensor("conv"), g.tensor("decay"), g.tensor("bias")
+	q, k, v, a := g.wide("q"), g.wide("k"), g.wide("v"), g.wide("a")
+	batch, span := batchOfRuns(g.d, runs, q.Rows/runs), q.Rows/runs
+	m := device.DeltaState{State: g.d.Alloc(tensor.F32, runs, d.StateSize()), Inputs: g.d.Alloc(tensor.F32, runs, (d.Kernel-1)*d.Columns())}
+	dirty(g.d, m.State, m.Inputs)
+	y, columns := g.wide("y"), g.d.Alloc(tensor.F32, q.Rows, d.Columns())
+	g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
+	g.check("forward", y, "y", 1e-5)
+	g.check("state", m.State, "state", 1e-5)
+	if d.Kernel > 1 && !d.Plain {
+		g.check("inputs", m.Inputs, "inputs", 0)
+	}
+	for _, first := range []int{1, span - 1} { // each sequence by itself, in two runs
+		dirty(g.d, m.State, m.Inputs, y)
+		for r := range runs {
+			for _, part := range [][2]int{{0, first}, {first, span}} {
+				lo, hi := r*span+part[0], r*span+part[1]
+				rates := b
+				if !b.Nil() {
+					rates = b.Slice(lo, hi)
 				}
+				few := device.Batch{Pos: batch.Pos.Columns(lo, hi), Seq: batch.Seq.Columns(lo, hi), Span: hi - lo}
+				g.d.GatedDelta(y.Slice(lo, hi), columns.Slice(lo, hi), q.Slice(lo, hi), k.Slice(lo, hi), v.Slice(lo, hi), a.Slice(lo, hi), rates, d, m, few)
 			}
-			g.check("forward in parts", y, "y", 1e-5)
-			g.check("state", m.State, "state", 1e-5)
 		}
-		g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
-		none, dcolumns := []tensor.Tensor{g.like(q), g.like(k), g.like(v), g.like(a), g.like(b)}, g.like(columns)
-		dirty(g.d, dcolumns)
-		for n, name := range []string{"dq", "dk", "dv", "da", "db"} {
-			g.checkAdded(name, name, 2e-5, func(dx tensor.Tensor) {
-				all := slices.Clone(none)
+		g.check("forward in parts", y, "y", 1e-5)
+		g.check("state", m.State, "state", 1e-5)
+	}
+	g.d.GatedDelta(y, columns, q, k, v, a, b, d, m, batch)
+	none, names, dcolumns := []tensor.Tensor{g.like(q), g.like(k), g.like(v), g.like(a), {}}, []string{"dq", "dk", "dv", "da"}, g.like(columns)
+	if !b.Nil() {
+		none[4], names = g.like(b), append(names, "db")
+	}
+	dirty(g.d, dcolumns)
+	for n, name := range names {
+		g.checkAdded(name, name, 2e-5, func(dx tensor.Tensor) {
+			all := slices.Clone(none)
+			all[n] = dx
+			g.d.GatedDeltaBack(all[0], all[1], all[2], all[3], all[4], dcolumns, g.wide("dy"), columns, q, k, v, a, b, d, batch)
+		})
+	}
+}
+
+func TestGoldenShortConv(t *testing.T) {
+	kernels, runs := []int{3, 1}, []int{2, 3}
+	eachGolden(t, "short.", []string{"plain", "alone"}, func(g golden, i int) {
+		s := device.ShortConv{Kernel: kernels[i], Conv: g.tensor("conv"), Bias: g.tensor("bias")}
+		b, c, x, y := g.wide("b"), g.wide("c"), g.wide("x"), g.wide("y")
+		span := b.Rows / runs[i]
+		batch, inputs := batchOfRuns(g.d, runs[i], span), g.d.Alloc(tensor.F32, runs[i], (s.Kernel-1)*b.Cols)
+		dirty(g.d, inputs)
+		g.d.ShortConv(y, b, c, x, s, inputs, batch)
+		g.check("forward", y, "y", 1e-5)
+		dirty(g.d, inputs, y)
+		for r := range runs[i] { // each sequence by itself, row by row
+			for lo := r * span; lo < (r+1)*span; lo++ {
+				one := device.Batch{Pos: batch.Pos.Columns(lo, lo+1), Seq: batch.Seq.Columns(lo, lo+1), Span: 1}
+				g.d.ShortConv(y.Slice(lo, lo+1), b.Slice(lo, lo+1), c.Slice(lo, lo+1), x.Slice(lo, lo+1), s, inputs, one)
+			}
+		}
+		g.check("forward in parts", y, "y", 1e-5)
+		for n, name := range []string{"db", "dc", "dx"} {
+			g.checkAdded(name, name, 1e-5, func(dx tensor.Tensor) {
+				all, room := []tensor.Tensor{g.like(b), g.like(b), g.like(b)}, g.like(b)
+				dirty(g.d, room)
 				all[n] = dx
-				g.d.GatedDeltaBack(all[0], all[1], all[2], all[3], all[4], dcolumns, g.wide("dy"), columns, q, k, v, a, b, d, batch)
+				g.d.ShortConvBack(all[0], all[1], all[2], room, g.wide("dy"), b, c, x, s, batch)
 			})
 		}
 	})

@@ -19,6 +19,7 @@ func backwardGroups() []group {
 		{"RopeBack", withGaps(ropeBackCases())},
 		{"AttendBack", withGaps(attendBackCases())},
 		{"GatedDeltaBack", withGaps(gatedDeltaBackCases())},
+		{"ShortConvBack", withGaps(shortConvBackCases())},
 		{"ClampMulBack", withGaps(clampMulBackCases())},
 		{"ClipBack", withGaps(clipBackCases())},
 		{"CombineBack", withGaps(combineBackCases())},

@@ -15,6 +15,8 @@ type deltaCase struct {
 	span                                           int
 	slow                                           bool // what is behind stays
 	sharp                                          float32
+	plain, biased                                  bool
+	least                                          float32
 }
 
 var deltas = []deltaCase{
@@ -30,6 +32,14 @@ var deltas = []deltaCase{
 	{keyHeads: 1, valueHeads: 1, keyDim: 128, valueDim: 32, kernel: 4, runs: []run{{0, 0}}, span: 130, slow: true},
 	{keyHeads: 1, valueHeads: 1, keyDim: 64, valueDim: 64, kernel: 4, runs: []run{{0, 0}}, span: 40, sharp: 40},
 	{keyHeads: 1, valueHeads: 1, keyDim: 64, valueDim: 64, kernel: 4, span: 8},
+	{keyHeads: 1, valueHeads: 2, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{0, 3}}, span: 19, biased: true},
+	{keyHeads: 1, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{2, 5}, {0, 0}, {1, 700}}, span: 1, plain: true, biased: true},
+	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{1, 0}, {0, 0}}, span: 37, plain: true, biased: true, least: 1e-3},
+	{keyHeads: 1, valueHeads: 2, keyDim: 256, valueDim: 64, kernel: 4, runs: []run{{0, 11}, {1, 0}}, span: 18, plain: true, biased: true, slow: true},
+	{keyHeads: 1, valueHeads: 6, keyDim: 64, valueDim: 48, kernel: 4, runs: []run{{0, 0}}, span: 70, plain: true, slow: true, least: 0.05},
+	{keyHeads: 3, valueHeads: 3, keyDim: 7, valueDim: 5, kernel: 4, runs: []run{{0, 0}, {1, 4}}, span: 3, plain: true, biased: true},
+	{keyHeads: 1, valueHeads: 1, keyDim: 16, valueDim: 32, kernel: 1, runs: []run{{0, 2}}, span: 5, plain: true, sharp: 40},
+	{keyHeads: 1, valueHeads: 2, keyDim: 64, valueDim: 64, kernel: 4, span: 8, plain: true},
 }
 
 func (c deltaCase) layout() layout {
@@ -42,13 +52,19 @@ func (c deltaCase) layout() layout {
 
 // shape is what the operation is told.
 func (c deltaCase) shape(f *fixture) device.GatedDelta {
-	g := device.GatedDelta{KeyHeads: c.keyHeads, ValueHeads: c.valueHeads, KeyDim: c.keyDim, ValueDim: c.valueDim, Kernel: c.kernel}
+	g := device.GatedDelta{KeyHeads: c.keyHeads, ValueHeads: c.valueHeads, KeyDim: c.keyDim, ValueDim: c.valueDim, Kernel: c.kernel, Plain: c.plain, Least: c.least}
 	g.Conv, g.Decay = f.in("conv", tensor.F32, g.Columns(), c.kernel, noise(1)), f.in("decay", tensor.F32, 1, c.valueHeads, noise(2))
 	offset := float32(0)
 	if c.slow {
 		offset = -5
 	}
 	g.Bias = f.in("bias", tensor.F32, 1, c.valueHeads, scaled(noise(3), 1, offset))
+	if c.plain {
+		g.Skip = f.in("skip", tensor.F32, 1, c.valueHeads, noise(21))
+	}
+	if c.biased {
+		g.ConvBias = f.in("conv bias", tensor.F32, 1, g.Columns(), noise(22))
+	}
 	return g
 }
 
@@ -56,7 +72,11 @@ func (c deltaCase) in(f *fixture, g device.GatedDelta, rows int) (q, k, v, a, b 
 	sharp := cmp.Or(c.sharp, 1)
 	q, k = f.in("q", activation, rows, g.Keys(), noise(4)), f.in("k", activation, rows, g.Keys(), noise(5))
 	v = f.in("v", activation, rows, g.Values(), scaled(noise(6), 2, 0))
-	return q, k, v, f.in("a", residual, rows, g.ValueHeads, scaled(noise(7), sharp, 0)), f.in("b", residual, rows, g.ValueHeads, scaled(noise(8), 2*sharp, 0))
+	a = f.in("a", residual, rows, g.ValueHeads, scaled(noise(7), sharp, 0))
+	if !c.plain {
+		b = f.in("b", residual, rows, g.ValueHeads, scaled(noise(8), 2*sharp, 0))
+	}
+	return q, k, v, a, b
 }
 
 // deltaLimit is that of results and states.
@@ -94,7 +114,10 @@ func gatedDeltaBackCases() (cases []testCase) {
 				return f.inOut(name, residual, rows, cols, small(seed))
 			}
 			dq, dk, dv := grad("dq", g.Keys(), 11), grad("dk", g.Keys(), 12), grad("dv", g.Values(), 13)
-			da, db := grad("da", g.ValueHeads, 14), grad("db", g.ValueHeads, 15)
+			da, db := grad("da", g.ValueHeads, 14), tensor.Tensor{}
+			if !c.plain {
+				db = grad("db", g.ValueHeads, 15)
+			}
 			dy := f.in("dy", residual, rows, g.Values(), small(16))
 			y := f.out("y", residual, rows, g.Values())
 			f.within(deltaLimit)
@@ -133,6 +156,34 @@ func headNormGatedCases() (cases []testCase) {
 			w := f.in("w", tensor.F32, 1, c.dim, scaled(noise(10), 0.5, 1-c.offset))
 			return func(d device.Device) { d.HeadNormGated(y, x, y, w, device.Norm{Eps: 1e-6, Offset: c.offset}) }
 		}})
+	}
+	return cases
+}
+
+func gatedNormCases() (cases []testCase) {
+	for _, c := range []struct {
+		rows, groups, group int
+		offset              float32
+		x, gate             values
+	}{
+		{0, 2, 64, 0, noise(1), noise(2)}, {1, 1, 4096, 0, noise(1), scaled(noise(2), 3, 0)}, {37, 6, 128, 0, scaled(noise(3), 1e-3, 0), scaled(noise(4), 3, 0)},
+		{5, 3, 7, 1, noise(5), noise(6)}, {3, 2, 1000, 0, scaled(noise(7), 1e-6, 0), scaled(noise(8), 20, 0)}, {4, 1, 96, 0, constant(0), hostile(9)}, {2, 1, 9000, 0, noise(1), noise(3)},
+	} {
+		cols, name := c.groups*c.group, fmt.Sprintf("rows=%d groups=%d group=%d offset=%v", c.rows, c.groups, c.group, c.offset)
+		add := func(name string, inPlace bool) {
+			cases = append(cases, testCase{name: name, limit: normLimit, build: func(f *fixture) func(device.Device) {
+				x, w := f.in("x", residual, c.rows, cols, c.x), f.in("w", tensor.F32, 1, cols, scaled(noise(10), 0.5, 1-c.offset))
+				n := device.Norm{Eps: 1e-5, Offset: c.offset}
+				if inPlace {
+					y := f.inOut("y", activation, c.rows, cols, c.gate)
+					return func(d device.Device) { d.GatedNorm(y, x, y, w, c.group, n) }
+				}
+				y, gate := f.out("y", activation, c.rows, cols), f.in("gate", activation, c.rows, cols, c.gate)
+				return func(d device.Device) { d.GatedNorm(y, x, gate, w, c.group, n) }
+			}})
+		}
+		add(name, false)
+		add(name+" in place", true)
 	}
 	return cases
 }

@@ -60,6 +60,8 @@ func groups() []group {
 		{"Store", withGaps(storeCases())},
 		{"GatedDelta", withGaps(gatedDeltaCases())},
 		{"HeadNormGated", withGaps(headNormGatedCases())},
+		{"GatedNorm", withGaps(gatedNormCases())},
+		{"ShortConv", withGaps(shortConvCases())},
 		{"ActMul", withGaps(actMulCases())},
 		{"AddScaled", withGaps(addScaledCases())},
 		{"Cap", withGaps(capCases())},
