@@ -49,12 +49,15 @@ def behind(kind, vision, **text):
     return {"text_config": text, "vision_config": vision} | dict.fromkeys(TINY)
 
 
+MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 8, "mamba_expand": 2}
+
 # By model_type, or with one: what differs from TINY; None leaves a field out.
 CASES = {
     "aya_vision": behind("cohere", VISION | {"model_type": "siglip_vision_model"}, logit_scale=1.0),
     "cohere2_vision": behind("cohere2", VISION | {"model_type": "siglip_vision_model"}, **WINDOWS | {"logit_scale": 1.0}),
     "codegen": NO_GQA | dict.fromkeys(["hidden_size", "num_hidden_layers", "num_attention_heads"]) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "afmoe": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "num_shared_experts": 1, "num_dense_layers": 1, "route_scale": 2.5, "mup_enabled": True},
+    "bamba": MAMBA | {"num_hidden_layers": 3, "attn_layer_indices": [1], "head_dim": None},
     "cwm": {"head_dim": 16, "sliding_window": 8, "rope_parameters": LLAMA3},
     "dbrx": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "attn_config": {"kv_n_heads": 2, "clip_qkv": 2.5, "rope_theta": 5e4},
              "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32}} | dict.fromkeys(set(TINY) - {"vocab_size"}),
@@ -76,6 +79,10 @@ CASES = {
     "glm46v": behind("glm4v_text", BLOCKS, head_dim=None, num_attention_heads=2, num_key_value_heads=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}),
     "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},
     "glm_ocr": behind("glm_ocr_text", BLOCKS, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}),
+    "granitemoehybrid": MAMBA | {"intermediate_size": 32, "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 4, "num_experts_per_tok": 2,
+                                 "shared_intermediate_size": 32, "embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 2.0},
+    "granitemoehybrid_dense": MAMBA | {"model_type": "granitemoehybrid", "layer_types": ["mamba", "attention"], "num_local_experts": 0, "num_experts_per_tok": 0,
+                                       "shared_intermediate_size": 64, "position_embedding_type": "rope", "mamba_n_groups": 2, "mamba_conv_bias": False},
     "got_ocr2": behind("qwen2", VISION | {"output_channels": 8, "mlp_dim": 32, "global_attn_indexes": [0], "window_size": 2}),
     "gpt_neo": NO_GQA | {"num_hidden_layers": None, "num_attention_heads": None, "num_layers": 3, "num_heads": 4, "max_position_embeddings": 64,
                          "attention_types": [[["global", "local", "local"], 1]], "window_size": 8},
@@ -101,8 +108,16 @@ CASES = {
     "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
     "ministral3": {"head_dim": 16, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
                                                               "original_max_position_embeddings": 8}},
+    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
+    "lfm2_adjusted": {"model_type": "lfm2", "full_attn_idxs": [1], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.5},
+    "lfm2_moe": EXPERTS | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 4, "num_dense_layers": 1, "routed_scaling_factor": 1.5},
+    "lfm2_vl": behind("lfm2", VISION | {"model_type": "siglip2_vision_model"}, head_dim=None, num_hidden_layers=2, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False),
+    "mamba2": dict.fromkeys(set(TINY) - {"vocab_size", "hidden_size", "num_hidden_layers"}) | {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2, "use_bias": True},
     "mistral4": MLA | EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "rope_parameters": YARN | {
         "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "original_max_position_embeddings": 8}},
+    "nemotron_h": EXPERTS | {"layers_block_type": ["linear_attention", "mlp", "full_attention", "moe", "linear_attention"], "num_hidden_layers": None, "head_dim": 16,
+                             "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "n_routed_experts": 4, "n_group": 2, "topk_group": 1,
+                             "moe_shared_expert_intermediate_size": 32, "routed_scaling_factor": 2.5},
     "nanochat": {"head_dim": 16, "final_logit_softcapping": 3.0},
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},

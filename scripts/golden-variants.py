@@ -88,7 +88,7 @@ def variants(config):
 def draw(model, seed):
     """Gives a model random weights that fp16 holds, norms' and biases' among them."""
     g = torch.Generator().manual_seed(seed)
-    beside = [(n, b) for n, b in model.named_buffers() if "correction" in n]
+    beside = [(n, b) for n, b in model.named_buffers() if "correction" in n or "feed_forward.expert_bias" in n]
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + beside:
             w = torch.randn(p.shape, generator=g) * (0.2 if p.dim() < 2 else 1.2 / p.shape[-1] ** 0.5)
@@ -113,7 +113,7 @@ def text_only(path):
     tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others)}
     # transformers renames Kimi's and Qianfan's layers as it should those of pictures only
     tensors = {k.replace(".blocks.", ".layers.").replace(".encoder.layers.", ".layers."): v for k, v in tensors.items()}
-    save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 else v for k, v in tensors.items()}, path)
+    save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 and ".conv" not in k else v for k, v in tensors.items()}, path)
 
 
 def respell(path):

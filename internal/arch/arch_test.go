@@ -350,7 +350,7 @@ func TestRefusals(t *testing.T) {
 		"negative experts":    {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"n_shared_experts":-1`, "n_shared_experts: -1, want a whole number", false},
 		"negative groups":     {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"topk_group":1e99`, "topk_group: 1e99, want a whole number", false},
 		"number of Python":    {`"rms_norm_eps":NaN`, "rms_norm_eps: NaN is not a number", false},
-		"Infinity, elsewhere": {`"architectures":["Mamba2ForCausalLM"],"time_step_limit":[0.0,Infinity]`, `"Mamba2ForCausalLM"`, true},
+		"Infinity, elsewhere": {`"architectures":["FalconMambaForCausalLM"],"time_step_limit":[0.0,Infinity]`, `"FalconMambaForCausalLM"`, true},
 		"clip behind norms":   {`"architectures":["OlmoeForCausalLM"],"num_experts":8,"num_experts_per_tok":2,"clip_qkv":8.0`, `clip_qkv: unsupported: "8.0"`, true},
 		"dense by types":      {`"architectures":["DeepseekV3ForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"mlp_layer_types":["dense","sparse"]`, "mlp_layer_types: unsupported: [\"dense\",\"sparse\"] is not known of this architecture", true},
 		"few types of MLPs":   {`"architectures":["MellumForCausalLM"],"mlp_layer_types":["dense"]`, "mlp_layer_types: 1 layers, want 2", false},

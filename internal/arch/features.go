@@ -39,6 +39,8 @@ const (
 	LatentAttention Feature = "latent attention"
 	GatedAttention  Feature = "gated attention"
 	LinearAttention Feature = "linear attention by the gated delta rule"
+	StateSpaces     Feature = "linear attention by Mamba-2"
+	Convolutions    Feature = "gated convolutions"
 	DynamicRope     Feature = "RoPE that depends on the length"
 	Experts         Feature = "mixtures of experts"
 	SharedExperts   Feature = "shared experts"
@@ -88,7 +90,9 @@ func (s Spec) Features() []Feature {
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
 	add(GatedAttention, a.Gated)
-	add(LinearAttention, s.Recurrent())
+	add(LinearAttention, s.Recurrent() && s.Short.Kernel == 0 && !s.Delta.Plain)
+	add(StateSpaces, s.Recurrent() && s.Delta.Plain)
+	add(Convolutions, s.Recurrent() && s.Short.Kernel > 0)
 	s.ropeFeatures(add)
 	s.mlpFeatures(add)
 	s.storedFeatures(add)

@@ -120,10 +120,12 @@ func (s Spec) check(c *Config) {
 		sizes = append(sizes, size{"kv_lora_rank", l.KVRank, 1, maxSize}, size{"q_lora_rank", l.QRank, 0, maxSize},
 			size{"qk_nope_head_dim", l.Nope, 1, maxSize}, size{"qk_rope_head_dim", l.Rope, 2, maxSize}, size{"v_head_dim", l.Value, 1, maxSize})
 	}
-	if d := s.Delta; s.Linear != nil {
+	if d := s.Delta; d != (Delta{}) {
 		sizes = append(sizes, size{"linear_num_key_heads", d.KeyHeads, 1, maxSize}, size{"linear_num_value_heads", d.ValueHeads, 1, maxSize},
 			size{"linear_key_head_dim", d.KeyDim, 1, maxHead}, size{"linear_value_head_dim", d.ValueDim, 1, maxHead}, size{"linear_conv_kernel_dim", d.Kernel, 1, maxKernel},
 			size{"width of all heads of keys", d.Keys(), 1, maxSize}, size{"width of all heads of values", d.Values(), 1, maxSize})
+	} else if s.Linear != nil {
+		sizes = append(sizes, size{"conv_L_cache", s.Short.Kernel, 1, maxKernel})
 	}
 	for _, v := range sizes {
 		if v.n < v.least || v.n > v.up {
@@ -162,7 +164,7 @@ func (s Spec) checkFactors(c *Config) {
 		{"embedding multiplier", s.EmbedScale, true}, {"residual multiplier", s.Residual, true}, {"logit scale", s.LogitScale, true},
 		{"logit cap", s.LogitCap, true}, {"attention cap", s.Attn.Softcap, true}, {"clip of q, k and v", s.Attn.Clip, true},
 		{"scale of scores", s.Attn.Scale, false}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true},
-		{"limit of gated units", s.MLP.Clamp.Limit, true}, {"temperature of attention", s.Attn.Temperature, true},
+		{"least step of time", s.Delta.Least, true}, {"limit of gated units", s.MLP.Clamp.Limit, true}, {"temperature of attention", s.Attn.Temperature, true},
 	} {
 		if f := float64(v.f); !(f >= 0) || math.IsInf(f, 1) || f == 0 && !v.zero {
 			c.fail(v.name, "%v, want a positive number", v.f)
@@ -176,7 +178,7 @@ func (s Spec) checkShapes(c *Config) {
 	if a.Heads%a.KVHeads != 0 {
 		c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
 	}
-	if d := s.Delta; s.Linear != nil && d.ValueHeads%d.KeyHeads != 0 {
+	if d := s.Delta; d != (Delta{}) && d.ValueHeads%d.KeyHeads != 0 {
 		c.fail("linear_num_value_heads", "%d, want a multiple of linear_num_key_heads, %d", d.ValueHeads, d.KeyHeads)
 	}
 	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {

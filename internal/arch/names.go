@@ -27,9 +27,13 @@ type Names struct {
 
 	AttnGate string
 
-	// Linear attention; DeltaConv, DeltaDecay and DeltaBias are whole.
-	DeltaQ, DeltaK, DeltaV, DeltaZ, DeltaA, DeltaB, DeltaO string
-	DeltaConv, DeltaDecay, DeltaBias, DeltaNorm            string
+	// Linear attention; all of the second line but the norm are whole. There is no DeltaB if Delta.Plain, and DeltaSkip is only then.
+	DeltaQ, DeltaK, DeltaV, DeltaZ, DeltaA, DeltaB, DeltaO                string
+	DeltaConv, DeltaConvBias, DeltaDecay, DeltaBias, DeltaSkip, DeltaNorm string
+
+	// Gated convolutions; ShortConv and ShortBias are whole.
+	ShortB, ShortC, ShortX, ShortO string
+	ShortConv, ShortBias           string
 
 	Gate, Up, Down string
 

@@ -57,7 +57,12 @@ func summary(s Spec) string {
 	if l := s.Latent; l.KVRank > 0 {
 		line("latent: %+v", l)
 	}
-	if _, states := s.Keeping(0, s.Layers); states > 0 {
+	_, states := s.Keeping(0, s.Layers)
+	switch {
+	case states == 0:
+	case s.Short.Kernel > 0:
+		line("convolutions: %+v, %d layers, the first %v", s.Short, states, s.Recurs(0))
+	default:
 		line("linear attention: %+v, %d layers, the first %v", s.Delta, states, s.Recurs(0))
 	}
 	line("mlp: %d, act %d, bias %v; norm %+v", s.MLP.Width, s.MLP.Act, s.MLP.Bias, s.Norm)

@@ -9,7 +9,7 @@ import (
 
 func (r reference) attention(l int, x stream) stream {
 	if r.Recurs(l) {
-		return r.delta(l, x)
+		return r.recurrent(l, x)
 	}
 	a, n := r.Attn, r.Names
 	var q, k, v stream

@@ -2,35 +2,66 @@ package arch_test
 
 import "math"
 
-// delta is linear attention, position by position.
+// recurrent is linear attention, or convolutions, position by position.
+func (r reference) recurrent(l int, x stream) stream {
+	switch {
+	case r.Short.Kernel > 0:
+		return r.short(l, x)
+	case r.Delta.Plain:
+		return r.mamba(l, x)
+	}
+	return r.delta(l, x)
+}
+
+// convolved adds up the last positions of each column; bias may be nil.
+func convolved(x stream, weights, bias []float64, kernel int) stream {
+	return each(x, func(p int, v []float64) []float64 {
+		row := make([]float64, len(v))
+		copy(row, bias)
+		for c := range row {
+			for i := range kernel {
+				if at := p - kernel + 1 + i; at >= 0 {
+					row[c] += weights[c*kernel+i] * x[at][c]
+				}
+			}
+		}
+		return row
+	})
+}
+
+func silu(v []float64) []float64 {
+	y := make([]float64, len(v))
+	for i, x := range v {
+		y[i] = x * sigmoid(x)
+	}
+	return y
+}
+
+// states are zeros, by heads of values [value][key].
+func (r reference) states() [][][]float64 {
+	states := make([][][]float64, r.Delta.ValueHeads)
+	for h := range states {
+		states[h] = make([][]float64, r.Delta.ValueDim)
+		for i := range states[h] {
+			states[h][i] = make([]float64, r.Delta.KeyDim)
+		}
+	}
+	return states
+}
+
 func (r reference) delta(l int, x stream) stream {
 	d, n := r.Delta, r.Names
-	columns := 2*d.Keys() + d.Values()
 	conv, _ := r.tensor(n.Layer(l, n.DeltaConv))
 	decay, bias := r.vector(n.Layer(l, n.DeltaDecay)), r.vector(n.Layer(l, n.DeltaBias))
 	norm := r.Norm
 	norm.Eps, norm.Offset = d.NormEps, 0
-	inputs := each(x, func(_ int, v []float64) []float64 {
+	columns := convolved(each(x, func(_ int, v []float64) []float64 {
 		in := append(r.linear(l, 0, n.DeltaQ, v), r.linear(l, 0, n.DeltaK, v)...)
 		return append(in, r.linear(l, 0, n.DeltaV, v)...)
-	})
-	states := make([][][]float64, d.ValueHeads) // by heads [value][key]
-	for h := range states {
-		states[h] = make([][]float64, d.ValueDim)
-		for i := range states[h] {
-			states[h][i] = make([]float64, d.KeyDim)
-		}
-	}
+	}), conv, nil, d.Kernel)
+	states := r.states()
 	return each(x, func(p int, v []float64) []float64 {
-		row := make([]float64, columns)
-		for c := range row {
-			for i := range d.Kernel {
-				if at := p - d.Kernel + 1 + i; at >= 0 {
-					row[c] += conv[c*d.Kernel+i] * inputs[at][c]
-				}
-			}
-			row[c] *= sigmoid(row[c])
-		}
+		row := silu(columns[p])
 		a, b, z := r.linear(l, 0, n.DeltaA, v), r.linear(l, 0, n.DeltaB, v), r.linear(l, 0, n.DeltaZ, v)
 		var out []float64
 		for h, s := range states {
@@ -44,12 +75,75 @@ func (r reference) delta(l int, x stream) stream {
 				head[i] = dot(state, q) / math.Sqrt(float64(d.KeyDim))
 			}
 			head = normalize(head, r.vector(n.Layer(l, n.DeltaNorm)+".weight"), nil, norm)
-			for i, e := range z[h*d.ValueDim:][:d.ValueDim] {
-				head[i] *= e * sigmoid(e)
+			for i, e := range silu(z[h*d.ValueDim:][:d.ValueDim]) {
+				head[i] *= e
 			}
 			out = append(out, head...)
 		}
 		return r.linear(l, 0, n.DeltaO, out)
+	})
+}
+
+// mamba is Mamba-2; its columns come as those of v, k and q.
+func (r reference) mamba(l int, x stream) stream {
+	d, n := r.Delta, r.Names
+	conv, _ := r.tensor(n.Layer(l, n.DeltaConv))
+	var shift []float64
+	if d.ConvBias {
+		shift = r.vector(n.Layer(l, n.DeltaConvBias))
+	}
+	decay, bias, skip := r.vector(n.Layer(l, n.DeltaDecay)), r.vector(n.Layer(l, n.DeltaBias)), r.vector(n.Layer(l, n.DeltaSkip))
+	norm := r.Norm
+	norm.Eps, norm.Offset = d.NormEps, 0
+	columns := convolved(each(x, func(_ int, v []float64) []float64 {
+		in := append(r.linear(l, 0, n.DeltaV, v), r.linear(l, 0, n.DeltaK, v)...)
+		return append(in, r.linear(l, 0, n.DeltaQ, v)...)
+	}), conv, shift, d.Kernel)
+	states, weights := r.states(), r.vector(n.Layer(l, n.DeltaNorm)+".weight")
+	return each(x, func(p int, v []float64) []float64 {
+		row := silu(columns[p])
+		a, z := r.linear(l, 0, n.DeltaA, v), silu(r.linear(l, 0, n.DeltaZ, v))
+		out := make([]float64, d.Values())
+		for h, s := range states {
+			shared := d.Values() + h/(d.ValueHeads/d.KeyHeads)*d.KeyDim
+			k, q := row[shared:][:d.KeyDim], row[shared+d.Keys():][:d.KeyDim]
+			step := max(math.Log1p(math.Exp(a[h]+bias[h])), float64(d.Least))
+			for i, state := range s {
+				c := h*d.ValueDim + i
+				copy(state, scaled(state, math.Exp(-math.Exp(decay[h])*step)))
+				add(state, k, step*row[c])
+				out[c] = (dot(state, q) + skip[h]*row[c]) * z[c]
+			}
+		}
+		group := d.Values() / d.Groups
+		for c := 0; c < len(out); c += group {
+			copy(out[c:], normalize(out[c:c+group], weights[c:c+group], nil, norm))
+		}
+		return r.linear(l, 0, n.DeltaO, out)
+	})
+}
+
+// short is gated convolutions.
+func (r reference) short(l int, x stream) stream {
+	n := r.Names
+	conv, _ := r.tensor(n.Layer(l, n.ShortConv))
+	var bias []float64
+	if r.Short.Bias {
+		bias = r.vector(n.Layer(l, n.ShortBias))
+	}
+	sums := convolved(each(x, func(_ int, v []float64) []float64 {
+		u := r.linear(l, 0, n.ShortB, v)
+		for i, e := range r.linear(l, 0, n.ShortX, v) {
+			u[i] *= e
+		}
+		return u
+	}), conv, bias, r.Short.Kernel)
+	return each(x, func(p int, v []float64) []float64 {
+		c := r.linear(l, 0, n.ShortC, v)
+		for i := range c {
+			c[i] *= sums[p][i]
+		}
+		return r.linear(l, 0, n.ShortO, c)
 	})
 }
 

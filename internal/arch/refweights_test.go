@@ -106,8 +106,14 @@ func (r reference) biased(part string) bool {
 	switch part {
 	case n.Q1, n.KV1, n.Q, n.K, n.V, n.AttnGate:
 		return a.BiasQKV
-	case n.Q2, n.KV2, n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA, n.DeltaB, n.DeltaO:
+	case n.Q2, n.KV2, n.DeltaB:
 		return false
+	case n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA:
+		return r.Delta.BiasIn
+	case n.DeltaO:
+		return r.Delta.BiasO
+	case n.ShortB, n.ShortC, n.ShortX, n.ShortO:
+		return r.Short.Bias
 	case n.O:
 		return a.BiasO
 	case n.Router:

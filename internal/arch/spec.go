@@ -50,6 +50,7 @@ type Spec struct {
 	Attn   Attn
 	Latent Latent
 	Delta  Delta
+	Short  Short
 	MLP    MLP
 	MoE    MoE
 	Names  Names
@@ -63,7 +64,7 @@ type Spec struct {
 	Window func(layer int) int  // positions seen, the row's own included; 0 or a nil function means all
 	Rope   func(layer int) Rope // Dims 0 or a nil function means none
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
-	Linear func(layer int) bool // layers that have Delta in the place of attention; nil means none
+	Linear func(layer int) bool // layers that have Delta, or Short, in the place of attention; nil means none
 
 	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
 	// means MLP.Width. Unattended are layers without attention; a nil function means none.
@@ -152,10 +153,34 @@ type Latent struct {
 //	y = norm(Sᵀ·q)·silu(x·DeltaZ)         RMS by heads, with weights Names.DeltaNorm, [ValueDim]
 //
 // and y is what Names.DeltaO reads.
+//
+// If Plain, it is Mamba-2 (arXiv 2405.21060, section 7; models/mamba2/modeling_mamba2.py), whose C, B and x are q, k and v: these
+// come in the order v, k, q in DeltaConv, and have a bias if ConvBias, Names.DeltaConvBias; heads of q and k stay as they are, and
+//
+//	Δ = max(softplus(x·DeltaA + DeltaBias), Least), g = exp(-exp(DeltaDecay)·Δ)
+//	S = g·S + k·(Δ·v)ᵀ, y = Sᵀ·q + Names.DeltaSkip·v
+//	y = norm(y·silu(x·DeltaZ))           RMS by Groups of columns, with weights DeltaNorm, [all columns]
 type Delta struct {
 	KeyHeads, ValueHeads, KeyDim, ValueDim int // KeyHeads 0: none
 	Kernel                                 int // of the convolution: the position's own, and so many less one in front
 	NormEps                                float32
+
+	Plain         bool
+	Groups        int
+	Least         float32
+	ConvBias      bool
+	BiasIn, BiasO bool // of all matrices that read the stream, and of DeltaO
+}
+
+// Short describes gated convolutions of each column (models/lfm2/modeling_lfm2.py, Lfm2ShortConv), with the weights
+// Names.ShortConv [hidden, 1, Kernel], and, if Bias, biases of it, Names.ShortBias, and of all matrices:
+//
+//	u = (x·ShortB)·(x·ShortX), y[t] = (x[t]·ShortC)·(ShortBias + Σ ShortConv[i]·u[t-Kernel+1+i])
+//
+// and y is what Names.ShortO reads.
+type Short struct {
+	Kernel int // 0: none
+	Bias   bool
 }
 
 // Keys and Values are the columns of a position's queries, or keys, and of its values.
@@ -309,10 +334,10 @@ func (s Spec) Sparse(layer int) bool {
 	return s.MoE.Experts > 0 && (s.Dense == nil || !s.Dense(layer))
 }
 
-// Recurs reports whether a layer has linear attention, whose state at a position cannot be had
+// Recurs reports whether a layer has linear attention, or convolutions, whose state at a position cannot be had
 // but by going through all in front of it.
 func (s Spec) Recurs(layer int) bool {
-	return s.Delta.KeyHeads > 0 && s.Linear != nil && s.Linear(layer)
+	return (s.Delta.KeyHeads > 0 || s.Short.Kernel > 0) && s.Linear != nil && s.Linear(layer)
 }
 
 // Recurrent reports whether any layer does.

@@ -11,7 +11,7 @@ import (
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
 	if b.Spec.Recurs(m.Layer) {
-		b.delta(m)
+		b.recurrent(m)
 		return
 	}
 	if b.Spec.Latent.KVRank > 0 {

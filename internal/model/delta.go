@@ -1,8 +1,11 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/arch"
 	"exl2/internal/device"
+	"exl2/internal/exl2"
 	"exl2/internal/tensor"
 )
 
@@ -11,14 +14,16 @@ import (
 func (b *builder) delta(m *Module) {
 	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
-	d := &delta{GatedDelta: deltaOf(b.Spec), norm: b.norm(m, NormDelta), layer: b.Spec.Kept(m.Layer)}
-	for i, t := range []*tensor.Tensor{&d.Conv, &d.Decay, &d.Bias} {
-		*t = b.own(m, b.numbers(m.Vectors[i]))
-	}
+	d := &delta{GatedDelta: deltaOf(b.Spec), norm: b.norm(m, NormDelta), layer: b.Spec.Kept(m.Layer), groups: b.Spec.Delta.Groups}
+	d.vectors(b, m)
 	q, k, v, z, o := b.linear(m, n.DeltaQ), b.linear(m, n.DeltaK), b.linear(m, n.DeltaV), b.linear(m, n.DeltaZ), b.linear(m, n.DeltaO)
-	d.a, d.b = b.linear(m, n.DeltaA), b.linear(m, n.DeltaB)
-	d.rates = b.joint(m, d.a, d.b)
-	m.fixed = append(m.fixed, d.a, d.b)
+	d.a = b.linear(m, n.DeltaA)
+	m.fixed = append(m.fixed, d.a)
+	if !d.Plain {
+		d.b = b.linear(m, n.DeltaB)
+		d.rates = b.joint(m, d.a, d.b)
+		m.fixed = append(m.fixed, d.b)
+	}
 	read := in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v, z}, Writes: []Slot{DeltaQuery, DeltaKey, DeltaValue, DeltaGate}})
 	read.norm = Norm{} // what is normalized is read once more: not with the products alone
 	mix := Step{Run: d.run, Back: d.back, Sites: []Site{{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
@@ -28,10 +33,45 @@ func (b *builder) delta(m *Module) {
 // delta is what linear attention has beside the linears that are quantized.
 type delta struct {
 	device.GatedDelta
-	norm  Norm // of heads
-	a, b  *Linear
-	rates tensor.Tensor // both matrices, or none
-	layer int           // among those that have a state
+	norm   Norm // of heads, or of groups
+	groups int
+	a, b   *Linear       // the second is nil if Plain
+	rates  tensor.Tensor // both matrices, or none
+	layer  int           // among those that have a state
+}
+
+// vectors loads what belongs to no matrix, in the order of the layout.
+func (d *delta) vectors(b *builder, m *Module) {
+	to := []*tensor.Tensor{&d.Conv, &d.Decay, &d.Bias}
+	if d.Plain {
+		to = append(to, &d.Skip)
+	}
+	if b.Spec.Delta.ConvBias {
+		to = append(to, &d.ConvBias)
+	}
+	for i, t := range to {
+		numbers := b.numbers
+		if d.Plain && (t == &d.Conv || t == &d.ConvBias) {
+			numbers = func(v VectorSpec) tensor.Tensor { return d.turned(b, v) }
+		}
+		*t = b.own(m, numbers(m.Vectors[i]))
+	}
+}
+
+// turned loads numbers that files have by columns of v, k and q, by those of q, k and v.
+func (d *delta) turned(b *builder, v VectorSpec) tensor.Tensor {
+	t, kind, ok := b.get(v.Name, v.Shape(), []int{exl2.Pad(v.Cols)})
+	if !ok {
+		return tensor.Tensor{}
+	}
+	all, each := tensor.Widen(kind, t.Data)[:v.Cols], v.Cols/d.Columns()
+	values, keys := all[:d.Values()*each], all[d.Values()*each:]
+	half := d.Keys() * each
+	turned := tensor.BytesOf(slices.Concat(keys[half:], keys[:half], values))
+	if v.Dims == nil {
+		return b.upload(tensor.F32, 1, v.Cols, turned)
+	}
+	return b.upload(tensor.F32, d.Columns(), each, turned)
 }
 
 // joint has two matrices lie one below the other, if both are dense, of one type, and returns them.
@@ -53,21 +93,30 @@ func (b *builder) joint(m *Module, x, y *Linear) tensor.Tensor {
 	return t
 }
 
-// ratesOf returns what a slot has of decay and of β.
-func ratesOf(s *State) (decay, beta tensor.Tensor) {
+// ratesOf returns what a slot has of decay and of β, which is absent if Plain.
+func (d *delta) ratesOf(s *State) (decay, beta tensor.Tensor) {
 	t := s.At(DeltaRates)
+	if d.Plain {
+		return t, tensor.Tensor{}
+	}
 	return t.Columns(0, t.Cols/2), t.Columns(t.Cols/2, t.Cols)
 }
 
 func (d *delta) run(s *State) {
-	decay, beta := ratesOf(s)
+	decay, beta := d.ratesOf(s)
 	if !d.rates.Nil() {
 		s.Dev.MatMul(s.At(DeltaRates), s.At(Normed), d.rates, tensor.Tensor{})
 	} else {
 		d.a.W.mul(s.Dev, decay, s.At(Normed), d.a.Bias)
-		d.b.W.mul(s.Dev, beta, s.At(Normed), d.b.Bias)
+		if !d.Plain {
+			d.b.W.mul(s.Dev, beta, s.At(Normed), d.b.Bias)
+		}
 	}
-	s.Dev.GatedDelta(s.At(DeltaMixed), s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.cache.delta(d.layer), s.Batch)
+	s.Dev.GatedDelta(s.At(DeltaMixed), s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.cache.recurrent(d.layer), s.Batch)
+	if d.Plain {
+		s.Dev.GatedNorm(s.At(DeltaOut), s.At(DeltaMixed), s.At(DeltaGate), d.norm.W, d.group(), d.norm.Norm)
+		return
+	}
 	s.Dev.HeadNormGated(s.At(DeltaOut), s.At(DeltaMixed), s.At(DeltaGate), d.norm.W, d.norm.Norm)
 }
 
@@ -76,66 +125,52 @@ func (d *delta) heads(x tensor.Tensor) tensor.Tensor {
 	return x.Reshape(x.Rows*d.ValueHeads, d.ValueDim)
 }
 
+// group returns the columns that are normalized together.
+func (d *delta) group() int { return d.Values() / d.groups }
+
 // back takes the rows for whole sequences.
 func (d *delta) back(s, g *State, _ []tensor.Tensor) {
-	dev, y := backward(g), s.At(DeltaMixed)
+	dev := backward(g)
+	if d.Plain {
+		d.gatedBack(dev, s, g)
+	} else {
+		d.normedBack(dev, s, g)
+	}
+	decay, beta := d.ratesOf(s)
+	ddecay, dbeta := d.ratesOf(g)
+	dev.GatedDeltaBack(g.At(DeltaQuery), g.At(DeltaKey), g.At(DeltaValue), ddecay, dbeta, g.At(DeltaColumns), g.At(DeltaMixed),
+		s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.Batch)
+	dev.MatMulBack(g.At(Normed), ddecay, d.a.W.(Dense).Tensor)
+	if !d.Plain {
+		dev.MatMulBack(g.At(Normed), dbeta, d.b.W.(Dense).Tensor)
+	}
+}
+
+// gatedBack goes back through GatedNorm, group by group.
+func (d *delta) gatedBack(dev device.Backward, s, g *State) {
+	x, y := s.At(DeltaMixed), g.At(DeltaOut)
+	mixed, gated, dy := dev.Alloc(dev.Activation(), x.Rows, x.Cols), dev.Alloc(dev.Activation(), x.Rows, x.Cols), dev.Alloc(tensor.F32, x.Rows, x.Cols)
+	defer func() { dev.Free(mixed); dev.Free(gated); dev.Free(dy) }()
+	dev.Copy(mixed, x)
+	dev.ActMul(gated, s.At(DeltaGate), mixed, device.SiLU)
+	dev.Clear(dy)
+	for lo, n := 0, d.group(); lo < x.Cols; lo += n {
+		dev.NormBack(dy.Columns(lo, lo+n), y.Columns(lo, lo+n), gated.Columns(lo, lo+n), d.norm.W.Columns(lo, lo+n), d.norm.Norm)
+	}
+	dev.ActMulBack(g.At(DeltaGate), g.At(DeltaMixed), dy, s.At(DeltaGate), mixed, device.SiLU)
+}
+
+// normedBack goes back through HeadNormGated.
+func (d *delta) normedBack(dev device.Backward, s, g *State) {
+	y := s.At(DeltaMixed)
 	normed, dy := dev.Alloc(dev.Activation(), y.Rows, y.Cols), dev.Alloc(tensor.F32, y.Rows, y.Cols)
 	defer func() { dev.Free(normed); dev.Free(dy) }()
 	dev.Norm(d.heads(normed), d.heads(y), d.norm.W, d.norm.Bias, d.norm.Norm)
 	dev.ActMulBack(g.At(DeltaGate), dy, g.At(DeltaOut), s.At(DeltaGate), normed, device.SiLU)
 	dev.NormBack(d.heads(g.At(DeltaMixed)), d.heads(dy), d.heads(y), d.norm.W, d.norm.Norm)
-	decay, beta := ratesOf(s)
-	ddecay, dbeta := ratesOf(g)
-	dev.GatedDeltaBack(g.At(DeltaQuery), g.At(DeltaKey), g.At(DeltaValue), ddecay, dbeta, g.At(DeltaColumns), g.At(DeltaMixed),
-		s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.Batch)
-	dev.MatMulBack(g.At(Normed), ddecay, d.a.W.(Dense).Tensor)
-	dev.MatMulBack(g.At(Normed), dbeta, d.b.W.(Dense).Tensor)
-}
-
-// BackBytes is what the way back through linear attention takes beside gradients, of so many runs.
-func BackBytes(d device.Device, spec arch.Spec, runs, span int) int {
-	b, ok := d.(device.Backward)
-	if !ok || !spec.Recurrent() {
-		return 0
-	}
-	g := deltaOf(spec)
-	return runs*span*g.Values()*(d.Activation().Size()+tensor.F32.Size()) + b.GatedDeltaBackBytes(g, runs, span)
-}
-
-// states makes what the layers of a cache that have linear attention know of sequences.
-func (c *Cache) states(spec arch.Spec) {
-	if c.Recurrent == 0 {
-		return
-	}
-	shape, rows := deltaOf(spec), c.Recurrent*c.Sequences
-	c.state.State = c.dev.Alloc(tensor.F32, rows, shape.StateSize())
-	if shape.Kernel > 1 {
-		c.state.Inputs = c.dev.Alloc(c.dev.Activation(), rows, (shape.Kernel-1)*shape.Columns())
-	}
-}
-
-// delta returns what a layer knows, its number being one of those with linear attention.
-func (c *Cache) delta(layer int) device.DeltaState {
-	i, s := layer%c.Recurrent, c.state
-	s.State = s.State.Slice(i*c.Sequences, (i+1)*c.Sequences)
-	if !s.Inputs.Nil() {
-		s.Inputs = s.Inputs.Slice(i*c.Sequences, (i+1)*c.Sequences)
-	}
-	return s
-}
-
-// StateBytes is what the states of a sequence take, in all layers of the cache that have linear attention.
-func (c *Cache) StateBytes() int {
-	return (c.state.State.Bytes() + c.state.Inputs.Bytes()) / max(c.Sequences, 1)
-}
-
-// stateBytes returns the memory of states.
-func (z CacheSize) stateBytes(d device.Device, spec arch.Spec) int {
-	shape := deltaOf(spec)
-	return z.Recurrent * z.Sequences * (4*shape.StateSize() + d.Activation().Size()*(shape.Kernel-1)*shape.Columns())
 }
 
 func deltaOf(spec arch.Spec) device.GatedDelta {
 	d := spec.Delta
-	return device.GatedDelta{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Kernel: d.Kernel}
+	return device.GatedDelta{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Kernel: d.Kernel, Plain: d.Plain, Least: d.Least}
 }

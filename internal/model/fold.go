@@ -64,7 +64,7 @@ func (m ModuleSpec) readers(n arch.Names, p Place) (list []LinearSpec) {
 	case m.Kind == Head && p == NormIn:
 		parts = []string{n.Head}
 	case p == NormIn:
-		parts = []string{n.Q, n.K, n.V, n.AttnGate, n.Q1, n.KV1, n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA, n.DeltaB}
+		parts = []string{n.Q, n.K, n.V, n.AttnGate, n.Q1, n.KV1, n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA, n.DeltaB, n.ShortB, n.ShortC, n.ShortX}
 	}
 	if p == NormMLPIn || p == NormIn && m.Kind == Parallel && !own {
 		parts = append(parts, n.Gate, n.Up, n.Router, n.ExpertGate, n.ExpertUp, n.SharedGate, n.SharedUp, n.SharedRouter)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -181,7 +182,7 @@ func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 		f.m.Name, f.m.Kind = n.Layer(layer, "block_sparse_moe"), Experts
 	}
 	if s.Recurs(layer) {
-		a.m.Name = n.Layer(layer, parent(n.DeltaO))
+		a.m.Name = n.Layer(layer, parent(cmp.Or(n.DeltaO, n.ShortO)))
 	}
 	both := &f
 	if s.Parallel {
@@ -209,7 +210,7 @@ func (y *moduleLayout) attention() {
 	n, a := y.Names, y.Attn
 	y.layerNorm(NormIn, n.NormIn)
 	if y.Recurs(y.m.Layer) {
-		y.delta()
+		y.recurrent()
 		y.layerNorm(NormOut, n.NormAttnOut)
 		return
 	}
@@ -229,30 +230,62 @@ func (y *moduleLayout) attention() {
 	y.headNorm(NormKey, n.KNorm, a.KVHeads)
 	y.layerNorm(NormOut, n.NormAttnOut)
 	if a.Sinks {
-		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.Sinks), Cols: a.Heads})
+		y.vector(VectorSpec{Name: n.Sinks, Cols: a.Heads})
 	}
+}
+
+// recurrent adds what linear attention has, or convolutions.
+func (y *moduleLayout) recurrent() {
+	if y.Short.Kernel > 0 {
+		y.short()
+		return
+	}
+	y.delta()
 }
 
 // delta adds what linear attention has. The matrices of decay and β, of a column a head, are never
 // quantized.
 func (y *moduleLayout) delta() {
 	n, d := y.Names, y.Delta
-	y.linear(arch.Q, n.DeltaQ, y.Hidden, d.Keys(), false)
-	y.linear(arch.K, n.DeltaK, y.Hidden, d.Keys(), false)
-	y.linear(arch.V, n.DeltaV, y.Hidden, d.Values(), false)
-	y.linear(arch.V, n.DeltaZ, y.Hidden, d.Values(), false)
-	y.linear(arch.O, n.DeltaO, d.Values(), y.Hidden, false)
-	for _, part := range []string{n.DeltaA, n.DeltaB} {
-		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: part, In: y.Hidden, Out: d.ValueHeads})
+	y.linear(arch.Q, n.DeltaQ, y.Hidden, d.Keys(), d.BiasIn)
+	y.linear(arch.K, n.DeltaK, y.Hidden, d.Keys(), d.BiasIn)
+	y.linear(arch.V, n.DeltaV, y.Hidden, d.Values(), d.BiasIn)
+	y.linear(arch.V, n.DeltaZ, y.Hidden, d.Values(), d.BiasIn)
+	y.linear(arch.O, n.DeltaO, d.Values(), y.Hidden, d.BiasO)
+	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.DeltaA, In: y.Hidden, Out: d.ValueHeads, Biased: d.BiasIn})
+	norm, columns := NormSpec{Place: NormDelta, Name: n.DeltaNorm, Norm: device.Norm{Eps: d.NormEps}, Rows: 1, Cols: d.ValueDim}, 2*d.Keys()+d.Values()
+	y.vector(VectorSpec{Name: n.DeltaConv, Cols: columns * d.Kernel, Dims: []int{columns, 1, d.Kernel}})
+	y.vector(VectorSpec{Name: n.DeltaDecay, Cols: d.ValueHeads})
+	y.vector(VectorSpec{Name: n.DeltaBias, Cols: d.ValueHeads})
+	if d.Plain {
+		norm.Cols = d.Values()
+		y.vector(VectorSpec{Name: n.DeltaSkip, Cols: d.ValueHeads})
+	} else {
+		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.DeltaB, In: y.Hidden, Out: d.ValueHeads})
 	}
-	y.norm(NormSpec{Place: NormDelta, Name: n.DeltaNorm, Norm: device.Norm{Eps: d.NormEps}, Rows: 1, Cols: d.ValueDim})
-	columns := 2*d.Keys() + d.Values()
-	for _, v := range []VectorSpec{
-		{Name: n.DeltaConv, Cols: columns * d.Kernel, Dims: []int{columns, 1, d.Kernel}}, {Name: n.DeltaDecay, Cols: d.ValueHeads}, {Name: n.DeltaBias, Cols: d.ValueHeads},
-	} {
-		v.Name = n.Layer(y.m.Layer, v.Name)
-		y.m.Vectors = append(y.m.Vectors, v)
+	if d.ConvBias {
+		y.vector(VectorSpec{Name: n.DeltaConvBias, Cols: columns})
 	}
+	y.norm(norm)
+}
+
+// short adds what gated convolutions have.
+func (y *moduleLayout) short() {
+	n, bias := y.Names, y.Short.Bias
+	y.linear(arch.Q, n.ShortB, y.Hidden, y.Hidden, bias)
+	y.linear(arch.K, n.ShortC, y.Hidden, y.Hidden, bias)
+	y.linear(arch.V, n.ShortX, y.Hidden, y.Hidden, bias)
+	y.linear(arch.O, n.ShortO, y.Hidden, y.Hidden, bias)
+	y.vector(VectorSpec{Name: n.ShortConv, Cols: y.Hidden * y.Short.Kernel, Dims: []int{y.Hidden, 1, y.Short.Kernel}})
+	if bias {
+		y.vector(VectorSpec{Name: n.ShortBias, Cols: y.Hidden})
+	}
+}
+
+// vector adds numbers whose name is inside the layer.
+func (y *moduleLayout) vector(v VectorSpec) {
+	v.Name = y.Names.Layer(y.m.Layer, v.Name)
+	y.m.Vectors = append(y.m.Vectors, v)
 }
 
 // latent adds the matrices and norms of latent attention. Their roles are those
@@ -301,11 +334,11 @@ func (y *moduleLayout) experts() {
 	n, m := y.Names, y.MoE
 	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.Router, In: y.Hidden, Out: m.Experts, Biased: m.Routing.Bias})
 	if m.Routing.Correction {
-		v := VectorSpec{Name: n.Layer(y.m.Layer, n.Correction), Cols: m.Experts}
+		v := VectorSpec{Name: n.Correction, Cols: m.Experts}
 		if m.Pictures > 0 {
 			v.Dims = []int{2, m.Experts}
 		}
-		y.m.Vectors = append(y.m.Vectors, v)
+		y.vector(v)
 	}
 	for e := range m.Experts {
 		y.mlp(e, n.ExpertGate, n.ExpertUp, n.ExpertDown, m.Width)

@@ -208,7 +208,7 @@ var known = []arch.Feature{
 	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
 	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.EmbeddingNorm,
 	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
-	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
+	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
 	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.VariedWidths, arch.NoAttention,
 	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,
 }

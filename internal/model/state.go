@@ -39,10 +39,15 @@ const (
 	DeltaKey     // likewise
 	DeltaValue   // [rows, heads of values·value dim]
 	DeltaGate    // likewise
-	DeltaRates   // of decay and β, F32 [rows, 2·heads of values]
+	DeltaRates   // of decay and β, F32 [rows, 2·heads of values], or of decay alone
 	DeltaColumns // queries, keys and values behind the convolution, F32 [rows, all columns]
 	DeltaMixed   // what it gives, F32 [rows, heads of values·value dim]
 	DeltaOut     // that, normalized and behind its gate
+
+	ShortB // of gated convolutions, [rows, hidden]
+	ShortC
+	ShortX
+	ShortOut // what they give
 
 	Scores       // logits of the router, F32 [rows, experts]
 	Order        // I32 [chosen, 1]: rows of the pass
@@ -129,18 +134,32 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	if a.Gated {
 		list[AttnGate], list[Gated] = wide, wide
 	}
-	if spec.Recurrent() {
-		d := spec.Delta
-		keys, values := of(activation, d.Keys()), of(activation, d.Values())
-		list[DeltaQuery], list[DeltaKey], list[DeltaValue], list[DeltaGate] = keys, keys, values, values
-		list[DeltaColumns] = of(tensor.F32, 2*d.Keys()+d.Values())
-		list[DeltaRates], list[DeltaMixed], list[DeltaOut] = of(tensor.F32, 2*d.ValueHeads), of(tensor.F32, d.Values()), values
-	}
+	recurrentActivations(&list, spec, of, activation)
 	expertActivations(&list, spec, z.Rows, activation)
 	if spec.MLP.Ungated {
 		list[Gate], list[ExpertGate], list[SharedGate] = tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}
 	}
 	return list
+}
+
+// recurrentActivations adds those of linear attention, or of convolutions.
+func recurrentActivations(list *[slots]tensor.Tensor, spec arch.Spec, of func(t tensor.Type, cols int) tensor.Tensor, activation tensor.Type) {
+	d := spec.Delta
+	switch {
+	case !spec.Recurrent():
+	case spec.Short.Kernel > 0:
+		for _, slot := range []Slot{ShortB, ShortC, ShortX, ShortOut} {
+			list[slot] = of(activation, spec.Hidden)
+		}
+	default:
+		keys, values, rates := of(activation, d.Keys()), of(activation, d.Values()), 2*d.ValueHeads
+		if d.Plain {
+			rates = d.ValueHeads
+		}
+		list[DeltaQuery], list[DeltaKey], list[DeltaValue], list[DeltaGate] = keys, keys, values, values
+		list[DeltaColumns] = of(tensor.F32, 2*d.Keys()+d.Values())
+		list[DeltaRates], list[DeltaMixed], list[DeltaOut] = of(tensor.F32, rates), of(tensor.F32, d.Values()), values
+	}
 }
 
 // expertActivations adds those of mixtures of experts, and takes away what layers

@@ -60,9 +60,38 @@ var families = map[string]family{
 		"num_local_experts": 8, "num_experts_per_tok": 2,
 	}},
 	"qwen3.5-9b": {"Qwen3_5ForCausalLM", 248320, 4096, 32, 16, 4, 12288, 10000000, 262144, map[string]any{"head_dim": 256, "partial_rotary_factor": 0.25}},
+	"granite-4.0-h-tiny": {"GraniteMoeHybridForCausalLM", 100352, 1536, 40, 12, 4, 512, 10000, 131072, map[string]any{
+		"layer_types": kinds(40, "mamba", "attention", 5, 15, 25, 35), "mamba_n_heads": 48, "mamba_d_state": 128, "num_local_experts": 64, "num_experts_per_tok": 6,
+		"shared_intermediate_size": 1024, "attention_multiplier": 0.0078125, "embedding_multiplier": 12, "logits_scaling": 6, "residual_multiplier": 0.22, "tie_word_embeddings": true,
+	}},
+	"nemotron-nano-9b": {"NemotronHForCausalLM", 131072, 4480, 56, 40, 8, 15680, 10000, 131072, map[string]any{
+		"hidden_act": "relu2", "head_dim": 128, "mamba_num_heads": 128, "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+	}},
+	"nemotron-3-nano-30b-a3b": {"NemotronHForCausalLM", 131072, 2688, 52, 32, 2, 1856, 10000, 262144, map[string]any{
+		"hidden_act": "relu2", "head_dim": 128, "mamba_num_heads": 64, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+		"n_routed_experts": 128, "num_experts_per_tok": 6, "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712, "routed_scaling_factor": 2.5,
+	}},
+	"lfm2-1.2b": {"Lfm2ForCausalLM", 65536, 2048, 16, 32, 8, 12288, 1000000, 128000, map[string]any{
+		"layer_types": kinds(16, "conv", "full_attention", 2, 5, 8, 10, 12, 14), "tie_word_embeddings": true,
+	}},
+	"lfm2-8b-a1b": {"Lfm2MoeForCausalLM", 65536, 2048, 24, 32, 8, 7168, 1000000, 128000, map[string]any{
+		"layer_types": kinds(24, "conv", "full_attention", 2, 6, 10, 14, 18, 21), "tie_word_embeddings": true, "num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 1792,
+	}},
 	"qwen3-30b-a3b": {"Qwen3MoeForCausalLM", 151936, 2048, 48, 32, 4, 6144, 1000000, 40960, map[string]any{
 		"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
 	}},
+}
+
+// kinds lists what layers are: all but some of one kind, those of another.
+func kinds(layers int, most, some string, at ...int) []string {
+	list := make([]string, layers)
+	for l := range list {
+		list[l] = most
+		if slices.Contains(at, l) {
+			list[l] = some
+		}
+	}
+	return list
 }
 
 // Names lists the shapes that Known has.
