@@ -110,7 +110,7 @@ func (d *Device) GatedNorm(y, x, gate, w tensor.Tensor, group int, n device.Norm
 	if y.Rows == 0 {
 		return
 	}
-	l := launch{blocks: dim{x: y.Cols / group, y: y.Rows}, threads: dim{x: gated_norm_threads}}
+	l := launch{blocks: dim{x: y.Cols / group, y: y.Rows}, threads: dim{x: min(gated_norm_wide, pieces(group, 32)*32)}}
 	d.gated_norm(l, y, x, gate, w, int32(group), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
 }
 

@@ -12,9 +12,12 @@ func (d *Device) fewRows(w tensor.Type) int {
 	return gemv_most
 }
 
+// fewOutputs is up to how many rows of w a block reads each: with a warp a row most multiprocessors would have none.
+const fewOutputs = 512
+
 type gemvKey struct{ w, y tensor.Type }
 
-var gemvs = map[gemvKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, rows, n, k int32, ldy, ldx int64){
+var gemvs = map[gemvKey]func(d *Device, l launch, y, x, w, bias tensor.Tensor, rows, n, k, share int32, ldy, ldx int64){
 	{tensor.F16, tensor.F16}:  (*Device).gemv_f16_f16,
 	{tensor.F16, tensor.F32}:  (*Device).gemv_f16_f32,
 	{tensor.BF16, tensor.F16}: (*Device).gemv_bf16_f16,
@@ -31,8 +34,11 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	}
 	if x.Rows <= d.fewRows(w.Type) {
 		gemv := pick("MatMul", gemvs, gemvKey{w.Type, y.Type}, y, w)
-		l := launch{blocks: dim{x: pieces(w.Rows, gemv_warps)}, threads: dim{x: 32 * gemv_warps}}
-		gemv(d, l, y, x, w, bias, int32(x.Rows), int32(w.Rows), int32(w.Cols), int64(y.Stride), int64(x.Stride))
+		share, l := 1, launch{blocks: dim{x: pieces(w.Rows, gemv_warps)}, threads: dim{x: 32 * gemv_warps}}
+		if w.Rows <= fewOutputs {
+			share, l.blocks.x = gemv_warps, w.Rows
+		}
+		gemv(d, l, y, x, w, bias, int32(x.Rows), int32(w.Rows), int32(w.Cols), int32(share), int64(y.Stride), int64(x.Stride))
 		return
 	}
 	if w.Type != tensor.F16 {

@@ -884,6 +884,8 @@ const (
 	exl2_decode_stride             = exl2_decode_unit_rows + 8
 	gated_norm_threads             = 256
 	gated_norm_most_dim            = 256
+	gated_norm_wide                = 512
+	gated_norm_kept                = 16
 	gemm_depth                     = 32
 	gemm_stages                    = 4
 	gemm_chunks                    = gemm_depth / 8
@@ -4811,7 +4813,7 @@ func (d *Device) gemm_tiles_128_turn(l launch, p []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4820,12 +4822,13 @@ func (d *Device) gemv_f16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4834,12 +4837,13 @@ func (d *Device) gemv_f16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_bf16_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4848,12 +4852,13 @@ func (d *Device) gemv_bf16_f16(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_bf16_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4862,12 +4867,13 @@ func (d *Device) gemv_bf16_f32(l launch, y tensor.Tensor, x tensor.Tensor, w ten
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f32_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4876,12 +4882,13 @@ func (d *Device) gemv_f32_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, ldy int64, ldx int64) {
+func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, rows int32, n int32, k int32, share int32, ldy int64, ldx int64) {
 	a := d.begin(kernel_gemv_f32_f32)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -4890,6 +4897,7 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(rows)
 	a.int32(n)
 	a.int32(k)
+	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
 	d.launch(a, l)

@@ -58,7 +58,7 @@ struct Head {
 template <int dims>
 struct Rule {
 	static constexpr int groups = dims / (4 * sharing);
-	float s[2][groups][4];
+	__align__(16) float s[2][groups][4];
 	int part, column;  // the first of the two
 
 	__device__ Rule() : part(threadIdx.x % sharing), column(threadIdx.x / sharing * 2) {}
@@ -68,24 +68,46 @@ struct Rule {
 	// own is the column of the two whose totals the lane gets.
 	__device__ int own() const { return column + (part >= sharing / 2); }
 
+	// four returns where dimensions dim(i) to dim(i)+3 of a column are in a state, or null beyond width or key_dim.
+	template <class T>
+	__device__ T* four(T* state, int c, int i, int key_dim, int width) const {
+		return column + c < width && dim(i) < key_dim ? state + (column + c) * key_dim + dim(i) : nullptr;
+	}
+
 	// read and write move the state, of columns up to width.
 	__device__ void read(const float* state, int key_dim, int width) {
+		bool whole = key_dim % 4 == 0;
 #pragma unroll
 		for (int c = 0; c < 2; c++)
 #pragma unroll
-			for (int i = 0; i < groups; i++)
+			for (int i = 0; i < groups; i++) {
+				const float* from = four(state, c, i, key_dim, width);
+				*(float4*)s[c][i] = make_float4(0, 0, 0, 0);
+				if (from && whole) {
+					*(float4*)s[c][i] = *(const float4*)from;
+				} else if (from) {
 #pragma unroll
-				for (int j = 0; j < 4; j++) s[c][i][j] = column + c < width && dim(i) + j < key_dim ? state[(column + c) * key_dim + dim(i) + j] : 0;
+					for (int j = 0; j < 4; j++)
+						if (dim(i) + j < key_dim) s[c][i][j] = from[j];
+				}
+			}
 	}
 
 	__device__ void write(float* state, int key_dim, int width) const {
+		bool whole = key_dim % 4 == 0;
 #pragma unroll
 		for (int c = 0; c < 2; c++)
 #pragma unroll
-			for (int i = 0; i < groups; i++)
+			for (int i = 0; i < groups; i++) {
+				float* to = four(state, c, i, key_dim, width);
+				if (to && whole) {
+					*(float4*)to = *(const float4*)s[c][i];
+				} else if (to) {
 #pragma unroll
-				for (int j = 0; j < 4; j++)
-					if (column + c < width && dim(i) + j < key_dim) state[(column + c) * key_dim + dim(i) + j] = s[c][i][j];
+					for (int j = 0; j < 4; j++)
+						if (dim(i) + j < key_dim) to[j] = s[c][i][j];
+				}
+			}
 	}
 
 	// add makes the state g·S + u·kᵀ.

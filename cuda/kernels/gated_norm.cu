@@ -32,8 +32,10 @@ extern "C" __global__ void __launch_bounds__(threads) gated_norm_heads(
 	}
 }
 
-// x·silu(gate), normalized by groups of columns: a block a group of a row. Products are computed twice.
-extern "C" __global__ void __launch_bounds__(threads) gated_norm(
+// x·silu(gate), normalized by groups of columns: a block a group of a row, of which it keeps so many columns a thread; others it computes twice.
+constexpr int wide = 512, kept = 16;
+
+extern "C" __global__ void __launch_bounds__(wide) gated_norm(
 	half* y,            // [rows, groups·group], rows ldy elements apart; may be gate
 	const float* x,     // likewise, ldx
 	const half* gate,   // likewise, ldg
@@ -46,11 +48,21 @@ extern "C" __global__ void __launch_bounds__(threads) gated_norm(
 		float z = __half2float(gate[c]);
 		return x[c] * (z / (1 + expf(-z)));
 	};
-	float squares = 0;
-	for (int c = threadIdx.x; c < group; c += threads) {
-		float v = product(c);
-		squares += v * v;
+	float v[kept], squares = 0;
+#pragma unroll
+	for (int i = 0; i < kept; i++) {
+		int c = i * blockDim.x + threadIdx.x;
+		v[i] = c < group ? product(c) : 0;
+		squares += v[i] * v[i];
+	}
+	int more = kept * blockDim.x + threadIdx.x;
+	for (int c = more; c < group; c += blockDim.x) {
+		float p = product(c);
+		squares += p * p;
 	}
 	float inverse = 1 / sqrtf(block_sum(squares) / group + eps);
-	for (int c = threadIdx.x; c < group; c += threads) y[c] = __float2half_rn(product(c) * inverse * (w[c] + offset));
+#pragma unroll
+	for (int i = 0; i < kept; i++)
+		if (int c = i * blockDim.x + threadIdx.x; c < group) y[c] = __float2half_rn(v[i] * inverse * (w[c] + offset));
+	for (int c = more; c < group; c += blockDim.x) y[c] = __float2half_rn(product(c) * inverse * (w[c] + offset));
 }

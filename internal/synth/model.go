@@ -118,16 +118,19 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 // comes first: converters give them one order of rows.
 var inputs = map[arch.Role]arch.Role{arch.K: arch.Q, arch.V: arch.Q, arch.Up: arch.Gate}
 
-// orderedAs returns the name of the linear in list that has the order of l's rows: its
+// orderedAs returns the name of the linear in list that has the order of l's rows, one of the same part of a layer: its
 // own if there is no other.
 func orderedAs(l model.LinearSpec, list []model.LinearSpec) string {
 	for _, o := range list {
-		if o.Role == inputs[l.Role] && o.Expert == l.Expert && o.In == l.In {
+		if o.Role == inputs[l.Role] && o.Expert == l.Expert && o.In == l.In && inside(o.Part) == inside(l.Part) {
 			return o.Name
 		}
 	}
 	return l.Name
 }
+
+// inside returns what a part is in, as "self_attn".
+func inside(part string) string { return part[:max(0, strings.LastIndexByte(part, '.'))] }
 
 // linear adds a linear, with the order of the rows of another; one that is tied to the
 // embedding has no weights of its own unless they are quantized.
