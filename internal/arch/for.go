@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -37,7 +38,22 @@ func For(c *Config) (Spec, error) {
 	if c.Err() != nil {
 		return Spec{}, c.ofType(name, e)
 	}
+	s.divideStream()
 	return s, nil
+}
+
+// divideStream has the stream be what it would be divided by Residual, so that sublayers add what they compute as it is: norms in front of
+// all that reads it give the same if their epsilon is divided by the square.
+func (s *Spec) divideStream() {
+	r := float64(s.Residual)
+	if r == 0 || r == 1 || s.EmbedNorm || s.Learned > 0 || s.Attn.QKNorm.Over != NoNorm || s.Names.NormIn == "" || s.Names.NormMLPIn == "" {
+		return
+	}
+	scale, eps := float64(cmp.Or(s.EmbedScale, 1))/r, float64(s.Norm.Eps)/(r*r)
+	if float32(scale) == 0 || float32(eps) == 0 && s.Norm.Eps != 0 || math.IsInf(float64(float32(scale)), 0) || math.IsInf(float64(float32(eps)), 0) {
+		return
+	}
+	s.EmbedScale, s.Norm.Eps, s.Residual = float32(scale), float32(eps), 0
 }
 
 // ofType returns the error of c, with its model_type if that is not the architecture's:
