@@ -340,8 +340,7 @@ func (e *Engine) BytesPerStep() (weights, cachePerPosition int) {
 		for _, m := range s.modules {
 			weights += m.Bytes()
 		}
-		shape := s.cache.Cache.Shape()
-		cachePerPosition += s.cache.Cache.Bytes() / (shape.Pages * shape.PageRows)
+		cachePerPosition += s.cache.PositionBytes()
 	}
 	return weights + e.head.Bytes(), cachePerPosition
 }

@@ -34,6 +34,8 @@ NO_GQA = {"intermediate_size": None, "num_key_value_heads": None}
 WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 
 LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "head_dim": 16}
+GEMMA4 = {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"], "sliding_window": 8, "head_dim": 8,
+          "global_head_dim": 16, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "final_logit_softcapping": 3.0}
 HYBRID = {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 MROPE = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_interleaved": True, "mrope_section": [2, 1, 1]}
 SEEING = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2, "num_position_embeddings": 4}
@@ -75,6 +77,11 @@ CASES = {
     "falcon_40b": NO_GQA | {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon_rw": NO_GQA | {"model_type": "falcon", "multi_query": False, "parallel_attn": False, "bias": True},
     "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
+    "gemma4": {"text_config": TINY | GEMMA4 | {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "enable_moe_block": True, "hidden_size_per_layer_input": 0},
+               "vision_config": None, "audio_config": None} | dict.fromkeys(TINY),
+    "gemma4_text": GEMMA4 | {"attention_k_eq_v": False, "num_global_key_value_heads": None, "hidden_size_per_layer_input": 0, "num_attention_heads": 2},
+    "gemma4_unified_text": GEMMA4 | {"attention_bias": True, "use_bidirectional_attention": None},
+    "gemma4_unified": {"text_config": TINY | GEMMA4 | {"num_hidden_layers": 7, "layer_types": None, "intermediate_size": 32}} | dict.fromkeys(TINY),
     "glm": {"head_dim": 16},
     "glm46v": behind("glm4v_text", BLOCKS, head_dim=None, num_attention_heads=2, num_key_value_heads=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}),
     "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},

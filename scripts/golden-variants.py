@@ -88,11 +88,13 @@ def variants(config):
 def draw(model, seed):
     """Gives a model random weights that fp16 holds, norms' and biases' among them."""
     g = torch.Generator().manual_seed(seed)
-    beside = [(n, b) for n, b in model.named_buffers() if "correction" in n or "feed_forward.expert_bias" in n]
+    beside = [(n, b) for n, b in model.named_buffers() if "correction" in n or "feed_forward.expert_bias" in n or "layer_scalar" in n]
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + beside:
             w = torch.randn(p.shape, generator=g) * (0.2 if p.dim() < 2 else 1.2 / p.shape[-1] ** 0.5)
-            if p.dim() < 2 and "norm" in name and not name.endswith("bias") and "gemma" not in model.config.model_type:
+            if p.dim() < 2 and "norm" in name and not name.endswith("bias") and ("gemma" not in model.config.model_type or "gemma4" in model.config.model_type):
+                w += 1
+            if name.endswith(("layer_scalar", "router.scale", "expert_scale")):
                 w += 1
             p.copy_(w.half().float())
 
@@ -107,13 +109,13 @@ def build(settings):
 
 
 def text_only(path):
-    """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files."""
+    """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files, but for Gemma's."""
     others = ("visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1", "embed_tokens_extend",
               "audio", "aligner", "vqmodel", "generation_", "mlp1.")
     tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others)}
     # transformers renames Kimi's and Qianfan's layers as it should those of pictures only
     tensors = {k.replace(".blocks.", ".layers.").replace(".encoder.layers.", ".layers."): v for k, v in tensors.items()}
-    save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 and ".conv" not in k else v for k, v in tensors.items()}, path)
+    save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 and ".mlp.experts" in k else v for k, v in tensors.items()}, path)
 
 
 def respell(path):

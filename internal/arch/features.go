@@ -58,6 +58,11 @@ const (
 	VariedWidths    Feature = "MLPs of different widths"
 	NoAttention     Feature = "layers without attention"
 	PictureExperts  Feature = "experts of pictures"
+	VariedHeads     Feature = "heads that differ by layer"
+	ValueNorms      Feature = "norms of values"
+	KeyValues       Feature = "values that are keys"
+	ScaledLayers    Feature = "layers that scale the stream"
+	ApartExperts    Feature = "experts with norms of their own"
 )
 
 // Features lists what an interpreter must know to run s.
@@ -90,6 +95,12 @@ func (s Spec) Features() []Feature {
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
 	add(GatedAttention, a.Gated)
+	add(VariedHeads, s.Attention != nil)
+	for l := range s.Layers {
+		add(ValueNorms, s.AttnOf(l).ValueNorm)
+		add(KeyValues, s.AttnOf(l).KeyValues)
+	}
+	add(ScaledLayers, s.LayerScale)
 	add(LinearAttention, s.Recurrent() && s.Short.Kernel == 0 && !s.Delta.Plain)
 	add(StateSpaces, s.Recurrent() && s.Delta.Plain)
 	add(Convolutions, s.Recurrent() && s.Short.Kernel > 0)
@@ -122,6 +133,7 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(SharedExperts, m.Shared > 0)
 	add(PictureExperts, m.Pictures > 0)
 	add(SharedGates, m.SharedGated)
+	add(ApartExperts, m.Apart)
 	add(DenseLayers, s.Dense != nil)
 	add(RouterTop, r.Score == device.SoftmaxTop)
 	add(RouterSigmoid, r.Score == device.Sigmoid)

@@ -26,7 +26,7 @@ func (s Spec) Rotates() bool {
 //   - norms with weights that multiply as they are (Norm.Offset 0; Gemma's and Nemotron's
 //     are differences from one, which no power of two scales exactly). Biases are scaled, too;
 //   - the head unless its rows are normalized;
-//   - values unless they are clipped, or made of a latent;
+//   - values unless they are clipped, normalized, or made of a latent;
 //   - units that are linear in up, which those without a gate, or clamped, are not.
 //
 // Norms behind sublayers, norms of heads and multipliers of the stream are not concerned.
@@ -35,7 +35,7 @@ func (s Spec) Folds() Folds {
 	return Folds{
 		Norms:  norms,
 		Head:   norms && !s.HeadUnit,
-		Values: s.Attn.Clip == 0 && s.Latent.KVRank == 0,
+		Values: s.Attn.Clip == 0 && s.Latent.KVRank == 0 && !s.Attn.ValueNorm,
 		Units:  !s.MLP.Ungated && s.MLP.Clamp.Limit == 0,
 	}
 }

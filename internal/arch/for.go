@@ -125,6 +125,10 @@ func (s Spec) check(c *Config) {
 		{"head_dim", a.HeadDim, 1, maxSize}, {"width of all heads", a.Heads * a.HeadDim, 1, maxSize},
 		{"max_position_embeddings", s.MaxPositions, 1, 1 << 30},
 	}
+	for l := 0; s.Attention != nil && l < min(s.Layers, maxLayers); l++ {
+		a := s.Attention(l)
+		sizes = append(sizes, size{"num_global_key_value_heads", a.KVHeads, 1, maxSize}, size{"global_head_dim", a.HeadDim, 1, maxSize}, size{"width of all heads", a.Queries(), 1, maxSize})
+	}
 	if s.MoE.Experts == 0 || s.Dense != nil {
 		sizes = append(sizes, size{"intermediate_size", s.MLP.Width, 1, maxSize})
 	}
@@ -190,9 +194,11 @@ func (s Spec) checkFactors(c *Config) {
 
 // checkShapes refuses sizes that do not fit together.
 func (s Spec) checkShapes(c *Config) {
-	a, r := s.Attn, s.MoE.Routing
-	if a.Heads%a.KVHeads != 0 {
-		c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
+	r := s.MoE.Routing
+	for l := range s.Layers {
+		if a := s.AttnOf(l); a.Heads%a.KVHeads != 0 {
+			c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
+		}
 	}
 	if d := s.Delta; d != (Delta{}) && d.ValueHeads%d.KeyHeads != 0 {
 		c.fail("linear_num_value_heads", "%d, want a multiple of linear_num_key_heads, %d", d.ValueHeads, d.KeyHeads)
@@ -206,11 +212,11 @@ func (s Spec) checkShapes(c *Config) {
 	if s.Rope == nil {
 		return
 	}
-	width := a.HeadDim
-	if s.Latent.KVRank > 0 {
-		width = s.Latent.Rope
-	}
 	for l := range s.Layers {
+		width := s.AttnOf(l).HeadDim
+		if s.Latent.KVRank > 0 {
+			width = s.Latent.Rope
+		}
 		switch r := s.Rope(l); {
 		case r.Dims%2 != 0 || r.Dims > width:
 			c.fail("head_dim", "%d rotated dimensions of %d, want an even number", r.Dims, width)

@@ -41,6 +41,12 @@ type Names struct {
 	ExpertGate, ExpertUp, ExpertDown string
 	SharedGate, SharedUp, SharedDown string
 	SharedRouter                     string
+
+	// Of MoE.Apart; RouterScale and ExpertScales are whole.
+	NormExpertIn, NormExpertOut, NormShared string
+	RouterScale, ExpertScales               string
+
+	LayerScale string // whole
 }
 
 // Layer returns the full name of a layer's part.

@@ -100,6 +100,9 @@ func layerSummary(s Spec, l int) string {
 	if s.Rope != nil && s.Rope(l).Dims > 0 {
 		r := s.Rope(l)
 		rope = fmt.Sprintf("θ %.6g, %d dims, interleaved %v", r.Theta, r.Dims, r.Interleaved)
+		if r.Turning > 0 {
+			rope += fmt.Sprintf(", %d pairs turn", r.Turning)
+		}
 		if k := r.Scaling; k.Kind != Unscaled {
 			_, scale := r.For(s.MaxPositions).Frequencies()
 			rope += fmt.Sprintf(", scaling %d of %d by %v from %v to %v, scale %.5g", k.Kind, k.Original, k.Factor, k.Low, k.High, scale)
@@ -113,6 +116,9 @@ func layerSummary(s Spec, l int) string {
 	}
 	if !s.Attends(l) {
 		return kind + ", no attention"
+	}
+	if a := s.AttnOf(l); s.Attention != nil {
+		kind += fmt.Sprintf(", %d/%d heads of %d, keys for values %v", a.Heads, a.KVHeads, a.HeadDim, a.KeyValues)
 	}
 	return fmt.Sprintf("%s, window %d, rope %s", kind, window, rope)
 }

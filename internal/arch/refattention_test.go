@@ -11,14 +11,24 @@ func (r reference) attention(l int, x stream) stream {
 	if r.Recurs(l) {
 		return r.recurrent(l, x)
 	}
-	a, n := r.Attn, r.Names
+	a, n := r.AttnOf(l), r.Names
 	var q, k, v stream
 	value := a.HeadDim
 	if r.Latent.KVRank > 0 {
 		value = r.Latent.Value
 		q, k, v = r.latent(l, x)
 	} else {
-		q, k, v = r.project(l, n.Q, x), r.project(l, n.K, x), r.project(l, n.V, x)
+		q, k = r.project(l, n.Q, x), r.project(l, n.K, x)
+		if a.KeyValues {
+			v = each(k, func(_ int, v []float64) []float64 { return scaled(v, 1) })
+		} else {
+			v = r.project(l, n.V, x)
+		}
+		for _, v := range v {
+			for h := 0; a.ValueNorm && h < len(v); h += a.HeadDim {
+				copy(v[h:], normalize(v[h:][:a.HeadDim], nil, nil, r.Norm))
+			}
+		}
 		r.prepare(l, q, n.QNorm, a.Heads)
 		r.prepare(l, k, n.KNorm, a.KVHeads)
 	}
@@ -44,7 +54,8 @@ func (r reference) attention(l int, x stream) stream {
 
 // mix is what head h at position p sees of the values.
 func (r reference) mix(l, p, h int, q []float64, k, v stream, value int) []float64 {
-	a, kv, first := r.Attn, h/(r.Attn.Heads/r.Attn.KVHeads), 0
+	a, first := r.AttnOf(l), 0
+	kv := h / (a.Heads / a.KVHeads)
 	if r.Window != nil && r.Window(l) > 0 {
 		first = max(0, p+1-r.Window(l))
 	}
@@ -82,9 +93,10 @@ func (r reference) prepare(l int, x stream, norm string, heads int) {
 	if !r.Attn.QKNorm.AfterRope {
 		r.normHeads(l, x, norm, heads)
 	}
+	dim := r.AttnOf(l).HeadDim
 	for p, v := range x {
 		for h := range heads {
-			r.rotate(l, p, v[h*r.Attn.HeadDim:][:r.Attn.HeadDim])
+			r.rotate(l, p, v[h*dim:][:dim])
 		}
 	}
 	if r.Attn.QKNorm.AfterRope {
@@ -98,7 +110,7 @@ func (r reference) normHeads(l int, x stream, name string, heads int) {
 		return
 	}
 	w, b := r.headWeights(l, name, heads)
-	width := r.Attn.HeadDim
+	width := r.AttnOf(l).HeadDim
 	if over == arch.AllHeads {
 		width *= heads
 	}

@@ -144,7 +144,16 @@ func (r reference) layer(l int, x stream) {
 	if !r.Sparse(l) && r.MLPWidth(l) == 0 {
 		return
 	}
-	r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
+	mlp := r.mlp
+	if r.Sparse(l) && r.MoE.Apart {
+		mlp = func(l int, in stream) stream { return r.apart(l, x, in) }
+	}
+	r.addTo(x, r.part(l, n.NormMLPOut, mlp(l, r.part(l, n.NormMLPIn, x))))
+	if r.LayerScale {
+		for i, v := range x {
+			x[i] = scaled(v, r.vector(n.Layer(l, n.LayerScale))[0])
+		}
+	}
 }
 
 func (r reference) addTo(x, y stream) {

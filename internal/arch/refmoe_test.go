@@ -29,6 +29,31 @@ func (r reference) mixture(l int, x []float64) []float64 {
 	return out
 }
 
+// apart is a mixture whose experts, router and shared expert, which reads in, have norms of their own (MoE.Apart).
+func (r reference) apart(l int, x, in stream) stream {
+	n := r.Names
+	scale, each := r.vector(n.Layer(l, n.RouterScale)), r.vector(n.Layer(l, n.ExpertScales))
+	read := r.part(l, n.NormExpertIn, x)
+	shared, mixed := make(stream, len(x)), make(stream, len(x))
+	for p, v := range x {
+		routed := normalize(v, nil, nil, r.Norm)
+		for i := range routed {
+			routed[i] *= scale[i] / math.Sqrt(float64(r.Hidden))
+		}
+		chosen, weight := r.choose(l, r.linear(l, 0, n.Router, routed))
+		mixed[p] = make([]float64, r.Hidden)
+		for i, e := range chosen {
+			add(mixed[p], r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, read[p]), weight[i]*each[e])
+		}
+		shared[p] = r.expert(l, 0, n.SharedGate, n.SharedUp, n.SharedDown, in[p])
+	}
+	out := r.part(l, n.NormShared, shared)
+	for p, v := range r.part(l, n.NormExpertOut, mixed) {
+		add(out[p], v, 1)
+	}
+	return out
+}
+
 // choose returns the experts and their weights.
 func (r reference) choose(l int, logits []float64) (chosen []int, weight []float64) {
 	g := r.MoE.Routing

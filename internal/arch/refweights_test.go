@@ -66,7 +66,7 @@ func (w weights) vector(name string) []float64 {
 
 // outs returns the outputs of a layer's matrix.
 func (r reference) outs(l int, part string) int {
-	n, a := r.Names, r.Attn
+	n, a := r.Names, r.AttnOf(l)
 	switch part {
 	case n.Q:
 		return a.Heads * a.HeadDim

@@ -6,6 +6,7 @@ import "math"
 type Rope struct {
 	Theta       float64
 	Dims        int  // leading dimensions of a head that rotate; 0 is no rotation
+	Turning     int  // of the Dims/2 pairs, the first ones that turn, the others standing still; 0 means all
 	Backward    bool // by negative angles (nanochat)
 	Interleaved bool // pairs (0,1),(2,3)… rather than (0,n/2),(1,n/2+1)…
 	Scaling     Scaling
@@ -84,6 +85,9 @@ func (r Rope) Frequencies() (freqs []float32, scale float32) {
 	f := make([]float64, r.Dims/2)
 	for i := range f {
 		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(r.Dims))
+	}
+	if r.Turning > 0 {
+		clear(f[r.Turning:])
 	}
 	scale = 1
 	switch s := r.Scaling; s.Kind {

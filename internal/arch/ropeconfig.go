@@ -30,6 +30,9 @@ func (c *Config) ropeOf(p *Config, dims int) Rope {
 	}
 	positions := c.Int("max_position_embeddings", 2048)
 	r.Scaling = p.scaling(positions, c.Int("original_max_position_embeddings", p.Int("original_max_position_embeddings", positions)))
+	if p.String("rope_type", p.String("type", "")) == "proportional" {
+		r.proportional(p)
+	}
 	if r.Scaling.Kind == Yarn && r.Theta == 1 {
 		p.fail("rope_theta", "1, want more: yarn divides by its logarithm")
 	}
@@ -62,6 +65,11 @@ func (c *Config) scaling(positions, original int) Scaling {
 		return Scaling{}
 	case "linear":
 		s.Kind, s.Factor = Linear, c.Float("factor")
+	case "proportional": // of a part of the pairs, see ropeOf
+		if s.Factor = c.Float("factor", 1); s.Factor == 1 {
+			return Scaling{}
+		}
+		s.Kind = Linear
 	case "dynamic":
 		s.Kind, s.Factor, s.Original = Dynamic, c.Float("factor", 1), positions
 	case "llama3":
@@ -164,6 +172,19 @@ func (s *Spec) partial(c *Config, def float64) {
 	}
 	dims := int(float64(s.Attn.HeadDim) * f)
 	s.eachRope(func(r Rope) Rope { r.Dims = dims; return r })
+}
+
+// proportional has only the first of the pairs turn, by the frequencies that they have among all
+// (transformers modeling_rope_utils.py, "proportional").
+func (r *Rope) proportional(p *Config) {
+	f := p.Float("partial_rotary_factor", 1)
+	if !(f >= 0 && f <= 1) {
+		p.fail("partial_rotary_factor", "%v, want 0 to 1", f)
+		return
+	}
+	if r.Turning = int(f*float64(r.Dims)) / 2; r.Turning == 0 {
+		r.Dims = 0
+	}
 }
 
 // interleaved rotates pairs of neighbours.

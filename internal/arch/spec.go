@@ -71,6 +71,13 @@ type Spec struct {
 	Widths     func(layer int) int
 	Unattended func(layer int) bool
 
+	// Attention is that of layers that differ in heads and in what values are; a nil function means Attn.
+	// All else of Attn is that of every layer.
+	Attention func(layer int) Attn
+
+	// LayerScale has each layer's stream multiplied by a number in the end, Names.LayerScale, [1] (Gemma 4).
+	LayerScale bool
+
 	// Warnings name fields of config.json that mean nothing here and are not
 	// known to be harmless.
 	Warnings []string
@@ -84,6 +91,10 @@ type Attn struct {
 	Softcap                 float32
 	BiasQKV, BiasO          bool
 	QKNorm                  QKNorm
+
+	// ValueNorm normalizes heads of values by Spec.Norm without weights. KeyValues: values are the keys
+	// in front of their norm and RoPE, and there is no V (models/gemma4/modeling_gemma4.py).
+	ValueNorm, KeyValues bool
 
 	// Gated multiplies what o reads by σ(x·Names.AttnGate), of its width.
 	Gated bool
@@ -102,6 +113,12 @@ type Attn struct {
 	Temperature     float32
 	TemperatureSpan int
 }
+
+// Queries and Keys are the columns of a position's queries, and of its keys, which values have, too.
+func (a Attn) Queries() int { return a.Heads * a.HeadDim }
+
+// Keys is documented with Queries.
+func (a Attn) Keys() int { return a.KVHeads * a.HeadDim }
 
 // A QKNorm normalizes queries and keys with Spec.Norm, with weights Names.QNorm
 // and Names.KNorm.
@@ -218,6 +235,11 @@ type MoE struct {
 	// its output is multiplied by σ(x·Names.SharedRouter), [1, hidden].
 	Shared      int
 	SharedGated bool
+
+	// Apart (Gemma 4, models/gemma4/modeling_gemma4.py): the shared expert reads Names.NormMLPIn, the others Names.NormExpertIn,
+	// and the router RMS(x)·Names.RouterScale/√hidden, whole, [hidden], all of the stream; Names.ExpertScales, whole, [experts], multiply
+	// the weights; and y = NormShared(shared) + NormExpertOut(Σ weight[e]·expert[e]).
+	Apart bool
 }
 
 // Routing says how a token's experts are chosen and weighed, from the logits
@@ -326,6 +348,23 @@ func (s Spec) MLPWidth(layer int) int {
 	return s.Widths(layer)
 }
 
+// AttnOf returns the attention of a layer.
+func (s Spec) AttnOf(layer int) Attn {
+	if s.Attention == nil {
+		return s.Attn
+	}
+	return s.Attention(layer)
+}
+
+// Widest returns the most columns that a layer's queries have, and its keys.
+func (s Spec) Widest() (queries, keys int) {
+	queries, keys = s.Attn.Queries(), s.Attn.Keys()
+	for l := 0; s.Attention != nil && l < s.Layers; l++ {
+		queries, keys = max(queries, s.Attention(l).Queries()), max(keys, s.Attention(l).Keys())
+	}
+	return queries, keys
+}
+
 // Attends reports whether a layer has attention.
 func (s Spec) Attends(layer int) bool { return s.Unattended == nil || !s.Unattended(layer) }
 
@@ -360,11 +399,14 @@ func (s Spec) Keeping(from, to int) (caches, states int) {
 	return caches, states
 }
 
-// Kept returns which number a layer has among those that keep the same as it.
+// Kept returns which number a layer has among those that keep the same as it: states, or keys of as
+// many columns.
 func (s Spec) Kept(layer int) int {
-	caches, states := s.Keeping(0, layer)
-	if s.Recurs(layer) {
-		return states
+	n := 0
+	for l := range layer {
+		if s.Recurs(l) == s.Recurs(layer) && s.Attends(l) && s.AttnOf(l).Keys() == s.AttnOf(layer).Keys() {
+			n++
+		}
 	}
-	return caches
+	return n
 }

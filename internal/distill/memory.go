@@ -113,7 +113,7 @@ func passBytes(d device.Device, l *model.Loader, p Plan) int {
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
 	n := l.Spec.Vocab*l.Spec.Hidden*activation.Size() + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
 	if p.Keep { // with what is overwritten: streams, and heads in front of their norms
-		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*l.Spec.Attn.Heads*l.Spec.Attn.HeadDim*2))
+		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*model.KeptColumns(l.Spec)))
 	}
 	n += model.CacheBytes(d, l.Spec, model.SharedCache(l.Spec, p.Batch, p.Length)) + model.BackBytes(d, l.Spec, p.Batch, p.Length)
 	return n + model.Bytes(l.Spec, z, activation) + model.Bytes(l.Spec, z, tensor.F32)*3/2 // gradients, and workspace

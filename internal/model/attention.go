@@ -3,6 +3,7 @@ package model
 import (
 	"hash/fnv"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -26,10 +27,15 @@ func (b *builder) attention(m *Module) {
 func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
-	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), late: b.Spec.Attn.QKNorm.AfterRope, clip: b.Spec.Attn.Clip, attend: b.attend(m), layer: b.Spec.Kept(m.Layer)}
+	spec := b.Spec.AttnOf(m.Layer)
+	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope, clip: spec.Clip, attend: b.attend(m), at: placeOf(b.Spec, m.Layer)}
 	a.loadRope(b, m)
-	q, k, v, o := b.linear(m, n.Q), b.linear(m, n.K), b.linear(m, n.V), b.linear(m, n.O)
-	read = in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v}, Writes: []Slot{Query, Key, Value}})
+	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Q), b.linear(m, n.K)}, Writes: []Slot{Query, Key}}
+	if a.keyValues = spec.KeyValues; !a.keyValues {
+		site.Linears, site.Writes = append(site.Linears, b.linear(m, n.V)), append(site.Writes, Value)
+	}
+	o := b.linear(m, n.O)
+	read = in.step(site)
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	mix.Back, mix.Keep, mix.mixes = a.mixBack, a.keeps(), a
 	if b.Spec.Attn.Gated {
@@ -44,11 +50,11 @@ func (a *attention) gate(mix *Step) {
 	mix.Sites[0].Reads, mix.mixes = Gated, nil
 	mix.Run = func(s *State) {
 		a.mix(s)
-		s.Dev.ActMul(s.At(Gated), s.At(AttnGate), s.At(Mixed), device.Logistic)
+		s.Dev.ActMul(a.of(s, Gated), a.of(s, AttnGate), a.of(s, Mixed), device.Logistic)
 	}
 	mix.Back = func(s, g *State, kept []tensor.Tensor) {
 		g.Dev.Clear(g.At(Mixed)) // which no linear reads
-		backward(g).ActMulBack(g.At(AttnGate), g.At(Mixed), g.At(Gated), s.At(AttnGate), s.At(Mixed), device.Logistic)
+		backward(g).ActMulBack(a.of(g, AttnGate), a.of(g, Mixed), a.of(g, Gated), a.of(s, AttnGate), a.of(s, Mixed), device.Logistic)
 		a.mixBack(s, g, kept)
 	}
 }
@@ -69,18 +75,30 @@ func (i *input) back(s, g *State, kept []tensor.Tensor) { i.norm.back(g, Normed,
 
 // attention is what an attention module has beside its linears.
 type attention struct {
-	query, key Norm // of heads, or none
-	late       bool // norms of heads follow RoPE
-	clip       float32
-	layer      int
-	freqs      tensor.Tensor
-	which      uint64 // of all frequencies
-	rope       device.Rope
-	attend     device.Attend
+	query, key, value Norm // of heads, or none
+	late              bool // norms of queries and keys follow RoPE
+	keyValues         bool // values are the keys before all that
+	clip              float32
+	at                place
+	freqs             tensor.Tensor
+	which             uint64 // of all frequencies
+	rope              device.Rope
+	attend            device.Attend
+}
+
+// of returns the columns of a slot that the layer has.
+func (a *attention) of(s *State, slot Slot) tensor.Tensor { return a.part(slot, s.At(slot)) }
+
+// part returns the columns of what is like a slot that the layer has.
+func (a *attention) part(slot Slot, t tensor.Tensor) tensor.Tensor {
+	if slot == Key || slot == Value {
+		return within(t, a.attend.KVHeads*a.attend.HeadDim)
+	}
+	return within(t, a.attend.Heads*a.attend.HeadDim)
 }
 
 func (b *builder) attend(m *Module) device.Attend {
-	s, a := b.Spec, b.Spec.Attn
+	s, a := b.Spec, b.Spec.AttnOf(m.Layer)
 	out := device.Attend{Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, Scale: a.Scale, Softcap: a.Softcap, Temperature: a.Temperature, TemperatureSpan: a.TemperatureSpan}
 	if s.Window != nil {
 		out.Window = s.Window(m.Layer)
@@ -110,7 +128,8 @@ func (a *attention) loadRope(b *builder, m *Module) {
 // mixing returns what a device does between the products, with norms of heads that it
 // can do there.
 func (a *attention) mixing(s *State) device.Mixing {
-	m := device.Mixing{Freqs: a.freqs, Cache: s.Cache, Layer: s.layer(a.layer), Rope: a.rope, Attend: a.attend, Batch: s.Batch}
+	m := device.Mixing{Freqs: a.freqs, Rope: a.rope, Attend: a.attend, Batch: s.Batch}
+	m.Cache, m.Layer = s.cache.of(a.at)
 	if a.together() {
 		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W}
 	}
@@ -119,60 +138,67 @@ func (a *attention) mixing(s *State) device.Mixing {
 
 // fused does the products of p and mixes them on a device that can.
 func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
-	if a.late || a.clip > 0 || !a.together() && !(a.query.none() && a.key.none()) {
+	if a.late || a.clip > 0 || a.keyValues || !a.value.none() || !a.together() && !(a.query.none() && a.key.none()) {
 		return false
 	}
 	m := a.mixing(s)
 	m.Attend.Reader = s.reader
-	return f.Attention(s.At(Mixed), p, m)
+	return f.Attention(a.of(s, Mixed), p, m)
 }
 
 func (a *attention) mix(s *State) {
-	d, layer := s.Dev, s.layer(a.layer)
+	d, y, q, k, v := s.Dev, a.of(s, Mixed), a.of(s, Query), a.of(s, Key), a.of(s, Value)
 	if a.clip > 0 {
-		for _, slot := range []Slot{Query, Key, Value} {
-			d.Clip(s.At(slot), a.clip)
+		for _, x := range []tensor.Tensor{q, k, v} {
+			d.Clip(x, a.clip)
 		}
 	}
+	if a.keyValues {
+		d.Copy(v, k)
+	}
+	a.value.heads(d, v, a.attend.KVHeads)
 	if !a.late && !s.apart {
 		m := a.mixing(s)
 		if !a.together() {
 			a.norms(s)
 		}
 		m.Attend.Reader = s.reader
-		d.Mix(s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
+		d.Mix(y, q, k, v, m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
 		return
 	}
 	if !a.late {
 		a.norms(s)
 	}
 	if a.rope.Dims > 0 {
-		d.Rope(s.At(Query), s.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
+		d.Rope(q, k, a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
 	if a.late {
 		a.norms(s)
 	}
-	d.Store(s.Cache, layer, s.At(Key), s.At(Value), s.Batch)
-	d.Attend(s.At(Mixed), s.At(Query), s.Cache, layer, a.attend, s.Batch)
+	cache, layer := s.cache.of(a.at)
+	d.Store(cache, layer, k, v, s.Batch)
+	d.Attend(y, q, cache, layer, a.attend, s.Batch)
 }
 
 // turns reports whether attention only rotates and stores before it attends.
 func (a *attention) turns() bool {
-	return a.clip == 0 && a.query.none() && a.key.none() && a.rope.Dims > 0
+	return a.clip == 0 && a.query.none() && a.key.none() && a.value.none() && !a.keyValues && a.rope.Dims > 0
 }
 
 // turning says where queries and keys turn, and keys and values go, in a pass.
 func (a *attention) turning(s *State) device.Turning {
-	return device.Turning{Freqs: a.freqs, Which: a.which, HeadDim: a.attend.HeadDim, Rope: a.rope, Cache: s.Cache, Layer: s.layer(a.layer), Batch: s.Batch}
+	t := device.Turning{Freqs: a.freqs, Which: a.which, HeadDim: a.attend.HeadDim, Rope: a.rope, Batch: s.Batch}
+	t.Cache, t.Layer = s.cache.of(a.at)
+	return t
 }
 
 func (a *attention) norms(s *State) {
 	if q, k := a.query, a.key; a.together() {
-		s.Dev.HeadNorms(s.At(Query), s.At(Key), q.W, k.W, q.Norm)
+		s.Dev.HeadNorms(a.of(s, Query), a.of(s, Key), q.W, k.W, q.Norm)
 		return
 	}
-	a.query.heads(s, Query, a.attend.Heads)
-	a.key.heads(s, Key, a.attend.KVHeads)
+	a.query.heads(s.Dev, a.of(s, Query), a.attend.Heads)
+	a.key.heads(s.Dev, a.of(s, Key), a.attend.KVHeads)
 }
 
 // together reports whether all heads, of queries and of keys, have one kind of norm,
@@ -185,7 +211,9 @@ func (a *attention) together() bool {
 // keeps lists what mixBack needs that mix overwrites.
 func (a *attention) keeps() []Slot {
 	switch {
-	case a.clip > 0:
+	case a.keyValues:
+		return []Slot{Query, Key}
+	case a.clip > 0 || !a.value.none():
 		return []Slot{Query, Key, Value}
 	case a.query.none():
 		return nil
@@ -193,18 +221,46 @@ func (a *attention) keeps() []Slot {
 	return []Slot{Query, Key}
 }
 
+// KeptColumns is how many columns attention keeps of a position for the way back, at most.
+func KeptColumns(spec arch.Spec) int {
+	queries, keys := spec.Widest()
+	if spec.Attn.ValueNorm {
+		return 2*queries + keys
+	}
+	return 2 * queries
+}
+
 // mixBack takes the rows for whole sequences.
 func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	d := backward(g)
+	for i, slot := range a.keeps() {
+		kept[i] = a.part(slot, kept[i])
+	}
+	if a.keyValues {
+		d.Clear(g.At(Value)) // which no linear writes
+	}
+	q, k, v, dq, dk, dv := a.of(s, Query), a.of(s, Key), a.of(s, Value), a.of(g, Query), a.of(g, Key), a.of(g, Value)
 	if t, ok := d.(device.Train); ok && g.Half {
-		t.AttendBackHalf(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+		t.AttendBackHalf(dq, dk, dv, a.of(g, Mixed), a.of(s, Mixed), q, k, v, a.attend, s.Batch)
 	} else {
-		d.AttendBack(g.At(Query), g.At(Key), g.At(Value), g.At(Mixed), s.At(Query), s.At(Key), s.At(Value), a.attend, s.Batch)
+		d.AttendBack(dq, dk, dv, a.of(g, Mixed), q, k, v, a.attend, s.Batch)
+	}
+	if !a.value.none() {
+		a.value.headsBack(d, dv, kept[len(kept)-1], a.attend.KVHeads)
 	}
 	if a.clip == 0 {
 		a.turnBack(s, g, kept)
-		return
+	} else {
+		a.clipBack(s, g, kept)
 	}
+	if a.keyValues {
+		d.AddScaled(dk, dv, 1)
+	}
+}
+
+// clipBack goes back through norms of heads, RoPE and limits.
+func (a *attention) clipBack(s, g *State, kept []tensor.Tensor) {
+	d := backward(g)
 	var clipped []tensor.Tensor
 	for _, x := range kept {
 		c := clone(d, x)
@@ -214,7 +270,7 @@ func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	}
 	a.turnBack(s, g, clipped)
 	for i, slot := range a.keeps() {
-		d.ClipBack(g.At(slot), kept[i], a.clip)
+		d.ClipBack(a.of(g, slot), kept[i], a.clip)
 	}
 }
 
@@ -228,7 +284,7 @@ func (a *attention) turnBack(s, g *State, values []tensor.Tensor) {
 		a.normsBack(g, values)
 	}
 	if turns {
-		d.RopeBack(g.At(Query), g.At(Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
+		d.RopeBack(a.of(g, Query), a.of(g, Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
 	if !(a.late && turns) && !a.query.none() {
 		a.normsBack(g, values)
@@ -236,6 +292,7 @@ func (a *attention) turnBack(s, g *State, values []tensor.Tensor) {
 }
 
 func (a *attention) normsBack(g *State, kept []tensor.Tensor) {
-	a.query.headsBack(g, Query, kept[0], a.attend.Heads)
-	a.key.headsBack(g, Key, kept[1], a.attend.KVHeads)
+	d := backward(g)
+	a.query.headsBack(d, a.of(g, Query), kept[0], a.attend.Heads)
+	a.key.headsBack(d, a.of(g, Key), kept[1], a.attend.KVHeads)
 }

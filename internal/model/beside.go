@@ -11,7 +11,9 @@ func (l *Loader) Beside(m ModuleSpec) int {
 		n += 4 * x.Elements()
 	}
 	for _, v := range m.Vectors {
-		n += 4 * v.Cols
+		if !v.Host {
+			n += 4 * v.Cols
+		}
 	}
 	if m.Kind != Attention && m.Kind != Parallel || l.Spec.Recurs(m.Layer) {
 		return n

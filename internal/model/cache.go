@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -11,17 +13,48 @@ const PageRows = 256
 
 // CacheSize says what a Cache has room for.
 type CacheSize struct {
-	Layers    int // whose keys and values are kept apart; 1 when modules run one at a time
-	Recurrent int // layers of linear attention, whose states are kept apart; likewise
+	Kinds     []CacheKind // of layers with keys and values, by how many columns these have
+	Recurrent int         // layers of linear attention, whose states are kept apart; 1 when modules run one at a time
 	Sequences int
 	Positions int // of each sequence, at most
+}
+
+// A CacheKind is layers whose keys have as many columns, and so have their values.
+type CacheKind struct {
+	Layers int // whose keys and values are kept apart; 1 when modules run one at a time
+	K, V   int // columns; no values where they are part of the keys
+}
+
+// kindOf returns what a layer keeps.
+func kindOf(spec arch.Spec, layer int) CacheKind {
+	if l := spec.Latent; l.KVRank > 0 {
+		return CacheKind{1, l.Rope + l.KVRank, 0}
+	}
+	n := spec.AttnOf(layer).Keys()
+	return CacheKind{1, n, n}
 }
 
 // CacheOf is a cache for layers of a model from one to another.
 func CacheOf(spec arch.Spec, from, to, sequences, positions int) CacheSize {
 	z := CacheSize{Sequences: sequences, Positions: positions}
-	z.Layers, z.Recurrent = spec.Keeping(from, to)
+	_, z.Recurrent = spec.Keeping(from, to)
+	for l := from; l < to; l++ {
+		if !spec.Attends(l) || spec.Recurs(l) {
+			continue
+		}
+		kind := kindOf(spec, l)
+		if i := z.kind(kind.K); i >= 0 {
+			z.Kinds[i].Layers++
+		} else {
+			z.Kinds = append(z.Kinds, kind)
+		}
+	}
 	return z
+}
+
+// kind returns which kind has so many columns of keys, or -1.
+func (z CacheSize) kind(columns int) int {
+	return slices.IndexFunc(z.Kinds, func(k CacheKind) bool { return k.K == columns })
 }
 
 // WholeCache is a cache for all layers.
@@ -32,21 +65,22 @@ func WholeCache(spec arch.Spec, sequences, positions int) CacheSize {
 // SharedCache is a cache that all layers share, for modules that run one at a time.
 func SharedCache(spec arch.Spec, sequences, positions int) CacheSize {
 	z := WholeCache(spec, sequences, positions)
-	z.Layers, z.Recurrent = min(z.Layers, 1), min(z.Recurrent, 1)
+	for i := range z.Kinds {
+		z.Kinds[i].Layers = 1
+	}
+	z.Recurrent = min(z.Recurrent, 1)
 	return z
 }
 
 // PagesEach returns the pages that a sequence takes at most.
 func (z CacheSize) PagesEach() int { return (z.Positions + PageRows - 1) / PageRows }
 
-// shape returns what a device needs to know.
-func (z CacheSize) shape(spec arch.Spec) device.CacheShape {
-	k := spec.Attn.KVHeads * spec.Attn.HeadDim
-	v := k
-	if l := spec.Latent; l.KVRank > 0 { // values are part of the keys
-		k, v = l.Rope+l.KVRank, 0
+// shapes returns what a device needs to know, for each kind.
+func (z CacheSize) shapes() (list []device.CacheShape) {
+	for _, k := range z.Kinds {
+		list = append(list, device.CacheShape{Layers: k.Layers, Pages: z.Sequences * z.PagesEach(), PageRows: PageRows, K: k.K, V: k.V})
 	}
-	return device.CacheShape{Layers: z.Layers, Pages: z.Sequences * z.PagesEach(), PageRows: PageRows, K: k, V: v}
+	return list
 }
 
 // A Cache is the keys and values of sequences in the layers that a device has,
@@ -54,16 +88,19 @@ func (z CacheSize) shape(spec arch.Spec) device.CacheShape {
 // last position that a sequence has been given.
 type Cache struct {
 	CacheSize
-	Cache device.Cache
-	Table tensor.Tensor // I32 [sequences, pages of each]
+	Table tensor.Tensor // I32 [sequences, pages of each], of all kinds
 
 	dev   device.Device
+	kinds []device.Cache
 	state device.DeltaState // a row for each sequence of each layer with linear attention
 }
 
 // NewCache allocates a cache on d in which every sequence has all of its pages.
 func NewCache(d device.Device, spec arch.Spec, z CacheSize) *Cache {
-	c := &Cache{CacheSize: z, dev: d, Cache: d.NewCache(z.shape(spec)), Table: d.Alloc(tensor.I32, z.Sequences, z.PagesEach())}
+	c := &Cache{CacheSize: z, dev: d, Table: d.Alloc(tensor.I32, z.Sequences, z.PagesEach())}
+	for _, s := range z.shapes() {
+		c.kinds = append(c.kinds, d.NewCache(s))
+	}
 	c.states(spec)
 	c.Assign(NewPages(z).Table())
 	return c
@@ -74,13 +111,43 @@ func (c *Cache) Assign(table []int32) { upload(c.dev, c.Table, table) }
 
 // Free frees the cache.
 func (c *Cache) Free() {
-	c.dev.FreeCache(c.Cache)
+	for _, k := range c.kinds {
+		c.dev.FreeCache(k)
+	}
 	c.dev.Free(c.Table)
 	c.dev.Free(c.state.State)
 	c.dev.Free(c.state.Inputs)
 }
 
+// PositionBytes is what a position of a sequence takes, in all layers of the cache.
+func (c *Cache) PositionBytes() (sum int) {
+	for _, k := range c.kinds {
+		sum += k.Bytes() / (k.Shape().Pages * k.Shape().PageRows)
+	}
+	return sum
+}
+
 // CacheBytes returns the device memory that NewCache takes on d.
 func CacheBytes(d device.Device, spec arch.Spec, z CacheSize) int {
-	return d.CacheBytes(z.shape(spec)) + 4*z.Sequences*z.PagesEach() + z.stateBytes(d, spec)
+	n := 4*z.Sequences*z.PagesEach() + z.stateBytes(d, spec)
+	for _, s := range z.shapes() {
+		n += d.CacheBytes(s)
+	}
+	return n
+}
+
+// A place is where a layer has its keys and values in a cache.
+type place struct {
+	columns int // of its keys
+	layer   int // its number among layers that have as many
+}
+
+func placeOf(spec arch.Spec, layer int) place {
+	return place{kindOf(spec, layer).K, spec.Kept(layer)}
+}
+
+// of returns the cache of a device that has a place, and the layer there: its own, or the one that all share.
+func (c *Cache) of(p place) (device.Cache, int) {
+	i := c.kind(p.columns)
+	return c.kinds[i], p.layer % c.Kinds[i].Layers
 }

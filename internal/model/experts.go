@@ -12,8 +12,11 @@ import (
 func (b *builder) experts(m *Module) {
 	n, e := b.Spec.Names, b.Spec.MoE
 	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing}
-	if e.Routing.Correction {
-		x.correction = b.own(m, b.numbers(m.Vectors[len(m.Vectors)-1]))
+	if v, ok := m.Vector(n, n.Correction); ok && e.Routing.Correction {
+		x.correction = b.own(m, b.numbers(v))
+	}
+	if x.in = Normed; e.Apart {
+		x.in, x.apart = ExpertNormed, b.apart(m)
 	}
 	x.scores = b.linear(m, n.Router)
 	m.fixed = append(m.fixed, x.scores)
@@ -38,6 +41,8 @@ type mixture struct {
 	unit
 	routing    device.Routing
 	correction tensor.Tensor // F32 [1, experts], or absent
+	in         Slot          // what the chosen experts read
+	apart      *apart        // norms of their own, or nil
 	out        *output
 	scores     *Linear // the router
 	each       []expert
@@ -75,7 +80,7 @@ func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 	for i, e := range x.each {
 		e := e.of(get)
 		first, last := e.sites(ExpertIn, ExpertGate, ExpertUp, ExpertActed, ExpertOut)
-		first.Routed, first.Expert, first.All = true, i, func(s *State) tensor.Tensor { return s.At(Normed) }
+		first.Routed, first.Expert, first.All = true, i, func(s *State) tensor.Tensor { return s.At(x.in) }
 		last.Routed, last.Expert, last.All = true, i, func(s *State) tensor.Tensor { return x.everyRow(s, e) }
 		add(first, last)
 		together.add(e)
@@ -107,7 +112,7 @@ func (e expert) of(get func(*Linear) *Linear) expert {
 // everyRow computes what an expert's last matrix would read if every row of the
 // pass came to it, in memory that is free once the experts' units are computed.
 func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
-	in := s.At(Normed)
+	in := s.At(x.in)
 	up, gate := s.At(ExpertUp).Slice(0, in.Rows), tensor.Tensor{}
 	y := up
 	e.up.W.mul(s.Dev, up, in, e.up.Bias)
@@ -123,11 +128,15 @@ func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
 // read norms the stream, chooses experts, and sorts rows by them.
 func (x *mixture) read(s *State) {
 	x.choose(s)
-	s.Dev.Gather(s.At(ExpertIn), s.At(Normed), s.Routes().Rows)
+	s.Dev.Gather(s.At(ExpertIn), s.At(x.in), s.Routes().Rows)
 }
 
-// choose leaves in the state which experts see which rows.
+// choose leaves in the state which experts see which rows, and what these read.
 func (x *mixture) choose(s *State) {
+	if x.apart != nil {
+		x.chooseApart(s)
+		return
+	}
 	d := s.Dev
 	if r, ok := x.router(); ok && s.follow == nil {
 		d.Choose(s.choice(), s.At(Normed), s.At(Stream), r)
@@ -151,11 +160,14 @@ func (x *mixture) choose(s *State) {
 // router returns the norm, the router and the gate as one, if there is a norm and they
 // are dense, of one type.
 func (x *mixture) router() (r device.Router, ok bool) {
+	n := x.input.norm
+	if x.apart != nil {
+		n = x.apart.router
+	}
 	w, ok := x.scores.W.(Dense)
-	if !ok || x.input.norm.none() {
+	if !ok || n.none() {
 		return r, false
 	}
-	n := x.input.norm
 	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Routing: x.routing}
 	if x.gate == nil {
 		return r, true
@@ -189,6 +201,10 @@ func (x *mixture) act(s *State) {
 
 // add adds the weighted sum of the experts' outputs to the stream.
 func (x *mixture) add(s *State) {
+	if x.apart != nil {
+		x.addApart(s)
+		return
+	}
 	x.sum(s, func(y tensor.Tensor, scale float32) {
 		s.Dev.Combine(y, s.At(ExpertOut), s.At(Places), s.At(Weights), scale)
 	})
@@ -210,6 +226,10 @@ func (x *mixture) sum(s *State, into func(y tensor.Tensor, scale float32)) {
 // addBack spreads the gradient of the sum over the experts' outputs. Where it is
 // normalized, Mixture is what was.
 func (x *mixture) addBack(s, g *State, _ []tensor.Tensor) {
+	if x.apart != nil {
+		x.addApartBack(s, g)
+		return
+	}
 	x.out.addBack(s, g, []tensor.Tensor{s.At(Mixture)})
 	backward(g).CombineBack(g.At(ExpertOut), g.At(Out), s.At(Places), s.At(Weights), 1)
 	g.Dev.Clear(g.At(Out))
@@ -225,7 +245,11 @@ func (x *mixture) actBack(s, g *State, kept []tensor.Tensor) {
 // readBack adds up what the experts of each row have read.
 func (x *mixture) readBack(s, g *State, kept []tensor.Tensor) {
 	none, r := tensor.Tensor{}, s.Routes()
-	g.Dev.Combine(g.At(Normed), g.At(ExpertIn), r.Places.Columns(0, r.Chosen()), none, 1)
+	g.Dev.Combine(g.At(x.in), g.At(ExpertIn), r.Places.Columns(0, r.Chosen()), none, 1)
 	x.input.back(s, g, kept)
 	g.Dev.Clear(g.At(Normed))
+	if x.apart != nil {
+		x.apart.in.back(g, ExpertNormed, Stream, kept[0])
+		g.Dev.Clear(g.At(ExpertNormed))
+	}
 }

@@ -34,7 +34,7 @@ func (m ModuleSpec) Folds(s arch.Spec) (list []Fold) {
 			list = append(list, Fold{Name: n.Name, Channels: n.Cols, Norm: true, Reads: reads})
 		}
 	}
-	n, a := s.Names, s.Attn
+	n, a := s.Names, s.AttnOf(m.Layer)
 	pairs := [][2]string{}
 	if can.Values {
 		pairs = append(pairs, [2]string{n.V, n.O})
@@ -66,7 +66,13 @@ func (m ModuleSpec) readers(n arch.Names, p Place) (list []LinearSpec) {
 	case p == NormIn:
 		parts = []string{n.Q, n.K, n.V, n.AttnGate, n.Q1, n.KV1, n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ, n.DeltaA, n.DeltaB, n.ShortB, n.ShortC, n.ShortX}
 	}
-	if p == NormMLPIn || p == NormIn && m.Kind == Parallel && !own {
+	_, apart := m.Norm(NormExpertIn)
+	switch {
+	case p == NormExpertIn:
+		parts = []string{n.ExpertGate, n.ExpertUp}
+	case p == NormMLPIn && apart:
+		parts = []string{n.SharedGate, n.SharedUp}
+	case p == NormMLPIn || p == NormIn && m.Kind == Parallel && !own:
 		parts = append(parts, n.Gate, n.Up, n.Router, n.ExpertGate, n.ExpertUp, n.SharedGate, n.SharedUp, n.SharedRouter)
 	}
 	for _, l := range slices.Concat(m.Fixed, m.Linears) {

@@ -102,7 +102,7 @@ func turned(f device.Fuser, s *State, p device.Products, t *Step, parts []*State
 		return false
 	}
 	for _, x := range parts {
-		s.Dev.Attend(x.At(Mixed), x.At(Query), s.Cache, p.Turn.Layer, a.attend, x.Batch)
+		s.Dev.Attend(a.of(x, Mixed), a.of(x, Query), p.Turn.Cache, p.Turn.Layer, a.attend, x.Batch)
 	}
 	return true
 }

@@ -50,7 +50,7 @@ func (g *grouped) run(s *State) bool {
 	}
 	g.choose(s)
 	r := s.Routes()
-	d.GroupMul(to, s.At(Normed), r.Rows, groups, r)
+	d.GroupMul(to, s.At(g.in), r.Rows, groups, r)
 	if e := g.shared; e != nil {
 		if e.gate != nil {
 			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
@@ -86,22 +86,37 @@ func (g *grouped) sparse(s *State) bool {
 
 // mix computes the mixture by as few operations as there are for gated units.
 func (g *grouped) mix(s *State) {
-	d := s.Dev
 	shared := g.shared == nil || g.mixShared(s)
+	if g.apart != nil {
+		s.Dev.Clear(s.At(Mixture))
+		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
+		g.addNorms(s)
+		return
+	}
 	g.sum(s, func(y tensor.Tensor, scale float32) {
-		e := device.Experts{Gate: g.gate.group, Up: g.up.group, Down: g.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Act: g.unit.act, Scale: scale}
-		if shared && g.mixRow(s, y, e) {
-			return
+		e := g.together(s, scale)
+		if !shared || !g.mixRow(s, y, e) {
+			g.mixBehind(s, shared, y, e)
 		}
-		g.choose(s)
-		if e := g.shared; !shared {
-			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
-			e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-			g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
-			e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
-		}
-		d.MixExperts(y, s.At(Normed), e, s.Routes())
 	})
+}
+
+// together returns the matrices of all experts, and memory for what they compute.
+func (g *grouped) together(s *State, scale float32) device.Experts {
+	return device.Experts{Gate: g.gate.group, Up: g.up.group, Down: g.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Act: g.unit.act, Scale: scale}
+}
+
+// mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.
+func (g *grouped) mixBehind(s *State, shared bool, y tensor.Tensor, all device.Experts) {
+	d := s.Dev
+	g.choose(s)
+	if e := g.shared; !shared {
+		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
+		g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+	}
+	d.MixExperts(y, s.At(g.in), all, s.Routes())
 }
 
 // mixRow adds the mixture to y, with the router and the norm in front, on a device that

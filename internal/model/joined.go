@@ -73,7 +73,7 @@ func (m *Module) Onward(s *State, n int, w tensor.Tensor, ready func()) {
 		if j.Joined(p, w) {
 			if p.Then == device.Turn {
 				a := next.mixes
-				s.Dev.Attend(s.At(Mixed), s.At(Query), s.Cache, p.Turn.Layer, a.attend, s.Batch)
+				s.Dev.Attend(a.of(s, Mixed), a.of(s, Query), p.Turn.Cache, p.Turn.Layer, a.attend, s.Batch)
 			}
 			return
 		}

@@ -16,7 +16,7 @@ func (b *builder) latent(m *Module) {
 	n, l := b.Spec.Names, b.Spec.Latent
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	a := latent{
-		attention: attention{layer: b.Spec.Kept(m.Layer), attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
+		attention: attention{at: placeOf(b.Spec, m.Layer), attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
 		heads: b.Spec.Attn.Heads, nope: l.Nope, rope: l.Rope, rank: l.KVRank, value: l.Value,
 	}
 	a.loadRope(b, m)
@@ -71,7 +71,8 @@ func (a *latent) norms(s *State) {
 // positions first.
 func (a *latent) mix(s *State) {
 	a.kv.refresh(s.Dev)
-	d, layer, dim, none := s.Dev, s.layer(a.layer), a.rope+a.rank, tensor.Tensor{}
+	d, dim, none := s.Dev, a.rope+a.rank, tensor.Tensor{}
+	cache, layer := s.cache.of(a.at)
 	raw, q, k := s.At(RawQuery), s.At(Query), s.At(Key)
 	for h := range a.heads {
 		from, to := raw.Columns(h*(a.nope+a.rope), (h+1)*(a.nope+a.rope)), q.Columns(h*dim, (h+1)*dim)
@@ -84,10 +85,10 @@ func (a *latent) mix(s *State) {
 		if a.attention.rope.Dims > 0 {
 			d.Rope(q, k, a.freqs, dim, a.attention.rope, s.Batch)
 		}
-		d.Store(s.Cache, layer, k, k.Columns(0, 0), s.Batch)
-		d.Attend(s.At(Context), q, s.Cache, layer, a.attend, s.Batch)
+		d.Store(cache, layer, k, k.Columns(0, 0), s.Batch)
+		d.Attend(s.At(Context), q, cache, layer, a.attend, s.Batch)
 	} else {
-		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, s.Cache, layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
+		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, cache, layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
 	}
 	for h := range a.heads {
 		d.MatMul(s.At(Mixed).Columns(h*a.value, (h+1)*a.value), s.At(Context).Columns(h*a.rank, (h+1)*a.rank), a.kv.valueOf(h), none)
@@ -97,7 +98,7 @@ func (a *latent) mix(s *State) {
 // normsBack leaves the gradient of the latents before they were normalized.
 func (a *latent) normsBack(s, g *State, kept []tensor.Tensor) {
 	if !a.qNorm.none() {
-		a.qNorm.backInPlace(g, LatentQuery, kept[0], 1)
+		a.qNorm.backInPlace(backward(g), g.At(LatentQuery), kept[0], 1)
 	}
 	backward(g).NormBack(g.At(LatentKV).Columns(0, a.rank), g.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Norm)
 }

@@ -50,7 +50,11 @@ const (
 	NormMLPOut // what the MLP adds to the stream
 	NormQLatent
 	NormKVLatent
-	NormDelta // heads of what linear attention gives
+	NormDelta     // heads of what linear attention gives
+	NormValue     // the heads of values
+	NormExpertIn  // the stream in front of experts that have a norm of their own
+	NormExpertOut // what these give
+	NormShared    // what the expert beside them gives
 )
 
 // A NormSpec is what is known of a norm's weights before they are loaded.
@@ -115,6 +119,7 @@ type VectorSpec struct {
 	Name string // whole
 	Cols int    // how many there are
 	Dims []int  // the tensor's shape, or nil: of one dimension; it may hold more than these, which are its first
+	Host bool   // no device has them
 }
 
 // Shape returns the tensor's shape.
@@ -123,6 +128,16 @@ func (v VectorSpec) Shape() []int {
 		return v.Dims
 	}
 	return []int{v.Cols}
+}
+
+// Vector returns the spec of numbers by their name in arch.Names.
+func (m ModuleSpec) Vector(n arch.Names, part string) (VectorSpec, bool) {
+	for _, v := range m.Vectors {
+		if v.Name == n.Layer(m.Layer, part) {
+			return v, true
+		}
+	}
+	return VectorSpec{}, false
 }
 
 // Packable lists the linears that can be quantized.
@@ -207,7 +222,7 @@ type moduleLayout struct {
 }
 
 func (y *moduleLayout) attention() {
-	n, a := y.Names, y.Attn
+	n, a := y.Names, y.AttnOf(y.m.Layer)
 	y.layerNorm(NormIn, n.NormIn)
 	if y.Recurs(y.m.Layer) {
 		y.recurrent()
@@ -217,10 +232,12 @@ func (y *moduleLayout) attention() {
 	if y.Latent.KVRank > 0 {
 		y.latent()
 	} else {
-		wide, narrow := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		wide, narrow := a.Queries(), a.Keys()
 		y.linear(arch.Q, n.Q, y.Hidden, wide, a.BiasQKV)
 		y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
-		y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
+		if !a.KeyValues {
+			y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
+		}
 		if a.Gated {
 			y.linear(arch.V, n.AttnGate, y.Hidden, wide, a.BiasQKV)
 		}
@@ -228,6 +245,9 @@ func (y *moduleLayout) attention() {
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
 	y.headNorm(NormKey, n.KNorm, a.KVHeads)
+	if a.ValueNorm {
+		y.norm(NormSpec{Place: NormValue, Name: parent(n.O) + ".v_norm", Norm: y.Spec.Norm, Rows: 1, Cols: a.HeadDim, Plain: true})
+	}
 	y.layerNorm(NormOut, n.NormAttnOut)
 	if a.Sinks {
 		y.vector(VectorSpec{Name: n.Sinks, Cols: a.Heads})
@@ -316,6 +336,9 @@ func (y *moduleLayout) feedForward() {
 		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
 	}
 	y.layerNorm(NormMLPOut, n.NormMLPOut)
+	if y.LayerScale {
+		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.LayerScale), Cols: 1, Host: true})
+	}
 }
 
 // mlp adds the matrices of one MLP, of an expert or not.
@@ -346,6 +369,13 @@ func (y *moduleLayout) experts() {
 	if m.Shared > 0 {
 		y.mlp(0, n.SharedGate, n.SharedUp, n.SharedDown, m.Shared)
 	}
+	if m.Apart {
+		y.layerNorm(NormExpertIn, n.NormExpertIn)
+		y.layerNorm(NormExpertOut, n.NormExpertOut)
+		y.layerNorm(NormShared, n.NormShared)
+		y.vector(VectorSpec{Name: n.RouterScale, Cols: y.Hidden})
+		y.vector(VectorSpec{Name: n.ExpertScales, Cols: m.Experts})
+	}
 	if m.SharedGated {
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.SharedRouter, In: y.Hidden, Out: 1})
 	}
@@ -374,7 +404,7 @@ func (y *moduleLayout) streamNorm(p Place, name string) {
 
 // headNorm adds a norm of heads, if the architecture has it.
 func (y *moduleLayout) headNorm(p Place, part string, heads int) {
-	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.Attn.HeadDim, Bias: y.Attn.QKNorm.Bias, Plain: y.Attn.QKNorm.Plain}
+	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.AttnOf(y.m.Layer).HeadDim, Bias: y.Attn.QKNorm.Bias, Plain: y.Attn.QKNorm.Plain}
 	switch y.Attn.QKNorm.Over {
 	case arch.NoNorm:
 		return

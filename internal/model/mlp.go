@@ -115,10 +115,17 @@ func (u unit) squareBack(d device.Backward, dx, dy, x tensor.Tensor) {
 type output struct {
 	norm     Norm // or none
 	residual float32
+	then     float32 // multiplies the stream behind that
 }
 
 func (b *builder) output(m *Module, p Place) *output {
-	return &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual)}
+	o := &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual), then: 1}
+	if v, ok := m.Vector(b.Spec.Names, b.Spec.Names.LayerScale); ok && p == NormMLPOut {
+		if scale := b.floats(v.Name, 1, 1); scale != nil {
+			o.then = scale[0]
+		}
+	}
+	return o
 }
 
 func (o *output) step() Step {
@@ -126,7 +133,7 @@ func (o *output) step() Step {
 }
 
 // plain reports whether the product is added as it is.
-func (o *output) plain() bool { return o.residual == 1 && o.norm.none() }
+func (o *output) plain() bool { return o.residual == 1 && o.then == 1 && o.norm.none() }
 
 // keeps lists what addBack needs that add overwrites.
 func (o *output) keeps() []Slot {
@@ -141,11 +148,17 @@ func (o *output) add(s *State) {
 		o.norm.apply(s, Out, Out)
 	}
 	s.Dev.AddScaled(s.At(Stream), s.At(Out), o.residual)
+	if o.then != 1 {
+		s.Dev.Cap(s.At(Stream), o.then, 0)
+	}
 }
 
 func (o *output) addBack(_, g *State, kept []tensor.Tensor) {
+	if o.then != 1 {
+		g.Dev.Cap(g.At(Stream), o.then, 0)
+	}
 	g.Dev.AddScaled(g.At(Out), g.At(Stream), o.residual)
 	if !o.norm.none() {
-		o.norm.backInPlace(g, Out, kept[0], 1)
+		o.norm.backInPlace(backward(g), g.At(Out), kept[0], 1)
 	}
 }

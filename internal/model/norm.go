@@ -24,16 +24,15 @@ func (n Norm) apply(s *State, y, x Slot) {
 	s.Dev.Norm(s.At(y), s.At(x), n.W, n.Bias, n.Norm)
 }
 
-// heads normalizes the heads of a slot, in place: all together, each with the
+// heads normalizes the heads of x, in place: all together, each with the
 // same weights, or each with its own.
-func (n Norm) heads(s *State, slot Slot, heads int) {
-	x := s.At(slot)
+func (n Norm) heads(d device.Device, x tensor.Tensor, heads int) {
 	switch {
 	case n.none():
 	case n.W.Cols == x.Cols:
-		s.Dev.Norm(x, x, n.W, n.Bias, n.Norm)
+		d.Norm(x, x, n.W, n.Bias, n.Norm)
 	case n.shared():
-		s.Dev.HeadNorm(x, n.W, heads, n.Norm)
+		d.HeadNorm(x, n.W, heads, n.Norm)
 	default:
 		dim := x.Cols / heads
 		for h := range heads {
@@ -42,7 +41,7 @@ func (n Norm) heads(s *State, slot Slot, heads int) {
 			if !bias.Nil() {
 				bias = bias.Slice(row, row+1)
 			}
-			s.Dev.Norm(head, head, n.W.Slice(row, row+1), bias, n.Norm)
+			d.Norm(head, head, n.W.Slice(row, row+1), bias, n.Norm)
 		}
 	}
 }
@@ -60,28 +59,30 @@ func (n Norm) back(g *State, y, x Slot, value tensor.Tensor) {
 	backward(g).NormBack(g.At(x), g.At(y), value, n.W, n.Norm)
 }
 
-// backInPlace replaces the gradient of the norm of a slot by that of the slot,
-// whose rows are cut into heads.
-func (n Norm) backInPlace(g *State, slot Slot, value tensor.Tensor, heads int) {
-	d, dy := backward(g), g.At(slot)
+// backInPlace replaces dy, the gradient of the norm of a value whose rows are cut into heads, by that
+// of the value.
+func (n Norm) backInPlace(d device.Backward, dy, value tensor.Tensor, heads int) {
 	rows := dy.Rows * heads
-	copied := clone(g.Dev, dy)
-	defer g.Dev.Free(copied)
+	copied := clone(d, dy)
+	defer d.Free(copied)
 	d.Clear(dy)
 	d.NormBack(dy.Reshape(rows, dy.Cols/heads), copied.Reshape(rows, dy.Cols/heads), value.Reshape(rows, dy.Cols/heads), n.W, n.Norm)
 }
 
-// headsBack replaces the gradient of what heads has made of a slot by that of the
-// slot.
-func (n Norm) headsBack(g *State, slot Slot, value tensor.Tensor, heads int) {
-	d, dy := backward(g), g.At(slot)
+// headsBack replaces dy, the gradient of what heads has made of a value, by that of the value.
+func (n Norm) headsBack(d device.Backward, dy, value tensor.Tensor, heads int) {
 	switch {
+	case !dy.Dense() || !value.Dense(): // a layer has fewer columns than others
+		narrow, x := clone(d, dy), clone(d, value)
+		defer func() { d.Free(narrow); d.Free(x) }()
+		n.headsBack(d, narrow, x, heads)
+		d.Copy(dy, narrow)
 	case n.W.Cols == dy.Cols:
-		n.backInPlace(g, slot, value, 1)
+		n.backInPlace(d, dy, value, 1)
 	case n.W.Rows == 1:
-		n.backInPlace(g, slot, value, heads)
+		n.backInPlace(d, dy, value, heads)
 	default:
-		copied := clone(g.Dev, dy)
+		copied := clone(d, dy)
 		defer d.Free(copied)
 		d.Clear(dy)
 		dim := dy.Cols / heads

@@ -67,6 +67,11 @@ const (
 	SharedScores // logits of its weight, F32 [rows, 1]
 	Mixture      // the experts' weighted sum, if it is normalized, F32 [rows, hidden]
 
+	ExpertNormed  // what experts read that have a norm of their own, [rows, hidden]
+	ExpertScale   // what multiplies the weight of each, F32 [chosen, 1]
+	ScaledWeights // F32 [rows, experts a row]
+	Together      // the norms of Mixture and of SharedOut, F32 [rows, hidden]
+
 	Logits // F32 [logit rows, vocabulary]
 	slots
 )
@@ -83,7 +88,6 @@ type Size struct {
 type State struct {
 	Dev   device.Device
 	Batch device.Batch
-	Cache device.Cache
 
 	IDs tensor.Tensor // I32 [1, rows]
 
@@ -116,7 +120,8 @@ func within(t tensor.Tensor, cols int) tensor.Tensor {
 func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.Tensor {
 	a := spec.Attn
 	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, z.Rows, cols, nil) }
-	wide, narrow, width := of(activation, a.Heads*a.HeadDim), of(activation, a.KVHeads*a.HeadDim), of(activation, spec.MLP.Width)
+	queries, keys := spec.Widest()
+	wide, narrow, width := of(activation, queries), of(activation, keys), of(activation, spec.MLP.Width)
 	hidden := of(activation, spec.Hidden)
 	list := [slots]tensor.Tensor{
 		Stream: of(tensor.F32, spec.Hidden), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
@@ -172,7 +177,7 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows, cols, nil) }
 	chosen := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows*m.TopK, cols, nil) }
 	seen := m.TopK // experts that a row sees
-	if m.Shared > 0 {
+	if m.Shared > 0 && !m.Apart {
 		seen++
 	}
 	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, seen), of(tensor.F32, seen)
@@ -192,6 +197,10 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	if m.SharedGated {
 		list[SharedScores] = of(tensor.F32, 1)
 	}
+	if m.Apart {
+		list[ExpertNormed], list[SharedOut], list[Together] = of(activation, spec.Hidden), of(activation, spec.Hidden), of(tensor.F32, spec.Hidden)
+		list[ExpertScale], list[ScaledWeights] = chosen(tensor.F32, 1), of(tensor.F32, seen)
+	}
 	for layer := range spec.Layers {
 		if !spec.Sparse(layer) {
 			return
@@ -203,7 +212,7 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 // NewState allocates a State on d whose sequences have their keys and values in
 // c, which stays the caller's.
 func NewState(d device.Device, spec arch.Spec, z Size, c *Cache) *State {
-	s := &State{Dev: d, size: z, cache: c, Cache: c.Cache}
+	s := &State{Dev: d, size: z, cache: c}
 	s.IDs = d.Alloc(tensor.I32, 1, z.Rows)
 	s.Batch = device.Batch{Pos: d.Alloc(tensor.I32, 1, z.Rows), Seq: d.Alloc(tensor.I32, 1, z.Rows), Table: c.Table, Span: 1}
 	s.allocate(activations(spec, z, d.Activation()))
@@ -367,10 +376,6 @@ func (s *State) Free() {
 		s.Dev.Free(t)
 	}
 }
-
-// layer returns the layer of the cache that belongs to one of those that have keys and values: its
-// own, or the one that all share.
-func (s *State) layer(layer int) int { return layer % s.cache.Layers }
 
 func upload(d device.Device, t tensor.Tensor, v []int32) {
 	d.Upload(t, tensor.BytesOf(v))

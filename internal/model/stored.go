@@ -85,7 +85,8 @@ type placed struct {
 
 // add shows a linear that is in a tensor with others, if the files have that.
 func (u *unfused) add(s arch.Spec, layer int, l LinearSpec, t placed) {
-	p := part{Stored: t.Stored, index: t.i, out: l.Out, in: l.In, expert: l.Expert, experts: s.MoE.Experts, headDim: s.Attn.HeadDim, group: s.Attn.Heads / s.Attn.KVHeads}
+	a := s.AttnOf(layer)
+	p := part{Stored: t.Stored, index: t.i, out: l.Out, in: l.In, expert: l.Expert, experts: s.MoE.Experts, headDim: a.HeadDim, group: a.Heads / a.KVHeads}
 	for k, other := range t.Holds {
 		out := t.outs[expertPart{other, l.Expert}]
 		if k < t.i {

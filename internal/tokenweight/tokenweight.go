@@ -240,7 +240,7 @@ func Roots(squares []float64, power float64) []float32 {
 func Bytes(d device.Device, l *model.Loader, batch, length int) int {
 	activation, spec := d.Activation(), l.Spec
 	z := model.Size{Rows: batch * length, Logits: min(logitRows, batch*length)}
-	kept := z.Rows * (4*spec.Hidden + activation.Size()*spec.Attn.Heads*spec.Attn.HeadDim*2) // what is overwritten
+	kept := z.Rows * (4*spec.Hidden + activation.Size()*model.KeptColumns(spec)) // what is overwritten
 	n := (len(l.Layout) - 2) * (model.Bytes(spec, model.Size{Rows: z.Rows}, activation) + kept)
 	n += model.CacheBytes(d, spec, model.SharedCache(spec, batch, length)) + model.BackBytes(d, spec, batch, length)
 	linears := 0
