@@ -23,9 +23,9 @@ var prefillVariants = []prefillVariant[prefillFunc]{
 	{(*Device).attend_prefill_256, 256, attend_prefill_keys_256, 1},
 }
 
-// MaxHeadDim is the largest dimension of a head that attention takes; it must
-// be even, too.
-const MaxHeadDim = 256
+// MaxHeadDim is the largest dimension of a head that attention takes, which must
+// be even, too; heads of more than 256 without sinks and temperature, and by a plain kernel.
+const MaxHeadDim, wideHead = 512, 256
 
 // pageUnit divides the positions of a page that attention takes.
 const pageUnit = 16
@@ -82,9 +82,12 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 	if !d.checkPages(c) || q.Rows == 0 {
 		return
 	}
-	if b.Span == 1 {
+	switch {
+	case a.HeadDim > wideHead:
+		d.attendWide(y, q, c, layer, a, b)
+	case b.Span == 1:
 		d.attendRows(rowsAttend{y, d.placesFor(y, a), q, o, c, layer, a, b})
-	} else {
+	default:
 		d.attendRuns(y, q, c, layer, a, b)
 	}
 }

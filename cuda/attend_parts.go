@@ -8,11 +8,33 @@ import (
 type partsFunc func(d *Device, l launch, out, stats, q, k, v, table, pos, seq tensor.Tensor,
 	tableCols, pageRows, heads, kvHeads, dim, splits int32, ldq int64, scale, softcap float32, window int32)
 
-// partsVariants are kernels by the heads that a block takes.
-var partsVariants = []struct {
+// A partsVariant is a kernel and the heads that a block takes.
+type partsVariant struct {
 	kernel partsFunc
 	heads  int
-}{{(*Device).attend_parts_1, 1}, {(*Device).attend_parts_4, 4}, {(*Device).attend_parts_8, 8}}
+}
+
+var partsVariants = []partsVariant{{(*Device).attend_parts_1, 1}, {(*Device).attend_parts_4, 4}, {(*Device).attend_parts_8, 8}}
+
+// wideVariant takes heads of up to MaxHeadDim dimensions.
+var wideVariant = partsVariant{(*Device).attend_parts_wide, 8}
+
+// wideRows is how many rows it takes at a time, so that sums of parts take some MB.
+const wideRows = 64
+
+// attendWide is attention of heads that other kernels have no room for: of runs, too, as of single rows.
+func (d *Device) attendWide(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
+	if !a.Sinks.Nil() || a.Temperature != 0 {
+		d.failWith("Attend: heads of %d dimensions with sinks or a temperature, want up to %d; --devices cpu has no such limit", a.HeadDim, wideHead)
+		return
+	}
+	for lo := 0; lo < q.Rows; lo += wideRows {
+		hi := min(lo+wideRows, q.Rows)
+		part := b
+		part.Pos, part.Seq = b.Pos.Columns(lo, hi), b.Seq.Columns(lo, hi)
+		d.attendPartsBy(wideVariant, y.Slice(lo, hi), q.Slice(lo, hi), c, layer, a, part)
+	}
+}
 
 // partsTake reports whether attend_parts.cu can attend, and is faster than
 // attend_decode.cu.
@@ -24,14 +46,18 @@ func partsTake(a device.Attend, rows int) bool {
 // row are divided among as many blocks as keep the GPU busy, whatever the positions
 // are.
 func (d *Device) attendParts(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	const blocksAnSM, most = 6, 64
-	group, v := a.Heads/a.KVHeads, partsVariants[0]
+	v := partsVariants[0]
 	for _, w := range partsVariants {
-		if v = w; group <= v.heads {
+		if v = w; a.Heads/a.KVHeads <= v.heads {
 			break
 		}
 	}
-	sets := a.KVHeads * ((group + v.heads - 1) / v.heads)
+	d.attendPartsBy(v, y, q, c, layer, a, b)
+}
+
+func (d *Device) attendPartsBy(v partsVariant, y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
+	const blocksAnSM, most = 6, 64
+	sets := a.KVHeads * pieces(a.Heads/a.KVHeads, v.heads)
 	capacity := b.Table.Cols * c.shape.PageRows
 	splits := min(pieces(blocksAnSM*d.sms, sets*q.Rows), pieces(capacity, attend_parts_positions), most)
 	sums := d.scratch(scratchSums, tensor.F32, q.Rows*a.Heads*splits, a.HeadDim)

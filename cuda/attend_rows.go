@@ -52,7 +52,7 @@ func fewHeads(a device.Attend, rows int) bool { return rows*a.KVHeads < 32 }
 // together reports whether queries and keys are rotated, and keys and values stored, by
 // attention itself.
 func (d *Device) together(a device.Attend, rows int) bool {
-	return d.hopper() || !partsTake(a, rows)
+	return a.HeadDim <= wideHead && (d.hopper() || !partsTake(a, rows))
 }
 
 // attendRows is attention of single rows.

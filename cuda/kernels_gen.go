@@ -78,6 +78,7 @@ const (
 	kernel_attend_parts_1
 	kernel_attend_parts_4
 	kernel_attend_parts_8
+	kernel_attend_parts_wide
 	kernel_attend_parts_join
 	kernel_attend_prefill_32
 	kernel_attend_prefill_64
@@ -418,6 +419,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
 	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
 	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
+	kernel_attend_parts_wide:         {"attend_parts", "attend_parts_wide", true},
 	kernel_attend_parts_join:         {"attend_parts", "attend_parts_join", true},
 	kernel_attend_prefill_32:         {"attend_prefill", "attend_prefill_32", true},
 	kernel_attend_prefill_64:         {"attend_prefill", "attend_prefill_64", true},
@@ -826,6 +828,7 @@ const (
 	attend_meet_left_words         = 8
 	attend_parts_threads           = 128
 	attend_parts_most_dim          = 256
+	attend_parts_most_wide         = 512
 	attend_parts_positions         = 64
 	attend_parts_lanes_a_key       = 8
 	attend_parts_keys_a_pass       = attend_parts_threads / attend_parts_lanes_a_key
@@ -2856,6 +2859,29 @@ func (d *Device) attend_parts_4(l launch, out tensor.Tensor, stats tensor.Tensor
 
 func (d *Device) attend_parts_8(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
 	a := d.begin(kernel_attend_parts_8)
+	a.tensor(out, tensor.F32, "out")
+	a.tensor(stats, tensor.F32, "stats")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(splits)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_parts_wide(l launch, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, heads int32, kvHeads int32, dim int32, splits int32, ldq int64, scale float32, cap float32, window int32) {
+	a := d.begin(kernel_attend_parts_wide)
 	a.tensor(out, tensor.F32, "out")
 	a.tensor(stats, tensor.F32, "stats")
 	a.tensor(q, tensor.F16, "q")

@@ -7,22 +7,24 @@
 // key for the scores; for the sums, a thread for eight dimensions of every n-th
 // position. What the blocks of a row find is joined by attend_parts_join.
 //
+// Heads of more than 256 dimensions have no other kernel: of them it takes rows of runs, too.
+//
 // H200, 2026-11-21, 32 heads of 128 and 8 of keys: 8000 positions 33 µs, 1.0 TB/s, where
 // attend_decode.cu takes 44.
 #include "attend.cuh"
 #include "order.cuh"
 
 constexpr int threads = 128;
-constexpr int most_dim = 256;
+constexpr int most_dim = 256, most_wide = 512;
 constexpr int positions = 64;  // at a time
 constexpr int lanes_a_key = 8;
 constexpr int keys_a_pass = threads / lanes_a_key;
 constexpr int passes = positions / keys_a_pass;
 
-// Shared is the shared memory of a block that takes up to most_heads heads.
-template <int most_heads>
+// Shared is the shared memory of a block that takes up to most_heads heads of up to D dimensions.
+template <int most_heads, int D>
 struct Shared {
-	float q[most_heads][most_dim];
+	float q[most_heads][D];
 	float scores[most_heads][positions];
 	float top[most_heads], sum[most_heads], shrink[most_heads];
 	int64 rows[positions];   // where the positions of a tile are
@@ -31,8 +33,8 @@ struct Shared {
 
 // score computes the scores of a tile of n positions. All passes ask for their keys
 // before the first needs them.
-template <int most_heads>
-__device__ inline void score(Shared<most_heads>& m, const half* keys, int n, int heads, int dim, float cap) {
+template <int most_heads, int D>
+__device__ inline void score(Shared<most_heads, D>& m, const half* keys, int n, int heads, int dim, float cap) {
 	int part = threadIdx.x % lanes_a_key, key = threadIdx.x / lanes_a_key;
 	float sums[passes][most_heads] = {};
 	for (int at = part * 8; at < dim; at += lanes_a_key * 8) {
@@ -64,8 +66,8 @@ __device__ inline void score(Shared<most_heads>& m, const half* keys, int n, int
 }
 
 // weigh turns the scores of a tile into weights, a warp a head.
-template <int most_heads>
-__device__ inline void weigh(Shared<most_heads>& m, int heads) {
+template <int most_heads, int D>
+__device__ inline void weigh(Shared<most_heads, D>& m, int heads) {
 	int lane = threadIdx.x % 32;
 	for (int h = threadIdx.x / 32; h < heads; h += threads / 32) {
 		float a = m.scores[h][lane], b = m.scores[h][lane + 32], top = m.top[h], most = fmaxf(top, fmaxf(a, b));
@@ -84,8 +86,8 @@ __device__ inline void weigh(Shared<most_heads>& m, int heads) {
 
 // add adds a tile's weighted values, eight dimensions from `at` on of positions
 // `first` and every `step` further, four of which are asked for at a time.
-template <int most_heads>
-__device__ inline void add(float (&sums)[most_heads][8], const Shared<most_heads>& m, const half* values, int n, int heads, int dim, int at, int first, int step) {
+template <int most_heads, int D>
+__device__ inline void add(float (&sums)[most_heads][8], const Shared<most_heads, D>& m, const half* values, int n, int heads, int dim, int at, int first, int step) {
 #pragma unroll
 	for (int h = 0; h < most_heads; h++) {
 		if (h >= heads) break;
@@ -111,7 +113,7 @@ __device__ inline void add(float (&sums)[most_heads][8], const Shared<most_heads
 	}
 }
 
-template <int most_heads>
+template <int most_heads, int D>
 __device__ inline void attend(
 	float* out,        // [rows, heads, splits, dim]: sums of weighted values
 	float* stats,      // [rows, heads, splits, 2]: largest score, sum of weights
@@ -120,7 +122,7 @@ __device__ inline void attend(
 	const int* pos,    // [rows]
 	const int* seq,    // [rows]
 	int heads, int kv_heads, int dim, int splits, int64 ldq, float scale, float cap, int window) {
-	__shared__ Shared<most_heads> m;
+	__shared__ Shared<most_heads, D> m;
 	after_previous();
 	int group = heads / kv_heads, sets = (group + most_heads - 1) / most_heads;
 	int kv_head = blockIdx.y / sets, head = kv_head * group + blockIdx.y % sets * most_heads;
@@ -132,8 +134,8 @@ __device__ inline void attend(
 	end = min(end, start + share);
 
 	if (start < end)
-		for (int i = threadIdx.x; i < count * most_dim; i += threads) {
-			int h = i / most_dim, at = i % most_dim;
+		for (int i = threadIdx.x; i < count * D; i += threads) {
+			int h = i / D, at = i % D;
 			m.q[h][at] = at < dim ? scale * __half2float(q[row * ldq + (head + h) * dim + at]) : 0;
 		}
 	if (threadIdx.x < most_heads) m.top[threadIdx.x] = no_score, m.sum[threadIdx.x] = 0;
@@ -172,19 +174,20 @@ __device__ inline void attend(
 }
 
 // The name's number is the heads of a block.
-#define ATTEND(name, most_heads)                                                                    \
+#define ATTEND(name, most_heads, D)                                                                    \
 	extern "C" __global__ void __launch_bounds__(threads)                                           \
 	name(float* out, float* stats, const half* q, const half* k, const half* v, const int* table,   \
 	     const int* pos, const int* seq, int table_cols, int page_rows, int heads, int kv_heads,    \
 	     int dim, int splits, int64 ldq, float scale, float cap, int window) {                      \
 		Cache c = {k, v, table, table_cols, page_rows, kv_heads * dim};                             \
-		attend<most_heads>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, ldq, scale,    \
-		                   cap, window);                                                            \
+		attend<most_heads, D>(out, stats, q, c, pos, seq, heads, kv_heads, dim, splits, ldq, scale, \
+		                      cap, window);                                                         \
 	}
 
-ATTEND(attend_parts_1, 1)
-ATTEND(attend_parts_4, 4)
-ATTEND(attend_parts_8, 8)
+ATTEND(attend_parts_1, 1, most_dim)
+ATTEND(attend_parts_4, 4, most_dim)
+ATTEND(attend_parts_8, 8, most_dim)
+ATTEND(attend_parts_wide, 8, most_wide)
 
 // attend_parts_join joins the splits of a row and head: a block each.
 extern "C" __global__ void attend_parts_join(

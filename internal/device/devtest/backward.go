@@ -161,6 +161,7 @@ var attendBacks = []attendBack{
 	{heads: 8, kvHeads: 2, dim: 64, runs: 2, span: 37, sinks: true}, {heads: 2, kvHeads: 1, dim: 64, runs: 1, span: 130, window: 16, sinks: true},
 	{heads: 4, kvHeads: 1, dim: 128, runs: 1, span: 90, temperature: 0.3, softcap: 20}, {heads: 2, kvHeads: 2, dim: 200, runs: 2, span: 33, temperature: 0.5, sinks: true, sharp: 10},
 	{heads: 4, kvHeads: 1, dim: 48, latent: 32, runs: 2, span: 40}, {heads: 16, kvHeads: 1, dim: 576, latent: 512, runs: 1, span: 70},
+	{heads: 4, kvHeads: 2, dim: 512, runs: 1, span: 20},
 	{heads: 3, kvHeads: 1, dim: 40, latent: 40, runs: 1, span: 33}, {heads: 2, kvHeads: 1, dim: 190, latent: 128, runs: 1, span: 50, window: 9},
 }
 

@@ -143,6 +143,10 @@ func attendCases() (cases []testCase) {
 		{heads: 4, kvHeads: 1, dim: 128, runs: one(600), span: 40, window: 5000},
 		{heads: 4, kvHeads: 2, dim: 128, runs: one(300), span: 300, window: 100},
 		{heads: 2, kvHeads: 1, dim: 64, runs: one(1500), span: 200, window: 1024, softcap: 30},
+		{heads: 32, kvHeads: 4, dim: 512, runs: []run{{1, 150}, {0, 0}}, span: 1},
+		{heads: 8, kvHeads: 1, dim: 512, runs: one(90), span: 70, pageRows: 32},
+		{heads: 12, kvHeads: 1, dim: 320, runs: []run{{0, 5}, {1, 130}}, span: 3, window: 40, softcap: 20},
+		{heads: 3, kvHeads: 3, dim: 298, runs: one(33), span: 2},
 	}
 	for i, dim := range []int{64, 80, 96, 128, 256} {
 		for j, group := range []int{1, 2, 4, 8} {

@@ -8,10 +8,11 @@ import (
 )
 
 func gatherCases() (cases []testCase) {
-	for _, c := range []struct{ rows, from, cols int }{{0, 3, 64}, {1, 1, 1}, {8, 1, 2048}, {100, 37, 129}, {513, 64, 768}} {
+	for i, c := range []struct{ rows, from, cols int }{{0, 3, 64}, {1, 1, 1}, {8, 1, 2048}, {100, 37, 129}, {513, 64, 768}, {40, 16, 1}} {
 		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d of %d cols=%d", c.rows, c.from, c.cols), limit: exact,
 			build: func(f *fixture) func(device.Device) {
-				y, x := f.out("y", activation, c.rows, c.cols), f.in("x", activation, c.from, c.cols, noise(1))
+				t := []tensor.Type{activation, residual}[i%2]
+				y, x := f.out("y", t, c.rows, c.cols), f.in("x", t, c.from, c.cols, noise(1))
 				rows := f.ints("rows", 1, c.rows, some(2, c.rows, c.from))
 				return func(d device.Device) { d.Gather(y, x, rows) }
 			}})
@@ -30,7 +31,7 @@ func some(seed, n, limit int) []int32 {
 
 func combineCases() (cases []testCase) {
 	limit := limit{rel: 0x1p-20, abs: 0x1p-20, why: "products may be rounded or not before each sum"}
-	for i, c := range []struct{ rows, of, from, cols int }{{0, 2, 3, 64}, {1, 1, 1, 1}, {1, 8, 8, 2048}, {37, 2, 74, 129}, {65, 8, 520, 768}, {3, 9, 27, 100}} {
+	for i, c := range []struct{ rows, of, from, cols int }{{0, 2, 3, 64}, {1, 1, 1, 1}, {1, 8, 8, 2048}, {37, 2, 74, 129}, {65, 8, 520, 768}, {3, 9, 27, 100}, {9, 1, 9, 1}, {40, 1, 40, 1}} {
 		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d of %d cols=%d", c.rows, c.of, c.cols), limit: limit,
 			build: func(f *fixture) func(device.Device) {
 				y, x := f.inOut("y", residual, c.rows, c.cols, noise(1)), f.in("x", []tensor.Type{activation, residual}[i%2], c.from, c.cols, noise(2))

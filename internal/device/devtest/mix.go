@@ -56,6 +56,8 @@ func mixCases() (cases []testCase) {
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms},
 		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(511), span: 1, room: 8192}, whole, nil},
 		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 16, kvHeads: 2, dim: 512, runs: runs(300, 5), span: 1}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 8, kvHeads: 1, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms},
 	} {
 		one := c.testCase()
 		if c.norm != nil {
