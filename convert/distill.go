@@ -271,7 +271,7 @@ func (t *trainer) perplexity() (Perplexity, error) {
 	r := t.build.run
 	rows := r.tokens.quantize[:min(r.opts.Data.MeasureRows, len(r.tokens.quantize))]
 	length, spec := r.opts.Data.Length, r.src.loader.Spec
-	x, err := r.place(len(rows)*length*spec.Hidden*4).Store(len(rows), length*spec.Hidden)
+	x, err := r.place(len(rows)*length*spec.Handed()*4).Store(len(rows), length*spec.Handed())
 	if err != nil {
 		return 0, err
 	}

@@ -148,12 +148,12 @@ func (r *run) estimate() Estimate {
 // measureStreams returns the bytes of hidden states that measuring carries.
 func (r *run) measureStreams() int {
 	rows := len(r.tokens.measure) + min(probeRows, len(r.tokens.measure))*(len(r.src.loader.Layout)+1)
-	return rows * r.opts.Data.MeasureLength * r.src.loader.Spec.Hidden * 4
+	return rows * r.opts.Data.MeasureLength * r.src.loader.Spec.Handed() * 4
 }
 
 // quantizeStreams returns the bytes of hidden states that quantizing carries.
 func (r *run) quantizeStreams() int {
-	return 2 * r.calibrationRows() * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
+	return 2 * r.calibrationRows() * r.opts.Data.Length * r.src.loader.Spec.Handed() * 4
 }
 
 // workspace returns the bytes of the machine's memory that working on the widest module

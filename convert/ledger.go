@@ -109,7 +109,7 @@ func (w *work) measure(l *ledger, m model.ModuleSpec, recipes func(arch.Role) (a
 		}
 		lo = hi
 	}
-	l.atOnce(4*w.most*w.length*w.spec.Hidden, 0) // what variants' outputs are compared with
+	l.atOnce(4*w.most*w.length*w.spec.Handed(), 0) // what variants' outputs are compared with
 	l.give(packed)
 }
 
@@ -156,7 +156,7 @@ func (w *work) back(l *ledger, m model.ModuleSpec) {
 	for _, x := range m.Linears {
 		operands = max(operands, 2*x.In*x.Out+4*w.length*x.Out)
 	}
-	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Hidden+model.BackBytes(w.dev, w.spec, 1, w.length), operands)
+	l.atOnce(model.Bytes(w.spec, z, tensor.F32)+2*4*w.length*w.spec.Handed()+model.BackBytes(w.dev, w.spec, 1, w.length), operands)
 }
 
 // trace counts the backward pass through a module that gathers the moments of its

@@ -105,7 +105,7 @@ func (r *run) newMeasuring(t *trip) (*measuring, error) {
 		AllExperts: r.opts.AllExperts, Load: r.shelf.load, Place: r.place(r.measureStreams()), Work: r.memory.batch, Moments: r.memory.moments, Probes: spread(rows, probeRows),
 	}}
 	var err error
-	if m.measurer.Base, err = m.measurer.Place.Store(rows, length*spec.Hidden); err != nil {
+	if m.measurer.Base, err = m.measurer.Place.Store(rows, length*spec.Handed()); err != nil {
 		m.close()
 		return nil, err
 	}

@@ -164,7 +164,8 @@ func (r *run) weightBytes(m model.ModuleSpec) int {
 		}
 	}
 	if m.Kind == model.Embedding {
-		n += r.dev.Activation().Size() * r.src.loader.Spec.Vocab * r.src.loader.Spec.Hidden
+		s := r.src.loader.Spec
+		n += r.dev.Activation().Size() * (s.Vocab*s.Hidden + s.Layers*s.PerLayer.Size*(s.PerLayer.Rows+s.Hidden))
 	}
 	return n
 }

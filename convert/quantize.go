@@ -59,7 +59,7 @@ func (b *build) newQuantizing() (*quantizing, error) {
 	q := &quantizing{build: b, run: r, pass: stream.NewPass(r.dev, spec, length, most), passR: stream.NewPass(r.dev, spec, length, most)}
 	q.dx = q.pass.Scratch(r.calibrationRows(), r.dev.Activation(), most*length, r.src.loader.Width())
 	q.moments = &momentsAhead{run: r}
-	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Hidden
+	place, rows, floats := r.place(r.quantizeStreams()), r.calibrationRows(), length*spec.Handed()
 	q.holds = r.memory.Held
 	if f, ok := r.dev.(device.Fetcher); ok {
 		packed, prepared := f.NewMark(), f.NewMark()
@@ -320,7 +320,7 @@ func (q *quantizing) distance() (float64, error) {
 	err := q.pairs((*stream.Lane).Borrow, (*stream.Lane).Borrow, func(wave []pair) error {
 		return eachPair(wave, func(p pair) error {
 			last := p.row + p.n
-			d.Distances(diffs.Columns(p.row, last), squares.Columns(p.row, last), p.x.State.At(model.Stream), p.r.State.At(model.Stream))
+			d.Distances(diffs.Columns(p.row, last), squares.Columns(p.row, last), p.x.State.At(model.Residual), p.r.State.At(model.Residual))
 			return nil
 		})
 	})

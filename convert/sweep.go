@@ -161,11 +161,11 @@ func (s *sweep) gather(h *quant.Hessian, site, source model.Site, wave []pair) e
 func (s *sweep) short(site model.Site, wave []pair, dxs []tensor.Tensor) ([]tensor.Tensor, error) {
 	d, w, es := s.run.dev, site.Linears[0].W.(model.Dense).Tensor, make([]tensor.Tensor, len(wave))
 	return es, eachPair(wave, func(p pair) error {
-		i, r := p.x.Number, p.x.State.At(model.Stream)
+		i, r := p.x.Number, p.x.State.At(model.Residual)
 		es[i] = p.r.State.At(site.Writes[0])
 		d.MatMul(es[i], dxs[i], w, tensor.Tensor{})
 		behind := s.dx.Of(p.x).Reshape(r.Rows, r.Cols)
-		d.Difference(behind, p.r.State.At(model.Stream), r)
+		d.Difference(behind, p.r.State.At(model.Residual), r)
 		d.Difference(es[i], behind, es[i])
 		return nil
 	})

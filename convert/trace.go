@@ -64,7 +64,7 @@ func (r *run) traceStreams() int {
 	if !r.opts.Quality.compensates() {
 		return 0
 	}
-	return len(r.traced()) * (len(r.src.loader.Layout) + 1) * r.opts.Data.Length * r.src.loader.Spec.Hidden * 4
+	return len(r.traced()) * (len(r.src.loader.Layout) + 1) * r.opts.Data.Length * r.src.loader.Spec.Handed() * 4
 }
 
 // hasColumns reports whether the moments of all modules are there.

@@ -127,8 +127,10 @@ func weights(l *model.Loader, modules []model.ModuleSpec, d device.Device) int {
 		for _, x := range m.Matrices() {
 			sum += linear(l, x, d, sizes[x.Name])
 		}
-		if m.Positions != "" {
-			sum += sizes[m.Positions]
+		for _, table := range []string{m.Positions, m.Inputs} {
+			if table != "" {
+				sum += sizes[table]
+			}
 		}
 		if m.Table != "" && !(tables[m.Table] && borrows) { // a tied head is a copy, or the same bytes
 			sum += sizes[m.Table]

@@ -80,6 +80,10 @@ CASES = {
     "gemma4": {"text_config": TINY | GEMMA4 | {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32, "enable_moe_block": True, "hidden_size_per_layer_input": 0},
                "vision_config": None, "audio_config": None} | dict.fromkeys(TINY),
     "gemma4_text": GEMMA4 | {"attention_k_eq_v": False, "num_global_key_value_heads": None, "hidden_size_per_layer_input": 0, "num_attention_heads": 2},
+    "gemma4_e2b": {"model_type": "gemma4", "text_config": TINY | GEMMA4 | {
+        "num_hidden_layers": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        "attention_k_eq_v": False, "num_global_key_value_heads": None, "num_key_value_heads": 1, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+        "intermediate_size": 32, "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 128}, "vision_config": None, "audio_config": None} | dict.fromkeys(TINY),
     "gemma4_unified_text": GEMMA4 | {"attention_bias": True, "use_bidirectional_attention": None},
     "gemma4_unified": {"text_config": TINY | GEMMA4 | {"num_hidden_layers": 7, "layer_types": None, "intermediate_size": 32}} | dict.fromkeys(TINY),
     "glm": {"head_dim": 16},
@@ -180,6 +184,16 @@ def adapters(folder):
         json.dump(config, f, indent=1)
 
 
+def borrowed(path):
+    """Adds keys and values of layers that do not use them, as published files have them."""
+    tensors = load_file(path)
+    for layer in (3, 4):
+        at = f"model.language_model.layers.{layer}.self_attn."
+        dim = tensors[at + "q_norm.weight"].shape[0]
+        tensors |= {at + "k_norm.weight": torch.ones(dim).half(), at + "k_proj.weight": torch.ones(dim, 32).half(), at + "v_proj.weight": torch.ones(dim, 32).half()}
+    save_file(tensors, path)
+
+
 def stacked(path):
     """Puts the experts of a layer in two tensors, [out, in], as published files have them."""
     tensors = load_file(path)
@@ -209,6 +223,8 @@ def write(folder, kind):
         variants.text_only(os.path.join(folder, "model.safetensors"))
     if name == "phi4mm":
         adapters(folder)
+    if name == "gemma4_e2b":
+        borrowed(os.path.join(folder, "model.safetensors"))
     if name == "qwen3_5_moe":
         stacked(os.path.join(folder, "model.safetensors"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))

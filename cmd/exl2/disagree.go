@@ -13,8 +13,10 @@ import (
 // small lists the tensors of a module beside matrices.
 func small(m model.ModuleSpec) []string {
 	var names []string
-	if m.Positions != "" {
-		names = append(names, m.Positions+".weight")
+	for _, table := range []string{m.Positions, m.Inputs} {
+		if table != "" {
+			names = append(names, table+".weight")
+		}
 	}
 	for _, n := range m.Norms {
 		names = append(names, n.Tensors()...)

@@ -63,6 +63,8 @@ const (
 	KeyValues       Feature = "values that are keys"
 	ScaledLayers    Feature = "layers that scale the stream"
 	ApartExperts    Feature = "experts with norms of their own"
+	LayerInputs     Feature = "inputs of each layer"
+	BorrowedKeys    Feature = "layers that borrow keys and values"
 )
 
 // Features lists what an interpreter must know to run s.
@@ -101,6 +103,8 @@ func (s Spec) Features() []Feature {
 		add(KeyValues, s.AttnOf(l).KeyValues)
 	}
 	add(ScaledLayers, s.LayerScale)
+	add(LayerInputs, s.PerLayer.Size > 0)
+	add(BorrowedKeys, s.KeysOf != nil)
 	add(LinearAttention, s.Recurrent() && s.Short.Kernel == 0 && !s.Delta.Plain)
 	add(StateSpaces, s.Recurrent() && s.Delta.Plain)
 	add(Convolutions, s.Recurrent() && s.Short.Kernel > 0)

@@ -140,6 +140,9 @@ func (s Spec) check(c *Config) {
 		sizes = append(sizes, size{"kv_lora_rank", l.KVRank, 1, maxSize}, size{"q_lora_rank", l.QRank, 0, maxSize},
 			size{"qk_nope_head_dim", l.Nope, 1, maxSize}, size{"qk_rope_head_dim", l.Rope, 2, maxSize}, size{"v_head_dim", l.Value, 1, maxSize})
 	}
+	if p := s.PerLayer; p.Size != 0 {
+		sizes = append(sizes, size{"hidden_size_per_layer_input", p.Size, 1, maxSize}, size{"vocab_size_per_layer_input", p.Rows, s.Vocab, maxSize}, size{"inputs of all layers", s.Layers * p.Size, 1, maxSize})
+	}
 	if d := s.Delta; d != (Delta{}) {
 		sizes = append(sizes, size{"linear_num_key_heads", d.KeyHeads, 1, maxSize}, size{"linear_num_value_heads", d.ValueHeads, 1, maxSize},
 			size{"linear_key_head_dim", d.KeyDim, 1, maxHead}, size{"linear_value_head_dim", d.ValueDim, 1, maxHead}, size{"linear_conv_kernel_dim", d.Kernel, 1, maxKernel},

@@ -15,11 +15,22 @@ import (
 // stream, and, where it has experts, an MLP beside them (models/gemma4/modeling_gemma4.py).
 func gemma4(c *Config) Spec {
 	c.defaults("hidden_size_per_layer_input", 256, "max_position_embeddings", 131072, "sliding_window", 512)
-	if n := c.count("hidden_size_per_layer_input", 0); n > 0 {
-		c.Refuse("hidden_size_per_layer_input", "%d: inputs of each layer, as of E2B and E4B, are not known", n)
+	s := gemma4Text(c)
+	s.PerLayer = PerLayer{Size: c.count("hidden_size_per_layer_input", 0), Rows: c.Int("vocab_size_per_layer_input", 262144)}
+	if s.PerLayer.Size == 0 {
+		s.PerLayer.Rows = 0
+		return s
 	}
-	c.ignore("vocab_size_per_layer_input")
-	return gemma4Text(c)
+	switch {
+	case s.MoE.Experts > 0:
+		c.Refuse("hidden_size_per_layer_input", "%d, inputs of each layer beside experts", s.PerLayer.Size)
+	case s.MLP.Squared:
+		c.Refuse("hidden_activation", "relu2 of inputs of each layer")
+	}
+	n := &s.Names
+	n.PerLayerTable, n.PerLayerModel, n.PerLayerNorm = "model.embed_tokens_per_layer", "model.per_layer_model_projection", "model.per_layer_projection_norm"
+	n.PerLayerGate, n.PerLayerOut, n.NormPerLayer = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm"
+	return s
 }
 
 // gemma4Unified has no inputs of each layer (models/gemma4_unified/modeling_gemma4_unified.py).
@@ -53,11 +64,10 @@ func gemma4Text(c *Config) Spec {
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	s.Attn.Scale, s.Attn.ValueNorm = 1, true
 	c.must("use_bidirectional_attention", false, "vision") // pictures see all of themselves
-	c.must("num_kv_shared_layers", 0)
-	c.ignore("use_double_wide_mlp") // of layers that share keys
 	local := s.kinds(c)
 	s.Window = c.window(local)
 	s.gemma4Heads(c, local)
+	s.borrowing(c, local)
 	s.gemma4Rope(c, local)
 	if c.Bool("enable_moe_block", false) {
 		s.gemma4Experts(c)
@@ -101,6 +111,45 @@ func (s *Spec) gemma4Heads(c *Config, local func(layer int) bool) {
 		dims[local(l)] = a.HeadDim
 	}
 	s.Attention = func(l int) Attn { return list[l] }
+}
+
+// borrowing has the last layers attend to the keys and values of the last one of their kind in front of them, and may
+// double the width of their MLPs.
+func (s *Spec) borrowing(c *Config, local func(layer int) bool) {
+	wide, first := c.Bool("use_double_wide_mlp", false), s.Layers-c.count("num_kv_shared_layers", 0)
+	if first == s.Layers {
+		return
+	}
+	lender := map[bool]int{}
+	for l := range min(first, maxLayers) {
+		lender[local(l)] = l
+	}
+	for l := max(first, 0); l < min(s.Layers, maxLayers); l++ {
+		if _, ok := lender[local(l)]; !ok {
+			c.fail("num_kv_shared_layers", "%d, and no layer in front of these is of the kind of layer %d", s.Layers-first, l)
+			return
+		}
+	}
+	s.KeysOf = func(l int) int {
+		if l < first {
+			return l
+		}
+		return lender[local(l)]
+	}
+	if !wide {
+		return
+	}
+	if c.Bool("enable_moe_block", false) {
+		c.Refuse("use_double_wide_mlp", "true beside experts")
+	}
+	width := s.MLP.Width
+	s.MLP.Width = 2 * width
+	s.Widths = func(l int) int {
+		if l < first {
+			return width
+		}
+		return 2 * width
+	}
 }
 
 // layerHeads reads per_layer_config, as transformers 5 writes what differs by layer.

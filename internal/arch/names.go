@@ -47,6 +47,10 @@ type Names struct {
 	RouterScale, ExpertScales               string
 
 	LayerScale string // whole
+
+	// Of Spec.PerLayer; the first three outside layers.
+	PerLayerTable, PerLayerModel, PerLayerNorm string
+	PerLayerGate, PerLayerOut, NormPerLayer    string
 }
 
 // Layer returns the full name of a layer's part.

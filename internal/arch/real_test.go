@@ -65,6 +65,15 @@ func summary(s Spec) string {
 	default:
 		line("linear attention: %+v, %d layers, the first %v", s.Delta, states, s.Recurs(0))
 	}
+	if n := s.PerLayer.Size; n > 0 {
+		line("inputs of layers: %d columns of %d rows", n, s.PerLayer.Rows)
+	}
+	for l := range s.Layers {
+		if from := s.Lender(l); from != l {
+			line("layer %d borrows keys and values of layer %d, layer %d of layer %d", l, from, s.Layers-1, s.Lender(s.Layers-1))
+			break
+		}
+	}
 	line("mlp: %d, act %d, bias %v; norm %+v", s.MLP.Width, s.MLP.Act, s.MLP.Bias, s.Norm)
 	if m.Experts > 0 {
 		line("experts: %d of %d, %d wide, %d shared, %+v", m.TopK, m.Experts, m.Width, m.Shared, m.Routing)

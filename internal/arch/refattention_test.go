@@ -18,19 +18,14 @@ func (r reference) attention(l int, x stream) stream {
 		value = r.Latent.Value
 		q, k, v = r.latent(l, x)
 	} else {
-		q, k = r.project(l, n.Q, x), r.project(l, n.K, x)
-		if a.KeyValues {
-			v = each(k, func(_ int, v []float64) []float64 { return scaled(v, 1) })
-		} else {
-			v = r.project(l, n.V, x)
-		}
-		for _, v := range v {
-			for h := 0; a.ValueNorm && h < len(v); h += a.HeadDim {
-				copy(v[h:], normalize(v[h:][:a.HeadDim], nil, nil, r.Norm))
-			}
-		}
+		q = r.project(l, n.Q, x)
 		r.prepare(l, q, n.QNorm, a.Heads)
-		r.prepare(l, k, n.KNorm, a.KVHeads)
+		if from := r.Lender(l); from != l {
+			k, v = r.lent[from][0], r.lent[from][1]
+		} else {
+			k, v = r.keys(l, x)
+			r.lent[l] = [2]stream{k, v}
+		}
 	}
 	for p, v := range q {
 		if a.Temperature != 0 {
@@ -50,6 +45,24 @@ func (r reference) attention(l int, x stream) stream {
 		}
 		return r.linear(l, 0, n.O, out)
 	})
+}
+
+// keys returns keys and values.
+func (r reference) keys(l int, x stream) (k, v stream) {
+	a, n := r.AttnOf(l), r.Names
+	k = r.project(l, n.K, x)
+	if a.KeyValues {
+		v = each(k, func(_ int, v []float64) []float64 { return scaled(v, 1) })
+	} else {
+		v = r.project(l, n.V, x)
+	}
+	for _, v := range v {
+		for h := 0; a.ValueNorm && h < len(v); h += a.HeadDim {
+			copy(v[h:], normalize(v[h:][:a.HeadDim], nil, nil, r.Norm))
+		}
+	}
+	r.prepare(l, k, n.KNorm, a.KVHeads)
+	return k, v
 }
 
 // mix is what head h at position p sees of the values.

@@ -58,6 +58,8 @@ func open(t *testing.T, path string) *safetensors.File {
 type reference struct {
 	arch.Spec
 	weights
+	lent   map[int][2]stream // keys and values, by layer
+	inputs stream            // of all layers
 }
 
 // A stream is a vector for each position.
@@ -84,6 +86,7 @@ func (r reference) logits(ids []float64) stream {
 			add(x[i], positions[(r.LearnedFrom+i)*r.Hidden:][:r.Hidden], 1)
 		}
 	}
+	r.lent, r.inputs = map[int][2]stream{}, r.layerInputs(ids, x)
 	for l := range r.Layers {
 		r.layer(l, x)
 	}
@@ -149,11 +152,38 @@ func (r reference) layer(l int, x stream) {
 		mlp = func(l int, in stream) stream { return r.apart(l, x, in) }
 	}
 	r.addTo(x, r.part(l, n.NormMLPOut, mlp(l, r.part(l, n.NormMLPIn, x))))
+	if r.PerLayer.Size > 0 {
+		r.addTo(x, r.part(l, n.NormPerLayer, each(x, func(p int, v []float64) []float64 {
+			g := r.linear(l, 0, n.PerLayerGate, v)
+			for i, in := range r.inputs[p][l*r.PerLayer.Size:][:r.PerLayer.Size] {
+				g[i] = r.act(g[i]) * in
+			}
+			return r.linear(l, 0, n.PerLayerOut, g)
+		})))
+	}
 	if r.LayerScale {
 		for i, v := range x {
 			x[i] = scaled(v, r.vector(n.Layer(l, n.LayerScale))[0])
 		}
 	}
+}
+
+// layerInputs are inputs of all layers, of ids, which have the embeddings x.
+func (r reference) layerInputs(ids []float64, x stream) stream {
+	size, all := r.PerLayer.Size, r.PerLayer.Size*r.Layers
+	if size == 0 {
+		return nil
+	}
+	table, _ := r.tensor(r.Names.PerLayerTable + ".weight")
+	model, _ := r.tensor(r.Names.PerLayerModel + ".weight")
+	return each(x, func(p int, v []float64) []float64 {
+		y := scaled(product(model, v, all), 1/math.Sqrt(float64(r.Hidden)))
+		for at := 0; at < all; at += size {
+			copy(y[at:], normalize(y[at:][:size], r.vector(r.Names.PerLayerNorm+".weight"), nil, r.Norm))
+		}
+		add(y, table[int(ids[p])*all:][:all], math.Sqrt(float64(size)))
+		return scaled(y, 1/math.Sqrt2)
+	})
 }
 
 func (r reference) addTo(x, y stream) {
@@ -251,12 +281,13 @@ func (r reference) act(x float64) float64 {
 	return x
 }
 
-// allUsed complains about tensors that the Spec does not mention, but for what only pictures see.
+// allUsed complains about tensors that the Spec does not mention, but for what only pictures see, and keys and values of
+// layers that borrow others.
 func (r reference) allUsed() {
 	for _, name := range r.file.Names() {
 		_, ok := r.read[name]
-		pictures := (strings.Contains(name, ".experts.") || strings.Contains(name, ".lora_")) && !r.InLayer(name)
-		if !ok && !pictures && !strings.HasSuffix(name, ".attn.bias") {
+		known := strings.Contains(name, ".experts.") || strings.Contains(name, ".lora_") || strings.Contains(name, ".self_attn.")
+		if !ok && !(known && !r.InLayer(name)) && !strings.HasSuffix(name, ".attn.bias") {
 			r.t.Errorf("%s is not used", name)
 		}
 	}

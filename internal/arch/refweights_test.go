@@ -90,6 +90,8 @@ func (r reference) outs(l int, part string) int {
 		return r.MoE.Experts
 	case n.AttnGate:
 		return a.Heads * a.HeadDim
+	case n.PerLayerGate:
+		return r.PerLayer.Size
 	case n.DeltaQ, n.DeltaK:
 		return r.Delta.Keys()
 	case n.DeltaV, n.DeltaZ:
@@ -116,6 +118,8 @@ func (r reference) biased(part string) bool {
 		return r.Short.Bias
 	case n.O:
 		return a.BiasO
+	case n.PerLayerGate, n.PerLayerOut:
+		return false
 	case n.Router:
 		return r.MoE.Routing.Bias
 	}

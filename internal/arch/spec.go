@@ -75,6 +75,12 @@ type Spec struct {
 	// All else of Attn is that of every layer.
 	Attention func(layer int) Attn
 
+	// KeysOf says whose keys and values a layer attends to, an earlier one's of its shape, or its own; a nil function
+	// means its own. A layer that borrows has no K, V, or norms of them.
+	KeysOf func(layer int) int
+
+	PerLayer PerLayer
+
 	// LayerScale has each layer's stream multiplied by a number in the end, Names.LayerScale, [1] (Gemma 4).
 	LayerScale bool
 
@@ -291,7 +297,7 @@ func (s Spec) Unused(name string) bool {
 		return true
 	}
 	n, ok := s.layerOf(name)
-	return ok && (n >= s.Layers || slices.ContainsFunc(masks, func(end string) bool { return strings.HasSuffix(name, end) }))
+	return ok && (n >= s.Layers || s.borrowed(name, n) || slices.ContainsFunc(masks, func(end string) bool { return strings.HasSuffix(name, end) }))
 }
 
 // Stray returns the first of tensors' names that is of a layer which the configuration does
@@ -309,7 +315,17 @@ func (s Spec) Stray(names []string) string {
 // what pictures see there.
 func (s Spec) InLayer(name string) bool {
 	n, ok := s.layerOf(name)
-	return ok && n < s.Layers && !s.pictures(name, n)
+	return ok && n < s.Layers && !s.pictures(name, n) && !s.borrowed(name, n)
+}
+
+// borrowed reports whether a tensor of a layer is of keys and values that the layer does not use, as it borrows others.
+func (s Spec) borrowed(name string, layer int) bool {
+	if s.Lender(layer) == layer {
+		return false
+	}
+	return slices.ContainsFunc([]string{s.Names.K, s.Names.V, s.Names.KNorm}, func(part string) bool {
+		return strings.HasPrefix(name, s.Names.Layer(layer, part)+".")
+	})
 }
 
 // pictures reports whether a tensor of a layer is of an expert that pictures see, or of an adapter.

@@ -39,7 +39,7 @@ func (s *Spec) prefixed() {
 
 // nest turns model.x into model.language_model.x.
 func (n *Names) nest() {
-	for _, name := range []*string{&n.Embed, &n.Layers, &n.Final} {
+	for _, name := range []*string{&n.Embed, &n.Layers, &n.Final, &n.PerLayerTable, &n.PerLayerModel, &n.PerLayerNorm} {
 		*name = strings.Replace(*name, "model.", "model.language_model.", 1)
 	}
 }

@@ -77,7 +77,7 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 	if p.Away > 0 {
 		own += mostOf(l) * slotsEach * LatentBytes
 	}
-	return own + 4*most + 4*p.Recall*p.Length*l.Spec.Hidden + passBytes(d, l, p), host
+	return own + 4*most + 4*p.Recall*p.Length*l.Spec.Handed() + passBytes(d, l, p), host
 }
 
 // readers is how many matrices read the same at most, experts' aside.
@@ -111,7 +111,7 @@ func Choose(d device.Device, l *model.Loader, p Plan, own, host int) (f Fit, tak
 func passBytes(d device.Device, l *model.Loader, p Plan) int {
 	activation := d.Activation()
 	z := model.Size{Rows: p.Batch * p.Length, Logits: min(logitRows, p.Batch*p.Length)}
-	n := l.Spec.Vocab*l.Spec.Hidden*activation.Size() + 4*z.Rows*l.Spec.Hidden*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
+	n := l.Spec.Vocab*l.Spec.Hidden*activation.Size() + 4*z.Rows*l.Spec.Handed()*len(l.Layout) + 4*z.Logits*l.Spec.Vocab
 	if p.Keep { // with what is overwritten: streams, and heads in front of their norms
 		n += (len(l.Layout) - 2) * (model.Bytes(l.Spec, model.Size{Rows: z.Rows}, activation) + z.Rows*(4*l.Spec.Hidden+activation.Size()*model.KeptColumns(l.Spec)))
 	}

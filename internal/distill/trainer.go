@@ -70,10 +70,10 @@ func New(d device.Quantize, l *model.Loader, p Plan, matrix func(name string) (*
 		t.keep()
 	}
 	for range t.student {
-		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden))
+		t.inputs = append(t.inputs, d.Alloc(tensor.F32, z.Rows, l.Spec.Handed()))
 	}
-	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Hidden)
-	t.lessons = newLessons(d, &p, l.Spec.Hidden)
+	t.taught = d.Alloc(tensor.F32, z.Rows, l.Spec.Handed())
+	t.lessons = newLessons(d, &p, l.Spec.Handed())
 	t.reference = d.Alloc(tensor.F32, z.Logits, l.Spec.Vocab)
 	t.divergence = d.Alloc(tensor.F32, 1, z.Rows)
 	t.gradient = d.Alloc(tensor.F32, 1, t.mostGraded())

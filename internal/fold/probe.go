@@ -66,7 +66,7 @@ func (p *Prober) Choose(ctx context.Context, tokens [][]int32, candidates map[st
 
 // embed returns rows of the stream behind the embedding.
 func (p *Prober) embed(ctx context.Context, tokens [][]int32) (*stream.Store, error) {
-	x, err := stream.Place{}.Store(len(tokens), p.Pass.Length*p.Loader.Spec.Hidden)
+	x, err := stream.Place{}.Store(len(tokens), p.Pass.Length*p.Loader.Spec.Handed())
 	if err != nil {
 		return nil, err
 	}

@@ -37,16 +37,16 @@ func (x *mixture) chooseApart(s *State) {
 	d := s.Dev
 	if !x.takes(s) {
 		if r, ok := x.router(); ok {
-			d.Choose(s.choice(), s.At(ExpertNormed), s.At(Stream), r)
+			d.Choose(s.choice(), s.At(ExpertNormed), s.At(Residual), r)
 		} else {
-			x.apart.router.apply(s, ExpertNormed, Stream)
+			x.apart.router.apply(s, ExpertNormed, Residual)
 			x.scores.W.mul(d, s.At(Scores), s.At(ExpertNormed), x.scores.Bias)
 			d.Route(s.Routes(), s.At(Scores), x.correction, tensor.Tensor{}, x.routing)
 		}
 		x.apart.scale(s)
 		s.first = nil
 	}
-	x.apart.in.apply(s, ExpertNormed, Stream)
+	x.apart.in.apply(s, ExpertNormed, Residual)
 	x.input.run(s)
 }
 

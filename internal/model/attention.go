@@ -20,7 +20,7 @@ func (b *builder) attention(m *Module) {
 		return
 	}
 	read, mix, add := b.attentionSteps(m)
-	m.Steps, m.Chained = []Step{read, mix, add}, true
+	m.Steps, m.Chained = []Step{read, mix, add}, !b.Spec.Lends(m.Layer) // or the stream is changed before the last step
 }
 
 // attentionSteps returns the three steps of attention.
@@ -30,8 +30,12 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	spec := b.Spec.AttnOf(m.Layer)
 	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope, clip: spec.Clip, attend: b.attend(m), at: placeOf(b.Spec, m.Layer)}
 	a.loadRope(b, m)
-	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Q), b.linear(m, n.K)}, Writes: []Slot{Query, Key}}
-	if a.keyValues = spec.KeyValues; !a.keyValues {
+	a.lend(b.Spec, m.Layer)
+	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Q)}, Writes: []Slot{Query}}
+	if !a.borrows {
+		site.Linears, site.Writes = append(site.Linears, b.linear(m, n.K)), append(site.Writes, Key)
+	}
+	if a.keyValues = spec.KeyValues && !a.borrows; !a.keyValues && !a.borrows {
 		site.Linears, site.Writes = append(site.Linears, b.linear(m, n.V)), append(site.Writes, Value)
 	}
 	o := b.linear(m, n.O)
@@ -66,18 +70,20 @@ type input struct{ norm Norm }
 func (b *builder) input(m *Module, p Place) *input { return &input{b.norm(m, p)} }
 
 func (i *input) step(sites ...Site) Step {
-	return Step{Run: i.run, Back: i.back, Keep: []Slot{Stream}, Sites: sites, norm: i.norm}
+	return Step{Run: i.run, Back: i.back, Keep: []Slot{Residual}, Sites: sites, norm: i.norm}
 }
 
-func (i *input) run(s *State) { i.norm.apply(s, Normed, Stream) }
+func (i *input) run(s *State) { i.norm.apply(s, Normed, Residual) }
 
-func (i *input) back(s, g *State, kept []tensor.Tensor) { i.norm.back(g, Normed, Stream, kept[0]) }
+func (i *input) back(s, g *State, kept []tensor.Tensor) { i.norm.back(g, Normed, Residual, kept[0]) }
 
 // attention is what an attention module has beside its linears.
 type attention struct {
 	query, key, value Norm // of heads, or none
 	late              bool // norms of queries and keys follow RoPE
 	keyValues         bool // values are the keys before all that
+	lends, borrows    bool // keys and values, by columns of the stream from lent on
+	lent              int
 	clip              float32
 	at                place
 	freqs             tensor.Tensor
@@ -138,7 +144,7 @@ func (a *attention) mixing(s *State) device.Mixing {
 
 // fused does the products of p and mixes them on a device that can.
 func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
-	if a.late || a.clip > 0 || a.keyValues || !a.value.none() || !a.together() && !(a.query.none() && a.key.none()) {
+	if a.late || a.clip > 0 || a.keyValues || a.lends || a.borrows || !a.value.none() || !a.together() && !(a.query.none() && a.key.none()) {
 		return false
 	}
 	m := a.mixing(s)
@@ -153,11 +159,15 @@ func (a *attention) mix(s *State) {
 			d.Clip(x, a.clip)
 		}
 	}
+	if a.borrows {
+		a.mixBorrowed(s)
+		return
+	}
 	if a.keyValues {
 		d.Copy(v, k)
 	}
 	a.value.heads(d, v, a.attend.KVHeads)
-	if !a.late && !s.apart {
+	if !a.late && !s.apart && !a.lends {
 		m := a.mixing(s)
 		if !a.together() {
 			a.norms(s)
@@ -175,6 +185,11 @@ func (a *attention) mix(s *State) {
 	if a.late {
 		a.norms(s)
 	}
+	if a.lends {
+		lentKeys, lentValues := a.handed(s)
+		d.Copy(lentKeys, k)
+		d.Copy(lentValues, v)
+	}
 	cache, layer := s.cache.of(a.at)
 	d.Store(cache, layer, k, v, s.Batch)
 	d.Attend(y, q, cache, layer, a.attend, s.Batch)
@@ -182,7 +197,7 @@ func (a *attention) mix(s *State) {
 
 // turns reports whether attention only rotates and stores before it attends.
 func (a *attention) turns() bool {
-	return a.clip == 0 && a.query.none() && a.key.none() && a.value.none() && !a.keyValues && a.rope.Dims > 0
+	return a.clip == 0 && a.query.none() && a.key.none() && a.value.none() && !a.keyValues && !a.lends && !a.borrows && a.rope.Dims > 0
 }
 
 // turning says where queries and keys turn, and keys and values go, in a pass.
@@ -211,6 +226,8 @@ func (a *attention) together() bool {
 // keeps lists what mixBack needs that mix overwrites.
 func (a *attention) keeps() []Slot {
 	switch {
+	case a.borrows:
+		return []Slot{Query}
 	case a.keyValues:
 		return []Slot{Query, Key}
 	case a.clip > 0 || !a.value.none():
@@ -236,14 +253,24 @@ func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	for i, slot := range a.keeps() {
 		kept[i] = a.part(slot, kept[i])
 	}
-	if a.keyValues {
+	if a.keyValues || a.borrows {
 		d.Clear(g.At(Value)) // which no linear writes
+	}
+	if a.borrows {
+		d.Clear(g.At(Key))
 	}
 	q, k, v, dq, dk, dv := a.of(s, Query), a.of(s, Key), a.of(s, Value), a.of(g, Query), a.of(g, Key), a.of(g, Value)
 	if t, ok := d.(device.Train); ok && g.Half {
 		t.AttendBackHalf(dq, dk, dv, a.of(g, Mixed), a.of(s, Mixed), q, k, v, a.attend, s.Batch)
 	} else {
 		d.AttendBack(dq, dk, dv, a.of(g, Mixed), q, k, v, a.attend, s.Batch)
+	}
+	if a.lends || a.borrows {
+		a.handedBack(g, dk, dv)
+	}
+	if a.borrows {
+		a.queryBack(s, g, kept[0])
+		return
 	}
 	if !a.value.none() {
 		a.value.headsBack(d, dv, kept[len(kept)-1], a.attend.KVHeads)

@@ -71,7 +71,7 @@ func (m *Module) ForwardKept(s *State) Kept {
 
 // BackwardKept is the way back of BackwardThrough. It frees what was kept.
 func (m *Module) BackwardKept(s, g *State, kept Kept, through Through) {
-	for slot := Stream + 1; slot < slots; slot++ {
+	for slot := Residual + 1; slot < slots; slot++ {
 		if t := g.At(slot); !t.Nil() && m.passes(slot, len(m.Steps)) && !(slot == Logits && m.Kind == Head) {
 			g.Dev.Clear(t)
 		}

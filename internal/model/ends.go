@@ -8,9 +8,12 @@ import (
 // them, to residual stream.
 func (b *builder) embedding(m *Module) {
 	table, scale := b.own(m, b.matrix(m.Table, b.Spec.Vocab, b.Spec.Hidden)), orOne(b.Spec.EmbedScale)
-	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Stream), table, s.IDs, scale) }}}
+	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Residual), table, s.IDs, scale) }}}
 	if norm := b.norm(m, NormOut); !norm.none() {
-		m.Steps = append(m.Steps, Step{Run: func(s *State) { norm.apply(s, Stream, Stream) }})
+		m.Steps = append(m.Steps, Step{Run: func(s *State) { norm.apply(s, Residual, Residual) }})
+	}
+	if b.Spec.PerLayer.Size > 0 {
+		m.Steps = append(m.Steps, Step{Run: b.layerInputs(m).run})
 	}
 	if b.Spec.Learned == 0 {
 		return
@@ -23,7 +26,7 @@ func (b *builder) embedding(m *Module) {
 	positions := rows.Slice(first, last)
 	m.Steps = append(m.Steps, Step{Run: func(s *State) {
 		s.Dev.Embed(s.At(Positions), positions, s.Batch.Pos, 1)
-		s.Dev.AddScaled(s.At(Stream), s.At(Positions), 1)
+		s.Dev.AddScaled(s.At(Residual), s.At(Positions), 1)
 	}})
 }
 
@@ -33,7 +36,7 @@ func (b *builder) head(m *Module) {
 	out := b.linear(m, b.Spec.Names.Head)
 	m.Chained = true
 	m.Steps = []Step{
-		{Run: h.norm, Back: h.normBack, Keep: []Slot{Stream}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}, norm: h.in},
+		{Run: h.norm, Back: h.normBack, Keep: []Slot{Residual}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}, norm: h.in},
 		{Run: h.cap, Back: h.capBack},
 	}
 }
@@ -44,9 +47,9 @@ type head struct {
 	scale, softcap float32
 }
 
-func (h *head) norm(s *State) { h.in.apply(s, Normed, Stream) }
+func (h *head) norm(s *State) { h.in.apply(s, Normed, Residual) }
 
-func (h *head) normBack(s, g *State, kept []tensor.Tensor) { h.in.back(g, Normed, Stream, kept[0]) }
+func (h *head) normBack(s, g *State, kept []tensor.Tensor) { h.in.back(g, Normed, Residual, kept[0]) }
 
 func (h *head) capped() bool { return h.scale != 1 || h.softcap != 0 }
 

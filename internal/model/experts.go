@@ -90,7 +90,7 @@ func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 		add(e.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut))
 		together.shared = &e
 	}
-	read.Back, read.Keep = x.readBack, []Slot{Stream}
+	read.Back, read.Keep = x.readBack, []Slot{Residual}
 	act.Back, act.Keep = x.actBack, x.keeps(ExpertGate)
 	if x.shared != nil {
 		act.Keep = x.keeps(ExpertGate, SharedGate)
@@ -139,7 +139,7 @@ func (x *mixture) choose(s *State) {
 	}
 	d := s.Dev
 	if r, ok := x.router(); ok && s.follow == nil {
-		d.Choose(s.choice(), s.At(Normed), s.At(Stream), r)
+		d.Choose(s.choice(), s.At(Normed), s.At(Residual), r)
 		s.first = nil
 		return
 	}
@@ -213,7 +213,7 @@ func (x *mixture) add(s *State) {
 // sum adds to the stream what into adds to y, scaled, in the end.
 func (x *mixture) sum(s *State, into func(y tensor.Tensor, scale float32)) {
 	if x.out.norm.none() {
-		into(s.At(Stream), x.out.residual)
+		into(s.At(Residual), x.out.residual)
 		return
 	}
 	d, sum := s.Dev, s.At(Mixture)
@@ -249,7 +249,7 @@ func (x *mixture) readBack(s, g *State, kept []tensor.Tensor) {
 	x.input.back(s, g, kept)
 	g.Dev.Clear(g.At(Normed))
 	if x.apart != nil {
-		x.apart.in.back(g, ExpertNormed, Stream, kept[0])
+		x.apart.in.back(g, ExpertNormed, Residual, kept[0])
 		g.Dev.Clear(g.At(ExpertNormed))
 	}
 }

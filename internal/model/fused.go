@@ -194,7 +194,7 @@ func (t *Step) normed(s *State) (p device.Products, ok bool) {
 	if t.norm.none() || len(t.Sites) != 1 {
 		return p, false
 	}
-	p = device.Products{X: s.At(Stream), Norm: t.norm.Norm, Scale: t.norm.W, Shift: t.norm.Bias}
+	p = device.Products{X: s.At(Residual), Norm: t.norm.Norm, Scale: t.norm.W, Shift: t.norm.Bias}
 	p.List, ok = t.Sites[0].products(s)
 	return p, ok
 }
@@ -209,7 +209,7 @@ func (t *Step) added(s *State) (p added, ok bool) {
 	}
 	p.Products = device.Products{X: t.Sites[0].Input(s), Then: device.Add}
 	if p.List, ok = t.Sites[0].products(s); ok {
-		p.List[0].Y = s.At(Stream)
+		p.List[0].Y = s.At(Residual)
 	}
 	return p, ok && len(p.List) == 1
 }

@@ -129,7 +129,7 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	if g.out.norm.none() { // y is the stream
 		e.Reader, left = g.module.follower.reads(s)
 	}
-	if !ok || !dense || s.follow != nil || !f.Mixture(y, s.At(Stream), s.choice(), r, e) {
+	if !ok || !dense || s.follow != nil || !f.Mixture(y, s.At(Residual), s.choice(), r, e) {
 		return false
 	}
 	s.left = left
@@ -147,7 +147,7 @@ func (g *grouped) mixShared(s *State) bool {
 	if !ok || n.none() || !packed || !packed2 || !packed3 {
 		return false
 	}
-	first := device.Products{X: s.At(Stream), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.unit.act, Next: down.W}
+	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.unit.act, Next: down.W}
 	return f.Products(first, device.Products{X: s.At(SharedActed), Sorted: true, List: []device.Product{down}})
 }
 

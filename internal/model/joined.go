@@ -68,7 +68,7 @@ func (m *Module) Onward(s *State, n int, w tensor.Tensor, ready func()) {
 			p.List[0].Y = next.unit.of(s.At(Acted))
 			p.List[1].Y = tensor.Tensor{}
 		case device.Add:
-			p.List[0].Y = s.At(Stream)
+			p.List[0].Y = s.At(Residual)
 		}
 		if j.Joined(p, w) {
 			if p.Then == device.Turn {

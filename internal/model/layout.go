@@ -55,6 +55,7 @@ const (
 	NormExpertIn  // the stream in front of experts that have a norm of their own
 	NormExpertOut // what these give
 	NormShared    // what the expert beside them gives
+	NormPerLayer  // what a layer's input adds to the stream, or, in the embedding, the inputs
 )
 
 // A NormSpec is what is known of a norm's weights before they are loaded.
@@ -104,11 +105,12 @@ type ModuleSpec struct {
 	Kind      Kind
 	Layer     int // of what is between embedding and head
 	Linears   []LinearSpec
-	Fixed     []LinearSpec // that are never quantized: routers
+	Fixed     []LinearSpec // that are never quantized: routers, and what makes inputs of layers
 	Vectors   []VectorSpec
 	Norms     []NormSpec
 	Table     string // the embedding's tensor, or the one that a tied head shares, without ".weight"
 	Positions string // the embedding's table of learned positions, or empty, without ".weight"
+	Inputs    string // the embedding's table of inputs of layers, or empty, without ".weight"
 }
 
 // Matrices lists the linears, and behind them those that are never quantized.
@@ -175,6 +177,13 @@ func Layout(s arch.Spec) []ModuleSpec {
 	if s.EmbedNorm {
 		embedding.Norms = []NormSpec{{Place: NormOut, Name: n.Embed, Norm: s.Norm, Rows: 1, Cols: s.Hidden, Plain: true}}
 	}
+	if size := s.PerLayer.Size; size > 0 {
+		embedding.Inputs = n.PerLayerTable
+		embedding.Fixed = []LinearSpec{{Role: arch.Router, Part: n.PerLayerModel, Name: n.PerLayerModel, In: s.Hidden, Out: s.Layers * size}}
+		norm := s.Norm
+		norm.Eps *= float32(s.Hidden) // of what is √hidden times too large
+		embedding.Norms = append(embedding.Norms, NormSpec{Place: NormPerLayer, Name: n.PerLayerNorm, Norm: norm, Rows: 1, Cols: size})
+	}
 	list := []ModuleSpec{embedding}
 	for layer := range s.Layers {
 		list = append(list, layerSpecs(s, layer)...)
@@ -222,7 +231,7 @@ type moduleLayout struct {
 }
 
 func (y *moduleLayout) attention() {
-	n, a := y.Names, y.AttnOf(y.m.Layer)
+	n, a, borrows := y.Names, y.AttnOf(y.m.Layer), y.Lender(y.m.Layer) != y.m.Layer
 	y.layerNorm(NormIn, n.NormIn)
 	if y.Recurs(y.m.Layer) {
 		y.recurrent()
@@ -234,8 +243,10 @@ func (y *moduleLayout) attention() {
 	} else {
 		wide, narrow := a.Queries(), a.Keys()
 		y.linear(arch.Q, n.Q, y.Hidden, wide, a.BiasQKV)
-		y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
-		if !a.KeyValues {
+		if !borrows {
+			y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
+		}
+		if !borrows && !a.KeyValues {
 			y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
 		}
 		if a.Gated {
@@ -244,8 +255,10 @@ func (y *moduleLayout) attention() {
 		y.linear(arch.O, n.O, wide, y.Hidden, a.BiasO)
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
-	y.headNorm(NormKey, n.KNorm, a.KVHeads)
-	if a.ValueNorm {
+	if !borrows {
+		y.headNorm(NormKey, n.KNorm, a.KVHeads)
+	}
+	if a.ValueNorm && !borrows {
 		y.norm(NormSpec{Place: NormValue, Name: parent(n.O) + ".v_norm", Norm: y.Spec.Norm, Rows: 1, Cols: a.HeadDim, Plain: true})
 	}
 	y.layerNorm(NormOut, n.NormAttnOut)
@@ -336,6 +349,11 @@ func (y *moduleLayout) feedForward() {
 		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
 	}
 	y.layerNorm(NormMLPOut, n.NormMLPOut)
+	if size := y.PerLayer.Size; size > 0 {
+		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerGate, In: y.Hidden, Out: size})
+		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerOut, In: size, Out: y.Hidden})
+		y.layerNorm(NormPerLayer, n.NormPerLayer)
+	}
 	if y.LayerScale {
 		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.LayerScale), Cols: 1, Host: true})
 	}

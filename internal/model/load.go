@@ -211,7 +211,7 @@ var known = []arch.Feature{
 	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
 	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.VariedWidths, arch.NoAttention,
 	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,
-	arch.VariedHeads, arch.ValueNorms, arch.KeyValues, arch.ScaledLayers, arch.ApartExperts,
+	arch.VariedHeads, arch.ValueNorms, arch.KeyValues, arch.ScaledLayers, arch.ApartExperts, arch.LayerInputs, arch.BorrowedKeys,
 }
 
 // Open opens the model in a folder; the files are the caller's to close.

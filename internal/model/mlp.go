@@ -9,7 +9,22 @@ import (
 // product of the two, which down reads, and the sum.
 func (b *builder) mlp(m *Module) {
 	read, act, add := b.mlpSteps(m)
+	if b.Spec.PerLayer.Size > 0 {
+		add = b.layerInput(m, b.layerScale(m)).behind(add)
+	}
 	m.Steps, m.Chained = []Step{read, act, add}, true
+}
+
+// layerScale returns what multiplies the stream behind a layer, whose last module it is.
+func (b *builder) layerScale(m *Module) float32 {
+	v, ok := m.Vector(b.Spec.Names, b.Spec.Names.LayerScale)
+	if !ok {
+		return 1
+	}
+	if scale := b.floats(v.Name, 1, 1); scale != nil {
+		return scale[0]
+	}
+	return 1
 }
 
 // mlpSteps returns the three steps of an MLP.
@@ -120,10 +135,8 @@ type output struct {
 
 func (b *builder) output(m *Module, p Place) *output {
 	o := &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual), then: 1}
-	if v, ok := m.Vector(b.Spec.Names, b.Spec.Names.LayerScale); ok && p == NormMLPOut {
-		if scale := b.floats(v.Name, 1, 1); scale != nil {
-			o.then = scale[0]
-		}
+	if p == NormMLPOut && b.Spec.PerLayer.Size == 0 {
+		o.then = b.layerScale(m)
 	}
 	return o
 }
@@ -147,17 +160,17 @@ func (o *output) add(s *State) {
 	if !o.norm.none() {
 		o.norm.apply(s, Out, Out)
 	}
-	s.Dev.AddScaled(s.At(Stream), s.At(Out), o.residual)
+	s.Dev.AddScaled(s.At(Residual), s.At(Out), o.residual)
 	if o.then != 1 {
-		s.Dev.Cap(s.At(Stream), o.then, 0)
+		s.Dev.Cap(s.At(Residual), o.then, 0)
 	}
 }
 
 func (o *output) addBack(_, g *State, kept []tensor.Tensor) {
 	if o.then != 1 {
-		g.Dev.Cap(g.At(Stream), o.then, 0)
+		g.Dev.Cap(g.At(Residual), o.then, 0)
 	}
-	g.Dev.AddScaled(g.At(Out), g.At(Stream), o.residual)
+	g.Dev.AddScaled(g.At(Out), g.At(Residual), o.residual)
 	if !o.norm.none() {
 		o.norm.backInPlace(backward(g), g.At(Out), kept[0], 1)
 	}

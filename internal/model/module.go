@@ -14,7 +14,8 @@ type Module struct {
 	Steps []Step // in the order they run
 
 	// Chained says that a step needs nothing but the stream in front of the module
-	// and what the linears of the step before compute.
+	// and what the linears of the step before compute, and that the last one alone
+	// changes the stream.
 	Chained bool
 
 	dev    device.Device

@@ -14,10 +14,11 @@ type Slot uint8
 // The activations of a pass. "Chosen" rows are those of the pass, once for every
 // expert that sees them, sorted by expert.
 const (
-	Stream Slot = iota // the residual stream, F32 [rows, hidden]
-	Normed             // [rows, hidden]
-	Query              // [rows, heads·head dim]
-	Key                // [rows, kv heads·head dim]
+	Stream   Slot = iota // what goes from module to module, F32 [rows, Spec.Handed]
+	Residual             // the residual stream, the first columns of that, F32 [rows, hidden]
+	Normed               // [rows, hidden]
+	Query                // [rows, heads·head dim]
+	Key                  // [rows, kv heads·head dim]
 	Value
 	Mixed // what attention gives, [rows, heads·head dim]
 	Gate  // [rows, MLP width]
@@ -72,6 +73,13 @@ const (
 	ScaledWeights // F32 [rows, experts a row]
 	Together      // the norms of Mixture and of SharedOut, F32 [rows, hidden]
 
+	LayerStream // the stream behind the MLP, [rows, hidden]
+	LayerInput  // [rows, columns of a layer's input]
+	LayerGate   // likewise
+	LayerActed  // likewise
+	LayerOut    // what a layer's input adds to the stream, before it is normalized, [rows, hidden]
+	LayerInputs // of all layers, [rows, columns of all]
+
 	Logits // F32 [logit rows, vocabulary]
 	slots
 )
@@ -102,6 +110,7 @@ type State struct {
 	act    [slots]tensor.Tensor
 	size   Size
 	cache  *Cache
+	hidden int    // columns of the residual stream
 	full   *State // the State as allocated, of which this is a range of rows
 }
 
@@ -124,8 +133,12 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	wide, narrow, width := of(activation, queries), of(activation, keys), of(activation, spec.MLP.Width)
 	hidden := of(activation, spec.Hidden)
 	list := [slots]tensor.Tensor{
-		Stream: of(tensor.F32, spec.Hidden), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
+		Stream: of(tensor.F32, spec.Handed()), Normed: hidden, Query: wide, Key: narrow, Value: narrow, Mixed: wide,
 		Gate: width, Up: width, Acted: width, Out: hidden, Logits: tensor.New(tensor.F32, z.Logits, spec.Vocab, nil),
+	}
+	if n := spec.PerLayer.Size; n > 0 {
+		list[LayerInput], list[LayerGate], list[LayerActed] = of(activation, n), of(activation, n), of(activation, n)
+		list[LayerStream], list[LayerOut], list[LayerInputs] = hidden, hidden, of(activation, spec.Layers*n)
 	}
 	if spec.Learned > 0 {
 		list[Positions] = of(tensor.F32, spec.Hidden)
@@ -212,7 +225,7 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 // NewState allocates a State on d whose sequences have their keys and values in
 // c, which stays the caller's.
 func NewState(d device.Device, spec arch.Spec, z Size, c *Cache) *State {
-	s := &State{Dev: d, size: z, cache: c}
+	s := &State{Dev: d, size: z, cache: c, hidden: spec.Hidden}
 	s.IDs = d.Alloc(tensor.I32, 1, z.Rows)
 	s.Batch = device.Batch{Pos: d.Alloc(tensor.I32, 1, z.Rows), Seq: d.Alloc(tensor.I32, 1, z.Rows), Table: c.Table, Span: 1}
 	s.allocate(activations(spec, z, d.Activation()))
@@ -221,7 +234,7 @@ func NewState(d device.Device, spec arch.Spec, z Size, c *Cache) *State {
 
 // NewGradients allocates a State for the gradients of some rows of s.
 func NewGradients(s *State, spec arch.Spec, rows int) *State {
-	g := &State{Dev: s.Dev, size: Size{Rows: rows, Logits: s.size.Logits}}
+	g := &State{Dev: s.Dev, hidden: spec.Hidden, size: Size{Rows: rows, Logits: s.size.Logits}}
 	g.allocate(activations(spec, g.size, tensor.F32))
 	return g
 }
@@ -237,8 +250,9 @@ func (s *State) allocate(shapes [slots]tensor.Tensor) {
 	s.share()
 }
 
-// share gives the expert that all rows see the last rows of ExpertOut.
+// share gives the expert that all rows see the last rows of ExpertOut, and the residual stream its columns.
 func (s *State) share() {
+	s.act[Residual] = s.act[Stream].Columns(0, s.hidden)
 	if chosen, all := s.act[Order].Rows, s.act[ExpertOut]; all.Rows > chosen {
 		s.act[SharedOut] = all.Slice(chosen, all.Rows)
 	}
@@ -295,6 +309,7 @@ func (s *State) Lend(slot Slot, t tensor.Tensor) {
 		panic(fmt.Sprintf("model: %v lent for %v", t, own))
 	}
 	s.act[slot] = t
+	s.share()
 }
 
 // Follow has mixtures of experts choose as another state's last one has, or s's own
@@ -328,7 +343,7 @@ const fewRows = 64
 
 // few reports whether they are. A decode step must not wait for the device.
 func (s *State) few() bool {
-	return s.Batch.Span == 1 || s.At(Stream).Rows <= fewRows || s.Dev.Activation() == tensor.F32
+	return s.Batch.Span == 1 || s.At(Residual).Rows <= fewRows || s.Dev.Activation() == tensor.F32
 }
 
 // Slice returns a State for rows lo to hi of s, whose logits come first. Only

@@ -70,7 +70,7 @@ func (m *Measurer) Close() {
 
 // store returns room for the hidden states of some rows.
 func (m *Measurer) store(rows int) (*stream.Store, error) {
-	return m.Place.Store(rows, m.Pass.Length*m.Loader.Spec.Hidden)
+	return m.Place.Store(rows, m.Pass.Length*m.Loader.Spec.Handed())
 }
 
 // Embed puts Base and the first of Inputs behind the embedding.

@@ -106,7 +106,7 @@ func (h *half) losses(variants []*model.Module) ([]float64, error) {
 	rows, n := (len(h.Probes)+scored-1)/scored, len(variants)
 	defer h.stage("options", h.forwardCost(n*rows))()
 	runs, run := h.Pass.Rows(rows)
-	wanted := h.Pass.Scratch(n*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Hidden)
+	wanted := h.Pass.Scratch(n*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Handed())
 	defer wanted.Free()
 	s := quant.NewScalars(h.Dev, 2*n*rows)
 	defer s.Free()
@@ -124,7 +124,8 @@ func (h *half) losses(variants []*model.Module) ([]float64, error) {
 			return err
 		}
 		first := i / runs * rows
-		h.Dev.Distances(diffs.Columns(first+lo, first+hi), squares.Columns(first+lo, first+hi), x, want)
+		hidden := h.Loader.Spec.Hidden // what is handed on beside is not the sublayer's
+		h.Dev.Distances(diffs.Columns(first+lo, first+hi), squares.Columns(first+lo, first+hi), x.Columns(0, hidden), want.Columns(0, hidden))
 		return nil
 	})
 	if err == nil {

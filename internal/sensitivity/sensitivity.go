@@ -190,7 +190,7 @@ func (h *half) changes(groups [][]*matrixWork, sums []tensor.Tensor) error {
 	d, n, rows := h.Dev, h.windows(), len(h.Probes)
 	defer h.stage("variants", h.forwardCost(len(groups)*rows))()
 	runs, run := h.Pass.Rows(rows)
-	scratch := h.Pass.Scratch(len(groups)*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Hidden)
+	scratch := h.Pass.Scratch(len(groups)*runs, tensor.F32, min(rows, h.Pass.Most)*h.Pass.Length, h.Loader.Spec.Handed())
 	defer scratch.Free()
 	return h.Pass.Side(h.ctx, len(groups)*runs, func(l *stream.Lane, i int) error {
 		lo, hi := run(i % runs)

@@ -97,6 +97,9 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 		if m.Spec.Learned > 0 {
 			m.add(spec.Positions+".weight", safetensors.F16, []int{m.Spec.LearnedFrom + m.Spec.Learned, m.Spec.Hidden}, m.normal)
 		}
+		if spec.Inputs != "" {
+			m.add(spec.Inputs+".weight", safetensors.F16, []int{m.Spec.PerLayer.Rows, m.Spec.Layers * m.Spec.PerLayer.Size}, m.normal)
+		}
 	case model.Head:
 		recipe = orNil(recipe, headRecipe)
 	}
