@@ -38,7 +38,7 @@ func TestArchitectures(t *testing.T) {
 // A conversion of experts, and one of a parallel block, survives interruptions and
 // goes on from measurements that hold ExLlamaV2's part only.
 func TestUnusualBlocks(t *testing.T) {
-	for _, name := range []string{"qwen2_moe", "cohere"} {
+	for _, name := range []string{"qwen2_moe", "cohere", "cohere2_moe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			source := sourceModel(t, name)
@@ -50,7 +50,7 @@ func TestUnusualBlocks(t *testing.T) {
 			whole := small("4.0")
 			whole.SaveMeasurement = filepath.Join(t.TempDir(), "measurement.json")
 			report, w := mustRun(t, whole)
-			if name == "qwen2_moe" {
+			if name != "cohere" {
 				checkCoverage(t, report)
 			}
 			parts := small("4.0")

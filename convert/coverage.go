@@ -21,7 +21,7 @@ type Coverage struct {
 func (b *build) coverage() ([]Coverage, error) {
 	var list []Coverage
 	for _, m := range b.run.src.loader.Decoder() {
-		if m.Kind != model.Experts {
+		if !m.Mixture() {
 			continue
 		}
 		var e moduleError

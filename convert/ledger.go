@@ -182,21 +182,21 @@ func (w *work) trace(l *ledger, m model.ModuleSpec) {
 
 // steps groups the sites of a module by when they run.
 func steps(m model.ModuleSpec) (list [][][]model.LinearSpec) {
-	var down [][]model.LinearSpec
+	var first, down [][]model.LinearSpec
 	for _, s := range sites(m) {
-		switch {
-		case m.Kind != model.Experts:
+		switch role := s[0].Role; {
+		case !m.Mixture() || role == arch.Q || role == arch.O:
 			list = append(list, [][]model.LinearSpec{s})
-		case s[0].Role == arch.Down:
+		case role == arch.Down:
 			down = append(down, s)
-		case len(list) == 0:
-			list = append(list, [][]model.LinearSpec{s})
 		default:
-			list[0] = append(list[0], s)
+			first = append(first, s)
 		}
 	}
-	if down != nil {
-		list = append(list, down)
+	for _, step := range [][][]model.LinearSpec{first, down} {
+		if step != nil {
+			list = append(list, step)
+		}
 	}
 	return list
 }
@@ -271,7 +271,7 @@ func (w *work) allMoments(m model.ModuleSpec, s []model.LinearSpec) int {
 func (w *work) adds(m model.ModuleSpec, s []model.LinearSpec) bool {
 	behind := model.NormOut
 	switch {
-	case s[0].Role == arch.Down && m.Kind != model.Experts:
+	case s[0].Role == arch.Down && !m.Mixture():
 		behind = model.NormMLPOut
 	case s[0].Role != arch.O:
 		return false

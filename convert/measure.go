@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -251,7 +252,7 @@ func (r *run) finishMeasurement() error {
 		return err
 	}
 	// ExLlamaV2 lists norm and head, too, under these names, without options.
-	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: l.Spec.Names.Final + ".norm"}, *head)
+	f.Sublayers = append(f.Sublayers, measure.Sublayer{Key: cmp.Or(l.Spec.Names.Final, l.Spec.Names.Head) + ".norm"}, *head)
 	return r.job.Write(measurementName, f.Write)
 }
 

@@ -32,6 +32,8 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_fac
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "beta_fast": 32, "beta_slow": 1}
 NO_GQA = {"intermediate_size": None, "num_key_value_heads": None}
 WINDOWS = {"sliding_window": 8, "num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+INDEXER = {"index_topk": 512, "index_head_dim": 16, "index_n_heads": 2}
+LLAMA4 = {"num_hidden_layers": 4, "head_dim": 16, "intermediate_size": 32, "intermediate_size_mlp": 64, "num_local_experts": 4, "interleave_moe_layer_step": 2}
 
 LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "head_dim": 16}
 GEMMA4 = {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"], "sliding_window": 8, "head_dim": 8,
@@ -55,8 +57,13 @@ MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_s
 
 # By model_type, or with one: what differs from TINY; None leaves a field out.
 CASES = {
+    "axk1": MLA | EXPERTS | {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "mlp_layer_types": ["dense", "sparse", "dense"], "num_hidden_layers": 3},
     "aya_vision": behind("cohere", VISION | {"model_type": "siglip_vision_model"}, logit_scale=1.0),
+    "cohere2_moe": WINDOWS | {"head_dim": 16, "intermediate_size": 32, "prefix_dense_intermediate_size": 64, "num_experts": 4, "num_shared_experts": 1,
+                    "mlp_layer_types": ["dense", "sparse", "sparse"], "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+                    "expert_selection_fn": "sigmoid", "logit_scale": 1.0},
     "cohere2_vision": behind("cohere2", VISION | {"model_type": "siglip_vision_model"}, **WINDOWS | {"logit_scale": 1.0}),
+    "biogpt": {"num_key_value_heads": None, "max_position_embeddings": 64},
     "codegen": NO_GQA | dict.fromkeys(["hidden_size", "num_hidden_layers", "num_attention_heads"]) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "afmoe": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "num_shared_experts": 1, "num_dense_layers": 1, "route_scale": 2.5, "mup_enabled": True},
     "bamba": MAMBA | {"num_hidden_layers": 3, "attn_layer_indices": [1], "head_dim": None},
@@ -66,6 +73,8 @@ CASES = {
     "deepseek_v2": MLA | EXPERTS | {"q_lora_rank": 0, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1,
                                     "topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1,
                                     "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707, "original_max_position_embeddings": 16}},
+    "deepseek_v32": MLA | EXPERTS | INDEXER | {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "mlp_layer_types": ["dense", "sparse"],
+                                               "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 16}},
     "deepseek_vl": behind("llama", VISION | {"model_type": "siglip_vision_model"}),
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 1},
     "ernie4_5_vl_moe": behind("ernie4_5_vl_moe_text", BLOCKS | {"intermediate_size": 32}, moe_num_experts=4, moe_k=2, moe_intermediate_size=[32, 16],
@@ -86,9 +95,11 @@ CASES = {
         "intermediate_size": 32, "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": 128}, "vision_config": None, "audio_config": None} | dict.fromkeys(TINY),
     "gemma4_unified_text": GEMMA4 | {"attention_bias": True, "use_bidirectional_attention": None},
     "gemma4_unified": {"text_config": TINY | GEMMA4 | {"num_hidden_layers": 7, "layer_types": None, "intermediate_size": 32}} | dict.fromkeys(TINY),
+    "flint": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "mlp_only_layers": [1], "shared_expert_intermediate_size": 48},
     "glm": {"head_dim": 16},
     "glm46v": behind("glm4v_text", BLOCKS, head_dim=None, num_attention_heads=2, num_key_value_heads=1, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}),
     "glm4_moe_lite": MLA | EXPERTS | {"n_routed_experts": 4, "mlp_layer_types": ["sparse", "dense"]},
+    "glm_moe_dsa": MLA | EXPERTS | INDEXER | {"n_routed_experts": 4, "first_k_dense_replace": 1, "indexer_types": ["full", "shared"]},
     "glm_ocr": behind("glm_ocr_text", BLOCKS, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}),
     "granitemoehybrid": MAMBA | {"intermediate_size": 32, "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"], "num_local_experts": 4, "num_experts_per_tok": 2,
                                  "shared_intermediate_size": 32, "embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 2.0},
@@ -112,11 +123,22 @@ CASES = {
     "kimi_k25": behind("deepseek_v3", VISION | {"pos_emb_height": 2, "pos_emb_width": 2}, **MLA | EXPERTS | {"head_dim": 8,
         "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}) | {"tie_word_embeddings": False},
     "lighton_ocr": behind("qwen3", VISION | {"model_type": "pixtral"}),
+    "llama4": behind("llama4_text", VISION | {"vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32},
+                     **LLAMA4 | {"rope_parameters": LLAMA3 | {"rope_theta": 100.0, "high_freq_factor": 1.0}}),
+    "llama4_text": LLAMA4 | {"attention_bias": True, "use_qk_norm": False},
     "mellum": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "mlp_layer_types": ["dense", "sparse", "sparse"], "rope_parameters": {
         "full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16},
         "sliding_attention": {"rope_type": "default", "rope_theta": 777.0}}},
+    "mimo_v2_flash": EXPERTS | {"num_hidden_layers": 3, "sliding_window": 8, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "head_dim": 16, "v_head_dim": 8,
+                      "n_routed_experts": 4, "rope_parameters": {
+                          "full_attention": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}},
     "minicpm3": MLA | {"v_head_dim": 16, "scale_emb": 3, "dim_model_base": 16, "tie_word_embeddings": False},
     "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
+    "minimax_m3_vl": behind("minimax_m3_vl_text", VISION, num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, dense_intermediate_size=64,
+                            shared_intermediate_size=48, rotary_dim=8, mlp_layer_types=["dense", "sparse", "sparse"],
+                            layer_types=["full_attention", "minimax_m3_sparse", "full_attention"], index_n_heads=2, index_head_dim=16, index_block_size=32,
+                            rope_parameters={"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}) | {"projector_hidden_size": 32},
     "ministral3": {"head_dim": 16, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
                                                               "original_max_position_embeddings": 8}},
     "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
@@ -129,10 +151,13 @@ CASES = {
     "nemotron_h": EXPERTS | {"layers_block_type": ["linear_attention", "mlp", "full_attention", "moe", "linear_attention"], "num_hidden_layers": None, "head_dim": 16,
                              "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "n_routed_experts": 4, "n_group": 2, "topk_group": 1,
                              "moe_shared_expert_intermediate_size": 32, "routed_scaling_factor": 2.5},
+    "modernbert-decoder": NO_GQA | {"intermediate_size": 48, "num_hidden_layers": 4, "local_attention": 16, "cls_token_id": 1, "sep_token_id": 2, "mlp_bias": True},
     "nanochat": {"head_dim": 16, "final_logit_softcapping": 3.0},
     "olmo": {"clip_qkv": 2.0},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+    "openai-gpt": dict.fromkeys(set(TINY) - {"vocab_size"}) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
+    "opt_350m": NO_GQA | {"model_type": "opt", "hidden_size": 64, "ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32, "activation_function": "gelu", "do_layer_norm_before": False},
     "paddleocr_vl": behind("paddleocr_vl_text", VISION, rope_parameters={"rope_type": "default", "rope_theta": 5e5, "mrope_section": [2, 3, 3]}, use_bias=True),
     "persimmon": {"num_key_value_heads": None},
     "phi4mm": {"model_type": "phi4_multimodal", "rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "short_factor": [1.0, 1.1], "long_factor": [1.5, 2.0]},
@@ -154,6 +179,7 @@ CASES = {
     "vaultgemma": {"head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 20},
     "video_llama_3": behind("qwen2", VISION),
     "voxtral": AUDIO | {"text_config": TINY | {"model_type": "llama", "head_dim": 16}},
+    "xglm": dict.fromkeys(set(TINY) - {"vocab_size"}) | {"d_model": 32, "ffn_dim": 64, "num_layers": 2, "attention_heads": 4, "max_position_embeddings": 64},
     "youtu": MLA,
 }
 
@@ -216,7 +242,8 @@ def write(folder, kind):
     variants.draw(model, SEEDS.get(name, sum(map(ord, name))))
     ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
-        logits = model(ids, use_cache=False).logits.float()
+        text = model.language_model if name == "llama4" else model  # without pictures transformers' own fails
+        logits = text(ids, use_cache=False).logits.float()
     model.half().save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
     if "text_config" in config or "vision_config" in config:

@@ -111,7 +111,7 @@ def build(settings):
 def text_only(path):
     """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files, but for Gemma's."""
     others = ("visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1", "embed_tokens_extend",
-              "audio", "aligner", "vqmodel", "generation_", "mlp1.")
+              "audio", "aligner", "vqmodel", "generation_", "mlp1.", "patch_merge")
     tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others)}
     # transformers renames Kimi's and Qianfan's layers as it should those of pictures only
     tensors = {k.replace(".blocks.", ".layers.").replace(".encoder.layers.", ".layers."): v for k, v in tensors.items()}

@@ -49,7 +49,7 @@ func disagreements(dir string, l *model.Loader, files *safetensors.Set) ([]strin
 		}
 	}
 	spec := l.Spec
-	checkTensor(spec.Names.Embed+".weight", []int{spec.Vocab, spec.Hidden})
+	checkTensor(spec.Names.Embed+".weight", []int{spec.Vocab, spec.TableWidth()})
 	for _, module := range l.Layout {
 		for _, name := range small(module) {
 			checkTensor(name, nil)

@@ -30,6 +30,16 @@ func youtu(c *Config) Spec {
 	return s
 }
 
+// axK1 is deepseek3 with a norm behind mixtures of experts (models/axk1/modeling_axk1.py, conversion_mapping.py).
+func axK1(c *Config) Spec {
+	c.defaults("max_position_embeddings", 32768, "first_k_dense_replace", 1, "n_routed_experts", 192, "num_experts_per_tok", 8, "moe_intermediate_size", 2048)
+	s := deepseek3(c)
+	s.Dense = c.dense(c.Int("first_k_dense_replace", 1))
+	s.MixtureNorm, s.Names.NormMLPOut = true, "post_mlp_layernorm"
+	c.must("mlp_bias", false)
+	return s
+}
+
 // glm4MoELite is deepseek3 with other defaults (models/glm4_moe_lite/modeling_glm4_moe_lite.py).
 func glm4MoELite(c *Config) Spec {
 	c.defaults("q_lora_rank", 768, "qk_nope_head_dim", 192, "v_head_dim", 256, "rms_norm_eps", 1e-5, "max_position_embeddings", 202752,

@@ -25,26 +25,43 @@ const (
 	HeadNormBiases  Feature = "norms of heads with biases"
 	HeadNormsLate   Feature = "norms of heads behind RoPE"
 	HeadNormsPlain  Feature = "norms of heads without weights"
+	HeadNormsRoped  Feature = "norms of heads where there is RoPE"
 	EmbeddingNorm   Feature = "normalized embeddings"
+	EmbeddingWeight Feature = "normalized embeddings with weights"
+	FirstLayerBare  Feature = "a first layer without a norm in front"
+	NarrowTable     Feature = "embeddings of another width"
+	DeepHead        Feature = "a head of two matrices"
 	HeadBias        Feature = "a bias of the head"
 	HeadUnitRows    Feature = "normalized rows of the head"
 	LearnedPosition Feature = "learned positions"
 	LearnedFrom     Feature = "learned positions behind unused rows"
+	SinePositions   Feature = "positions of sines and cosines"
+	NormedSums      Feature = "norms of the stream behind sublayers"
+	NoFinalNorm     Feature = "logits of the stream without a norm"
+	MixtureNorms    Feature = "norms behind mixtures of experts only"
 	UngatedMLP      Feature = "MLPs without a gate"
 	SquaredAct      Feature = "squared activation functions"
 	ClampedMLP      Feature = "clamped gated units"
 	ClippedQKV      Feature = "clipped queries, keys and values"
 	AttentionSinks  Feature = "attention sinks"
+	SinksInWindows  Feature = "attention sinks where there are windows"
+	NarrowValues    Feature = "values narrower than keys"
+	ScaledValues    Feature = "scaled values"
+	VariedKeyHeads  Feature = "layers of different heads of keys"
 	AttentionTemp   Feature = "queries scaled by position"
 	LatentAttention Feature = "latent attention"
 	GatedAttention  Feature = "gated attention"
 	LinearAttention Feature = "linear attention by the gated delta rule"
 	StateSpaces     Feature = "linear attention by Mamba-2"
 	Convolutions    Feature = "gated convolutions"
+	BoundAttention  Feature = "attention that is known up to a length"
 	DynamicRope     Feature = "RoPE that depends on the length"
 	Experts         Feature = "mixtures of experts"
 	SharedExperts   Feature = "shared experts"
 	SharedGates     Feature = "gated shared experts"
+	ScaledExperts   Feature = "scaled mixtures of experts"
+	ParallelExperts Feature = "attention and experts in parallel"
+	EarlyWeights    Feature = "experts whose weights multiply what they read"
 	DenseLayers     Feature = "dense layers among sparse ones"
 	RouterTop       Feature = "router: softmax of the chosen"
 	RouterSigmoid   Feature = "router: sigmoid"
@@ -76,7 +93,7 @@ func (s Spec) Features() []Feature {
 		}
 	}
 	n, a := s.Names, s.Attn
-	add(PostNorms, n.NormAttnOut != "" || n.NormMLPOut != "")
+	add(PostNorms, !s.NormSums && (n.NormAttnOut != "" || n.NormMLPOut != ""))
 	add(NoPreNorms, n.NormIn == "" || n.NormMLPIn == "" && !s.Parallel)
 	add(NormBiases, s.NormBias)
 	add(PlainNorms, s.NormPlain)
@@ -87,13 +104,26 @@ func (s Spec) Features() []Feature {
 	add(HeadNormBiases, a.QKNorm.Bias)
 	add(HeadNormsLate, a.QKNorm.AfterRope)
 	add(HeadNormsPlain, a.QKNorm.Plain)
+	add(HeadNormsRoped, a.QKNorm.Roped)
 	add(EmbeddingNorm, s.EmbedNorm)
+	add(EmbeddingWeight, n.EmbedNorm != "")
+	add(FirstLayerBare, s.FirstBare)
+	add(NarrowTable, s.EmbedWidth > 0)
+	add(DeepHead, n.HeadDense != "")
 	add(HeadBias, s.HeadBias)
 	add(HeadUnitRows, s.HeadUnit)
 	add(LearnedPosition, s.Learned > 0)
 	add(LearnedFrom, s.LearnedFrom > 0)
+	add(SinePositions, s.Sinusoids)
+	add(NormedSums, s.NormSums)
+	add(NoFinalNorm, n.Final == "")
+	add(MixtureNorms, s.MixtureNorm)
 	add(ClippedQKV, a.Clip > 0)
 	add(AttentionSinks, a.Sinks)
+	add(SinksInWindows, a.SinksInWindows)
+	add(NarrowValues, a.ValueDim > 0)
+	add(ScaledValues, a.ValueScale != 0)
+	add(VariedKeyHeads, s.KVHeads != nil)
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
 	add(GatedAttention, a.Gated)
@@ -108,6 +138,8 @@ func (s Spec) Features() []Feature {
 	add(LinearAttention, s.Recurrent() && s.Short.Kernel == 0 && !s.Delta.Plain)
 	add(StateSpaces, s.Recurrent() && s.Delta.Plain)
 	add(Convolutions, s.Recurrent() && s.Short.Kernel > 0)
+	add(LinearAttention, s.Recurrent())
+	add(BoundAttention, s.Bound > 0)
 	s.ropeFeatures(add)
 	s.mlpFeatures(add)
 	s.storedFeatures(add)
@@ -138,6 +170,9 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(PictureExperts, m.Pictures > 0)
 	add(SharedGates, m.SharedGated)
 	add(ApartExperts, m.Apart)
+	add(ScaledExperts, m.Scale != 0)
+	add(ParallelExperts, s.Parallel)
+	add(EarlyWeights, m.Early)
 	add(DenseLayers, s.Dense != nil)
 	add(RouterTop, r.Score == device.SoftmaxTop)
 	add(RouterSigmoid, r.Score == device.Sigmoid)

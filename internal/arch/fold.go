@@ -18,24 +18,25 @@ type Folds struct {
 func (s Spec) Rotates() bool {
 	n := s.Names
 	return s.Norm.Kind == device.RMS && !s.NormBias && !s.NormPlain && !s.HeadUnit && s.Learned == 0 &&
-		n.NormAttnOut == "" && n.NormMLPOut == "" && table[s.Arch].scope == Whole
+		s.Indexer == "" && n.HeadDense == "" && n.NormAttnOut == "" && n.NormMLPOut == "" && table[s.Arch].scope == Whole
 }
 
 // Folds returns where the architecture allows that:
 //
 //   - norms with weights that multiply as they are (Norm.Offset 0; Gemma's and Nemotron's
-//     are differences from one, which no power of two scales exactly). Biases are scaled, too;
-//   - the head unless its rows are normalized;
-//   - values unless they are clipped, normalized, or made of a latent;
+//     are differences from one, which no power of two scales exactly), unless an indexer reads
+//     what they make, too. Biases are scaled, too;
+//   - the head unless its rows are normalized, or another matrix is in front;
+//   - values unless they are clipped, normalized, made of a latent, or narrower than keys;
 //   - units that are linear in up, which those without a gate, or clamped, are not.
 //
 // Norms behind sublayers, norms of heads and multipliers of the stream are not concerned.
 func (s Spec) Folds() Folds {
-	norms := s.Norm.Offset == 0 && !s.NormPlain
+	norms := s.Norm.Offset == 0 && !s.NormPlain && s.Indexer == ""
 	return Folds{
 		Norms:  norms,
-		Head:   norms && !s.HeadUnit,
-		Values: s.Attn.Clip == 0 && s.Latent.KVRank == 0 && !s.Attn.ValueNorm,
+		Head:   norms && !s.HeadUnit && s.Names.HeadDense == "",
+		Values: s.Attn.Clip == 0 && s.Latent.KVRank == 0 && !s.Attn.ValueNorm && s.Attn.ValueDim == 0 && s.KVHeads == nil,
 		Units:  !s.MLP.Ungated && s.MLP.Clamp.Limit == 0,
 	}
 }

@@ -46,7 +46,8 @@ func For(c *Config) (Spec, error) {
 // all that reads it give the same if their epsilon is divided by the square.
 func (s *Spec) divideStream() {
 	r := float64(s.Residual)
-	if r == 0 || r == 1 || s.EmbedNorm || s.Learned > 0 || s.Attn.QKNorm.Over != NoNorm || s.Names.NormIn == "" || s.Names.NormMLPIn == "" {
+	bare := s.Names.NormIn == "" || s.Names.NormMLPIn == "" || s.Names.Final == "" || s.FirstBare || s.NormSums // somebody reads what is not normalized
+	if r == 0 || r == 1 || bare || s.EmbedNorm || s.Learned > 0 || s.EmbedWidth > 0 || s.PerLayer.Size > 0 || s.Attn.QKNorm.Over != NoNorm {
 		return
 	}
 	scale, eps := float64(cmp.Or(s.EmbedScale, 1))/r, float64(s.Norm.Eps)/(r*r)
@@ -129,6 +130,12 @@ func (s Spec) check(c *Config) {
 		a := s.Attention(l)
 		sizes = append(sizes, size{"num_global_key_value_heads", a.KVHeads, 1, maxSize}, size{"global_head_dim", a.HeadDim, 1, maxSize}, size{"width of all heads", a.Queries(), 1, maxSize})
 	}
+	if s.EmbedWidth != 0 {
+		sizes = append(sizes, size{"word_embed_proj_dim", s.EmbedWidth, 1, maxSize})
+	}
+	if s.Sinusoids {
+		sizes = append(sizes, size{"numbers of the table of positions", s.Learned * s.Hidden, 1, 1 << 30}, size{"hidden_size", s.Hidden, 4, maxSize})
+	}
 	if s.MoE.Experts == 0 || s.Dense != nil {
 		sizes = append(sizes, size{"intermediate_size", s.MLP.Width, 1, maxSize})
 	}
@@ -186,7 +193,7 @@ func (s Spec) checkFactors(c *Config) {
 	}{
 		{"embedding multiplier", s.EmbedScale, true}, {"residual multiplier", s.Residual, true}, {"logit scale", s.LogitScale, true},
 		{"logit cap", s.LogitCap, true}, {"attention cap", s.Attn.Softcap, true}, {"clip of q, k and v", s.Attn.Clip, true},
-		{"scale of scores", s.Attn.Scale, false}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true},
+		{"scale of scores", s.Attn.Scale, false}, {"scale of values", s.Attn.ValueScale, true}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true}, {"scale of mixtures", s.MoE.Scale, true},
 		{"least step of time", s.Delta.Least, true}, {"limit of gated units", s.MLP.Clamp.Limit, true}, {"temperature of attention", s.Attn.Temperature, true},
 	} {
 		if f := float64(v.f); !(f >= 0) || math.IsInf(f, 1) || f == 0 && !v.zero {
@@ -197,17 +204,36 @@ func (s Spec) checkFactors(c *Config) {
 
 // checkShapes refuses sizes that do not fit together.
 func (s Spec) checkShapes(c *Config) {
-	r := s.MoE.Routing
+	a, r := s.Attn, s.MoE.Routing
 	for l := range s.Layers {
 		if a := s.AttnOf(l); a.Heads%a.KVHeads != 0 {
 			c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
 		}
+		if n, most := s.KeyHeads(l), s.AttnOf(l).KVHeads; n < 1 || most%n != 0 {
+			c.fail("swa_num_key_value_heads", "%d heads of layer %d, want a divisor of %d", n, l, most)
+			return
+		}
+	}
+	if padded := a.ValueDim > 0 || s.KVHeads != nil; padded && (a.QKNorm.Over != NoNorm || a.Clip > 0) {
+		c.Refuse("v_head_dim", "norms of heads, or clipped ones, where values are narrower than keys, or layers have different heads")
+	}
+	if a.ValueScale != 0 && a.BiasO {
+		c.Refuse("attention_value_scale", "scaled values in front of a bias")
+	}
+	if a.ValueDim < 0 || a.ValueDim > a.HeadDim {
+		c.fail("v_head_dim", "%d, want 1 to head_dim, %d", a.ValueDim, a.HeadDim)
 	}
 	if d := s.Delta; d != (Delta{}) && d.ValueHeads%d.KeyHeads != 0 {
 		c.fail("linear_num_value_heads", "%d, want a multiple of linear_num_key_heads, %d", d.ValueHeads, d.KeyHeads)
 	}
 	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {
 		c.fail("n_group", "%d groups of %d experts, of which %d groups and %d experts are chosen", r.Groups, s.MoE.Experts, r.TopGroups, s.MoE.TopK)
+	}
+	if s.NormSums && s.MoE.Experts > 0 {
+		c.Refuse("num_experts", "experts where the stream is normalized behind sublayers")
+	}
+	if m := s.MoE; m.Early && (m.TopK != 1 || m.Shared == 0) {
+		c.fail(c.fileName("num_experts_per_tok"), "%d, want 1, and an expert that all tokens see", m.TopK)
 	}
 	if r.Score == device.SparseMixer && s.MoE.TopK != 2 {
 		c.fail("num_experts_per_tok", "%d, want 2", s.MoE.TopK)

@@ -321,3 +321,24 @@ func afMoE(c *Config) Spec {
 	c.ignore("load_balance_coeff", "use_grouped_mm")
 	return s
 }
+
+// flint has sinks, sigmoid experts beside one that all tokens see, and positions only where it has a
+// window (models/flint/modeling_flint.py, conversion_mapping.py).
+func flint(c *Config) Spec {
+	c.defaults("head_dim", 128, "num_key_value_heads", 4, "max_position_embeddings", 262144, "sliding_window", 513,
+		"norm_topk_prob", true, "num_experts", 256, "num_experts_per_tok", 6, "moe_intermediate_size", 512)
+	if !c.Has("mlp_only_layers") {
+		c.replace("mlp_only_layers", []any{json.Number("0"), json.Number("1")})
+	}
+	s := llama(c)
+	c.must("mlp_bias", false)
+	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
+	s.Attn.Sinks, s.Names.Sinks = true, "self_attn.softmax_offset"
+	local := c.slides(func(l int) bool { return l > 1 && l%4 != 1 && l != s.Layers-1 })
+	s.Window = c.window(local)
+	s.ropeWhere(local)
+	s.qwenExperts(c)
+	s.MoE.Routing.Score = device.Sigmoid
+	s.shared(c.Int("shared_expert_intermediate_size", 1024), "mlp.shared_expert")
+	return s
+}

@@ -12,6 +12,8 @@ import (
 // another name or in another form, Spec.Stored says so.
 type Names struct {
 	Embed, Positions, Layers, Final, Head string
+	EmbedNorm, EmbedIn                    string // whole, too
+	HeadDense, HeadNorm                   string // likewise
 
 	// Norms before attention and MLP, and of their outputs before those are
 	// added to the stream. An empty name means that there is no such norm.

@@ -1,5 +1,7 @@
 package arch
 
+import "exl2/internal/device"
+
 // cohere adds attention and MLP of one norm, rotates neighbours, and may normalize
 // heads (models/cohere/modeling_cohere.py).
 func cohere(c *Config) Spec {
@@ -28,6 +30,58 @@ func cohere2(c *Config) Spec {
 	c.must("use_gated_activation", true)
 	c.ignore("layer_switch", "use_embedding_sharing", "use_parallel_embedding", "rotary_pct")
 	return s
+}
+
+// cohere2MoE is cohere2 with experts, and may have RMS norms (models/cohere2_moe/modeling_cohere2_moe.py,
+// conversion_mapping.py).
+func cohere2MoE(c *Config) Spec {
+	c.defaults("head_dim", 128, "rms_norm_eps", nil, "rope_theta", 10000, "sliding_window", 4096,
+		"vocab_size", 256000, "hidden_size", 8192, "intermediate_size", 22528, "num_hidden_layers", 40, "num_attention_heads", 64, "num_experts", 8, "num_experts_per_tok", 2)
+	s := cohere(c)
+	if c.Has("rms_norm_eps") {
+		s.Norm = device.Norm{Kind: device.RMS, Eps: float32(c.Float("rms_norm_eps"))}
+	}
+	first, prefix, every := c.count("first_k_dense_replace", 0), c.Int("prefix_dense_sliding_window_pattern", 1), c.Int("sliding_window_pattern", 4)
+	if prefix < 1 || every < 1 {
+		c.fail("sliding_window_pattern", "%d, and %d of the first layers, want 1 or more", every, prefix)
+	}
+	s.Window = c.window(func(l int) bool {
+		if l < first {
+			return notEvery(prefix)(l)
+		}
+		return notEvery(every)(l - first)
+	})
+	s.Dense = c.dense(first)
+	s.ropeWhere(func(l int) bool { return s.Window != nil && s.Window(l) > 0 || s.Dense(l) && prefix == 1 })
+	c.must("mlp_bias", false)
+	s.cohereExperts(c)
+	return s
+}
+
+// cohereExperts reads experts, which are as wide as an MLP would be, and MLPs of another width.
+func (s *Spec) cohereExperts(c *Config) {
+	m := MoE{Experts: c.Int("num_experts"), TopK: c.Int("num_experts_per_tok"), Width: s.MLP.Width}
+	switch kind := c.String("expert_selection_fn", "softmax"); kind {
+	case "softmax":
+		m.Routing.Score = device.SoftmaxTop
+		c.ignore("norm_topk_prob")
+	case "sigmoid":
+		m.Routing.Score, m.Routing.Renorm = device.Sigmoid, c.Bool("norm_topk_prob", true)
+	default:
+		c.refuse("expert_selection_fn", kind)
+	}
+	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	if n := c.count("num_shared_experts", 0); n > 0 {
+		s.shared(n*m.Width, "mlp.shared_experts")
+		c.must("shared_expert_combination_strategy", "average", "sum")
+		if c.String("shared_expert_combination_strategy", "average") == "average" {
+			s.MoE.Scale = 0.5
+		}
+	}
+	c.ignore("shared_expert_combination_strategy")
+	if c.Has("prefix_dense_intermediate_size") {
+		s.MLP.Width = c.Int("prefix_dense_intermediate_size")
+	}
 }
 
 // phi adds attention and MLP of one norm, with biases everywhere

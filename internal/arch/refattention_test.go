@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -13,7 +14,7 @@ func (r reference) attention(l int, x stream) stream {
 	}
 	a, n := r.AttnOf(l), r.Names
 	var q, k, v stream
-	value := a.HeadDim
+	value := cmp.Or(a.ValueDim, a.HeadDim)
 	if r.Latent.KVRank > 0 {
 		value = r.Latent.Value
 		q, k, v = r.latent(l, x)
@@ -38,6 +39,7 @@ func (r reference) attention(l int, x stream) stream {
 		for h := range a.Heads {
 			out = append(out, r.mix(l, p, h, q[h*a.HeadDim:][:a.HeadDim], k, v, value)...)
 		}
+		out = scaled(out, orOne(a.ValueScale))
 		if a.Gated {
 			for i, g := range r.linear(l, 0, n.AttnGate, x[p]) {
 				out[i] *= sigmoid(g)
@@ -61,14 +63,14 @@ func (r reference) keys(l int, x stream) (k, v stream) {
 			copy(v[h:], normalize(v[h:][:a.HeadDim], nil, nil, r.Norm))
 		}
 	}
-	r.prepare(l, k, n.KNorm, a.KVHeads)
+	r.prepare(l, k, n.KNorm, r.KeyHeads(l))
 	return k, v
 }
 
 // mix is what head h at position p sees of the values.
 func (r reference) mix(l, p, h int, q []float64, k, v stream, value int) []float64 {
 	a, first := r.AttnOf(l), 0
-	kv := h / (a.Heads / a.KVHeads)
+	kv := h / (a.Heads / r.KeyHeads(l))
 	if r.Window != nil && r.Window(l) > 0 {
 		first = max(0, p+1-r.Window(l))
 	}
@@ -82,7 +84,7 @@ func (r reference) mix(l, p, h int, q []float64, k, v stream, value int) []float
 		sum += e
 		add(out, v[i][kv*value:][:value], e)
 	}
-	if a.Sinks {
+	if r.Sinks(l) {
 		sum += math.Exp(r.vector(r.Names.Layer(l, r.Names.Sinks))[h])
 	}
 	return scaled(out, 1/sum)
@@ -119,7 +121,7 @@ func (r reference) prepare(l int, x stream, norm string, heads int) {
 
 func (r reference) normHeads(l int, x stream, name string, heads int) {
 	over := r.Attn.QKNorm.Over
-	if over == arch.NoNorm {
+	if !r.HeadNorms(l) {
 		return
 	}
 	w, b := r.headWeights(l, name, heads)

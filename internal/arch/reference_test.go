@@ -77,11 +77,17 @@ func (r reference) logits(ids []float64) stream {
 	table, _ := r.tensor(r.Names.Embed + ".weight")
 	x := make(stream, len(ids))
 	for i, id := range ids {
-		x[i] = scaled(table[int(id)*r.Hidden:][:r.Hidden], orOne(r.EmbedScale))
-		if r.EmbedNorm {
-			x[i] = normalize(x[i], nil, nil, r.Norm)
+		width := r.TableWidth()
+		x[i] = scaled(table[int(id)*width:][:width], orOne(r.EmbedScale))
+		if r.Names.EmbedIn != "" {
+			x[i] = product(r.vector(r.Names.EmbedIn+".weight"), x[i], r.Hidden)
 		}
-		if r.Learned > 0 {
+		if r.EmbedNorm {
+			x[i] = r.embedded(x[i])
+		}
+		if r.Sinusoids {
+			add(x[i], r.sinusoid(r.LearnedFrom+i), 1)
+		} else if r.Learned > 0 {
 			positions, _ := r.tensor(r.Names.Positions + ".weight")
 			add(x[i], positions[(r.LearnedFrom+i)*r.Hidden:][:r.Hidden], 1)
 		}
@@ -90,7 +96,44 @@ func (r reference) logits(ids []float64) stream {
 	for l := range r.Layers {
 		r.layer(l, x)
 	}
-	return each(r.normed(r.Names.Final, x), func(_ int, v []float64) []float64 { return r.head(v) })
+	if r.Names.Final != "" {
+		x = r.normed(r.Names.Final, x)
+	}
+	if n := r.Names; n.HeadDense != "" {
+		w, _ := r.tensor(n.HeadDense + ".weight")
+		x = each(x, func(_ int, v []float64) []float64 {
+			y := product(w, v, r.TableWidth())
+			for i := range y {
+				if n.HeadNorm != "" {
+					y[i] = activated(y[i], r.HeadAct)
+				}
+			}
+			return y
+		})
+		if n.HeadNorm != "" {
+			x = r.normed(n.HeadNorm, x)
+		}
+	}
+	return each(x, func(_ int, v []float64) []float64 { return r.head(v) })
+}
+
+// embedded normalizes an embedding.
+func (r reference) embedded(v []float64) []float64 {
+	if r.Names.EmbedNorm == "" {
+		return normalize(v, nil, nil, r.Norm)
+	}
+	return r.normed(r.Names.EmbedNorm, stream{v})[0]
+}
+
+// sinusoid is a row of a table of positions that is no tensor.
+func (r reference) sinusoid(row int) []float64 {
+	half := r.Hidden / 2
+	v := make([]float64, r.Hidden)
+	for j := range half {
+		f := math.Exp(-float64(j) * math.Log(10000) / float64(half-1))
+		v[j], v[half+j] = math.Sin(float64(row)*f), math.Cos(float64(row)*f)
+	}
+	return v
 }
 
 // length is the Euclidean norm.
@@ -128,17 +171,24 @@ func (r reference) head(v []float64) []float64 {
 func (r reference) layer(l int, x stream) {
 	n := r.Names
 	if !r.Attends(l) {
-		r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
+		r.addTo(x, r.part(l, r.NormMLPOut(l), r.mlp(l, r.part(l, n.NormMLPIn, x))))
 		return
 	}
-	in := r.part(l, n.NormIn, x)
+	if r.NormSums {
+		r.addTo(x, r.attention(l, r.part(l, n.NormIn, x)))
+		copy(x, r.part(l, n.NormAttnOut, x))
+		r.addTo(x, r.mlp(l, r.part(l, n.NormMLPIn, x)))
+		copy(x, r.part(l, r.NormMLPOut(l), x))
+		return
+	}
+	in := r.part(l, r.NormIn(l), x)
 	attention := r.part(l, n.NormAttnOut, r.attention(l, in))
 	if r.Parallel {
 		mlpIn := in
 		if n.NormMLPIn != "" {
 			mlpIn = r.part(l, n.NormMLPIn, x)
 		}
-		mlp := r.part(l, n.NormMLPOut, r.mlp(l, mlpIn))
+		mlp := r.part(l, r.NormMLPOut(l), r.mlp(l, mlpIn))
 		r.addTo(x, attention)
 		r.addTo(x, mlp)
 		return
@@ -151,7 +201,7 @@ func (r reference) layer(l int, x stream) {
 	if r.Sparse(l) && r.MoE.Apart {
 		mlp = func(l int, in stream) stream { return r.apart(l, x, in) }
 	}
-	r.addTo(x, r.part(l, n.NormMLPOut, mlp(l, r.part(l, n.NormMLPIn, x))))
+	r.addTo(x, r.part(l, r.NormMLPOut(l), mlp(l, r.part(l, n.NormMLPIn, x))))
 	if r.PerLayer.Size > 0 {
 		r.addTo(x, r.part(l, n.NormPerLayer, each(x, func(p int, v []float64) []float64 {
 			g := r.linear(l, 0, n.PerLayerGate, v)
@@ -265,7 +315,15 @@ func (r reference) expert(l, e int, gate, up, down string, v []float64) []float6
 }
 
 func (r reference) act(x float64) float64 {
-	switch r.MLP.Act {
+	x = activated(x, r.MLP.Act)
+	if r.MLP.Squared {
+		x *= x
+	}
+	return x
+}
+
+func activated(x float64, a device.Act) float64 {
+	switch a {
 	case device.SiLU:
 		x *= sigmoid(x)
 	case device.GELU:
@@ -275,13 +333,10 @@ func (r reference) act(x float64) float64 {
 	case device.ReLU:
 		x = max(x, 0)
 	}
-	if r.MLP.Squared {
-		x *= x
-	}
 	return x
 }
 
-// allUsed complains about tensors that the Spec does not mention, but for what only pictures see, and keys and values of
+// allUsed complains about tensors that the Spec does not mention, but for what only pictures see, and indexers, or keys and values of
 // layers that borrow others.
 func (r reference) allUsed() {
 	for _, name := range r.file.Names() {

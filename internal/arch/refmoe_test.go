@@ -16,6 +16,10 @@ func (r reference) mixture(l int, x []float64) []float64 {
 	chosen, weight := r.choose(l, logits)
 	out := make([]float64, len(x))
 	for i, e := range chosen {
+		if m.Early {
+			add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, scaled(x, weight[i])), 1)
+			continue
+		}
 		add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, x), weight[i])
 	}
 	if m.Shared > 0 {
@@ -26,7 +30,7 @@ func (r reference) mixture(l int, x []float64) []float64 {
 		}
 		add(out, r.expert(l, 0, n.SharedGate, n.SharedUp, n.SharedDown, x), f)
 	}
-	return out
+	return scaled(out, orOne(m.Scale))
 }
 
 // apart is a mixture whose experts, router and shared expert, which reads in, have norms of their own (MoE.Apart).

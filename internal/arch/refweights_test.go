@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -70,8 +71,10 @@ func (r reference) outs(l int, part string) int {
 	switch part {
 	case n.Q:
 		return a.Heads * a.HeadDim
-	case n.K, n.V:
-		return a.KVHeads * a.HeadDim
+	case n.K:
+		return r.KeyHeads(l) * a.HeadDim
+	case n.V:
+		return r.KeyHeads(l) * cmp.Or(a.ValueDim, a.HeadDim)
 	case n.Q1:
 		return r.Latent.QRank
 	case n.Q2:

@@ -122,6 +122,12 @@ func (s Scaling) llama3(f []float64) {
 	for i, w := range f {
 		turns := float64(s.Original) * w / (2 * math.Pi) // over the original context
 		keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
+		if s.High == s.Low { // a step
+			keep = 0
+			if turns > s.Low {
+				keep = 1
+			}
+		}
 		f[i] = keep*w + (1-keep)*w/s.Factor
 	}
 }

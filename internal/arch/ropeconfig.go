@@ -123,8 +123,7 @@ func (c *Config) checkScaling(s Scaling) {
 	}
 	switch s.Kind {
 	case Llama3, Yarn:
-		step := s.Kind == Yarn && s.High == s.Low // Kimi K2: from one dimension to the next
-		if !(s.High > s.Low || step) || !(s.Low > 0) {
+		if !(s.High >= s.Low) || !(s.Low > 0) { // the same: from one dimension to the next (Kimi K2, Llama 4)
 			c.fail("factor", "frequency bounds %v and %v, want the second larger", s.Low, s.High)
 		}
 	case LongRope:

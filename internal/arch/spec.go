@@ -4,6 +4,8 @@
 package arch
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,20 +30,37 @@ type Spec struct {
 	Learned               int // positions that have a row of the table that is added to embeddings (GPT-2); 0 means none
 	LearnedFrom           int // the first position's row (OPT)
 
-	EmbedScale float32 // multiplies embeddings; 0 means 1
-	Residual   float32 // multiplies each sublayer's output; 0 means 1
-	EmbedNorm  bool    // the stream begins with norm(table[ids]·EmbedScale), by Norm without weights (nanochat)
-	LogitScale float32 // multiplies logits; 0 means 1
-	LogitCap   float32 // soft cap of logits, cap·tanh(logit/cap), after the scale; 0 means none
-	Tied       bool    // the head is the embedding table
-	HeadBias   bool    // logits have a bias, Names.Head with ".bias"
-	HeadUnit   bool    // rows of the head are divided by their Euclidean norm (Index)
+	// Sinusoids has the table be no tensor, but sines and cosines: row r begins with sin(r·f[j]), and goes on with
+	// cos(r·f[j]), f[j] = 10000^(-j/(half-1)) for j below half of Hidden (models/xglm/modeling_xglm.py).
+	Sinusoids bool
+
+	// EmbedWidth is how wide the embedding's table is, and what the head reads: the stream begins with
+	// table[ids]·Names.EmbedInᵀ, and Names.HeadDense makes as many of it again (OPT 350M). 0 means Hidden.
+	EmbedWidth int
+
+	EmbedScale float32    // multiplies embeddings; 0 means 1
+	Residual   float32    // multiplies each sublayer's output; 0 means 1
+	EmbedNorm  bool       // the stream begins with norm(table[ids]·EmbedScale), by Norm with weights Names.EmbedNorm, or without (nanochat)
+	LogitScale float32    // multiplies logits; 0 means 1
+	LogitCap   float32    // soft cap of logits, cap·tanh(logit/cap), after the scale; 0 means none
+	Tied       bool       // the head is the embedding table
+	HeadBias   bool       // logits have a bias, Names.Head with ".bias"
+	HeadAct    device.Act // with Names.HeadDense, the head reads norm(act(norm(x)·HeadDenseᵀ)), of whose norms the first is Final, the second HeadNorm; without HeadNorm, norm(x)·HeadDenseᵀ
+	HeadUnit   bool       // rows of the head are divided by their Euclidean norm (Index)
 
 	// Norm is how every norm of the residual stream computes. Its weights are
 	// those that Names lists, with a bias beside each if NormBias, and none at
 	// all, weight 1 and bias 0, if NormPlain.
 	Norm                device.Norm
 	NormBias, NormPlain bool
+
+	FirstBare bool // the first layer has no Names.NormIn (ModernBERT)
+
+	// NormSums has Names.NormAttnOut and NormMLPOut be norms of the stream, once the output has been added:
+	// x = norm(x + attention(x)). Names.Final may be empty: logits are of the stream (GPT 1).
+	NormSums bool
+
+	MixtureNorm bool // Names.NormMLPOut is behind mixtures of experts, and not behind MLPs (A.X K1)
 
 	// Parallel adds both sublayers to the same stream: x += attention(n(x)) +
 	// mlp(m(x)), where m is Names.NormMLPIn, or n where that is empty.
@@ -56,6 +75,13 @@ type Spec struct {
 	Names  Names
 	Stored []Stored
 
+	// Bound is how many positions a sequence may have, 0 any number: behind them the model attends otherwise than this
+	// says, to what an indexer chooses (models/deepseek_v32), or within chunks (models/llama4).
+	Bound int
+
+	// Indexer is what names of an indexer's tensors begin with in a layer. They are not run.
+	Indexer string
+
 	Adapters bool // files have low-rank adapters for pictures and sound beside matrices, which are not run
 
 	// Other are further spellings of Names, for Resolve.
@@ -65,6 +91,8 @@ type Spec struct {
 	Rope   func(layer int) Rope // Dims 0 or a nil function means none
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
 	Linear func(layer int) bool // layers that have Delta, or Short, in the place of attention; nil means none
+
+	KVHeads func(layer int) int // heads of keys of a layer, which divide Attn.KVHeads; nil means those
 
 	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
 	// means MLP.Width. Unattended are layers without attention; a nil function means none.
@@ -113,6 +141,14 @@ type Attn struct {
 	// whose share is thrown away (models/gpt_oss/modeling_gpt_oss.py).
 	Sinks bool
 
+	// SinksInWindows: only layers with a window have sinks (MiMo V2).
+	SinksInWindows bool
+
+	// ValueDim is the width of a head's values, HeadDim at most; o reads Heads·ValueDim columns. 0 means HeadDim.
+	// ValueScale multiplies values; 0 means 1 (MiMo V2).
+	ValueDim   int
+	ValueScale float32
+
 	// Temperature multiplies the query at position p, after RoPE, by
 	// 1 + Temperature·ln(1 + ⌊p/TemperatureSpan⌋) (models/ministral3); 0 means
 	// by 1.
@@ -133,6 +169,7 @@ type QKNorm struct {
 	Bias      bool // a bias beside the weight, of its shape
 	Plain     bool // no weights: 1
 	AfterRope bool // rather than before
+	Roped     bool // only in layers with RoPE (Llama 4)
 }
 
 // NormSpan is what a norm of queries or keys takes its mean over.
@@ -246,6 +283,12 @@ type MoE struct {
 	// and the router RMS(x)·Names.RouterScale/√hidden, whole, [hidden], all of the stream; Names.ExpertScales, whole, [experts], multiply
 	// the weights; and y = NormShared(shared) + NormExpertOut(Σ weight[e]·expert[e]).
 	Apart bool
+
+	// Early has a row's weight multiply what its expert reads, rather than what it gives:
+	// y = expert[e](weight[e]·x) + shared(x). TopK is 1 then (Llama 4).
+	Early bool
+
+	Scale float32 // multiplies y; 0 means 1
 }
 
 // Routing says how a token's experts are chosen and weighed, from the logits
@@ -287,7 +330,7 @@ func (s *Spec) SetContext(length int) {
 var masks = []string{".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"}
 
 // ahead are what names of layers begin with that predict further tokens, where these are not behind the last (Qwen3-Next, MiMo).
-var ahead = []string{"mtp.", "model.mtp_layers."}
+var ahead = []string{"mtp.", "model.mtp_layers.", "model.mtp."}
 
 // Unused reports whether a tensor of the source is one that nothing reads:
 // frequencies and masks, which follow from the configuration, and layers behind the last,
@@ -312,10 +355,10 @@ func (s Spec) Stray(names []string) string {
 }
 
 // InLayer reports whether a tensor is of a layer that the configuration speaks of, and not of
-// what pictures see there.
+// what pictures see there, or of an indexer.
 func (s Spec) InLayer(name string) bool {
 	n, ok := s.layerOf(name)
-	return ok && n < s.Layers && !s.pictures(name, n) && !s.borrowed(name, n)
+	return ok && n < s.Layers && !s.pictures(name, n) && !s.borrowed(name, n) && !s.indexes(name, n)
 }
 
 // borrowed reports whether a tensor of a layer is of keys and values that the layer does not use, as it borrows others.
@@ -326,6 +369,70 @@ func (s Spec) borrowed(name string, layer int) bool {
 	return slices.ContainsFunc([]string{s.Names.K, s.Names.V, s.Names.KNorm}, func(part string) bool {
 		return strings.HasPrefix(name, s.Names.Layer(layer, part)+".")
 	})
+}
+
+// indexes reports whether a tensor of a layer is of an indexer.
+func (s Spec) indexes(name string, layer int) bool {
+	return s.Indexer != "" && strings.HasPrefix(name, s.Names.Layer(layer, s.Indexer))
+}
+
+// KeyHeads returns how many heads of keys a layer has.
+func (s Spec) KeyHeads(layer int) int {
+	if s.KVHeads == nil {
+		return s.AttnOf(layer).KVHeads
+	}
+	return s.KVHeads(layer)
+}
+
+// ValueDim returns how wide a head's values are.
+func (s Spec) ValueDim() int { return cmp.Or(s.Attn.ValueDim, s.Attn.HeadDim) }
+
+// Sinks reports whether a layer has sinks.
+func (s Spec) Sinks(layer int) bool {
+	return s.Attn.Sinks && (!s.Attn.SinksInWindows || s.Window != nil && s.Window(layer) > 0)
+}
+
+// TableWidth returns how wide the embedding's table is.
+func (s Spec) TableWidth() int { return cmp.Or(s.EmbedWidth, s.Hidden) }
+
+// NormIn returns the name of the norm in front of a layer's attention, or "".
+func (s Spec) NormIn(layer int) string {
+	if s.FirstBare && layer == 0 {
+		return ""
+	}
+	return s.Names.NormIn
+}
+
+// NormMLPOut returns the name of the norm behind a layer's MLP or mixture of experts, or "".
+func (s Spec) NormMLPOut(layer int) string {
+	if s.MixtureNorm && !s.Sparse(layer) {
+		return ""
+	}
+	return s.Names.NormMLPOut
+}
+
+// Sinusoid returns the rows of the table of positions that Sinusoids speaks of, from LearnedFrom on.
+func (s Spec) Sinusoid() []float32 {
+	half := s.Hidden / 2
+	table := make([]float32, s.Learned*s.Hidden)
+	for p := range s.Learned {
+		for j := range half {
+			sin, cos := math.Sincos(float64(s.LearnedFrom+p) * math.Pow(10000, -float64(j)/float64(half-1)))
+			table[p*s.Hidden+j], table[p*s.Hidden+half+j] = float32(sin), float32(cos)
+		}
+	}
+	return table
+}
+
+// HeadNorms reports whether a layer normalizes queries and keys.
+func (s Spec) HeadNorms(layer int) bool {
+	q := s.Attn.QKNorm
+	return q.Over != NoNorm && (!q.Roped || s.Rope != nil && s.Rope(layer).Dims > 0)
+}
+
+// bound limits sequences to so many positions.
+func (s *Spec) bound(positions int) {
+	s.Bound, s.MaxPositions = positions, min(s.MaxPositions, positions)
 }
 
 // pictures reports whether a tensor of a layer is of an expert that pictures see, or of an adapter.

@@ -28,7 +28,7 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	spec := b.Spec.AttnOf(m.Layer)
-	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope, clip: spec.Clip, attend: b.attend(m), at: placeOf(b.Spec, m.Layer)}
+	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope && b.Spec.HeadNorms(m.Layer), clip: spec.Clip, attend: b.attend(m), at: placeOf(b.Spec, m.Layer)}
 	a.loadRope(b, m)
 	a.lend(b.Spec, m.Layer)
 	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Q)}, Writes: []Slot{Query}}
@@ -39,9 +39,13 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 		site.Linears, site.Writes = append(site.Linears, b.linear(m, n.V)), append(site.Writes, Value)
 	}
 	o := b.linear(m, n.O)
+	out.residual *= orOne(b.Spec.Attn.ValueScale)
 	read = in.step(site)
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	mix.Back, mix.Keep, mix.mixes = a.mixBack, a.keeps(), a
+	if b.pads(m.Layer) {
+		b.pad(m, a, &read, &mix)
+	}
 	if b.Spec.Attn.Gated {
 		read.Sites[0].Linears, read.Sites[0].Writes = append(read.Sites[0].Linears, b.linear(m, n.AttnGate)), append(read.Sites[0].Writes, AttnGate)
 		a.gate(&mix)
@@ -109,7 +113,7 @@ func (b *builder) attend(m *Module) device.Attend {
 	if s.Window != nil {
 		out.Window = s.Window(m.Layer)
 	}
-	if a.Sinks {
+	if s.Sinks(m.Layer) {
 		out.Sinks = b.own(m, b.vector(s.Names.Layer(m.Layer, s.Names.Sinks), a.Heads))
 	}
 	return out

@@ -102,7 +102,7 @@ func TestBackward(t *testing.T) {
 					t.Fatalf("%s: no backward pass is known", m.Name)
 				}
 				limit := 0.01
-				if l.Spec.MoE.SharedGated && spec.Kind == model.Experts {
+				if l.Spec.MoE.SharedGated && spec.Mixture() {
 					limit = 0.3 // the gate is taken as given
 				}
 				step := 1.0 / 512
@@ -127,7 +127,7 @@ func (f *forthAndBack) check(t *testing.T, g *model.State, limit, step float64) 
 	result := f.s.At(f.out())
 	weights := normal(r, result.Rows*result.Cols, 1)
 	grad := f.back(g, weights)
-	if f.m.Kind == model.Experts { // whose choice is taken as given
+	if f.m.Mixture() { // whose choice is taken as given
 		f.s.Follow(f.s)
 		defer f.s.Follow(nil)
 	}

@@ -3,7 +3,7 @@ package model
 import "exl2/internal/exl2"
 
 // Beside returns the bytes that a module has on a device beside its tensors as files
-// have them: norms and other vectors in F32, frequencies, and what latent attention
+// have them: norms and other vectors in F32, frequencies, a table of sines, and what latent attention
 // makes of its weight.
 func (l *Loader) Beside(m ModuleSpec) int {
 	n := 0
@@ -14,6 +14,9 @@ func (l *Loader) Beside(m ModuleSpec) int {
 		if !v.Host {
 			n += 4 * v.Cols
 		}
+	}
+	if m.Kind == Embedding && l.Spec.Sinusoids {
+		n += 4 * l.Spec.Learned * l.Spec.Hidden
 	}
 	if m.Kind != Attention && m.Kind != Parallel || l.Spec.Recurs(m.Layer) {
 		return n

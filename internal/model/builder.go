@@ -67,7 +67,7 @@ func (b *builder) packed(s LinearSpec) device.Matrix {
 
 // table returns the name of the tensor that holds a linear's weights.
 func (m *Module) table(l *Linear) string {
-	if m.Table != "" && m.Kind == Head {
+	if m.Table != "" && l.Role == arch.Head {
 		return m.Table
 	}
 	return l.Name

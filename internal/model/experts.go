@@ -10,8 +10,16 @@ import (
 // which the last ones read; the weighted sum. An expert that all rows see works
 // beside them.
 func (b *builder) experts(m *Module) {
+	x := b.mixture(m, b.input(m, NormMLPIn))
+	m.assemble = x.steps
+	m.Steps = x.steps(m, same)
+}
+
+// mixture loads a mixture of experts, behind a norm.
+func (b *builder) mixture(m *Module, in *input) *mixture {
 	n, e := b.Spec.Names, b.Spec.MoE
-	x := &mixture{input: b.input(m, NormMLPIn), out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing}
+	x := &mixture{input: in, out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing, early: e.Early}
+	x.out.residual *= orOne(e.Scale)
 	if v, ok := m.Vector(n, n.Correction); ok && e.Routing.Correction {
 		x.correction = b.own(m, b.numbers(v))
 	}
@@ -31,8 +39,8 @@ func (b *builder) experts(m *Module) {
 		x.gate = b.linear(m, n.SharedRouter)
 		m.fixed = append(m.fixed, x.gate)
 	}
-	m.active, m.assemble = float64(e.TopK)/float64(e.Experts), x.steps
-	m.Steps = x.steps(m, same)
+	m.active = float64(e.TopK) / float64(e.Experts)
+	return x
 }
 
 // mixture is what a mixture of experts has beside its sites.
@@ -43,6 +51,8 @@ type mixture struct {
 	correction tensor.Tensor // F32 [1, experts], or absent
 	in         Slot          // what the chosen experts read
 	apart      *apart        // norms of their own, or nil
+	early      bool          // weights multiply what experts read
+	inner      bool          // attention of the same module adds to the stream behind it
 	out        *output
 	scores     *Linear // the router
 	each       []expert
@@ -72,15 +82,28 @@ func (e expert) sites(in, gate, up, acted, out Slot) (first, last Site) {
 
 // steps makes the steps of a module.
 func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
+	list, together := x.made(m, get)
+	m.whole = func(s *State) bool {
+		if !together.runs(s) {
+			return false
+		}
+		together.run(s)
+		return true
+	}
+	return list
+}
+
+// made makes the steps, and the mixture at once, which m frees.
+func (x *mixture) made(m *Module, get func(*Linear) *Linear) ([]Step, *grouped) {
 	read, act := Step{Run: x.read}, Step{Run: x.act}
 	add := func(first, last Site) {
 		read.Sites, act.Sites = append(read.Sites, first), append(act.Sites, last)
 	}
-	together := grouped{mixture: x, module: m}
+	together := &grouped{mixture: x, module: m}
 	for i, e := range x.each {
 		e := e.of(get)
 		first, last := e.sites(ExpertIn, ExpertGate, ExpertUp, ExpertActed, ExpertOut)
-		first.Routed, first.Expert, first.All = true, i, func(s *State) tensor.Tensor { return s.At(x.in) }
+		first.Routed, first.Expert, first.All = true, i, x.reads
 		last.Routed, last.Expert, last.All = true, i, func(s *State) tensor.Tensor { return x.everyRow(s, e) }
 		add(first, last)
 		together.add(e)
@@ -95,9 +118,9 @@ func (x *mixture) steps(m *Module, get func(*Linear) *Linear) []Step {
 	if x.shared != nil {
 		act.Keep = x.keeps(ExpertGate, SharedGate)
 	}
-	m.whole, m.onFree = together.run, append(m.onFree, together.free)
+	m.onFree = append(m.onFree, together.free)
 	m.waits = func() bool { return !together.possible(m.dev) }
-	return []Step{read, act, {Run: x.add, Back: x.addBack}}
+	return []Step{read, act, {Run: x.add, Back: x.addBack}}, together
 }
 
 // of returns the expert made of what get makes of its linears.
@@ -112,7 +135,7 @@ func (e expert) of(get func(*Linear) *Linear) expert {
 // everyRow computes what an expert's last matrix would read if every row of the
 // pass came to it, in memory that is free once the experts' units are computed.
 func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
-	in := s.At(x.in)
+	in := x.reads(s)
 	up, gate := s.At(ExpertUp).Slice(0, in.Rows), tensor.Tensor{}
 	y := up
 	e.up.W.mul(s.Dev, up, in, e.up.Bias)
@@ -128,7 +151,37 @@ func (x *mixture) everyRow(s *State, e expert) tensor.Tensor {
 // read norms the stream, chooses experts, and sorts rows by them.
 func (x *mixture) read(s *State) {
 	x.choose(s)
-	s.Dev.Gather(s.At(ExpertIn), s.At(x.in), s.Routes().Rows)
+	s.Dev.Gather(s.At(ExpertIn), x.weigh(s), s.Routes().Rows)
+}
+
+// reads returns what experts read of all rows, once it has been weighed.
+func (x *mixture) reads(s *State) tensor.Tensor {
+	if x.early {
+		return s.At(Weighted)
+	}
+	return s.At(x.in)
+}
+
+// weigh multiplies rows by the weights of their experts, where these come early, and returns reads.
+// The place of the expert that all rows see, which has not computed yet, is a row's own.
+func (x *mixture) weigh(s *State) tensor.Tensor {
+	if !x.early {
+		return s.At(x.in)
+	}
+	d, r, sum := s.Dev, s.Routes(), s.At(Mixture)
+	d.Copy(s.At(SharedOut), s.At(Normed))
+	d.Clear(sum)
+	d.Combine(sum, s.At(ExpertOut), r.Places.Columns(1, 2), r.Weights.Columns(0, 1), 1)
+	d.Copy(s.At(Weighted), sum)
+	return s.At(Weighted)
+}
+
+// weights returns what multiplies the experts' outputs, nothing where that came early.
+func (x *mixture) weights(s *State) tensor.Tensor {
+	if x.early {
+		return tensor.Tensor{}
+	}
+	return s.At(Weights)
 }
 
 // choose leaves in the state which experts see which rows, and what these read.
@@ -206,7 +259,7 @@ func (x *mixture) add(s *State) {
 		return
 	}
 	x.sum(s, func(y tensor.Tensor, scale float32) {
-		s.Dev.Combine(y, s.At(ExpertOut), s.At(Places), s.At(Weights), scale)
+		s.Dev.Combine(y, s.At(ExpertOut), s.At(Places), x.weights(s), scale)
 	})
 }
 
@@ -230,8 +283,12 @@ func (x *mixture) addBack(s, g *State, _ []tensor.Tensor) {
 		x.addApartBack(s, g)
 		return
 	}
+	if x.out.norm.none() {
+		backward(g).CombineBack(g.At(ExpertOut), g.At(Residual), s.At(Places), x.weights(s), x.out.residual)
+		return
+	}
 	x.out.addBack(s, g, []tensor.Tensor{s.At(Mixture)})
-	backward(g).CombineBack(g.At(ExpertOut), g.At(Out), s.At(Places), s.At(Weights), 1)
+	backward(g).CombineBack(g.At(ExpertOut), g.At(Out), s.At(Places), x.weights(s), 1)
 	g.Dev.Clear(g.At(Out))
 }
 
@@ -244,8 +301,11 @@ func (x *mixture) actBack(s, g *State, kept []tensor.Tensor) {
 
 // readBack adds up what the experts of each row have read.
 func (x *mixture) readBack(s, g *State, kept []tensor.Tensor) {
-	none, r := tensor.Tensor{}, s.Routes()
-	g.Dev.Combine(g.At(x.in), g.At(ExpertIn), r.Places.Columns(0, r.Chosen()), none, 1)
+	weights, r := tensor.Tensor{}, s.Routes()
+	if x.early {
+		weights = r.Weights.Columns(0, 1)
+	}
+	g.Dev.Combine(g.At(x.in), g.At(ExpertIn), r.Places.Columns(0, r.Chosen()), weights, 1)
 	x.input.back(s, g, kept)
 	g.Dev.Clear(g.At(Normed))
 	if x.apart != nil {

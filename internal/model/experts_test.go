@@ -29,7 +29,7 @@ func TestWhole(t *testing.T) {
 			s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: 1}, c)
 			s.Use(make([]model.Run, 1), 5, ids[:5])
 			for _, spec := range l.Decoder() {
-				if spec.Kind != model.Experts {
+				if !spec.Mixture() {
 					continue
 				}
 				m, err := l.Load(d, spec)

@@ -32,16 +32,16 @@ func (g *grouped) add(e expert) {
 	g.up.linears, g.down.linears = append(g.up.linears, e.up), append(g.down.linears, e.down)
 }
 
-// run computes the mixture, and reports whether it could: matrices of kinds that have no
+// runs reports whether the mixture can be computed at once: matrices of kinds that have no
 // group are multiplied one by one, and so are those that see many rows.
-func (g *grouped) run(s *State) bool {
+func (g *grouped) runs(s *State) bool { return (s.few() || g.sparse(s)) && g.possible(s.Dev) }
+
+// run computes the mixture.
+func (g *grouped) run(s *State) {
 	d := s.Dev
-	if !s.few() && !g.sparse(s) || !g.possible(d) {
-		return false
-	}
-	if g.unit.gates() && !s.apart {
+	if g.unit.gates() && !g.early && !s.apart {
 		g.mix(s)
-		return true
+		return
 	}
 	groups := []device.Group{g.up.group}
 	to := []tensor.Tensor{s.At(ExpertUp)}
@@ -50,7 +50,7 @@ func (g *grouped) run(s *State) bool {
 	}
 	g.choose(s)
 	r := s.Routes()
-	d.GroupMul(to, s.At(g.in), r.Rows, groups, r)
+	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
 	if e := g.shared; e != nil {
 		if e.gate != nil {
 			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
@@ -63,7 +63,6 @@ func (g *grouped) run(s *State) bool {
 		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
 	}
 	g.mixture.add(s)
-	return true
 }
 
 // Among so many experts rows of a prompt are few for each, up to so many, or any number on a device
@@ -126,7 +125,7 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	r, dense := g.router()
 	s.first = nil
 	var left *Step
-	if g.out.norm.none() { // y is the stream
+	if g.out.norm.none() && !g.inner { // y is the stream
 		e.Reader, left = g.module.follower.reads(s)
 	}
 	if !ok || !dense || s.follow != nil || !f.Mixture(y, s.At(Residual), s.choice(), r, e) {

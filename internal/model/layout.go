@@ -45,7 +45,7 @@ const (
 	NormIn    Place = iota // the stream, in front of everything
 	NormQuery              // the heads of queries
 	NormKey
-	NormOut    // what attention adds to the stream, or the embeddings
+	NormOut    // what attention adds to the stream, or the embeddings, or what the head reads behind a matrix
 	NormMLPIn  // the stream in front of the MLP
 	NormMLPOut // what the MLP adds to the stream
 	NormQLatent
@@ -105,7 +105,7 @@ type ModuleSpec struct {
 	Kind      Kind
 	Layer     int // of what is between embedding and head
 	Linears   []LinearSpec
-	Fixed     []LinearSpec // that are never quantized: routers, and what makes inputs of layers
+	Fixed     []LinearSpec // that are never quantized: routers, what makes inputs of layers, and the matrices behind an embedding and in front of a head
 	Vectors   []VectorSpec
 	Norms     []NormSpec
 	Table     string // the embedding's tensor, or the one that a tied head shares, without ".weight"
@@ -115,6 +115,11 @@ type ModuleSpec struct {
 
 // Matrices lists the linears, and behind them those that are never quantized.
 func (m ModuleSpec) Matrices() []LinearSpec { return append(slices.Clone(m.Linears), m.Fixed...) }
+
+// Mixture reports whether the module has a mixture of experts, by itself or beside attention.
+func (m ModuleSpec) Mixture() bool {
+	return m.Kind == Experts || m.Kind == Parallel && len(m.Fixed) > 0
+}
 
 // A VectorSpec is what is known of numbers that belong to no linear or norm.
 type VectorSpec struct {
@@ -175,7 +180,10 @@ func Layout(s arch.Spec) []ModuleSpec {
 	n := s.Names
 	embedding := ModuleSpec{Name: n.Embed, Kind: Embedding, Table: n.Embed, Positions: n.Positions}
 	if s.EmbedNorm {
-		embedding.Norms = []NormSpec{{Place: NormOut, Name: n.Embed, Norm: s.Norm, Rows: 1, Cols: s.Hidden, Plain: true}}
+		embedding.Norms = []NormSpec{{Place: NormOut, Name: cmp.Or(n.EmbedNorm, n.Embed), Norm: s.Norm, Rows: 1, Cols: s.Hidden, Bias: s.NormBias && n.EmbedNorm != "", Plain: n.EmbedNorm == ""}}
+	}
+	if n.EmbedIn != "" {
+		embedding.Fixed = []LinearSpec{{Role: arch.Router, Part: n.EmbedIn, Name: n.EmbedIn, In: s.TableWidth(), Out: s.Hidden}}
 	}
 	if size := s.PerLayer.Size; size > 0 {
 		embedding.Inputs = n.PerLayerTable
@@ -189,8 +197,16 @@ func Layout(s arch.Spec) []ModuleSpec {
 		list = append(list, layerSpecs(s, layer)...)
 	}
 	head := moduleLayout{Spec: s, m: ModuleSpec{Name: n.Head, Kind: Head}}
-	head.m.Linears = []LinearSpec{{Role: arch.Head, Part: n.Head, Name: n.Head, In: s.Hidden, Out: s.Vocab, Biased: s.HeadBias}}
-	head.streamNorm(NormIn, n.Final)
+	head.m.Linears = []LinearSpec{{Role: arch.Head, Part: n.Head, Name: n.Head, In: s.TableWidth(), Out: s.Vocab, Biased: s.HeadBias}}
+	if n.Final != "" {
+		head.streamNorm(NormIn, n.Final)
+	}
+	if n.HeadDense != "" {
+		head.m.Fixed = []LinearSpec{{Role: arch.Router, Part: n.HeadDense, Name: n.HeadDense, In: s.Hidden, Out: s.TableWidth()}}
+		if n.HeadNorm != "" {
+			head.streamNorm(NormOut, n.HeadNorm)
+		}
+	}
 	if s.Tied {
 		head.m.Table = n.Embed
 	}
@@ -232,7 +248,7 @@ type moduleLayout struct {
 
 func (y *moduleLayout) attention() {
 	n, a, borrows := y.Names, y.AttnOf(y.m.Layer), y.Lender(y.m.Layer) != y.m.Layer
-	y.layerNorm(NormIn, n.NormIn)
+	y.layerNorm(NormIn, y.NormIn(y.m.Layer))
 	if y.Recurs(y.m.Layer) {
 		y.recurrent()
 		y.layerNorm(NormOut, n.NormAttnOut)
@@ -241,18 +257,18 @@ func (y *moduleLayout) attention() {
 	if y.Latent.KVRank > 0 {
 		y.latent()
 	} else {
-		wide, narrow := a.Queries(), a.Keys()
-		y.linear(arch.Q, n.Q, y.Hidden, wide, a.BiasQKV)
+		heads, value := y.KeyHeads(y.m.Layer), cmp.Or(a.ValueDim, a.HeadDim)
+		y.linear(arch.Q, n.Q, y.Hidden, a.Queries(), a.BiasQKV)
 		if !borrows {
-			y.linear(arch.K, n.K, y.Hidden, narrow, a.BiasQKV)
+			y.linear(arch.K, n.K, y.Hidden, heads*a.HeadDim, a.BiasQKV)
 		}
 		if !borrows && !a.KeyValues {
-			y.linear(arch.V, n.V, y.Hidden, narrow, a.BiasQKV)
+			y.linear(arch.V, n.V, y.Hidden, heads*value, a.BiasQKV)
 		}
 		if a.Gated {
-			y.linear(arch.V, n.AttnGate, y.Hidden, wide, a.BiasQKV)
+			y.linear(arch.V, n.AttnGate, y.Hidden, a.Queries(), a.BiasQKV)
 		}
-		y.linear(arch.O, n.O, wide, y.Hidden, a.BiasO)
+		y.linear(arch.O, n.O, a.Heads*value, y.Hidden, a.BiasO)
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
 	if !borrows {
@@ -262,7 +278,7 @@ func (y *moduleLayout) attention() {
 		y.norm(NormSpec{Place: NormValue, Name: parent(n.O) + ".v_norm", Norm: y.Spec.Norm, Rows: 1, Cols: a.HeadDim, Plain: true})
 	}
 	y.layerNorm(NormOut, n.NormAttnOut)
-	if a.Sinks {
+	if y.Sinks(y.m.Layer) {
 		y.vector(VectorSpec{Name: n.Sinks, Cols: a.Heads})
 	}
 }
@@ -348,7 +364,7 @@ func (y *moduleLayout) feedForward() {
 	} else {
 		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
 	}
-	y.layerNorm(NormMLPOut, n.NormMLPOut)
+	y.layerNorm(NormMLPOut, y.NormMLPOut(y.m.Layer))
 	if size := y.PerLayer.Size; size > 0 {
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerGate, In: y.Hidden, Out: size})
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerOut, In: size, Out: y.Hidden})
@@ -423,9 +439,10 @@ func (y *moduleLayout) streamNorm(p Place, name string) {
 // headNorm adds a norm of heads, if the architecture has it.
 func (y *moduleLayout) headNorm(p Place, part string, heads int) {
 	s := NormSpec{Place: p, Name: part, Norm: y.Spec.Norm, Rows: 1, Cols: y.AttnOf(y.m.Layer).HeadDim, Bias: y.Attn.QKNorm.Bias, Plain: y.Attn.QKNorm.Plain}
-	switch y.Attn.QKNorm.Over {
-	case arch.NoNorm:
+	if !y.HeadNorms(y.m.Layer) {
 		return
+	}
+	switch y.Attn.QKNorm.Over {
 	case arch.EachHeadsOwn:
 		s.Rows = heads
 	case arch.AllHeads:

@@ -105,8 +105,11 @@ func (l *Loader) Width() int {
 }
 
 // CheckLength refuses sequences that are longer than the model's table of learned
-// positions.
+// positions, or than what is known of its attention.
 func (l *Loader) CheckLength(positions int) error {
+	if most := l.Spec.Bound; most > 0 && positions > most {
+		return fmt.Errorf("%d positions, and how %s attends to more than %d is not known; ask for fewer tokens", positions, l.Spec.Arch, most)
+	}
 	if most := l.Spec.Learned; most > 0 && positions > most {
 		return fmt.Errorf("%d positions, and the model has learned %d; ask for fewer tokens", positions, most)
 	}
@@ -206,10 +209,10 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 // known are the features that this package interprets.
 var known = []arch.Feature{
 	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
-	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.EmbeddingNorm,
-	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
-	arch.AttentionSinks, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
-	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.VariedWidths, arch.NoAttention,
+	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.HeadNormsRoped, arch.EmbeddingNorm,
+	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.SinePositions, arch.MixtureNorms, arch.EmbeddingWeight, arch.FirstLayerBare, arch.NarrowTable, arch.DeepHead, arch.NormedSums, arch.NoFinalNorm, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
+	arch.AttentionSinks, arch.SinksInWindows, arch.NarrowValues, arch.ScaledValues, arch.VariedKeyHeads, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.BoundAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
+	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.EarlyWeights, arch.ScaledExperts, arch.ParallelExperts, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.VariedWidths, arch.NoAttention,
 	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,
 	arch.VariedHeads, arch.ValueNorms, arch.KeyValues, arch.ScaledLayers, arch.ApartExperts, arch.LayerInputs, arch.BorrowedKeys,
 }

@@ -126,15 +126,16 @@ func (u unit) squareBack(d device.Backward, dx, dy, x tensor.Tensor) {
 }
 
 // output is the last step of a sublayer: its output, normalized or not, joins
-// the stream.
+// the stream, which may be normalized then.
 type output struct {
 	norm     Norm // or none
+	sums     bool // norm is of the stream, not of the output
 	residual float32
 	then     float32 // multiplies the stream behind that
 }
 
 func (b *builder) output(m *Module, p Place) *output {
-	o := &output{norm: b.norm(m, p), residual: orOne(b.Spec.Residual), then: 1}
+	o := &output{norm: b.norm(m, p), sums: b.Spec.NormSums, residual: orOne(b.Spec.Residual), then: 1}
 	if p == NormMLPOut && b.Spec.PerLayer.Size == 0 {
 		o.then = b.layerScale(m)
 	}
@@ -150,17 +151,23 @@ func (o *output) plain() bool { return o.residual == 1 && o.then == 1 && o.norm.
 
 // keeps lists what addBack needs that add overwrites.
 func (o *output) keeps() []Slot {
-	if o.norm.none() {
+	switch {
+	case o.norm.none():
 		return nil
+	case o.sums:
+		return []Slot{Residual, Out}
 	}
 	return []Slot{Out}
 }
 
 func (o *output) add(s *State) {
-	if !o.norm.none() {
+	if !o.norm.none() && !o.sums {
 		o.norm.apply(s, Out, Out)
 	}
 	s.Dev.AddScaled(s.At(Residual), s.At(Out), o.residual)
+	if !o.norm.none() && o.sums {
+		o.norm.apply(s, Residual, Residual)
+	}
 	if o.then != 1 {
 		s.Dev.Cap(s.At(Residual), o.then, 0)
 	}
@@ -169,6 +176,12 @@ func (o *output) add(s *State) {
 func (o *output) addBack(_, g *State, kept []tensor.Tensor) {
 	if o.then != 1 {
 		g.Dev.Cap(g.At(Residual), o.then, 0)
+	}
+	if !o.norm.none() && o.sums {
+		g.Dev.AddScaled(kept[0], kept[1], o.residual)
+		o.norm.backInPlace(backward(g), g.At(Residual), kept[0], 1)
+		g.Dev.AddScaled(g.At(Out), g.At(Residual), o.residual)
+		return
 	}
 	g.Dev.AddScaled(g.At(Out), g.At(Residual), o.residual)
 	if !o.norm.none() {

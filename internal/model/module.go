@@ -210,18 +210,23 @@ func (m *Module) Twin() *Module {
 	}
 	twin := twins()
 	for _, step := range m.Steps {
-		sites := make([]Site, len(step.Sites))
-		for i, site := range step.Sites {
-			linears := make([]*Linear, len(site.Linears))
-			for k, l := range site.Linears {
-				linears[k] = twin(l)
-			}
-			site.Linears = linears
-			sites[i] = site
-		}
-		step.Sites = sites
-		t.Steps = append(t.Steps, step)
+		t.Steps = append(t.Steps, step.of(twin))
 	}
+	return t
+}
+
+// of returns the step made of what get makes of its sites' linears.
+func (t Step) of(get func(*Linear) *Linear) Step {
+	sites := make([]Site, len(t.Sites))
+	for i, site := range t.Sites {
+		linears := make([]*Linear, len(site.Linears))
+		for k, l := range site.Linears {
+			linears[k] = get(l)
+		}
+		site.Linears = linears
+		sites[i] = site
+	}
+	t.Sites = sites
 	return t
 }
 

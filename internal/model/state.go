@@ -27,6 +27,10 @@ const (
 	Out       // what a sublayer adds to the stream, [rows, hidden]
 	Positions // learned, F32 [rows, hidden]
 
+	RawKey   // heads of keys as they are, where the cache has more, [rows, kv heads·head dim]
+	RawValue // heads of values as they are, where the cache has them wider, [rows, kv heads·value dim]
+	Narrow   // what attention gives of such values, [rows, heads·value dim]
+
 	LatentQuery // [rows, query rank]
 	RawQuery    // [rows, heads·(dimensions without and with positions)]
 	LatentKV    // [rows, rank + dimensions with positions]
@@ -66,7 +70,12 @@ const (
 	SharedActed  // [rows, width of the shared expert]
 	SharedOut    // [rows, hidden]
 	SharedScores // logits of its weight, F32 [rows, 1]
-	Mixture      // the experts' weighted sum, if it is normalized, F32 [rows, hidden]
+	Mixture      // the experts' weighted sum, if it is normalized, or Weighted, F32 [rows, hidden]
+	Weighted     // Normed times the weights of experts, where they read that, [rows, hidden]
+
+	Embedded  // rows of the table, where they are not the stream, F32 [rows, width of the table]
+	HeadRaw   // of the matrix in front of the head, or what the one behind the embedding reads, [rows, width of the table]
+	HeadActed // that, behind its activation function
 
 	ExpertNormed  // what experts read that have a norm of their own, [rows, hidden]
 	ExpertScale   // what multiplies the weight of each, F32 [chosen, 1]
@@ -149,6 +158,18 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 		list[Query], list[Key], list[Value] = of(activation, a.Heads*dim), of(activation, dim), tensor.Tensor{}
 		list[Context], list[Mixed] = of(activation, a.Heads*l.KVRank), of(activation, a.Heads*l.Value)
 	}
+	if value := spec.ValueDim(); value != a.HeadDim || spec.KVHeads != nil {
+		list[RawKey], list[RawValue], list[Narrow] = narrow, of(activation, a.KVHeads*value), of(activation, a.Heads*value)
+	}
+	if spec.Names.HeadDense != "" {
+		list[HeadRaw] = of(activation, spec.TableWidth())
+	}
+	if spec.Names.HeadNorm != "" {
+		list[HeadActed] = hidden
+	}
+	if spec.EmbedWidth > 0 {
+		list[Embedded] = of(tensor.F32, spec.EmbedWidth)
+	}
 	if a.Gated {
 		list[AttnGate], list[Gated] = wide, wide
 	}
@@ -196,8 +217,11 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, seen), of(tensor.F32, seen)
 	list[Order], list[Choice], list[First] = chosen(tensor.I32, 1), chosen(tensor.I32, 1), tensor.New(tensor.I32, 1, m.Experts+1, nil)
 	list[ExpertIn], list[ExpertOut] = chosen(activation, spec.Hidden), tensor.New(activation, rows*seen, spec.Hidden, nil)
-	if spec.Names.NormMLPOut != "" {
+	if spec.Names.NormMLPOut != "" || m.Early {
 		list[Mixture] = of(tensor.F32, spec.Hidden)
+	}
+	if m.Early {
+		list[Weighted] = of(activation, spec.Hidden)
 	}
 	for _, slot := range []Slot{ExpertGate, ExpertUp, ExpertActed} {
 		list[slot] = chosen(activation, m.Width)

@@ -118,7 +118,7 @@ func (u *unfused) add(s arch.Spec, layer int, l LinearSpec, t placed) {
 func (u *unfused) addTable(s arch.Spec) {
 	name, head := s.Names.Embed+".weight", s.Names.Head+".weight"
 	if s.Tied && !u.files.Has(name) && u.files.Has(head) {
-		u.parts[name] = part{Stored: arch.Stored{Weight: head, Holds: []string{s.Names.Embed}}, whole: head, out: s.Vocab, all: s.Vocab, in: s.Hidden}
+		u.parts[name] = part{Stored: arch.Stored{Weight: head, Holds: []string{s.Names.Embed}}, whole: head, out: s.Vocab, all: s.Vocab, in: s.TableWidth()}
 	}
 }
 

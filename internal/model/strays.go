@@ -13,6 +13,9 @@ import (
 // fields of config.json, layers of the files, and matrices and norms of a layer.
 func (l *Loader) Warnings() []string {
 	list := l.NotKnown()
+	if most := l.Spec.Bound; most > 0 {
+		list = append(list, fmt.Sprintf("sequences of more than %d positions are refused: how %s attends to more is not known", most, l.Spec.Arch))
+	}
 	if name := l.Spec.Stray(l.Files.Names()); name != "" {
 		list = append(list, fmt.Sprintf("there are weights of layers that nothing reads, such as %s: config.json says %d layers", name, l.Spec.Layers))
 	}

@@ -210,7 +210,8 @@ func TestUnreadWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Warnings(); len(got) > 0 {
+		got := slices.DeleteFunc(l.Warnings(), func(w string) bool { return l.Spec.Bound > 0 && strings.HasPrefix(w, "sequences of more than") })
+		if len(got) > 0 {
 			t.Errorf("%s: %q", dir, got)
 		}
 		files.Close()

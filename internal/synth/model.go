@@ -93,8 +93,8 @@ func RecipeFor(bits float64) (exl2.Recipe, error) {
 func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 	switch spec.Kind {
 	case model.Embedding:
-		m.add(spec.Table+".weight", safetensors.F16, []int{m.Spec.Vocab, m.Spec.Hidden}, m.normal)
-		if m.Spec.Learned > 0 {
+		m.add(spec.Table+".weight", safetensors.F16, []int{m.Spec.Vocab, m.Spec.TableWidth()}, m.normal)
+		if spec.Positions != "" {
 			m.add(spec.Positions+".weight", safetensors.F16, []int{m.Spec.LearnedFrom + m.Spec.Learned, m.Spec.Hidden}, m.normal)
 		}
 		if spec.Inputs != "" {
