@@ -23,12 +23,7 @@ type Settings struct {
 // ReadSettings reads config.json and generation_config.json, as far as they are
 // there.
 func ReadSettings(dir string) (*Settings, error) {
-	var config struct {
-		EOS  idList `json:"eos_token_id"`
-		Text struct {
-			EOS idList `json:"eos_token_id"`
-		} `json:"text_config"`
-	}
+	var config configEnd
 	var generation generationConfig
 	if err := regular.OptionalJSON(filepath.Join(dir, "config.json"), &config); err != nil {
 		return nil, err
@@ -36,11 +31,29 @@ func ReadSettings(dir string) (*Settings, error) {
 	if err := regular.OptionalJSON(filepath.Join(dir, "generation_config.json"), &generation); err != nil {
 		return nil, err
 	}
-	end := config.EOS
-	if len(end) == 0 { // of a model with pictures the language model's, as transformers has it
-		end = config.Text.EOS
+	return &Settings{End: append(config.end(), generation.EOS...), Sampler: generation.sampler(), Foreign: generation.foreign}, nil
+}
+
+// configEnd is what a config.json says of tokens that end a text.
+type configEnd struct {
+	EOS      idList     `json:"eos_token_id"`
+	Text     *configEnd `json:"text_config"`
+	Thinker  *configEnd `json:"thinker_config"`
+	Language *configEnd `json:"language_config"`
+}
+
+// end returns the tokens: where the whole has none those of what computes text in it, as transformers has it.
+func (c *configEnd) end() idList {
+	if c == nil {
+		return nil
 	}
-	return &Settings{End: append(end, generation.EOS...), Sampler: generation.sampler(), Foreign: generation.foreign}, nil
+	end := c.EOS
+	for _, inner := range []*configEnd{c.Thinker, c.Text, c.Language} {
+		if len(end) == 0 {
+			end = inner.end()
+		}
+	}
+	return end
 }
 
 // generationConfig is what generation_config.json says. do_sample is not looked at: who asks for

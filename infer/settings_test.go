@@ -19,6 +19,7 @@ func TestReadSettings(t *testing.T) {
 		"one end":               {config: `{"eos_token_id": 2}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
 		"several ends":          {config: `{"eos_token_id": 2}`, generation: `{"eos_token_id": [7, 8]}`, end: []int32{2, 7, 8}, sampler: Sampler{Temperature: 1}},
 		"of the language model": {config: `{"text_config": {"eos_token_id": [3, 4]}}`, end: []int32{3, 4}, sampler: Sampler{Temperature: 1}},
+		"of what thinks":        {config: `{"thinker_config": {"text_config": {"eos_token_id": 4}}}`, end: []int32{4}, sampler: Sampler{Temperature: 1}},
 		"of the whole model":    {config: `{"eos_token_id": 2, "text_config": {"eos_token_id": 3}}`, end: []int32{2}, sampler: Sampler{Temperature: 1}},
 		"none":                  {config: `{"eos_token_id": null}`, sampler: Sampler{Temperature: 1}},
 		"greedy":                {generation: `{"temperature": 0}`},

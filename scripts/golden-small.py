@@ -45,6 +45,11 @@ VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "n
 BLOCKS = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 2}
 
 AUDIO = {"audio_config": {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32, "num_mel_bins": 8}} | dict.fromkeys(TINY)
+HEARING = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_mel_bins": 8}
+QFORMER = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "encoder_hidden_size": 32, "vocab_size": 16}
+SPEECH = {"encoder_config": {"input_dim": 8, "num_layers": 1, "hidden_dim": 32, "num_heads": 2}, "projector_config": QFORMER | {"model_type": "blip_2_qformer"},
+          "vision_config": None, "tie_word_embeddings": False}
+GRANITE = {"head_dim": None, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0}
 
 
 def behind(kind, vision, **text):
@@ -53,11 +58,55 @@ def behind(kind, vision, **text):
     return {"text_config": text, "vision_config": vision} | dict.fromkeys(TINY)
 
 
+def heard(kind, audio, **text):
+    """A language model behind an encoder of sound."""
+    return {k: v for k, v in behind(kind, None, **text).items() if k != "vision_config"} | {"audio_config": audio}
+
+
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 8, "mamba_expand": 2}
 
 # By model_type, or with one: what differs from TINY; None leaves a field out.
 CASES = {
     "axk1": MLA | EXPERTS | {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "mlp_layer_types": ["dense", "sparse", "dense"], "num_hidden_layers": 3},
+    "audioflamingo3": heard("qwen2", HEARING, head_dim=None),
+    "fun_asr_nano": heard("qwen3", HEARING) | {"adaptor_config": {"hidden_size": 32, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "projector_hidden_size": 32}},
+    "glmasr": heard("llama", HEARING),
+    "moss_transcribe_diarize": heard("qwen3", HEARING, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+    "musicflamingo": heard("qwen2", HEARING | {"model_type": "audioflamingo3_encoder"}, head_dim=None),
+    "qwen3_asr": heard("qwen3", AUDIO["audio_config"] | {"output_dim": 32, "downsample_hidden_size": 8}),
+    "vibevoice_asr": heard("qwen2", None, head_dim=None) | {"audio_config": None} | dict.fromkeys(
+        ["acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"], {"model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 8, "num_filters": 2,
+                                                                                "depths": [1, 1, 1, 1, 1, 1, 1]}),
+    "granite_speech": behind("granite", None, **GRANITE | {"logits_scaling": 1.0}) | SPEECH,
+    "granite_speech_plus": behind("granite", None, **GRANITE | {"logits_scaling": 1.0}) | SPEECH,
+    "granite4_vision": behind("granite4_vision_text", VISION | {"model_type": "clip_vision_model", "hidden_size": 64}, **GRANITE) | {"downsample_rate": "1/2", "deepstack_layer_map": [[-1, 0]], "qformer_config": QFORMER | {"model_type": "blip_2_qformer"}},
+    "granite_docling": behind("granite_docling_text", VISION | {"out_hidden_size": 32, "scale_factor": 2, "deepstack_visual_indexes": [0]}, **GRANITE),
+    "hyperclovax_vision_v2": behind("hyperclovax", BLOCKS | {"fullatt_block_indexes": [0]}, head_dim=None, embedding_multiplier=2.0, logits_scaling=0.5, residual_multiplier=0.7),
+    "emu3": behind("emu3_text_model", None) | {"vision_config": None, "vq_config": {"base_channels": 32, "codebook_size": 8, "hidden_size": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "attn_resolutions": [1]}, "vocabulary_map": {"<image>": 127}},
+    "aria": behind("aria_text", VISION | {"model_type": "idefics3_vision"}, intermediate_size=32, moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2) | {"projector_patch_to_query_dict": {16: 4}},
+    "fast_vlm": behind("qwen2", VISION | {"model_type": "siglip_vision_model"}, head_dim=None),
+    "idefics2": behind("mistral", VISION, sliding_window=8) | {"perceiver_config": {"hidden_size": 32, "resampler_n_latents": 2, "resampler_depth": 1, "resampler_n_heads": 2, "resampler_head_dim": 16, "num_key_value_heads": 2}},
+    "ovis2": behind("qwen2", VISION | {"vocab_size": 16}, head_dim=None),
+    "video_llava": behind("llama", VISION | {"model_type": "clip_vision_model"}),
+    "pp_chart2table": behind("qwen2", VISION | {"output_channels": 8, "mlp_dim": 32, "global_attn_indexes": [0], "window_size": 2}, head_dim=None),
+    "fuyu": {"text_config": TINY | {"model_type": "persimmon", "num_key_value_heads": 4}} | dict.fromkeys(TINY) | {"patch_size": 2},
+    "mllama": behind("mllama_text_model", {"hidden_size": 32, "num_hidden_layers": 1, "num_global_layers": 1, "attention_heads": 2, "intermediate_size": 32, "vision_output_dim": 64,
+                                           "image_size": 8, "patch_size": 2, "intermediate_layers_indices": [0]}, head_dim=None, num_hidden_layers=4, cross_attention_layers=[1, 3],
+                     rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
+    "blip-2": behind("opt", VISION, activation_function="gelu", num_key_value_heads=None, intermediate_size=None, head_dim=None, ffn_dim=64, max_position_embeddings=40, word_embed_proj_dim=32) | {"qformer_config": QFORMER},
+    "instructblip": behind("llama", VISION) | {"qformer_config": QFORMER},
+    "qwen2_5_omni_thinker": heard("qwen2_5_omni_text", AUDIO["audio_config"] | {"output_dim": 32}, head_dim=None, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]}) | {"vision_config": BLOCKS | {"fullatt_block_indexes": [0]}},
+    "qwen3_omni_moe_thinker": heard("qwen3_omni_moe_text", AUDIO["audio_config"] | {"output_dim": 32, "downsample_hidden_size": 8}, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                                    rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2], "mrope_interleaved": True}) | {"vision_config": SEEING | {"deepstack_visual_indexes": [0]}},
+    "cosmos3_omni": behind("qwen3_vl_text", SEEING | {"deepstack_visual_indexes": [0]}, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2], "mrope_interleaved": True}),
+    "cosmos3_edge": behind("cosmos3_edge_text", VISION, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2]}),
+    "deepseek_ocr2": behind("deepseek_ocr2_text", {"sam_config": VISION | {"output_channels": 8, "downsample_channels": [16, 32], "global_attn_indexes": [0], "window_size": 2}, "encoder_config": TINY}, head_dim=None, num_key_value_heads=4, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=32, mlp_layer_types=["dense", "sparse"]),
+    "minicpmv4_6": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
+    "minicpmv4_7": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
+    "minicpm_ocr": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
+    "molmo2": behind("molmo2_text", VISION | {"image_size": [8, 8], "head_dim": 16}, additional_vocab_size=8, qk_norm_type="olmo", norm_after=True, attention_bias=True,
+                     rope_scaling_layers=[1], rope_parameters=LLAMA3) | {"adapter_config": {"vision_feature_layer": [-1], "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
+                                                                                                                         "intermediate_size": 32, "text_hidden_size": 32}},
     "aya_vision": behind("cohere", VISION | {"model_type": "siglip_vision_model"}, logit_scale=1.0),
     "cohere2_moe": WINDOWS | {"head_dim": 16, "intermediate_size": 32, "prefix_dense_intermediate_size": 64, "num_experts": 4, "num_shared_experts": 1,
                     "mlp_layer_types": ["dense", "sparse", "sparse"], "layer_types": ["full_attention", "sliding_attention", "full_attention"],
@@ -183,6 +232,8 @@ CASES = {
     "youtu": MLA,
 }
 
+CASES["qwen3_omni_moe"] = CASES["qwen3_omni_moe_thinker"] | {"model_type": "qwen3_omni_moe_thinker"}
+
 # Seeds by which every expert is chosen, no derivative is taken at a clip, and linear attention in
 # float32, whose small results are normalized, is near that in float64.
 SEEDS = {"qwen3_5": 17, "qwen3_5_moe": 17, "qwen3_5_text": 21, "qwen3_next": 11, "opt": 13, "dbrx": 11, "olmo": 11, "ernie4_5_moe": 11, "ernie4_5_vl_moe": 15, "exaone_moe": 11, "solar_open": 11, "sarvam_moe": 12, "minimax_m2": 11}
@@ -220,6 +271,28 @@ def borrowed(path):
     save_file(tensors, path)
 
 
+def thinking(folder):
+    """Puts a thinker inside what also speaks, as published."""
+    path = os.path.join(folder, "model.safetensors")
+    save_file({"thinker." + k: v for k, v in load_file(path).items()}, path)
+    path = os.path.join(folder, "config.json")
+    with open(path) as f:
+        thinker = json.load(f)
+    for k in ("audio_config", "vision_config"):
+        del thinker[k]
+    with open(path, "w") as f:
+        json.dump({"architectures": ["Qwen3OmniMoeForConditionalGeneration"], "model_type": "qwen3_omni_moe", "thinker_config": thinker}, f, indent=1)
+
+
+def blocks(path):
+    """Spells a molmo2 as published: its table in two, the second with the last 8 rows."""
+    tensors = {k.replace(".layers.", ".blocks."): v for k, v in load_file(path).items()}
+    names = ["model.transformer.wte.embedding", "model.transformer.wte.new_embedding"]
+    whole = torch.cat([tensors[k] for k in names])
+    tensors |= {names[0]: whole[:-8].clone(), names[1]: whole[-8:].clone()}
+    save_file(tensors, path)
+
+
 def stacked(path):
     """Puts the experts of a layer in two tensors, [out, in], as published files have them."""
     tensors = load_file(path)
@@ -242,8 +315,8 @@ def write(folder, kind):
     variants.draw(model, SEEDS.get(name, sum(map(ord, name))))
     ids = torch.randint(3, 120, (2, 30), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
-        text = model.language_model if name == "llama4" else model  # without pictures transformers' own fails
-        logits = text(ids, use_cache=False).logits.float()
+        inner = name == "llama4" or "qformer_config" in config and "blip" in kind  # without pictures transformers' own fails
+        logits = (model.language_model if inner else model)(ids, use_cache=False).logits.float()
     model.half().save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
     if "text_config" in config or "vision_config" in config:
@@ -252,6 +325,10 @@ def write(folder, kind):
         adapters(folder)
     if name == "gemma4_e2b":
         borrowed(os.path.join(folder, "model.safetensors"))
+    if name == "qwen3_omni_moe":
+        thinking(folder)
+    if name == "molmo2":
+        blocks(os.path.join(folder, "model.safetensors"))
     if name == "qwen3_5_moe":
         stacked(os.path.join(folder, "model.safetensors"))
     save_file({"input_ids": ids.int(), "logits": logits.contiguous()}, os.path.join(folder, "golden.safetensors"))

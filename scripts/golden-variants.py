@@ -24,8 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "relu2")
-CLASSES = {"mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM",
-           "qwen2_audio": "Qwen2AudioForConditionalGeneration", "voxtral": "VoxtralForConditionalGeneration"}  # of models that build would not find
+CLASSES = {"mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM"}  # of models that build would not find
 SWITCHES = """attention_bias mlp_bias use_bias use_qkv_bias qkv_bias add_qkv_bias tie_word_embeddings use_qk_norm
     qk_layernorm norm_topk_prob rope_interleave use_parallel_residual attention_out_bias lm_head_bias""".split()
 # Fields and the values to try, where a configuration has the field.
@@ -101,18 +100,22 @@ def draw(model, seed):
 
 def build(settings):
     """Makes a model of a configuration."""
-    if settings.model_type in CLASSES:
+    seeing = type(settings) in AutoModelForImageTextToText._model_mapping
+    name = CLASSES.get(settings.model_type, type(settings).__name__.replace("Config", "ForConditionalGeneration"))
+    if hasattr(transformers, name) and not seeing:
         settings._attn_implementation = "eager"
-        return getattr(transformers, CLASSES[settings.model_type])(settings).eval()
-    auto = AutoModelForImageTextToText if hasattr(settings, "vision_config") else AutoModelForCausalLM
+        return getattr(transformers, name)(settings).eval()
+    auto = AutoModelForImageTextToText if seeing else AutoModelForCausalLM
     return auto.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def text_only(path):
     """Leaves what is read of a model with pictures, by published names, stacked experts [in, out] as in Qwen's files, but for Gemma's."""
     others = ("visual", "vision", "vit.", "projector", "connector", "perceive", "mlp_AR", "resampler", "weight_1", "embed_tokens_extend",
-              "audio", "aligner", "vqmodel", "generation_", "mlp1.", "patch_merge")
-    tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others)}
+              "audio", "aligner", "vqmodel", "generation_", "mlp1.", "patch_merge", "qformer", "query_tokens", "image_newline", "language_projection", "image_tower",
+              "video_tower", "tokenizer_encoder", "projection_layer", "adaptor", "merger", "view_sep",
+              "sam_model", "qwen2_model")
+    tensors = {k: v for k, v in load_file(path).items() if not any(o in k for o in others) and not k.startswith(("encoder.", "blocks.", "patch_embed", "pos_embed"))}
     # transformers renames Kimi's and Qianfan's layers as it should those of pictures only
     tensors = {k.replace(".blocks.", ".layers.").replace(".encoder.layers.", ".layers."): v for k, v in tensors.items()}
     save_file({k: v.transpose(1, 2).contiguous() if v.dim() == 3 and ".mlp.experts" in k else v for k, v in tensors.items()}, path)

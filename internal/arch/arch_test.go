@@ -385,7 +385,7 @@ func TestRefusals(t *testing.T) {
 		"sinks everywhere":    {`"architectures":["MiMoV2FlashForCausalLM"],"n_routed_experts":8,"num_experts_per_tok":2,"moe_intermediate_size":32,"head_dim":192,"add_full_attention_sink_bias":true`, `add_full_attention_sink_bias: unsupported: "true"`, true},
 		"no step of experts":  {`"architectures":["Ernie4_5_MoeForCausalLM"],"moe_layer_interval":0`, "moe_layer_interval: 0, want 1 or more", false},
 		"clipping Llama":      {`"architectures":["LlamaForCausalLM"],"model_type":"iquestcoder","clip_qkv":8`, `clip_qkv: unsupported: "8"`, true},
-		"inner model":         {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"opt"}`, `text_config.model_type: unsupported: "opt"`, true},
+		"inner model":         {`"architectures":["LlavaForConditionalGeneration"],"text_config":{"model_type":"t5"}`, `text_config.model_type: unsupported: "t5"`, true},
 		"two architectures":   {`"architectures":["LlamaForCausalLM","MistralForCausalLM"]`, "architectures: want a list of one", false},
 		"activation":          {`"hidden_act":"mish"`, `hidden_act: unsupported: "mish"`, true},
 		"two activations":     {`"architectures":["GemmaForCausalLM"],"hidden_act":"relu","hidden_activation":"gelu_pytorch_tanh"`, `hidden_activation: unsupported: "gelu_pytorch_tanh beside another hidden_act`, true},

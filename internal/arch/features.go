@@ -82,6 +82,7 @@ const (
 	ApartExperts    Feature = "experts with norms of their own"
 	LayerInputs     Feature = "inputs of each layer"
 	BorrowedKeys    Feature = "layers that borrow keys and values"
+	PictureRows     Feature = "rows of pictures in the embedding table"
 )
 
 // Features lists what an interpreter must know to run s.
@@ -118,6 +119,7 @@ func (s Spec) Features() []Feature {
 	add(NormedSums, s.NormSums)
 	add(NoFinalNorm, n.Final == "")
 	add(MixtureNorms, s.MixtureNorm)
+	add(PictureRows, s.Beyond > 0)
 	add(ClippedQKV, a.Clip > 0)
 	add(AttentionSinks, a.Sinks)
 	add(SinksInWindows, a.SinksInWindows)

@@ -117,7 +117,7 @@ var arithmetic = set(`add_cross_attention alibi apply_residual_connection_post_l
 // generation, other programs, pictures.
 var plain = set(`architectures auto_map attn_implementation bf16 bos_token chunk_size_feed_forward cross_attention_hidden_size
 	decoder_start_token_id diversity_penalty do_sample dtype early_stopping ep_size eos_token exponential_decay_length_penalty
-	finetuning_task flash_attn_v2 fp16 fp32 gradient_checkpointing id2label is_composition is_decoder is_llama_config label2id
+	finetuning_task flash_attn_v2 fp16 fp32 gradient_checkpointing id2label init_std is_composition is_decoder is_llama_config label2id
 	length_penalty max_length max_new_tokens max_seq_len max_sequence_length min_length model_max_length model_type name_or_path
 	no_repeat_ngram_size num_beam_groups num_beams num_labels num_mtp_layers num_nextn_predict_layers num_return_sequences onnx_safe
 	output_attentions output_hidden_states output_router_logits output_scores pad_token prefix pretraining_tp problem_type

@@ -92,7 +92,7 @@ func (s *Spec) Resolve(has func(name string) bool) {
 
 func (s *Spec) spell(has func(name string) bool) {
 	for _, n := range append([]Names{s.Names}, s.Other...) {
-		table := has(n.Embed+".weight") || s.Tied && has(n.Head+".weight")
+		table := has(n.Embed+".weight") || s.Tied && has(n.Head+".weight") || s.Table != "" && has(s.Table)
 		if table && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
 			s.Names = n
 			return

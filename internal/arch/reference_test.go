@@ -74,7 +74,11 @@ func each(x stream, f func(i int, v []float64) []float64) stream {
 }
 
 func (r reference) logits(ids []float64) stream {
-	table, _ := r.tensor(r.Names.Embed + ".weight")
+	name := r.Names.Embed + ".weight"
+	if _, whole := r.file.Info(name); !whole {
+		name = r.Table
+	}
+	table, _ := r.tensor(name)
 	x := make(stream, len(ids))
 	for i, id := range ids {
 		width := r.TableWidth()
@@ -170,6 +174,9 @@ func (r reference) head(v []float64) []float64 {
 // layer adds a layer's sublayers to x.
 func (r reference) layer(l int, x stream) {
 	n := r.Names
+	if r.Passed(l) {
+		return
+	}
 	if !r.Attends(l) {
 		r.addTo(x, r.part(l, r.NormMLPOut(l), r.mlp(l, r.part(l, n.NormMLPIn, x))))
 		return
@@ -342,10 +349,20 @@ func (r reference) allUsed() {
 	for _, name := range r.file.Names() {
 		_, ok := r.read[name]
 		known := strings.Contains(name, ".experts.") || strings.Contains(name, ".lora_") || strings.Contains(name, ".self_attn.")
-		if !ok && !(known && !r.InLayer(name)) && !strings.HasSuffix(name, ".attn.bias") {
+		if !ok && !(known && !r.InLayer(name)) && !r.passed(name) && !strings.HasSuffix(name, ".attn.bias") && !strings.HasSuffix(name, ".new_embedding") {
 			r.t.Errorf("%s is not used", name)
 		}
 	}
+}
+
+// passed reports whether a tensor is of a layer of which nothing is run.
+func (r reference) passed(name string) bool {
+	for l := range r.Layers {
+		if r.Passed(l) && strings.HasPrefix(name, r.Names.Layer(l, "")) {
+			return true
+		}
+	}
+	return false
 }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

@@ -29,6 +29,10 @@ type Spec struct {
 	Further               int // layers behind the last in files, which predict later tokens (DeepSeek-V3's MTP) and are not run
 	Learned               int // positions that have a row of the table that is added to embeddings (GPT-2); 0 means none
 	LearnedFrom           int // the first position's row (OPT)
+	Beyond                int // rows of the embedding table behind the vocabulary, of tokens of pictures, which are not run
+
+	// Table is a whole tensor that may hold the embedding table, without the rows of Beyond (Molmo 2).
+	Table string
 
 	// Sinusoids has the table be no tensor, but sines and cosines: row r begins with sin(r·f[j]), and goes on with
 	// cos(r·f[j]), f[j] = 10000^(-j/(half-1)) for j below half of Hidden (models/xglm/modeling_xglm.py).
@@ -358,7 +362,7 @@ func (s Spec) Stray(names []string) string {
 // what pictures see there, or of an indexer.
 func (s Spec) InLayer(name string) bool {
 	n, ok := s.layerOf(name)
-	return ok && n < s.Layers && !s.pictures(name, n) && !s.borrowed(name, n) && !s.indexes(name, n)
+	return ok && n < s.Layers && !s.Passed(n) && !s.pictures(name, n) && !s.borrowed(name, n) && !s.indexes(name, n)
 }
 
 // borrowed reports whether a tensor of a layer is of keys and values that the layer does not use, as it borrows others.
@@ -433,6 +437,11 @@ func (s Spec) HeadNorms(layer int) bool {
 // bound limits sequences to so many positions.
 func (s *Spec) bound(positions int) {
 	s.Bound, s.MaxPositions = positions, min(s.MaxPositions, positions)
+}
+
+// Passed reports whether nothing of a layer is run, as of those that only see pictures.
+func (s Spec) Passed(layer int) bool {
+	return !s.Attends(layer) && !s.Sparse(layer) && s.MLPWidth(layer) == 0
 }
 
 // pictures reports whether a tensor of a layer is of an expert that pictures see, or of an adapter.

@@ -20,6 +20,9 @@ func (c *Config) text() *Config {
 
 // language returns the part of the configuration that is about the language model.
 func (c *Config) language() *Config {
+	if t := c.subs["thinker_config"]; t != nil {
+		return t.language()
+	}
 	if t := c.subs[c.fileName("text_config")]; t != nil {
 		return t
 	}
@@ -30,25 +33,38 @@ func (c *Config) language() *Config {
 // knows the one that transformers writes since version 4.52.
 func (s *Spec) prefixed() {
 	now := s.Names
-	for _, name := range []*string{&s.Names.Embed, &s.Names.Layers, &s.Names.Final, &s.Names.Head} {
-		*name = "language_model." + *name
-	}
+	s.Names.begin("language_model.")
 	now.nest()
 	s.Other = append(s.Other, now)
 }
 
+// begin puts a prefix in front of all names.
+func (n *Names) begin(prefix string) {
+	for _, name := range []*string{&n.Embed, &n.Positions, &n.Layers, &n.Final, &n.Head} {
+		if *name != "" {
+			*name = prefix + *name
+		}
+	}
+}
+
 // nest turns model.x into model.language_model.x.
 func (n *Names) nest() {
-	for _, name := range []*string{&n.Embed, &n.Layers, &n.Final, &n.PerLayerTable, &n.PerLayerModel, &n.PerLayerNorm} {
-		*name = strings.Replace(*name, "model.", "model.language_model.", 1)
+	n.under("model.language_model.")
+}
+
+// under puts another prefix in the place of model.
+func (n *Names) under(prefix string) {
+	for _, name := range []*string{&n.Embed, &n.Positions, &n.Layers, &n.Final, &n.PerLayerTable, &n.PerLayerModel, &n.PerLayerNorm} {
+		*name = strings.Replace(*name, "model.", prefix, 1)
 	}
 }
 
 // inside are the language models that LLaVA's successors have been published
 // with, by model_type.
 var inside = map[string]func(*Config) Spec{
-	"cohere": cohere, "cohere2": cohere2, "deepseek_v3": deepseek3, "exaone4": exaone4, "exaone4_5_text": exaone4, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS, "internlm2": internLM2, "kimi_k2": deepseek3,
-	"llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
+	"cohere": cohere, "cohere2": cohere2, "deepseek_v3": deepseek3, "exaone4": exaone4, "exaone4_5_text": exaone4, "gemma": gemma, "gemma2": gemma2, "gpt_oss": gptOSS,
+	"granite": granite, "granite4_vision_text": granite, "hyperclovax": hyperCLOVAX, "internlm2": internLM2, "kimi_k2": deepseek3,
+	"llama": llama, "ministral3": ministral3, "mistral": mistral, "mistral4": mistral4, "opt": opt, "persimmon": persimmon, "phi3": phi3, "qwen2": qwen2, "qwen3": qwen3, "qwen3_moe": qwen3MoE,
 }
 
 // behind is llava whose language model has a model_type, and sizes, where the file leaves them out.
@@ -112,37 +128,11 @@ func qianfanOCR(c *Config) Spec {
 	return behind(c, "qwen3", "vocab_size", 151936, "intermediate_size", 22016)
 }
 
-// voxtral is llama behind an encoder of sound (models/voxtral/modeling_voxtral.py).
-func voxtral(c *Config) Spec {
-	return behind(c, "llama", "vocab_size", 131072, "hidden_size", 3072, "intermediate_size", 8192, "num_hidden_layers", 30, "num_key_value_heads", 8,
-		"max_position_embeddings", 131072, "rms_norm_eps", 1e-5, "rope_theta", 1e8, "head_dim", 128)
-}
-
-// videoLlama3 is qwen2 behind an encoder (models/video_llama_3/modeling_video_llama_3.py,
-// models/qwen2_audio/modeling_qwen2_audio.py).
-func videoLlama3(c *Config) Spec {
-	return behind(c, "qwen2", "vocab_size", 151936, "intermediate_size", 22016)
-}
-
 // kimiVL is deepseek3 behind a picture encoder (moonshotai/Kimi-VL-A3B-Instruct modeling_kimi_vl.py,
 // models/kimi_k25/modeling_kimi_k25.py).
 func kimiVL(c *Config) Spec {
 	c.Object("text_config").must("model_type", "deepseek_v3", "kimi_k2")
 	return behind(c, "deepseek_v3")
-}
-
-// idefics3 is llama behind a picture encoder, by other names (models/idefics3/modeling_idefics3.py,
-// models/smolvlm/modeling_smolvlm.py).
-func idefics3(c *Config) Spec {
-	t := c.text()
-	t.must("model_type", "llama")
-	t.defaults("rms_norm_eps", 1e-5, "vocab_size", 32000, "hidden_size", 4096, "intermediate_size", 11008, "num_hidden_layers", 32, "num_attention_heads", 32)
-	s := llama(t)
-	t.must("qk_layer_norms", false)
-	t.ignore("perceiver_config", "pixel_shuffle_factor", "use_resampler", "neftune_noise_alpha")
-	n := &s.Names
-	n.Embed, n.Layers, n.Final = "model.text_model.embed_tokens", "model.text_model.layers.*", "model.text_model.norm"
-	return s
 }
 
 // llava is any of these with pictures in front

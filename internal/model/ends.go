@@ -8,7 +8,7 @@ import (
 // embedding makes the first module: ids, and positions where the model has learned
 // them, to residual stream.
 func (b *builder) embedding(m *Module) {
-	table, scale := b.own(m, b.matrix(m.Table, b.Spec.Vocab, b.Spec.TableWidth())), orOne(b.Spec.EmbedScale)
+	table, scale := b.own(m, b.matrix(m.Table, b.tableRows(m.Table), b.Spec.TableWidth())), orOne(b.Spec.EmbedScale)
 	m.Steps = []Step{{Run: func(s *State) { s.Dev.Embed(s.At(Residual), table, s.IDs, scale) }}}
 	if part := b.Spec.Names.EmbedIn; part != "" {
 		in := b.linear(m, part)
@@ -49,6 +49,14 @@ func (b *builder) positions(m *Module) tensor.Tensor {
 		return rows
 	}
 	return rows.Slice(s.LearnedFrom, s.LearnedFrom+s.Learned)
+}
+
+// tableRows returns how many rows the embedding table has: files may keep those behind the vocabulary apart.
+func (b *builder) tableRows(name string) int {
+	if info, ok := b.Files.Info(name + ".weight"); ok && len(info.Shape) == 2 && info.Shape[0] == b.Spec.Vocab {
+		return b.Spec.Vocab
+	}
+	return b.Spec.Vocab + b.Spec.Beyond
 }
 
 // head makes the last module: norm and logits.

@@ -114,11 +114,16 @@ func (u *unfused) add(s arch.Spec, layer int, l LinearSpec, t placed) {
 }
 
 // addTable shows the embedding's table, if the files have it under the name of the
-// head that is tied to it.
+// head that is tied to it, or as a tensor of another name.
 func (u *unfused) addTable(s arch.Spec) {
 	name, head := s.Names.Embed+".weight", s.Names.Head+".weight"
-	if s.Tied && !u.files.Has(name) && u.files.Has(head) {
-		u.parts[name] = part{Stored: arch.Stored{Weight: head, Holds: []string{s.Names.Embed}}, whole: head, out: s.Vocab, all: s.Vocab, in: s.TableWidth()}
+	if u.files.Has(name) {
+		return
+	}
+	for whole, may := range map[string]bool{head: s.Tied, s.Table: s.Table != ""} {
+		if may && u.files.Has(whole) {
+			u.parts[name] = part{Stored: arch.Stored{Weight: whole, Holds: []string{s.Names.Embed}}, whole: whole, out: s.Vocab, all: s.Vocab, in: s.TableWidth()}
+		}
 	}
 }
 

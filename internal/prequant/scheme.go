@@ -78,8 +78,10 @@ func Read(dir string, config *arch.Config) (*Scheme, error) {
 // said returns what a config.json says, or an empty object.
 func said(config *arch.Config) *arch.Config {
 	holders := []*arch.Config{config}
-	if config.Has("text_config") {
-		holders = append(holders, config.Object("text_config"))
+	for _, key := range []string{"thinker_config", "text_config"} {
+		if c := holders[len(holders)-1]; c.Has(key) {
+			holders = append(holders, c.Object(key))
+		}
 	}
 	for _, holder := range holders {
 		for _, key := range arch.QuantizationKeys {
