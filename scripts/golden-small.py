@@ -104,6 +104,7 @@ CASES = {
     "minicpmv4_6": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
     "minicpmv4_7": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
     "minicpm_ocr": {"text_config": TINY | LINEAR | HYBRID | {"model_type": "qwen3_5_text"}, "vision_config": VISION | {"insert_layer_id": 0}} | dict.fromkeys(TINY),
+    "muse_glimmer": behind("muse_glimmer_text", VISION | {"image_size": 8, "out_hidden_size": 32}, sliding_window=8, num_hidden_layers=3, post_norm_eps=0.01) | {"out_hidden_size": 32, "projector_hidden_size": 32},
     "molmo2": behind("molmo2_text", VISION | {"image_size": [8, 8], "head_dim": 16}, additional_vocab_size=8, qk_norm_type="olmo", norm_after=True, attention_bias=True,
                      rope_scaling_layers=[1], rope_parameters=LLAMA3) | {"adapter_config": {"vision_feature_layer": [-1], "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
                                                                                                                          "intermediate_size": 32, "text_hidden_size": 32}},

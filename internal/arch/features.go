@@ -18,6 +18,7 @@ const (
 	NoPreNorms      Feature = "sublayers without a norm in front"
 	NormBiases      Feature = "norms with biases"
 	PlainNorms      Feature = "norms without weights"
+	VariedNorms     Feature = "norms that compute differently"
 	ParallelBlocks  Feature = "attention and MLP in parallel"
 	HeadNorms       Feature = "norms of heads"
 	HeadNormsOwn    Feature = "norms of heads with weights of their own"
@@ -98,6 +99,7 @@ func (s Spec) Features() []Feature {
 	add(NoPreNorms, n.NormIn == "" || n.NormMLPIn == "" && !s.Parallel)
 	add(NormBiases, s.NormBias)
 	add(PlainNorms, s.NormPlain)
+	add(VariedNorms, s.NormOut != nil || s.NormLast != nil)
 	add(ParallelBlocks, s.Parallel)
 	add(HeadNorms, a.QKNorm.Over == EachHead)
 	add(HeadNormsOwn, a.QKNorm.Over == EachHeadsOwn)

@@ -46,7 +46,7 @@ func For(c *Config) (Spec, error) {
 // all that reads it give the same if their epsilon is divided by the square.
 func (s *Spec) divideStream() {
 	r := float64(s.Residual)
-	bare := s.Names.NormIn == "" || s.Names.NormMLPIn == "" || s.Names.Final == "" || s.FirstBare || s.NormSums // somebody reads what is not normalized
+	bare := s.Names.NormIn == "" || s.Names.NormMLPIn == "" || s.Names.Final == "" || s.FirstBare || s.NormSums || s.NormLast != nil // somebody reads what is not normalized, or is otherwise
 	if r == 0 || r == 1 || bare || s.EmbedNorm || s.Learned > 0 || s.EmbedWidth > 0 || s.PerLayer.Size > 0 || s.Attn.QKNorm.Over != NoNorm {
 		return
 	}

@@ -269,6 +269,7 @@ func (s *Spec) optEnds(c *Config) {
 func persimmon(c *Config) Spec {
 	c.defaults("hidden_act", "relu2", "max_position_embeddings", 16384, "attention_bias", true, "mlp_bias", true)
 	s := llama(c)
+	c.must("num_key_value_heads", s.Attn.Heads)
 	s.layerNorm(c.Float("layer_norm_eps", 1e-5), true)
 	s.partial(c, 0.5)
 	if c.Bool("qk_layernorm", true) {

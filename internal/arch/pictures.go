@@ -139,7 +139,12 @@ func deepseekOCR2(c *Config) Spec {
 	t.must("use_mla", false)
 	t.must("lm_head", true)
 	t.must("norm_topk_prob", false)
-	s := deepseek(t)
+	t.must("scoring_func", "softmax")
+	t.must("topk_method", "greedy")
+	t.must("mlp_bias", false) // which experts would not have
+	s := llama(t)
+	s.routedExperts(t)
+	s.MoE.Routing.Groups, s.MoE.Routing.TopGroups = 0, 0
 	s.Dense = t.dense(t.Int("first_k_dense_replace", 0))
 	s.stacked()
 	s.nested()

@@ -101,7 +101,7 @@ func (r reference) logits(ids []float64) stream {
 		r.layer(l, x)
 	}
 	if r.Names.Final != "" {
-		x = r.normed(r.Names.Final, x)
+		x = r.normed(r.Names.Final, r.StreamNorm(r.Names.Final), x)
 	}
 	if n := r.Names; n.HeadDense != "" {
 		w, _ := r.tensor(n.HeadDense + ".weight")
@@ -115,7 +115,7 @@ func (r reference) logits(ids []float64) stream {
 			return y
 		})
 		if n.HeadNorm != "" {
-			x = r.normed(n.HeadNorm, x)
+			x = r.normed(n.HeadNorm, r.Norm, x)
 		}
 	}
 	return each(x, func(_ int, v []float64) []float64 { return r.head(v) })
@@ -126,7 +126,7 @@ func (r reference) embedded(v []float64) []float64 {
 	if r.Names.EmbedNorm == "" {
 		return normalize(v, nil, nil, r.Norm)
 	}
-	return r.normed(r.Names.EmbedNorm, stream{v})[0]
+	return r.normed(r.Names.EmbedNorm, r.Norm, stream{v})[0]
 }
 
 // sinusoid is a row of a table of positions that is no tensor.
@@ -254,10 +254,10 @@ func (r reference) part(l int, name string, x stream) stream {
 	if name == "" {
 		return x
 	}
-	return r.normed(r.Names.Layer(l, name), x)
+	return r.normed(r.Names.Layer(l, name), r.StreamNorm(name), x)
 }
 
-func (r reference) normed(name string, x stream) stream {
+func (r reference) normed(name string, n device.Norm, x stream) stream {
 	var w, b []float64
 	if !r.NormPlain {
 		w = r.vector(name + ".weight")
@@ -265,7 +265,7 @@ func (r reference) normed(name string, x stream) stream {
 	if r.NormBias {
 		b = r.vector(name + ".bias")
 	}
-	return each(x, func(_ int, v []float64) []float64 { return normalize(v, w, b, r.Norm) })
+	return each(x, func(_ int, v []float64) []float64 { return normalize(v, w, b, n) })
 }
 
 // normalize is device.Norm; a nil weight is one, a nil bias zero.

@@ -66,6 +66,10 @@ type Spec struct {
 
 	MixtureNorm bool // Names.NormMLPOut is behind mixtures of experts, and not behind MLPs (A.X K1)
 
+	// NormOut is how norms behind sublayers compute, and NormLast that in front of the head, where that is
+	// otherwise than Norm (Muse); nil is as Norm.
+	NormOut, NormLast *device.Norm
+
 	// Parallel adds both sublayers to the same stream: x += attention(n(x)) +
 	// mlp(m(x)), where m is Names.NormMLPIn, or n where that is empty.
 	Parallel bool
@@ -470,6 +474,18 @@ func (s Spec) layerOf(name string) (int, bool) {
 	number, _, inside := strings.Cut(rest, ".")
 	n, err := strconv.Atoi(number)
 	return n, ok && inside && err == nil
+}
+
+// StreamNorm returns how a norm of the residual stream computes, by what Names calls it.
+func (s Spec) StreamNorm(name string) device.Norm {
+	n := s.Names
+	switch {
+	case s.NormOut != nil && (name == n.NormAttnOut || name == n.NormMLPOut):
+		return *s.NormOut
+	case s.NormLast != nil && name == n.Final:
+		return *s.NormLast
+	}
+	return s.Norm
 }
 
 // MLPWidth returns the width of a layer's MLP, 0 if it has none.

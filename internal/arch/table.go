@@ -147,6 +147,7 @@ var table = map[string]entry{
 	"ModernBertDecoderForCausalLM":             {modernBERT, "modernbert-decoder", Whole, Golden},
 	"MllamaForConditionalGeneration":           {mllama, "mllama", Text, Golden},
 	"Molmo2ForConditionalGeneration":           {molmo2, "molmo2", Text, Golden},
+	"MuseGlimmerForConditionalGeneration":      {museGlimmer, "muse_glimmer", Text, Golden},
 	"MusicFlamingoForConditionalGeneration":    {videoLlama3, "musicflamingo", Text, Golden},
 	"NanoChatForCausalLM":                      {nanoChat, "nanochat", Whole, Golden},
 	"NemotronForCausalLM":                      {nemotron, "nemotron", Whole, Golden},

@@ -199,12 +199,12 @@ func Layout(s arch.Spec) []ModuleSpec {
 	head := moduleLayout{Spec: s, m: ModuleSpec{Name: n.Head, Kind: Head}}
 	head.m.Linears = []LinearSpec{{Role: arch.Head, Part: n.Head, Name: n.Head, In: s.TableWidth(), Out: s.Vocab, Biased: s.HeadBias}}
 	if n.Final != "" {
-		head.streamNorm(NormIn, n.Final)
+		head.streamNorm(NormIn, n.Final, s.StreamNorm(n.Final))
 	}
 	if n.HeadDense != "" {
 		head.m.Fixed = []LinearSpec{{Role: arch.Router, Part: n.HeadDense, Name: n.HeadDense, In: s.Hidden, Out: s.TableWidth()}}
 		if n.HeadNorm != "" {
-			head.streamNorm(NormOut, n.HeadNorm)
+			head.streamNorm(NormOut, n.HeadNorm, s.Norm)
 		}
 	}
 	if s.Tied {
@@ -428,12 +428,12 @@ func (y *moduleLayout) add(list *[]LinearSpec, l LinearSpec) {
 // layerNorm adds a norm of the stream in a layer, if the architecture has it.
 func (y *moduleLayout) layerNorm(p Place, part string) {
 	if part != "" {
-		y.streamNorm(p, y.Names.Layer(y.m.Layer, part))
+		y.streamNorm(p, y.Names.Layer(y.m.Layer, part), y.StreamNorm(part))
 	}
 }
 
-func (y *moduleLayout) streamNorm(p Place, name string) {
-	y.m.Norms = append(y.m.Norms, NormSpec{Place: p, Name: name, Norm: y.Spec.Norm, Rows: 1, Cols: y.Hidden, Bias: y.NormBias, Plain: y.NormPlain})
+func (y *moduleLayout) streamNorm(p Place, name string, norm device.Norm) {
+	y.m.Norms = append(y.m.Norms, NormSpec{Place: p, Name: name, Norm: norm, Rows: 1, Cols: y.Hidden, Bias: y.NormBias, Plain: y.NormPlain})
 }
 
 // headNorm adds a norm of heads, if the architecture has it.

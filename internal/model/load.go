@@ -208,7 +208,7 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 
 // known are the features that this package interprets.
 var known = []arch.Feature{
-	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.ParallelBlocks,
+	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.VariedNorms, arch.ParallelBlocks,
 	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.HeadNormsRoped, arch.EmbeddingNorm,
 	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.SinePositions, arch.MixtureNorms, arch.EmbeddingWeight, arch.FirstLayerBare, arch.NarrowTable, arch.DeepHead, arch.NormedSums, arch.NoFinalNorm, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
 	arch.AttentionSinks, arch.SinksInWindows, arch.NarrowValues, arch.ScaledValues, arch.VariedKeyHeads, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.BoundAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
