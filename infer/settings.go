@@ -40,6 +40,7 @@ type configEnd struct {
 	Text     *configEnd `json:"text_config"`
 	Thinker  *configEnd `json:"thinker_config"`
 	Language *configEnd `json:"language_config"`
+	LLM      *configEnd `json:"llm_config"`
 }
 
 // end returns the tokens: where the whole has none those of what computes text in it, as transformers has it.
@@ -48,7 +49,7 @@ func (c *configEnd) end() idList {
 		return nil
 	}
 	end := c.EOS
-	for _, inner := range []*configEnd{c.Thinker, c.Text, c.Language} {
+	for _, inner := range []*configEnd{c.Thinker, c.Text, c.Language, c.LLM} {
 		if len(end) == 0 {
 			end = inner.end()
 		}

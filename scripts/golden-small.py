@@ -73,6 +73,7 @@ CASES = {
     "glmasr": heard("llama", HEARING),
     "moss_transcribe_diarize": heard("qwen3", HEARING, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
     "musicflamingo": heard("qwen2", HEARING | {"model_type": "audioflamingo3_encoder"}, head_dim=None),
+    "omniasr": heard("llama", VISION | {"conv_dim": [8, 8], "conv_kernel": [3, 3], "conv_stride": [2, 2], "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}),
     "qwen3_asr": heard("qwen3", AUDIO["audio_config"] | {"output_dim": 32, "downsample_hidden_size": 8}),
     "vibevoice_asr": heard("qwen2", None, head_dim=None) | {"audio_config": None} | dict.fromkeys(
         ["acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"], {"model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 8, "num_filters": 2,

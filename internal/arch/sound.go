@@ -25,6 +25,12 @@ func glmASR(c *Config) Spec {
 		"num_key_value_heads", 4, "max_position_embeddings", 8192, "rms_norm_eps", 1e-5, "tie_word_embeddings", true)
 }
 
+// omniASR is llama behind an encoder of sound (models/omniasr/modeling_omniasr.py).
+func omniASR(c *Config) Spec {
+	return behind(c, "llama", "vocab_size", 11984, "intermediate_size", 2816, "num_hidden_layers", 12, "num_attention_heads", 8, "num_key_value_heads", 8,
+		"max_position_embeddings", 8192, "rms_norm_eps", 1e-5)
+}
+
 // funASRNano is qwen3 behind an encoder of sound (models/fun_asr_nano/modeling_fun_asr_nano.py).
 func funASRNano(c *Config) Spec {
 	return behind(c, "qwen3", "vocab_size", 151936, "hidden_size", 1024, "intermediate_size", 3072, "num_hidden_layers", 28, "num_attention_heads", 16,

@@ -146,14 +146,21 @@ func llava(c *Config) Spec {
 	} else if strings.HasPrefix(kind, "minis") || kind == "mistral" {
 		t.defaults("intermediate_size", 14336)
 	}
+	s, ok := t.byKind(kind)
+	if ok {
+		s.prefixed()
+	}
+	return s
+}
+
+// byKind is the language model of a model_type, of those that are known inside others.
+func (c *Config) byKind(kind string) (Spec, bool) {
 	build := inside[kind]
 	if build == nil {
-		t.refuse("model_type", kind)
-		return Spec{}
+		c.refuse("model_type", kind)
+		return Spec{}, false
 	}
-	s := build(t)
-	s.prefixed()
-	return s
+	return build(c), true
 }
 
 // gemma3Vision is gemma3 behind a picture encoder (models/gemma3/modeling_gemma3.py).

@@ -1,0 +1,79 @@
+package arch
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Language models of checkpoints with pictures or sound that come with code of their own.
+
+// flat is a language model whose fields are beside those about pictures and sound.
+func flat(c *Config, build func(*Config) Spec) Spec {
+	c.ignore("tokenizer_model_max_length", "tokenizer_padding_side")
+	s := build(c)
+	for key := range c.raw {
+		for _, word := range []string{"mm_", "image", "img_", "vision", "visual", "audio", "tts", "slice_"} {
+			if strings.Contains(key, word) {
+				c.ignore(key)
+			}
+		}
+	}
+	return s
+}
+
+// The first LLaVAs are llama, mistral or qwen2 beside a picture encoder (haotian-liu/LLaVA llava_llama.py, llava_mistral.py,
+// LLaVA-VL/LLaVA-NeXT llava_qwen.py, apple/ml-fastvlm llava_qwen.py).
+func llavaLlama(c *Config) Spec   { return flat(c, llama) }
+func llavaMistral(c *Config) Spec { return flat(c, mistral) }
+func llavaQwen(c *Config) Spec    { return flat(c, qwen2) }
+
+// phi3V is phi3 beside a picture encoder (microsoft/Phi-3.5-vision-instruct modeling_phi3_v.py).
+func phi3V(c *Config) Spec {
+	c.ignore("embd_layer")
+	return flat(c, phi3)
+}
+
+// miniCPMV is qwen2, or qwen3, by its version (openbmb/MiniCPM-V-2_6 modeling_minicpmv.py, MiniCPM-V-4_5, MiniCPM-o-2_6
+// modeling_minicpmo.py, MiniCPM-o-4_5). Those before have others inside, which the file does not name.
+func miniCPMV(c *Config) Spec {
+	build := qwen2
+	switch c.version() {
+	case "2.6":
+	case "4.5":
+		build = qwen3
+	default:
+		c.Refuse("version", "%q, want 2.6 or 4.5", c.version())
+		return Spec{}
+	}
+	c.ignore("query_num", "batch_3d_resampler", "batch_vision_input", "drop_vision_last_layer", "patch_size", "stream_input", "listen_speak_type", "treat_others")
+	s := flat(c, build)
+	s.Names.begin("llm.")
+	return s
+}
+
+// version reads a version, a number or a text.
+func (c *Config) version() string {
+	v, _, _ := c.field("version")
+	if n, ok := v.(json.Number); ok {
+		return n.String()
+	}
+	return c.String("version", "")
+}
+
+// multiModality is llama behind picture encoders (deepseek-ai/Janus-Pro-7B, deepseek-ai/deepseek-vl-7b-chat: deepseek-ai/Janus
+// modeling_vlm.py).
+func multiModality(c *Config) Spec {
+	c.rename("text_config", "language_config")
+	return behind(c, "llama")
+}
+
+// ovis is a language model with pictures as tokens of their own (AIDC-AI/Ovis2-8B modeling_ovis.py).
+func ovis(c *Config) Spec {
+	c.rename("text_config", "llm_config")
+	kind := c.Object("text_config").String("model_type", "")
+	s, ok := c.text().byKind(kind)
+	if ok {
+		s.Names.begin("llm.")
+	}
+	return s
+}
