@@ -77,3 +77,24 @@ func ovis(c *Config) Spec {
 	}
 	return s
 }
+
+// deepseekVL2 is deepseek3, deepseek2 or, without latent attention, deepseek (deepseek-ai/DeepSeek-VL2
+// modeling_deepseek.py, modeling_deepseek_vl_v2.py).
+func deepseekVL2(c *Config) Spec {
+	c.rename("text_config", "language_config")
+	t := c.text()
+	t.must("lm_head", true)
+	t.defaults("first_k_dense_replace", 0, "norm_topk_prob", false, "routed_scaling_factor", 1, "n_group", 1, "topk_group", 1, "n_shared_experts", 0)
+	build := deepseek2
+	switch {
+	case t.String("topk_method", "greedy") == "noaux_tc":
+		build = deepseek3
+		t.must("use_mla", true)
+	case !t.Bool("use_mla", true):
+		build = deepseek
+		t.must("norm_topk_prob", false)
+	}
+	s := build(t)
+	s.Names.begin("language.")
+	return s
+}
