@@ -44,7 +44,7 @@ var table = map[string]entry{
 	"DeepseekV32ForCausalLM":                   {deepseekV32, "deepseek_v32", Whole, Golden},
 	"DeepseekVLForConditionalGeneration":       {deepseekVL, "deepseek_vl", Text, Golden},
 	"DeepseekVLHybridForConditionalGeneration": {deepseekVL, "deepseek_vl_hybrid", Text, Description},
-	"DeepseekVLV2ForCausalLM":                  {deepseekVL2, "deepseek_vl_v2", Text, Description},
+	"DeepseekVLV2ForCausalLM":                  {deepseekVL2, "", Text, Description}, // DeepSeek-OCR has its model_type, too
 	"Dots1ForCausalLM":                         {dots1, "dots1", Whole, Golden},
 	"DotsOCRForCausalLM":                       {dotsOCR, "dots_ocr", Text, Description},
 	"Emu3ForConditionalGeneration":             {emu3, "emu3", Text, Golden},
