@@ -84,6 +84,7 @@ CASES = {
     "granite_docling": behind("granite_docling_text", VISION | {"out_hidden_size": 32, "scale_factor": 2, "deepstack_visual_indexes": [0]}, **GRANITE),
     "hyperclovax_vision_v2": behind("hyperclovax", BLOCKS | {"fullatt_block_indexes": [0]}, head_dim=None, embedding_multiplier=2.0, logits_scaling=0.5, residual_multiplier=0.7),
     "emu3": behind("emu3_text_model", None) | {"vision_config": None, "vq_config": {"base_channels": 32, "codebook_size": 8, "hidden_size": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "attn_resolutions": [1]}, "vocabulary_map": {"<image>": 127}},
+    "emu3_text_model": {},
     "aria": behind("aria_text", VISION | {"model_type": "idefics3_vision"}, intermediate_size=32, moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2) | {"projector_patch_to_query_dict": {16: 4}},
     "fast_vlm": behind("qwen2", VISION | {"model_type": "siglip_vision_model"}, head_dim=None),
     "idefics2": behind("mistral", VISION, sliding_window=8) | {"perceiver_config": {"hidden_size": 32, "resampler_n_latents": 2, "resampler_depth": 1, "resampler_n_heads": 2, "resampler_head_dim": 16, "num_key_value_heads": 2}},

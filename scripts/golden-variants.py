@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "relu2")
-CLASSES = {"mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM"}  # of models that build would not find
+CLASSES = {"emu3_text_model": "Emu3ForCausalLM", "mistral4": "Mistral4ForCausalLM", "phi4_multimodal": "Phi4MultimodalForCausalLM"}  # of models that build would not find
 SWITCHES = """attention_bias mlp_bias use_bias use_qkv_bias qkv_bias add_qkv_bias tie_word_embeddings use_qk_norm
     qk_layernorm norm_topk_prob rope_interleave use_parallel_residual attention_out_bias lm_head_bias""".split()
 # Fields and the values to try, where a configuration has the field.

@@ -12,7 +12,7 @@ func flat(c *Config, build func(*Config) Spec) Spec {
 	c.ignore("tokenizer_model_max_length", "tokenizer_padding_side")
 	s := build(c)
 	for key := range c.raw {
-		for _, word := range []string{"mm_", "image", "img_", "vision", "visual", "audio", "tts", "slice_"} {
+		for _, word := range []string{"mm_", "image", "img_", "vision", "visual", "audio", "tts", "slice_", "im_"} {
 			if strings.Contains(key, word) {
 				c.ignore(key)
 			}
@@ -21,11 +21,27 @@ func flat(c *Config, build func(*Config) Spec) Spec {
 	return s
 }
 
-// The first LLaVAs are llama, mistral or qwen2 beside a picture encoder (haotian-liu/LLaVA llava_llama.py, llava_mistral.py,
-// LLaVA-VL/LLaVA-NeXT llava_qwen.py, apple/ml-fastvlm llava_qwen.py).
+// The first LLaVAs, and what was made after them, are llama, mistral or qwen2 beside a picture encoder (haotian-liu/LLaVA
+// llava_llama.py, llava_mistral.py, LLaVA-VL/LLaVA-NeXT llava_qwen.py, apple/ml-fastvlm llava_qwen.py, stepfun-ai/GOT-OCR2_0
+// modeling_GOT.py, DAMO-NLP-SG/VideoLLaMA3-7B modeling_videollama3.py).
 func llavaLlama(c *Config) Spec   { return flat(c, llama) }
 func llavaMistral(c *Config) Spec { return flat(c, mistral) }
 func llavaQwen(c *Config) Spec    { return flat(c, qwen2) }
+
+// keye is qwen3 beside a picture encoder, with positions in three dimensions, which are the same for text
+// (Kwai-Keye/Keye-VL-8B-Preview modeling_keye.py).
+func keye(c *Config) Spec {
+	s := flat(c, qwen3)
+	c.ropeObject().ignore("mrope_section")
+	return s
+}
+
+// emu3Text is llama that also writes pictures (models/emu3/modeling_emu3.py, BAAI/Emu3-Chat modeling_emu3.py).
+func emu3Text(c *Config) Spec {
+	c.emu3Defaults()
+	c.ignore("boi_token_id", "eof_token_id", "eol_token_id", "img_token_id")
+	return flat(c, llama)
+}
 
 // phi3V is phi3 beside a picture encoder (microsoft/Phi-3.5-vision-instruct modeling_phi3_v.py).
 func phi3V(c *Config) Spec {
@@ -67,7 +83,8 @@ func multiModality(c *Config) Spec {
 	return behind(c, "llama")
 }
 
-// ovis is a language model with pictures as tokens of their own (AIDC-AI/Ovis2-8B modeling_ovis.py).
+// ovis is a language model with pictures as tokens of their own (AIDC-AI/Ovis2-8B modeling_ovis.py,
+// Ovis2.5-9B modeling_ovis2_5.py).
 func ovis(c *Config) Spec {
 	c.rename("text_config", "llm_config")
 	kind := c.Object("text_config").String("model_type", "")

@@ -87,15 +87,18 @@ func graniteDocling(c *Config) Spec {
 
 // emu3 is llama, which also writes pictures (models/emu3/modeling_emu3.py, conversion_mapping.py).
 func emu3(c *Config) Spec {
-	c.Object("text_config").defaults("vocab_size", 184622, "hidden_size", 4096, "intermediate_size", 14336, "num_hidden_layers", 32, "num_attention_heads", 32, "num_key_value_heads", 8,
-		"max_position_embeddings", 9216, "rms_norm_eps", 1e-5, "rope_theta", 1e6)
+	c.Object("text_config").emu3Defaults()
 	s := c.textModel(llama, "emu3_text_model")
 	first := s.Names
-	first.under("text_model.model.")
 	first.Embed, first.Layers, first.Final = "text_model.model.embed_tokens", "text_model.model.layers.*", "text_model.model.norm"
 	first.Head = "text_model.lm_head"
 	s.Other = append(s.Other, first)
 	return s
+}
+
+func (c *Config) emu3Defaults() {
+	c.defaults("vocab_size", 184622, "hidden_size", 4096, "intermediate_size", 14336, "num_hidden_layers", 32, "num_attention_heads", 32, "num_key_value_heads", 8,
+		"max_position_embeddings", 9216, "rms_norm_eps", 1e-5, "rope_theta", 1e6)
 }
 
 // cosmos3 is qwen3VL by other names (models/cosmos3_omni/modeling_cosmos3_omni.py, conversion_mapping.py).

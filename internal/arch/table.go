@@ -47,6 +47,7 @@ var table = map[string]entry{
 	"DeepseekVLV2ForCausalLM":                  {deepseekVL2, "", Text, Description}, // DeepSeek-OCR has its model_type, too
 	"Dots1ForCausalLM":                         {dots1, "dots1", Whole, Golden},
 	"DotsOCRForCausalLM":                       {dotsOCR, "dots_ocr", Text, Description},
+	"Emu3ForCausalLM":                          {emu3Text, "emu3_text_model", Whole, Golden},
 	"Emu3ForConditionalGeneration":             {emu3, "emu3", Text, Golden},
 	"Ernie4_5ForCausalLM":                      {ernie45, "ernie4_5", Whole, Golden},
 	"Ernie4_5_ForCausalLM":                     {ernie45, "", Whole, Golden}, // the first files' spelling
@@ -81,6 +82,7 @@ var table = map[string]entry{
 	"GlmMoeDsaForCausalLM":                     {glmMoEDsa, "glm_moe_dsa", Whole, Golden},
 	"GlmOcrForConditionalGeneration":           {glmOCR, "glm_ocr", Text, Golden},
 	"GotOcr2ForConditionalGeneration":          {gotOCR2, "got_ocr2", Text, Golden},
+	"GOTQwenForCausalLM":                       {llavaQwen, "got", Text, Description},
 	"GPT2LMHeadModel":                          {gpt2, "gpt2", Whole, Golden},
 	"GPTBigCodeForCausalLM":                    {gptBigCode, "gpt_bigcode", Whole, Golden},
 	"GPTJForCausalLM":                          {gptJ, "gptj", Whole, Golden},
@@ -115,6 +117,7 @@ var table = map[string]entry{
 	"IQuestCoderForCausalLM":                   {iQuestCoder, "iquestcoder", Whole, Description},
 	"Jais2ForCausalLM":                         {jais2, "jais2", Whole, Golden},
 	"JanusForConditionalGeneration":            {deepseekVL, "janus", Text, Golden},
+	"KeyeForConditionalGeneration":             {keye, "keye", Text, Description},
 	"Kimi_K25ForConditionalGeneration":         {kimiVL, "", Text, Golden}, // transformers' spelling
 	"KimiK25ForConditionalGeneration":          {kimiVL, "kimi_k25", Text, Golden},
 	"KimiVLForConditionalGeneration":           {kimiVL, "kimi_vl", Text, Description},
@@ -122,6 +125,7 @@ var table = map[string]entry{
 	"Lfm2MoeForCausalLM":                       {lfm2MoE, "lfm2_moe", Whole, Golden},
 	"Lfm2VlForConditionalGeneration":           {lfm2Vision, "lfm2_vl", Text, Golden},
 	"LightOnOcrForConditionalGeneration":       {lightOnOCR, "lighton_ocr", Text, Golden},
+	"Llama_Nemotron_Nano_VL":                   {internVLChat, "llama_nemotron_nano_vl", Text, Description},
 	"LLaMAForCausalLM":                         {llama, "", Whole, Golden}, // the first files' spelling
 	"LlamaForCausalLM":                         {llama, "llama", Whole, Golden},
 	"Llama4ForCausalLM":                        {llama4, "llama4_text", Whole, Golden},
@@ -172,6 +176,7 @@ var table = map[string]entry{
 	"OPTForCausalLM":                           {opt, "opt", Whole, Golden},
 	"OrionForCausalLM":                         {orion, "orion", Whole, Description},
 	"Ovis":                                     {ovis, "ovis", Text, Description},
+	"Ovis2_5":                                  {ovis, "ovis2_5", Text, Description},
 	"Ovis2ForConditionalGeneration":            {ovis2, "ovis2", Text, Golden},
 	"PaddleOCRVLForConditionalGeneration":      {paddleOCRVL, "paddleocr_vl", Text, Golden},
 	"PerceptionLMForConditionalGeneration":     {llava, "perception_lm", Text, Description},
@@ -218,6 +223,7 @@ var table = map[string]entry{
 	"VaultGemmaForCausalLM":                    {vaultGemma, "vaultgemma", Whole, Golden},
 	"VibeVoiceAsrForConditionalGeneration":     {videoLlama3, "vibevoice_asr", Text, Golden},
 	"VideoLlama3ForConditionalGeneration":      {videoLlama3, "video_llama_3", Text, Golden},
+	"Videollama3Qwen2ForCausalLM":              {llavaQwen, "videollama3_qwen2", Text, Description},
 	"VideoLlavaForConditionalGeneration":       {llava, "video_llava", Text, Golden},
 	"VipLlavaForConditionalGeneration":         {llava, "vipllava", Text, Description},
 	"VoxtralForConditionalGeneration":          {voxtral, "voxtral", Text, Golden},
