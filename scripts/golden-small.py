@@ -100,6 +100,8 @@ CASES = {
     "qwen2_5_omni_thinker": heard("qwen2_5_omni_text", AUDIO["audio_config"] | {"output_dim": 32}, head_dim=None, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]}) | {"vision_config": BLOCKS | {"fullatt_block_indexes": [0]}},
     "qwen3_omni_moe_thinker": heard("qwen3_omni_moe_text", AUDIO["audio_config"] | {"output_dim": 32, "downsample_hidden_size": 8}, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                     rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2], "mrope_interleaved": True}) | {"vision_config": SEEING | {"deepstack_visual_indexes": [0]}},
+    "cohere_compass": behind("cohere_compass_text", SEEING | {"deepstack_visual_indexes": [0]}, **WINDOWS | {"head_dim": None, "logit_scale": 0.5, "rope_parameters": {
+        "full_attention": None, "sliding_attention": {"rope_type": "default", "rope_theta": 5e4, "mrope_section": [2, 1, 1]}}}),
     "cosmos3_omni": behind("qwen3_vl_text", SEEING | {"deepstack_visual_indexes": [0]}, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2], "mrope_interleaved": True}),
     "cosmos3_edge": behind("cosmos3_edge_text", VISION, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [3, 3, 2]}),
     "deepseek_ocr2": behind("deepseek_ocr2_text", {"sam_config": VISION | {"output_channels": 8, "downsample_channels": [16, 32], "global_attn_indexes": [0], "window_size": 2}, "encoder_config": TINY}, head_dim=None, num_key_value_heads=4, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=32, mlp_layer_types=["dense", "sparse"]),

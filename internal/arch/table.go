@@ -27,6 +27,7 @@ var table = map[string]entry{
 	"ChatGLMForConditionalGeneration":          {chatGLM, "", Whole, Description},
 	"Cohere2VisionForConditionalGeneration":    {cohereVision, "cohere2_vision", Text, Description},
 	"CodeGenForCausalLM":                       {codeGen, "codegen", Whole, Golden},
+	"CohereCompassForConditionalGeneration":    {cohereCompass, "cohere_compass", Text, Golden},
 	"CohereForCausalLM":                        {cohere, "cohere", Whole, Golden},
 	"Cohere2ForCausalLM":                       {cohere2, "cohere2", Whole, Golden},
 	"Cohere2MoeForCausalLM":                    {cohere2MoE, "cohere2_moe", Whole, Golden},
