@@ -38,7 +38,7 @@ var table = map[string]entry{
 	"DeciLMForCausalLM":                        {deciLM, "nemotron-nas", Whole, Description},
 	"DeepseekForCausalLM":                      {deepseek, "deepseek", Whole, Description},
 	"DeepseekOcr2ForConditionalGeneration":     {deepseekOCR2, "deepseek_ocr2", Text, Golden},
-	"DeepseekOCR2ForCausalLM":                  {deepseekOCR2, "", Text, Golden}, // the published model's spelling
+	"DeepseekOCR2ForCausalLM":                  {deepseekOCR2, "", Text, Description}, // the published model's spelling
 	"DeepseekOCRForCausalLM":                   {deepseekOCR2, "deepseek_ocr", Text, Description},
 	"DeepseekV2ForCausalLM":                    {deepseek2, "deepseek_v2", Whole, Golden},
 	"DeepseekV3ForCausalLM":                    {deepseek3, "deepseek_v3", Whole, Golden},
@@ -191,8 +191,8 @@ var table = map[string]entry{
 	"PhiMoEForCausalLM":                        {phiMoE, "", Whole, Golden}, // the published model's spelling
 	"PPChart2TableForConditionalGeneration":    {gotOCR2, "pp_chart2table", Text, Golden},
 	"QianfanOCRForConditionalGeneration":       {qianfanOCR, "qianfan_ocr", Text, Golden},
-	"Qwen2_5OmniForConditionalGeneration":      {qwen25Omni, "", Text, Golden},
-	"Qwen2_5OmniModel":                         {qwen25Omni, "qwen2_5_omni", Text, Golden},
+	"Qwen2_5OmniForConditionalGeneration":      {qwen25Omni, "", Text, Description},
+	"Qwen2_5OmniModel":                         {qwen25Omni, "qwen2_5_omni", Text, Description},
 	"Qwen2AudioForConditionalGeneration":       {videoLlama3, "qwen2_audio", Text, Golden},
 	"Qwen3ASRForConditionalGeneration":         {qwen3ASR, "qwen3_asr", Text, Golden},
 	"Qwen3OmniMoeForConditionalGeneration":     {qwen3Omni, "qwen3_omni_moe", Text, Golden},
@@ -236,7 +236,7 @@ var table = map[string]entry{
 	// names so long that the others would be moved aside
 	"GraniteSpeechPlusForConditionalGeneration":     {graniteSpeech, "granite_speech_plus", Text, Golden},
 	"HyperCLOVAXVisionV2ForConditionalGeneration":   {hyperCLOVAXVision, "hyperclovax_vision_v2", Text, Golden},
-	"InstructBlipVideoForConditionalGeneration":     {blip2, "instructblipvideo", Text, Golden},
+	"InstructBlipVideoForConditionalGeneration":     {blip2, "instructblipvideo", Text, Description},
 	"MossTranscribeDiarizeForConditionalGeneration": {mossTranscribe, "moss_transcribe_diarize", Text, Golden},
 	"Qwen2_5OmniThinkerForConditionalGeneration":    {qwen25Omni, "qwen2_5_omni_thinker", Text, Golden},
 	"Qwen3OmniMoeThinkerForConditionalGeneration":   {qwen3Omni, "qwen3_omni_moe_thinker", Text, Golden},
