@@ -242,13 +242,18 @@ func (a *attention) keeps() []Slot {
 	return []Slot{Query, Key}
 }
 
-// KeptColumns is how many columns attention keeps of a position for the way back, at most.
+// KeptColumns is how many columns attention keeps of a position for the way back, at most, and, beside an MLP with a norm
+// of its own, what it has read.
 func KeptColumns(spec arch.Spec) int {
 	queries, keys := spec.Widest()
+	columns := 2 * queries
 	if spec.Attn.ValueNorm {
-		return 2*queries + keys
+		columns += keys
 	}
-	return 2 * queries
+	if spec.Parallel && spec.Names.NormMLPIn != "" {
+		columns += spec.Hidden
+	}
+	return columns
 }
 
 // mixBack takes the rows for whole sequences.

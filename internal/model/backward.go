@@ -50,8 +50,22 @@ func (m *Module) BackwardThrough(s, g *State, loss func(), through Through) {
 }
 
 // Kept is what the way back through a module needs beside a state: what its steps have
-// overwritten there.
+// overwritten there, the slots of Keep first, and then what linears of the step have read, where a later step
+// has others read something else there.
 type Kept [][]tensor.Tensor
+
+// shared lists the slots that linears of step i read, and that a later step's read, too, as where attention and MLP
+// have norms of their own of one stream.
+func (m *Module) shared(i int) (list []Slot) {
+	for _, site := range m.Steps[i].Sites {
+		for _, later := range m.Steps[i+1:] {
+			if !slices.Contains(list, site.Reads) && slices.ContainsFunc(later.Sites, func(t Site) bool { return t.Reads == site.Reads }) {
+				list = append(list, site.Reads)
+			}
+		}
+	}
+	return list
+}
 
 // ForwardKept is Forward for a way back, on the same state, that may come later.
 func (m *Module) ForwardKept(s *State) Kept {
@@ -64,6 +78,9 @@ func (m *Module) ForwardKept(s *State) Kept {
 			kept[i] = append(kept[i], clone(s.Dev, s.At(slot)))
 		}
 		t.Run(s)
+		for _, slot := range m.shared(i) {
+			kept[i] = append(kept[i], clone(s.Dev, s.At(slot)))
+		}
 		t.Multiply(s)
 	}
 	return kept
@@ -78,13 +95,16 @@ func (m *Module) BackwardKept(s, g *State, kept Kept, through Through) {
 	}
 	for i := len(m.Steps) - 1; i >= 0; i-- {
 		t := &m.Steps[i]
+		for k, slot := range m.shared(i) {
+			s.Dev.Copy(s.At(slot), kept[i][len(t.Keep)+k])
+		}
 		t.multiplyBack(s, g, through)
 		for _, site := range t.Sites { // what the slots held before the products has no gradient
 			for _, slot := range site.Writes {
 				m.clear(g, slot, i)
 			}
 		}
-		t.Back(s, g, kept[i])
+		t.Back(s, g, kept[i][:len(t.Keep)])
 		for _, site := range t.Sites {
 			if !slices.Contains(t.Keep, site.Reads) { // or Back has replaced it
 				m.clear(g, site.Reads, i)

@@ -144,3 +144,73 @@ func (f *forthAndBack) check(t *testing.T, g *model.State, limit, step float64) 
 		}
 	}
 }
+
+// On the way back linears are told what they have read on the way forth, whatever stands there then.
+func TestThroughReads(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "arch") {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			l, golden := open(t, dir)
+			ids, shape := ints(t, golden, "input_ids")
+			d, length := devtest.CPU(t), shape[1]
+			l.Spec.SetContext(length)
+			s := model.NewState(d, l.Spec, model.Size{Rows: len(ids), Logits: len(ids)}, model.NewCache(d, l.Spec, model.SharedCache(l.Spec, shape[0], length)))
+			var runs []model.Run
+			for q := range shape[0] {
+				runs = append(runs, model.Run{Sequence: q})
+			}
+			s.Use(runs, length, ids)
+			g := model.NewGradients(s, l.Spec, len(ids))
+			for _, spec := range l.Layout {
+				m, err := l.Load(d, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if spec.Kind == model.Embedding {
+					m.Forward(s)
+					continue
+				}
+				stream := get(d, s.At(model.Stream))
+				read := map[*model.Linear][]float32{}
+				for _, step := range m.Steps {
+					step.Run(s)
+					for i := range step.Sites {
+						for _, linear := range step.Sites[i].Linears {
+							read[linear] = dense(d, step.Sites[i].In(s))
+						}
+					}
+					step.Multiply(s)
+				}
+				d.Upload(s.At(model.Stream), tensor.BytesOf(stream))
+				m.BackwardThrough(s, g, nil, func(b device.Backward, list []*model.Linear, dx tensor.Tensor, dys []tensor.Tensor, x tensor.Tensor) {
+					model.PassBack(b, list, dx, dys, x)
+					for _, linear := range list {
+						near(t, linear.Name, dense(d, x), read[linear])
+					}
+				})
+			}
+		})
+	}
+}
+
+// dense is get of what may have gaps between its rows.
+func dense(d device.Device, x tensor.Tensor) []float32 {
+	t := d.Alloc(x.Type, x.Rows, x.Cols)
+	defer d.Free(t)
+	d.Copy(t, x)
+	return get(d, t)
+}
+
+// near complains where x is another than want.
+func near(t *testing.T, name string, x, want []float32) {
+	t.Helper()
+	if len(x) != len(want) {
+		t.Errorf("%s: %d numbers, want %d", name, len(x), len(want))
+		return
+	}
+	for i, v := range x {
+		if !(math.Abs(float64(v-want[i])) <= 1e-4*(1+math.Abs(float64(want[i])))) {
+			t.Errorf("%s: element %d is %v on the way back, %v on the way forth", name, i, v, want[i])
+			return
+		}
+	}
+}
