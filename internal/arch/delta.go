@@ -86,11 +86,7 @@ func (s *Spec) delta(c *Config) {
 		Kernel: c.Int("linear_conv_kernel_dim"), NormEps: s.Norm.Eps,
 	}
 	c.must("output_gate_type", "swish")
-	interval := c.Int("full_attention_interval", 4)
-	if interval < 1 {
-		c.fail("full_attention_interval", "%d, want 1 or more", interval)
-	}
-	s.Linear = c.called("layer_types", "linear_attention", "full_attention", notEvery(interval))
+	s.Linear = c.called("layer_types", "linear_attention", "full_attention", notEvery(c.step("full_attention_interval", 4)))
 	n := &s.Names
 	n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ = "linear_attn.in_proj_q", "linear_attn.in_proj_k", "linear_attn.in_proj_v", "linear_attn.in_proj_z"
 	n.DeltaA, n.DeltaB, n.DeltaO, n.DeltaNorm = "linear_attn.in_proj_a", "linear_attn.in_proj_b", "linear_attn.out_proj", "linear_attn.norm"

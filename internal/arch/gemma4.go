@@ -64,7 +64,7 @@ func gemma4Text(c *Config) Spec {
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	s.Attn.Scale, s.Attn.ValueNorm = 1, true
 	c.must("use_bidirectional_attention", false, "vision") // pictures see all of themselves
-	local := s.kinds(c)
+	local := s.gemma4Windows(c)
 	s.Window = c.window(local)
 	s.gemma4Heads(c, local)
 	s.borrowing(c, local)
@@ -76,8 +76,8 @@ func gemma4Text(c *Config) Spec {
 	return s
 }
 
-// kinds returns which layers have a window, which the last has not.
-func (s *Spec) kinds(c *Config) func(layer int) bool {
+// gemma4Windows returns which layers have a window, which the last has not.
+func (s *Spec) gemma4Windows(c *Config) func(layer int) bool {
 	every, last := notEvery(6), s.Layers-1
 	local := c.slides(func(l int) bool { return every(l) && l != last })
 	if last >= 0 && local(last) {

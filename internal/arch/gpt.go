@@ -340,11 +340,8 @@ func modernBERT(c *Config) Spec {
 	}
 	s := llama(c)
 	s.layerNorm(c.Float("norm_eps", 1e-5), c.Bool("norm_bias", false))
-	every := c.Int("global_attn_every_n_layers", 3)
-	if every < 1 {
-		c.fail("global_attn_every_n_layers", "%d, want 1 or more", every)
-	}
-	local := c.slides(func(l int) bool { return every > 0 && l%every != 0 })
+	every := c.step("global_attn_every_n_layers", 3)
+	local := c.slides(func(l int) bool { return l%every != 0 })
 	c.replace("sliding_window", c.Int("local_attention", 128)/2)
 	s.Window = c.window(local)
 	s.ropeByType(c, local, Rope{Theta: c.Float("local_rope_theta", 10000), Dims: s.Attn.HeadDim})

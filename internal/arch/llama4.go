@@ -3,6 +3,7 @@ package arch
 import (
 	"encoding/json"
 	"math"
+	"slices"
 
 	"exl2/internal/device"
 )
@@ -40,17 +41,10 @@ func (s *Spec) llama4Experts(c *Config) {
 	m.Early, m.Routing.Score = true, device.Sigmoid
 	s.experts(m, "feed_forward.router", "feed_forward.experts.*.gate_proj", "feed_forward.experts.*.up_proj", "feed_forward.experts.*.down_proj")
 	s.shared(m.Width, "feed_forward.shared_expert")
-	step := c.Int("interleave_moe_layer_step", 1)
-	if step < 1 {
-		c.fail("interleave_moe_layer_step", "%d, want 1 or more", step)
-	}
-	s.Dense = notEvery(step)
+	s.Dense = notEvery(c.step("interleave_moe_layer_step", 1))
 	if v, _, _ := c.field("moe_layers"); v != nil {
-		sparse := map[int]bool{}
-		for _, l := range c.Floats("moe_layers") {
-			sparse[int(l)] = true
-		}
-		s.Dense = func(l int) bool { return !sparse[l] }
+		sparse := c.Floats("moe_layers")
+		s.Dense = func(l int) bool { return !slices.Contains(sparse, float64(l)) }
 	}
 	n := &s.Names
 	n.Gate, n.Up, n.Down = "feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"

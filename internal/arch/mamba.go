@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"exl2/internal/device"
@@ -18,11 +19,8 @@ func bamba(c *Config) Spec {
 	}
 	c.must("partial_rotary_factor", 0.5)
 	c.ignore("attn_rotary_emb") // that, in dimensions of published heads
-	attends := map[int]bool{}
-	for _, l := range c.Floats("attn_layer_indices") {
-		attends[int(l)] = true
-	}
-	s.Linear = func(l int) bool { return !attends[l] }
+	attends := c.Floats("attn_layer_indices")
+	s.Linear = func(l int) bool { return !slices.Contains(attends, float64(l)) }
 	c.kinds("layers_block_type")
 	s.mamba(c.mambaOf(s.Hidden), "mamba")
 	n := &s.Names
@@ -119,12 +117,8 @@ var spellings = map[string]string{
 
 // kinds returns the kinds of layers that a field lists, nil if there is no such field.
 func (c *Config) kinds(key string) []string {
-	list := c.Strings(key)
+	list := c.eachLayer(key)
 	if list == nil {
-		return nil
-	}
-	if n := c.Int("num_hidden_layers", len(list)); len(list) < n {
-		c.fail(key, "%d layers, want %d", len(list), n)
 		return nil
 	}
 	kinds := make([]string, len(list))

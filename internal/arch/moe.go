@@ -106,14 +106,11 @@ func ernie45MoE(c *Config) Spec {
 	if n := c.count("moe_num_shared_experts", 0); n > 0 {
 		s.shared(n*m.Width, "mlp.shared_experts")
 	}
-	first, last, step := c.Int("moe_layer_start_index", 1), c.Int("moe_layer_end_index", -1), c.Int("moe_layer_interval", 1)
+	first, last, step := c.Int("moe_layer_start_index", 1), c.Int("moe_layer_end_index", -1), c.step("moe_layer_interval", 1)
 	if last == -1 {
 		last = s.Layers - 1
 	}
-	if step < 1 {
-		c.fail("moe_layer_interval", "%d, want 1 or more", step)
-	}
-	s.Dense = func(l int) bool { return l < first || l > last || (l+1)%max(step, 1) != 0 }
+	s.Dense = func(l int) bool { return l < first || l > last || (l+1)%step != 0 }
 	c.must("moe_use_aux_free", true)
 	c.must("moe_gate_act", "softmax")
 	c.ignore("moe_norm_min", "moe_capacity", "moe_gate") // moe_gate names an implementation
@@ -297,11 +294,7 @@ func afMoE(c *Config) Spec {
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	c.must("attention_bias", false) // gates have none
 	s.Attn.Gated, n.AttnGate = true, "self_attn.gate_proj"
-	every := c.Int("global_attn_every_n_layers", 4)
-	if every < 1 {
-		c.fail("global_attn_every_n_layers", "%d, want 1 or more", every)
-	}
-	local := c.slides(notEvery(every))
+	local := c.slides(notEvery(c.step("global_attn_every_n_layers", 4)))
 	s.Window = c.window(local)
 	s.ropeWhere(local)
 	m := MoE{Experts: c.Int("num_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}

@@ -13,12 +13,9 @@ import (
 // called returns which layers a field calls kind, whose list has that or other for each
 // layer; or, without the field, those that local selects.
 func (c *Config) called(key, kind, other string, local func(layer int) bool) func(layer int) bool {
-	kinds := c.Strings(key)
+	kinds := c.eachLayer(key)
 	if kinds == nil {
 		return local
-	}
-	if n := c.Int("num_hidden_layers"); len(kinds) < n {
-		c.fail(key, "%d layers, want %d", len(kinds), n)
 	}
 	for _, k := range kinds {
 		if k != kind && k != other {
@@ -26,6 +23,26 @@ func (c *Config) called(key, kind, other string, local func(layer int) bool) fun
 		}
 	}
 	return func(l int) bool { return l < len(kinds) && kinds[l] == kind }
+}
+
+// eachLayer returns what a field lists for each layer, nil if it does not.
+func (c *Config) eachLayer(key string) []string {
+	list := c.Strings(key)
+	if n := c.Int("num_hidden_layers", len(list)); list != nil && len(list) < n {
+		c.fail(key, "%d layers, want %d", len(list), n)
+		return nil
+	}
+	return list
+}
+
+// step returns a number of layers, of which one is otherwise: 1 or more.
+func (c *Config) step(key string, def int) int {
+	n := c.Int(key, def)
+	if n < 1 {
+		c.fail(key, "%d, want 1 or more", n)
+		return 1
+	}
+	return n
 }
 
 // slides returns which layers have a window: those that layer_types calls

@@ -103,10 +103,8 @@ func (s *Spec) qwenExperts(c *Config) {
 	m := MoE{Experts: c.Int("num_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
 	m.Routing.Renorm = c.Bool("norm_topk_prob", false)
 	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
-	step, dense := c.Int("decoder_sparse_step", 1), c.Floats("mlp_only_layers")
-	if step < 1 {
-		c.fail("decoder_sparse_step", "%d, want 1 or more", step)
-	} else if step > 1 || len(dense) > 0 {
+	step, dense := c.step("decoder_sparse_step", 1), c.Floats("mlp_only_layers")
+	if step > 1 || len(dense) > 0 {
 		s.Dense = func(l int) bool { return (l+1)%step != 0 || slices.Contains(dense, float64(l)) }
 	}
 }

@@ -1,6 +1,10 @@
 package arch
 
-import "exl2/internal/device"
+import (
+	"slices"
+
+	"exl2/internal/device"
+)
 
 // lfm2 has gated convolutions in the place of attention but where layer_types says so, and norms of heads
 // (models/lfm2/modeling_lfm2.py).
@@ -46,12 +50,9 @@ func liquid(c *Config) Spec {
 	c.rename("rms_norm_eps", "norm_eps", "tie_word_embeddings", "tie_embedding", "intermediate_size", "block_ff_dim")
 	s := llama(c)
 	kinds := c.kinds("layer_types")
-	attends := map[int]bool{}
-	for _, l := range c.Floats("full_attn_idxs") {
-		attends[int(l)] = true
-	}
+	attends := c.Floats("full_attn_idxs")
 	s.Linear = func(l int) bool {
-		return kinds != nil && kinds[l] == "conv" || kinds == nil && len(attends) > 0 && !attends[l]
+		return kinds != nil && kinds[l] == "conv" || kinds == nil && len(attends) > 0 && !slices.Contains(attends, float64(l))
 	}
 	s.Short = Short{Kernel: c.Int("conv_L_cache", 3), Bias: c.Bool("conv_bias", false)}
 	s.headNorms(EachHead, "self_attn.q_layernorm", "self_attn.k_layernorm")
