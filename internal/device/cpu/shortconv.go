@@ -15,15 +15,10 @@ func (d *Device) ShortConv(y, b, c, x tensor.Tensor, s device.ShortConv, inputs 
 		j.inputs = floats(op, inputs)
 	}
 	out := rowsOf(op, y)
-	parallel.Runs(y.Rows, rowTile, func(lo, hi int) {
-		sum, release := d.borrowed(y.Cols)
-		defer release()
-		for r := lo; r < hi; r++ {
-			j.sum(sum, r)
-			row, gate := out.row(r), j.c.row(r)
-			for i, v := range sum {
-				row[i] = v * gate[i]
-			}
+	d.sums(j, y.Rows, func(sum []float32, r int) {
+		row, gate := out.row(r), j.c.row(r)
+		for i, v := range sum {
+			row[i] = v * gate[i]
 		}
 	})
 	parallel.For(len(j.pos)/j.span, j.keep)
@@ -83,6 +78,18 @@ func (j *shortConv) sum(y []float32, r int) {
 	}
 }
 
+// sums calls f with the convolution at each row.
+func (d *Device) sums(j *shortConv, rows int, f func(sum []float32, r int)) {
+	parallel.Runs(rows, rowTile, func(lo, hi int) {
+		sum, release := d.borrowed(j.cols)
+		defer release()
+		for r := lo; r < hi; r++ {
+			j.sum(sum, r)
+			f(sum, r)
+		}
+	})
+}
+
 // keep leaves a run's last inputs to what goes on behind it.
 func (j *shortConv) keep(run int) {
 	if j.kernel == 1 {
@@ -105,16 +112,11 @@ func (d *Device) ShortConvBack(db, dc, dx, room, dy, b, c, x tensor.Tensor, s de
 	}
 	j := newShortConv(op, b, c, x, s, batch)
 	sums, gates, grad := rowsOf(op, room), rowsOf(op, dc), rowsOf(op, dy)
-	parallel.Runs(c.Rows, rowTile, func(lo, hi int) {
-		sum, release := d.borrowed(c.Cols)
-		defer release()
-		for r := lo; r < hi; r++ {
-			j.sum(sum, r)
-			to, gate := sums.row(r), j.c.row(r)
-			for i, v := range grad.row(r) {
-				gates.row(r)[i] += v * sum[i]
-				to[i] = v * gate[i]
-			}
+	d.sums(j, c.Rows, func(sum []float32, r int) {
+		to, gate := sums.row(r), j.c.row(r)
+		for i, v := range grad.row(r) {
+			gates.row(r)[i] += v * sum[i]
+			to[i] = v * gate[i]
 		}
 	})
 	toB, toX := rowsOf(op, db), rowsOf(op, dx)
