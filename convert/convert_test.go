@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/job"
+	"exl2/internal/machine"
 	"exl2/internal/model"
 	"exl2/internal/safetensors"
 )
@@ -117,10 +119,13 @@ func options(t testing.TB, source string, bits ...string) *Options {
 }
 
 // conditionsOf returns the usual conditions, but that hidden states are written
-// after every module.
+// after every module, and that what the machine has free of memory and disk is
+// no concern of a test that does not say so.
 func conditionsOf() *conditions {
 	c := usual
 	c.every = 0
+	c.freeMemory = func() (int, bool) { return 16 << 30, true }
+	c.disk = func(string) (machine.Disk, bool) { return machine.Disk{Free: math.MaxInt}, true }
 	return &c
 }
 

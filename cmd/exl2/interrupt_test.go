@@ -63,8 +63,12 @@ func TestInterrupt(t *testing.T) {
 // A random model that is not written to its end is no model.
 func TestInterruptSynth(t *testing.T) {
 	surviveInterrupts(t)
-	dir := filepath.Join(t.TempDir(), "model")
-	code, stderr := interrupted(t, `"step":1,`, "synth", "tinyllama-1.1b", "-o", dir)
+	dir, shape := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "config.json")
+	config := `{"architectures":["LlamaForCausalLM"],"hidden_size":1024,"intermediate_size":2816,"num_hidden_layers":8,"num_attention_heads":16,"vocab_size":4096}`
+	if err := os.WriteFile(shape, []byte(config), 0o666); err != nil { // 0.2 GB, were it written to its end
+		t.Fatal(err)
+	}
+	code, stderr := interrupted(t, `"step":1,`, "synth", "--config", shape, "-o", dir)
 	if _, err := os.Stat(dir); code != exitInterrupted || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("exit code %d, want %d; the folder is left (%v):\n%s", code, exitInterrupted, err, stderr)
 	}
