@@ -9,17 +9,6 @@ import (
 
 // What a Spec is in one layer.
 
-// KeyHeads returns how many heads of keys a layer has.
-func (s Spec) KeyHeads(layer int) int {
-	if s.KVHeads == nil {
-		return s.AttnOf(layer).KVHeads
-	}
-	return s.KVHeads(layer)
-}
-
-// ValueDim returns how wide a head's values are.
-func (s Spec) ValueDim() int { return cmp.Or(s.Attn.ValueDim, s.Attn.HeadDim) }
-
 // Sinks reports whether a layer has sinks.
 func (s Spec) Sinks(layer int) bool {
 	return s.Attn.Sinks && (!s.Attn.SinksInWindows || s.Window != nil && s.Window(layer) > 0)

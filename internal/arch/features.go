@@ -48,7 +48,6 @@ const (
 	SinksInWindows  Feature = "attention sinks where there are windows"
 	NarrowValues    Feature = "values narrower than keys"
 	ScaledValues    Feature = "scaled values"
-	VariedKeyHeads  Feature = "layers of different heads of keys"
 	AttentionTemp   Feature = "queries scaled by position"
 	LatentAttention Feature = "latent attention"
 	GatedAttention  Feature = "gated attention"
@@ -127,7 +126,6 @@ func (s Spec) Features() []Feature {
 	add(SinksInWindows, a.SinksInWindows)
 	add(NarrowValues, a.ValueDim > 0)
 	add(ScaledValues, a.ValueScale != 0)
-	add(VariedKeyHeads, s.KVHeads != nil)
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
 	add(GatedAttention, a.Gated)

@@ -127,8 +127,8 @@ func (s Spec) check(c *Config) {
 		{"max_position_embeddings", s.MaxPositions, 1, 1 << 30},
 	}
 	for l := 0; s.Attention != nil && l < min(s.Layers, maxLayers); l++ {
-		a := s.Attention(l)
-		sizes = append(sizes, size{"num_global_key_value_heads", a.KVHeads, 1, maxSize}, size{"global_head_dim", a.HeadDim, 1, maxSize}, size{"width of all heads", a.Queries(), 1, maxSize})
+		a, of := s.Attention(l), fmt.Sprintf(" of layer %d", l)
+		sizes = append(sizes, size{"num_key_value_heads" + of, a.KVHeads, 1, maxSize}, size{"head_dim" + of, a.HeadDim, 1, maxSize}, size{"width of all heads" + of, a.Queries(), 1, maxSize})
 	}
 	if s.EmbedWidth != 0 {
 		sizes = append(sizes, size{"word_embed_proj_dim", s.EmbedWidth, 1, maxSize})
@@ -207,15 +207,12 @@ func (s Spec) checkShapes(c *Config) {
 	a, r := s.Attn, s.MoE.Routing
 	for l := range s.Layers {
 		if a := s.AttnOf(l); a.Heads%a.KVHeads != 0 {
-			c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d", a.Heads, a.KVHeads)
-		}
-		if n, most := s.KeyHeads(l), s.AttnOf(l).KVHeads; n < 1 || most%n != 0 {
-			c.fail("swa_num_key_value_heads", "%d heads of layer %d, want a divisor of %d", n, l, most)
+			c.fail(c.fileName("num_attention_heads"), "%d, want a multiple of num_key_value_heads, %d in layer %d", a.Heads, a.KVHeads, l)
 			return
 		}
 	}
-	if padded := a.ValueDim > 0 || s.KVHeads != nil; padded && (a.QKNorm.Over != NoNorm || a.Clip > 0) {
-		c.Refuse("v_head_dim", "norms of heads, or clipped ones, where values are narrower than keys, or layers have different heads")
+	if a.ValueDim > 0 && (a.QKNorm.Over != NoNorm || a.Clip > 0) {
+		c.Refuse("v_head_dim", "norms of heads, or clipped ones, where values are narrower than keys")
 	}
 	if a.ValueScale != 0 && a.BiasO {
 		c.Refuse("attention_value_scale", "scaled values in front of a bias")

@@ -35,14 +35,13 @@ func (s *Spec) miMoAttention(c *Config, local func(int) bool) {
 	a.BiasO = false
 	a.ValueDim, a.ValueScale = c.Int("v_head_dim"), float32(c.optional("attention_value_scale", 0.707))
 	a.Sinks, a.SinksInWindows, s.Names.Sinks = true, true, "self_attn.attention_sink_bias"
-	few := a.KVHeads
-	many := c.Int("swa_num_key_value_heads", 2*few)
-	a.KVHeads = max(few, many)
-	s.KVHeads = func(l int) int {
+	full, windowed := *a, *a
+	windowed.KVHeads = c.Int("swa_num_key_value_heads", 2*full.KVHeads)
+	s.Attention = func(l int) Attn {
 		if local(l) {
-			return many
+			return windowed
 		}
-		return few
+		return full
 	}
 	p := c.ropeObject()
 	of := func(kind string, theta float64) Rope {

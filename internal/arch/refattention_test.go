@@ -1,7 +1,6 @@
 package arch_test
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -14,7 +13,7 @@ func (r reference) attention(l int, x stream) stream {
 	}
 	a, n := r.AttnOf(l), r.Names
 	var q, k, v stream
-	value := cmp.Or(a.ValueDim, a.HeadDim)
+	value := a.ValueWidth()
 	if r.Latent.KVRank > 0 {
 		value = r.Latent.Value
 		q, k, v = r.latent(l, x)
@@ -63,14 +62,14 @@ func (r reference) keys(l int, x stream) (k, v stream) {
 			copy(v[h:], normalize(v[h:][:a.HeadDim], nil, nil, r.Norm))
 		}
 	}
-	r.prepare(l, k, n.KNorm, r.KeyHeads(l))
+	r.prepare(l, k, n.KNorm, a.KVHeads)
 	return k, v
 }
 
 // mix is what head h at position p sees of the values.
 func (r reference) mix(l, p, h int, q []float64, k, v stream, value int) []float64 {
 	a, first := r.AttnOf(l), 0
-	kv := h / (a.Heads / r.KeyHeads(l))
+	kv := h / (a.Heads / a.KVHeads)
 	if r.Window != nil && r.Window(l) > 0 {
 		first = max(0, p+1-r.Window(l))
 	}

@@ -1,7 +1,6 @@
 package arch_test
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -72,9 +71,9 @@ func (r reference) outs(l int, part string) int {
 	case n.Q:
 		return a.Heads * a.HeadDim
 	case n.K:
-		return r.KeyHeads(l) * a.HeadDim
+		return a.KVHeads * a.HeadDim
 	case n.V:
-		return r.KeyHeads(l) * cmp.Or(a.ValueDim, a.HeadDim)
+		return a.KVHeads * a.ValueWidth()
 	case n.Q1:
 		return r.Latent.QRank
 	case n.Q2:

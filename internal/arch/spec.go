@@ -3,7 +3,11 @@
 // internal/model is the only code that interprets it.
 package arch
 
-import "exl2/internal/device"
+import (
+	"cmp"
+
+	"exl2/internal/device"
+)
 
 // A Spec describes a decoder-only transformer. With everything at its zero
 // value but sizes, names and RoPE it is Llama:
@@ -92,8 +96,6 @@ type Spec struct {
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
 	Linear func(layer int) bool // layers that have Delta, or Short, in the place of attention; nil means none
 
-	KVHeads func(layer int) int // heads of keys of a layer, which divide Attn.KVHeads; nil means those
-
 	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
 	// means MLP.Width. Unattended are layers without attention; a nil function means none.
 	Widths     func(layer int) int
@@ -156,11 +158,14 @@ type Attn struct {
 	TemperatureSpan int
 }
 
-// Queries and Keys are the columns of a position's queries, and of its keys, which values have, too.
+// Queries and Keys are the columns of a position's queries, and of its keys, which a cache's values have, too.
 func (a Attn) Queries() int { return a.Heads * a.HeadDim }
 
 // Keys is documented with Queries.
 func (a Attn) Keys() int { return a.KVHeads * a.HeadDim }
+
+// ValueWidth is how wide a head's values are.
+func (a Attn) ValueWidth() int { return cmp.Or(a.ValueDim, a.HeadDim) }
 
 // A QKNorm normalizes queries and keys with Spec.Norm, with weights Names.QNorm
 // and Names.KNorm.

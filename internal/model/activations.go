@@ -29,8 +29,8 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 		list[Query], list[Key], list[Value] = of(activation, a.Heads*dim), of(activation, dim), tensor.Tensor{}
 		list[Context], list[Mixed] = of(activation, a.Heads*l.KVRank), of(activation, a.Heads*l.Value)
 	}
-	if value := spec.ValueDim(); value != a.HeadDim || spec.KVHeads != nil {
-		list[RawKey], list[RawValue], list[Narrow] = narrow, of(activation, a.KVHeads*value), of(activation, a.Heads*value)
+	if value := a.ValueWidth(); value != a.HeadDim {
+		list[RawValue], list[Narrow] = of(activation, keys/a.HeadDim*value), of(activation, a.Heads*value)
 	}
 	if spec.Names.HeadDense != "" {
 		list[HeadRaw] = of(activation, spec.TableWidth())

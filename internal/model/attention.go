@@ -43,8 +43,8 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	read = in.step(site)
 	mix = Step{Run: a.mix, Sites: []Site{{Reads: Mixed, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	mix.Back, mix.Keep, mix.mixes = a.mixBack, a.keeps(), a
-	if b.pads(m.Layer) {
-		b.pad(m, a, &read, &mix)
+	if spec.ValueWidth() != spec.HeadDim {
+		a.widen(spec.ValueWidth(), &read, &mix)
 	}
 	if b.Spec.Attn.Gated {
 		read.Sites[0].Linears, read.Sites[0].Writes = append(read.Sites[0].Linears, b.linear(m, n.AttnGate)), append(read.Sites[0].Writes, AttnGate)

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"strings"
 
 	"exl2/internal/arch"
@@ -25,18 +24,17 @@ func (y *moduleLayout) attention() {
 	if y.Latent.KVRank > 0 {
 		y.latent()
 	} else {
-		heads, value := y.KeyHeads(y.m.Layer), cmp.Or(a.ValueDim, a.HeadDim)
 		y.linear(arch.Q, n.Q, y.Hidden, a.Queries(), a.BiasQKV)
 		if !borrows {
-			y.linear(arch.K, n.K, y.Hidden, heads*a.HeadDim, a.BiasQKV)
+			y.linear(arch.K, n.K, y.Hidden, a.Keys(), a.BiasQKV)
 		}
 		if !borrows && !a.KeyValues {
-			y.linear(arch.V, n.V, y.Hidden, heads*value, a.BiasQKV)
+			y.linear(arch.V, n.V, y.Hidden, a.KVHeads*a.ValueWidth(), a.BiasQKV)
 		}
 		if a.Gated {
 			y.linear(arch.V, n.AttnGate, y.Hidden, a.Queries(), a.BiasQKV)
 		}
-		y.linear(arch.O, n.O, a.Heads*value, y.Hidden, a.BiasO)
+		y.linear(arch.O, n.O, a.Heads*a.ValueWidth(), y.Hidden, a.BiasO)
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
 	if !borrows {

@@ -19,7 +19,6 @@ const (
 	Out       // what a sublayer adds to the stream, [rows, hidden]
 	Positions // learned, F32 [rows, hidden]
 
-	RawKey   // heads of keys as they are, where the cache has more, [rows, kv heads·head dim]
 	RawValue // heads of values as they are, where the cache has them wider, [rows, kv heads·value dim]
 	Narrow   // what attention gives of such values, [rows, heads·value dim]
 
