@@ -163,15 +163,11 @@ func (a *attention) mix(s *State) {
 			d.Clip(x, a.clip)
 		}
 	}
-	if a.borrows {
-		a.mixBorrowed(s)
-		return
-	}
 	if a.keyValues {
 		d.Copy(v, k)
 	}
 	a.value.heads(d, v, a.attend.KVHeads)
-	if !a.late && !s.apart && !a.lends {
+	if !a.late && !s.apart && !a.lends && !a.borrows {
 		m := a.mixing(s)
 		if !a.together() {
 			a.norms(s)
@@ -184,16 +180,12 @@ func (a *attention) mix(s *State) {
 		a.norms(s)
 	}
 	if a.rope.Dims > 0 {
-		d.Rope(q, k, a.freqs, a.attend.HeadDim, a.rope, s.Batch)
+		d.Rope(q, a.own(k), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
 	if a.late {
 		a.norms(s)
 	}
-	if a.lends {
-		lentKeys, lentValues := a.handed(s)
-		d.Copy(lentKeys, k)
-		d.Copy(lentValues, v)
-	}
+	a.hand(s, k, v)
 	cache, layer := s.cache.of(a.at)
 	d.Store(cache, layer, k, v, s.Batch)
 	d.Attend(y, q, cache, layer, a.attend, s.Batch)
@@ -277,10 +269,6 @@ func (a *attention) mixBack(s, g *State, kept []tensor.Tensor) {
 	if a.lends || a.borrows {
 		a.handedBack(g, dk, dv)
 	}
-	if a.borrows {
-		a.queryBack(s, g, kept[0])
-		return
-	}
 	if !a.value.none() {
 		a.value.headsBack(d, dv, kept[len(kept)-1], a.attend.KVHeads)
 	}
@@ -316,11 +304,11 @@ func (a *attention) turnBack(s, g *State, values []tensor.Tensor) {
 	d := backward(g)
 	turns := a.rope.Dims > 0
 	if a.late && turns && !a.query.none() {
-		d.Rope(values[0], values[1], a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
+		d.Rope(values[0], a.own(values[len(values)-1]), a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
 		a.normsBack(g, values)
 	}
 	if turns {
-		d.RopeBack(a.of(g, Query), a.of(g, Key), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
+		d.RopeBack(a.of(g, Query), a.own(a.of(g, Key)), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
 	}
 	if !(a.late && turns) && !a.query.none() {
 		a.normsBack(g, values)
@@ -330,5 +318,7 @@ func (a *attention) turnBack(s, g *State, values []tensor.Tensor) {
 func (a *attention) normsBack(g *State, kept []tensor.Tensor) {
 	d := backward(g)
 	a.query.headsBack(d, a.of(g, Query), kept[0], a.attend.Heads)
-	a.key.headsBack(d, a.of(g, Key), kept[1], a.attend.KVHeads)
+	if !a.borrows {
+		a.key.headsBack(d, a.of(g, Key), kept[1], a.attend.KVHeads)
+	}
 }

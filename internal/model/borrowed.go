@@ -20,24 +20,25 @@ func (a *attention) handed(s *State) (k, v tensor.Tensor) {
 	return x.Columns(0, n), x.Columns(n, 2*n)
 }
 
-// mixBorrowed is mix with keys and values that are there.
-func (a *attention) mixBorrowed(s *State) {
-	d, q, k, v := s.Dev, a.of(s, Query), a.of(s, Key), a.of(s, Value)
+// own returns the columns of keys that are the layer's own: none of those that it borrows, which have turned.
+func (a *attention) own(keys tensor.Tensor) tensor.Tensor {
+	if a.borrows {
+		return keys.Columns(0, 0)
+	}
+	return keys
+}
+
+// hand hands keys and values on, or takes those that are handed on.
+func (a *attention) hand(s *State, k, v tensor.Tensor) {
+	if !a.lends && !a.borrows {
+		return
+	}
 	lentKeys, lentValues := a.handed(s)
-	d.Copy(k, lentKeys)
-	d.Copy(v, lentValues)
-	if !a.late {
-		a.query.heads(d, q, a.attend.Heads)
+	if a.borrows {
+		k, v, lentKeys, lentValues = lentKeys, lentValues, k, v
 	}
-	if a.rope.Dims > 0 {
-		d.Rope(q, q.Columns(0, 0), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
-	}
-	if a.late {
-		a.query.heads(d, q, a.attend.Heads)
-	}
-	cache, layer := s.cache.of(a.at)
-	d.Store(cache, layer, k, v, s.Batch)
-	d.Attend(a.of(s, Mixed), q, cache, layer, a.attend, s.Batch)
+	s.Dev.Copy(lentKeys, k)
+	s.Dev.Copy(lentValues, v)
 }
 
 // handedBack moves gradients of keys and values: a layer that lends has those of all that borrow, whose sum is in the
@@ -53,20 +54,4 @@ func (a *attention) handedBack(g *State, dk, dv tensor.Tensor) {
 	g.Dev.AddScaled(dv, lentValues, 1)
 	g.Dev.Clear(lentKeys)
 	g.Dev.Clear(lentValues)
-}
-
-// queryBack goes back through norm and RoPE of queries alone, which were q.
-func (a *attention) queryBack(s, g *State, q tensor.Tensor) {
-	d, dq := backward(g), a.of(g, Query)
-	turns := a.rope.Dims > 0
-	if a.late && turns && !a.query.none() {
-		d.Rope(q, q.Columns(0, 0), a.freqs, a.attend.HeadDim, a.rope, s.Batch) // what was normalized
-		a.query.headsBack(d, dq, q, a.attend.Heads)
-	}
-	if turns {
-		d.RopeBack(dq, dq.Columns(0, 0), a.freqs, a.attend.HeadDim, a.rope, s.Batch)
-	}
-	if !(a.late && turns) && !a.query.none() {
-		a.query.headsBack(d, dq, q, a.attend.Heads)
-	}
 }

@@ -51,18 +51,23 @@ func (g *grouped) run(s *State) {
 	g.choose(s)
 	r := s.Routes()
 	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
-	if e := g.shared; e != nil {
-		if e.gate != nil {
-			e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
-		}
-		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-	}
-	g.act(s)
+	g.apply(d, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
 	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.down.group}, r)
-	if e := g.shared; e != nil {
-		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+	if g.shared != nil {
+		g.runShared(s)
 	}
 	g.mixture.add(s)
+}
+
+// runShared computes the expert that all rows see, of what is normalized.
+func (g *grouped) runShared(s *State) {
+	d, e := s.Dev, g.shared
+	if e.gate != nil {
+		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
+	}
+	e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
+	g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+	e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
 }
 
 // Among so many experts rows of a prompt are few for each, up to so many, or any number on a device
@@ -107,15 +112,11 @@ func (g *grouped) together(s *State, scale float32) device.Experts {
 
 // mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.
 func (g *grouped) mixBehind(s *State, shared bool, y tensor.Tensor, all device.Experts) {
-	d := s.Dev
 	g.choose(s)
-	if e := g.shared; !shared {
-		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
-		e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-		g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
-		e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
+	if !shared {
+		g.runShared(s)
 	}
-	d.MixExperts(y, s.At(g.in), all, s.Routes())
+	s.Dev.MixExperts(y, s.At(g.in), all, s.Routes())
 }
 
 // mixRow adds the mixture to y, with the router and the norm in front, on a device that
