@@ -246,8 +246,7 @@ func latent(c *Config) Spec {
 // sigmoidExperts are routedExperts with sigmoid scores and a correction to choose by.
 func (s *Spec) sigmoidExperts(c *Config) {
 	s.routedExperts(c)
-	r := &s.MoE.Routing
-	r.Score, r.Correction, s.Names.Correction = device.Sigmoid, true, "mlp.gate.e_score_correction_bias"
+	s.corrected("mlp.gate.e_score_correction_bias")
 	c.must("scoring_func", "sigmoid", "noaux_tc") // the second is dots1's word for both
 	c.must("topk_method", "noaux_tc")
 }
@@ -256,10 +255,7 @@ func (s *Spec) sigmoidExperts(c *Config) {
 // layers have an MLP.
 func (s *Spec) routedExperts(c *Config) {
 	m := MoE{Experts: c.Int("n_routed_experts"), TopK: c.Int("num_experts_per_tok"), Width: c.Int("moe_intermediate_size")}
-	m.Routing.Routing = device.Routing{
-		Groups: c.count("n_group", 1), TopGroups: c.count("topk_group", 1),
-		Renorm: c.Bool("norm_topk_prob", false), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
-	}
+	m.Routing.Routing = c.grouped(false)
 	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
 	if n := c.count("n_shared_experts", 0); n > 0 {
 		s.shared(n*m.Width, "mlp.shared_experts")
@@ -268,6 +264,19 @@ func (s *Spec) routedExperts(c *Config) {
 		s.Dense = func(l int) bool { return l < first }
 	}
 	c.must("moe_layer_freq", 1)
+}
+
+// grouped reads how experts are chosen by groups; renorm is whether weights add up to Scale where the file does not say.
+func (c *Config) grouped(renorm bool) device.Routing {
+	return device.Routing{
+		Groups: c.count("n_group", 1), TopGroups: c.count("topk_group", 1),
+		Renorm: c.Bool("norm_topk_prob", renorm), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
+	}
+}
+
+// corrected has experts chosen by sigmoids with a correction of that name.
+func (s *Spec) corrected(name string) {
+	s.MoE.Routing.Score, s.MoE.Routing.Correction, s.Names.Correction = device.Sigmoid, true, name
 }
 
 // dense returns which layers have an MLP, and no experts: those that mlp_layer_types calls

@@ -2,10 +2,8 @@ package arch
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // gpt2 has learned positions, LayerNorm, biases everywhere, and matrices stored
@@ -224,46 +222,6 @@ func repeated(v []any) (words []string, times int, ok bool) {
 	return words, times, err == nil && times >= 0
 }
 
-// opt has learned positions, of which the first two rows are not used, and biases
-// (models/opt/modeling_opt.py). That of 350M is otherwise: optEnds.
-func opt(c *Config) Spec {
-	c.rename("intermediate_size", "ffn_dim", "hidden_act", "activation_function", "attention_bias", "enable_bias", "mlp_bias", "enable_bias")
-	c.defaults("tie_word_embeddings", true, "hidden_act", "relu", "attention_bias", true, "mlp_bias", true)
-	s := llama(c)
-	s.layerNorm(1e-5, true)
-	s.Rope, s.Learned, s.LearnedFrom = nil, s.MaxPositions, 2
-	if !c.Bool("layer_norm_elementwise_affine", true) {
-		s.NormBias, s.NormPlain = false, true
-	}
-	c.ignore("init_std", "layerdrop")
-	n := &s.Names
-	n.Embed, n.Positions, n.Layers, n.Final = "model.decoder.embed_tokens", "model.decoder.embed_positions", "model.decoder.layers.*", "model.decoder.final_layer_norm"
-	n.NormIn, n.NormMLPIn, n.O = "self_attn_layer_norm", "final_layer_norm", "self_attn.out_proj"
-	s.ungated("fc1", "fc2")
-	s.optEnds(c)
-	bare := s.Names // the first files' spelling
-	for _, name := range []*string{&bare.Embed, &bare.Positions, &bare.Layers, &bare.Final, &bare.EmbedIn, &bare.HeadDense} {
-		*name = strings.TrimPrefix(*name, "model.")
-	}
-	s.Other = []Names{bare}
-	return s
-}
-
-// optEnds reads what OPT of 350M has otherwise: norms of the stream behind sublayers, and none in front of the
-// head, and a narrow table.
-func (s *Spec) optEnds(c *Config) {
-	n, first := &s.Names, c.Bool("do_layer_norm_before", true)
-	if !first {
-		s.NormSums, n.NormAttnOut, n.NormMLPOut, n.NormIn, n.NormMLPIn = true, n.NormIn, n.NormMLPIn, "", ""
-	}
-	if c.Bool("_remove_final_layer_norm", false) || !first {
-		n.Final = ""
-	}
-	if width := c.Int("word_embed_proj_dim", s.Hidden); width != s.Hidden {
-		s.EmbedWidth, n.EmbedIn, n.HeadDense = width, "model.decoder.project_in", "model.decoder.project_out"
-	}
-}
-
 // persimmon has LayerNorm, biases, norms of heads, relu², and an MLP without a gate
 // (models/persimmon/modeling_persimmon.py).
 func persimmon(c *Config) Spec {
@@ -280,96 +238,4 @@ func persimmon(c *Config) Spec {
 	s.ungated("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
 	s.fusedQKV("self_attn", "query_key_value", ByHead)
 	return s
-}
-
-// bioGPT is opt with scaled embeddings (models/biogpt/modeling_biogpt.py, whose norms do not
-// know layer_norm_eps).
-func bioGPT(c *Config) Spec {
-	c.defaults("tie_word_embeddings", true, "hidden_act", "gelu", "max_position_embeddings", 1024,
-		"vocab_size", 42384, "hidden_size", 1024, "num_hidden_layers", 24, "num_attention_heads", 16, "intermediate_size", 4096)
-	s := scaledOPT(c)
-	c.ignore("layer_norm_eps")
-	n := &s.Names
-	n.Embed, n.Positions, n.Layers, n.Final, n.Head = "biogpt.embed_tokens", "biogpt.embed_positions", "biogpt.layers.*", "biogpt.layer_norm", "output_projection"
-	return s
-}
-
-// xglm is bioGPT whose positions are sines and cosines (models/xglm/modeling_xglm.py).
-func xglm(c *Config) Spec {
-	c.rename("hidden_size", "d_model", "num_hidden_layers", "num_layers", "num_attention_heads", "attention_heads",
-		"intermediate_size", "ffn_dim", "hidden_act", "activation_function")
-	c.defaults("tie_word_embeddings", true, "hidden_act", "gelu", "max_position_embeddings", 2048,
-		"vocab_size", 256008, "hidden_size", 1024, "num_hidden_layers", 24, "num_attention_heads", 16, "intermediate_size", 4096)
-	s := scaledOPT(c)
-	s.Sinusoids = true
-	c.must("add_cross_attention", false)
-	c.ignore("init_std")
-	if s.Hidden%2 != 0 {
-		c.fail("d_model", "%d, want an even number", s.Hidden)
-	}
-	n := &s.Names
-	n.Embed, n.Positions, n.Layers, n.Final = "model.embed_tokens", "", "model.layers.*", "model.layer_norm"
-	return s
-}
-
-// scaledOPT is what these have in common.
-func scaledOPT(c *Config) Spec {
-	c.replace("num_key_value_heads", c.Int("num_attention_heads"))
-	s := llama(c)
-	s.layerNorm(1e-5, true)
-	s.biased(true)
-	s.Rope, s.Learned, s.LearnedFrom = nil, s.MaxPositions, 2
-	if c.Bool("scale_embedding", true) {
-		s.EmbedScale = float32(math.Sqrt(float64(s.Hidden)))
-	}
-	c.ignore("layerdrop")
-	n := &s.Names
-	n.NormIn, n.NormMLPIn, n.O = "self_attn_layer_norm", "final_layer_norm", "self_attn.out_proj"
-	s.ungated("fc1", "fc2")
-	return s
-}
-
-// modernBERT normalizes embeddings, and not in front of the first layer, has windows with a RoPE of their own on all
-// layers but every third, and a matrix in front of the head (models/modernbert_decoder/modeling_modernbert_decoder.py).
-func modernBERT(c *Config) Spec {
-	c.rename("hidden_act", "hidden_activation")
-	c.defaults("hidden_act", "gelu", "max_position_embeddings", 8192, "tie_word_embeddings", true, "rope_theta", c.Float("global_rope_theta", 160000),
-		"vocab_size", 50368, "hidden_size", 768, "intermediate_size", 1152, "num_hidden_layers", 22, "num_attention_heads", 12)
-	if c.Has("rope_scaling") {
-		c.Refuse("rope_scaling", "of windows, too; write rope_parameters by layer_types")
-	}
-	s := llama(c)
-	s.layerNorm(c.Float("norm_eps", 1e-5), c.Bool("norm_bias", false))
-	every := c.step("global_attn_every_n_layers", 3)
-	local := c.slides(func(l int) bool { return l%every != 0 })
-	c.replace("sliding_window", c.Int("local_attention", 128)/2)
-	s.Window = c.window(local)
-	s.ropeByType(c, local, Rope{Theta: c.Float("local_rope_theta", 10000), Dims: s.Attn.HeadDim})
-	n := &s.Names
-	n.Embed, n.EmbedNorm, n.Final = "model.embeddings.tok_embeddings", "model.embeddings.norm", "model.final_norm"
-	n.NormIn, n.NormMLPIn = "attn_norm", "mlp_norm"
-	n.Q, n.K, n.V, n.O = "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.Wo"
-	n.Down = "mlp.Wo"
-	s.fused("mlp.Wi", Blocks, s.MLP.Bias, n.Gate, n.Up)
-	s.EmbedNorm, s.FirstBare = true, true
-	s.bertHead(c)
-	c.ignore("layer_norm_eps", "initializer_cutoff_factor", "classifier_pooling", "deterministic_flash_attn", "reference_compile", "repad_logits_with_grad",
-		"sparse_prediction", "sparse_pred_ignore_index")
-	for _, key := range []string{"is_causal", "causal_mask"} {
-		c.must(key, true)
-	}
-	c.must("position_embedding_type", "sans_pos", "absolute") // neither is read
-	return s
-}
-
-// bertHead has a matrix in front of the head, whose name is the decoder's.
-func (s *Spec) bertHead(c *Config) {
-	n := &s.Names
-	n.Head, n.HeadDense, n.HeadNorm = "decoder", "lm_head.dense", "lm_head.norm"
-	s.HeadBias = c.Bool("decoder_bias", true)
-	c.must("classifier_bias", false)
-	squared := false
-	if s.HeadAct, squared = c.act("classifier_activation", "gelu"); squared {
-		c.refuse("classifier_activation", "relu2")
-	}
 }

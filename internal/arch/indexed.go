@@ -63,8 +63,8 @@ func miniMaxM3(c *Config) Spec {
 	s.MLP.Clamp = device.Clamp{Limit: float32(t.factor("swiglu_limit", 7)), Alpha: float32(t.Float("swiglu_alpha", 1.702))}
 	const experts = "block_sparse_moe.experts.*."
 	s.experts(t.localExperts(), "block_sparse_moe.gate", experts+"w1", experts+"w3", experts+"w2")
-	s.MoE.Routing = Routing{Correction: true, Routing: device.Routing{Score: device.Sigmoid, Renorm: true, Scale: float32(t.factor("routed_scaling_factor", 2))}}
-	s.Names.Correction = "block_sparse_moe.e_score_correction_bias"
+	s.MoE.Routing.Routing = device.Routing{Renorm: true, Scale: float32(t.factor("routed_scaling_factor", 2))}
+	s.corrected("block_sparse_moe.e_score_correction_bias")
 	s.MLP.Width = t.Int("dense_intermediate_size", 12288)
 	s.shared(t.Int("shared_intermediate_size", 3072), "block_sparse_moe.shared_experts")
 	s.chosenBlocks(t)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"exl2/internal/device"
 )
 
 // bamba has Mamba-2 in the place of attention but where attn_layer_indices says so, and rotates half of
@@ -209,12 +207,9 @@ func nemotronH(c *Config) Spec {
 func (s *Spec) nemotronExperts(c *Config) {
 	c.rename("n_routed_experts", "num_local_experts")
 	m := MoE{Experts: c.Int("n_routed_experts", 8), TopK: c.Int("num_experts_per_tok", 2), Width: c.Int("moe_intermediate_size", 7688)}
-	m.Routing.Routing = device.Routing{
-		Score: device.Sigmoid, Groups: c.count("n_group", 1), TopGroups: c.count("topk_group", 1),
-		Renorm: c.Bool("norm_topk_prob", true), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
-	}
-	m.Routing.Correction, s.Names.Correction = true, "mixer.gate.e_score_correction_bias"
+	m.Routing.Routing = c.grouped(true)
 	s.experts(m, "mixer.gate", "", "mixer.experts.*.up_proj", "mixer.experts.*.down_proj")
+	s.corrected("mixer.gate.e_score_correction_bias")
 	n := &s.Names
 	s.MoE.Shared = c.Int("moe_shared_expert_intermediate_size", 7688)
 	n.SharedUp, n.SharedDown = "mixer.shared_experts.up_proj", "mixer.shared_experts.down_proj"

@@ -1,7 +1,5 @@
 package arch
 
-import "exl2/internal/device"
-
 // miMoV2 has values narrower than keys, and windows, with more heads of keys, sinks, and a RoPE of their own, on
 // all layers but the first and every sixth; experts as deepseek3, but none that all tokens see
 // (models/mimo_v2_flash/modeling_mimo_v2_flash.py, configuration_mimo_v2_flash.py, conversion_mapping.py).
@@ -70,12 +68,9 @@ func (s *Spec) miMoAttention(c *Config, local func(int) bool) {
 // miMoExperts reads the experts.
 func (s *Spec) miMoExperts(c *Config) {
 	m := MoE{Experts: c.Int("n_routed_experts", 256), TopK: c.Int("num_experts_per_tok", 8), Width: c.Int("moe_intermediate_size", 2048)}
-	m.Routing.Correction, s.Names.Correction = true, "mlp.gate.e_score_correction_bias"
-	m.Routing.Routing = device.Routing{
-		Score: device.Sigmoid, Groups: c.count("n_group", 1), TopGroups: c.count("topk_group", 1),
-		Renorm: c.Bool("norm_topk_prob", true), RenormEps: 1e-20, Scale: float32(c.factor("routed_scaling_factor", 1)),
-	}
+	m.Routing.Routing = c.grouped(true)
 	s.experts(m, "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
+	s.corrected("mlp.gate.e_score_correction_bias")
 	dense := func(l int) bool { return l == 0 }
 	if v, _, _ := c.field("moe_layer_freq"); v != nil {
 		dense = c.listed("moe_layer_freq", 0)
