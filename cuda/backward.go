@@ -58,6 +58,7 @@ func (d *Device) NormBack(dx, dy, x, w tensor.Tensor, n device.Norm) {
 var actMulBacks = map[device.Act]func(d *Device, l launch, dgate, dup, dy, gate, up tensor.Tensor, rows int32, n, lddg, lddu, ldy, ldg, ldu int64){
 	device.SiLU: (*Device).act_mul_back_silu, device.GELU: (*Device).act_mul_back_gelu,
 	device.GELUTanh: (*Device).act_mul_back_gelu_tanh, device.ReLU: (*Device).act_mul_back_relu, device.Logistic: (*Device).act_mul_back_sigmoid,
+	device.Softplus: (*Device).act_mul_back_softplus,
 }
 
 // ActMulBack is the gradient of y = act(gate)·up, or act(gate).

@@ -5,11 +5,11 @@ import (
 	"exl2/internal/tensor"
 )
 
-// ClampMul is gpt-oss's gated unit.
+// ClampMul is a gated unit whose operands are limited.
 func (d *Device) ClampMul(y, gate, up tensor.Tensor, c device.Clamp) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ClampMul", y, gate, up)
 	p := planeOf(y, gate, up)
-	d.clamp_mul_f16(p.launch(), y, gate, up, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), int64(up.Stride), c.Limit, c.Alpha)
+	d.clamp_mul_f16(p.launch(), y, gate, up, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), int64(up.Stride), c.Limit, c.Up, c.Alpha, c.Added)
 }
 
 // ClampMulBack is its gradient.
@@ -20,7 +20,7 @@ func (d *Device) ClampMulBack(dgate, dup, dy, gate, up tensor.Tensor, c device.C
 	}
 	p := planeOf(list...)
 	d.clamp_mul_back(p.launch(), dgate, dup, dy, gate, up, int32(p.rows), int64(p.cols),
-		int64(dgate.Stride), int64(dup.Stride), int64(dy.Stride), int64(gate.Stride), int64(up.Stride), c.Limit, c.Alpha)
+		int64(dgate.Stride), int64(dup.Stride), int64(dy.Stride), int64(gate.Stride), int64(up.Stride), c.Limit, c.Up, c.Alpha, c.Added)
 }
 
 // ClipBack clears the gradients of what is beyond the limit.

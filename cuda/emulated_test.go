@@ -163,7 +163,8 @@ func (e *emulator) launch(args []uintptr) result {
 
 // whole are the operations all of whose cases are emulated in a few seconds. Of the others it is one of some, unless
 // EXL2_EMULATED=all says otherwise, which takes hours.
-var whole = []string{"Memory", "Record", "Failure", "Panics", "Embed", "HeadNorm", "Cap", "AddScaled", "Advance", "Copy", "ActMul", "ActMul alone", "ClampMul", "Clip", "Gather", "Combine", "Attend to latents"}
+var whole = []string{"Memory", "Record", "Failure", "Panics", "Embed", "HeadNorm", "Cap", "AddScaled", "Advance", "Copy", "ActMul", "ActMul alone", "HeadGates", "XIELU", "ClampMul", "Clip", "Gather", "Combine", "Attend to latents",
+	"HeadGatesBack", "XIELUBack", "ActMulBack", "ClampMulBack", "ClipBack", "CapBack", "RopeBack", "NormBack", "CombineBack"}
 
 // oneOf says of how many cases one is emulated, by operation. What is not here is not emulated: mixtures call
 // functions, and others take long.
@@ -179,17 +180,20 @@ func TestEmulated(t *testing.T) {
 	choose := func(operation string, i int) bool {
 		return all || slices.Contains(whole, operation) || oneOf[operation] > 0 && i%oneOf[operation] == 0
 	}
-	devtest.RunSome(t, choose, func(t testing.TB) device.Device {
-		e := newEmulator(2)
-		d, err := (&driver{invoke: e.invoke}).open(0)
-		if err != nil {
-			t.Fatal(err)
+	devtest.RunSome(t, choose, openEmulator)
+	devtest.RunBackwardSome(t, choose, openEmulator)
+}
+
+func openEmulator(t testing.TB) device.Device {
+	e := newEmulator(2)
+	d, err := (&driver{invoke: e.invoke}).open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if e.failed != nil {
+			t.Log(e.failed)
 		}
-		t.Cleanup(func() {
-			if e.failed != nil {
-				t.Log(e.failed)
-			}
-		})
-		return d
 	})
+	return d
 }

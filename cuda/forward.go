@@ -118,6 +118,7 @@ func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.
 var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up tensor.Tensor, rows int32, n, ldy, ldg, ldu int64){
 	device.SiLU: (*Device).act_mul_silu_f16, device.GELU: (*Device).act_mul_gelu_f16,
 	device.GELUTanh: (*Device).act_mul_gelu_tanh_f16, device.ReLU: (*Device).act_mul_relu_f16, device.Logistic: (*Device).act_mul_sigmoid_f16,
+	device.Softplus: (*Device).act_mul_softplus_f16,
 }
 
 // ActMul is y = act(gate)·up, or act(gate).

@@ -11,11 +11,13 @@ const (
 	kernel_act_mul_gelu_tanh_f16
 	kernel_act_mul_relu_f16
 	kernel_act_mul_sigmoid_f16
+	kernel_act_mul_softplus_f16
 	kernel_act_mul_back_silu
 	kernel_act_mul_back_gelu
 	kernel_act_mul_back_gelu_tanh
 	kernel_act_mul_back_relu
 	kernel_act_mul_back_sigmoid
+	kernel_act_mul_back_softplus
 	kernel_add_scaled_f32
 	kernel_add_scaled_f16
 	kernel_advance
@@ -210,6 +212,10 @@ const (
 	kernel_gptq_search_staged
 	kernel_gptq_search_direct
 	kernel_gram_tiles
+	kernel_head_gates_sigmoid_f16
+	kernel_head_gates_softplus_f16
+	kernel_head_gates_back_sigmoid
+	kernel_head_gates_back_softplus
 	kernel_head_norm_rms_f16
 	kernel_head_norm_layer_f16
 	kernel_inverse_strip
@@ -338,6 +344,8 @@ const (
 	kernel_take_turned_bf16
 	kernel_turns_f32
 	kernel_unpack_f16
+	kernel_xielu_f16
+	kernel_xielu_back
 	kernelCount
 )
 
@@ -352,11 +360,13 @@ var kernels = [kernelCount]struct {
 	kernel_act_mul_gelu_tanh_f16:     {"act_mul", "act_mul_gelu_tanh_f16", true},
 	kernel_act_mul_relu_f16:          {"act_mul", "act_mul_relu_f16", true},
 	kernel_act_mul_sigmoid_f16:       {"act_mul", "act_mul_sigmoid_f16", true},
+	kernel_act_mul_softplus_f16:      {"act_mul", "act_mul_softplus_f16", true},
 	kernel_act_mul_back_silu:         {"act_mul_back", "act_mul_back_silu", true},
 	kernel_act_mul_back_gelu:         {"act_mul_back", "act_mul_back_gelu", true},
 	kernel_act_mul_back_gelu_tanh:    {"act_mul_back", "act_mul_back_gelu_tanh", true},
 	kernel_act_mul_back_relu:         {"act_mul_back", "act_mul_back_relu", true},
 	kernel_act_mul_back_sigmoid:      {"act_mul_back", "act_mul_back_sigmoid", true},
+	kernel_act_mul_back_softplus:     {"act_mul_back", "act_mul_back_softplus", true},
 	kernel_add_scaled_f32:            {"add_scaled", "add_scaled_f32", true},
 	kernel_add_scaled_f16:            {"add_scaled", "add_scaled_f16", true},
 	kernel_advance:                   {"advance", "advance", true},
@@ -551,6 +561,10 @@ var kernels = [kernelCount]struct {
 	kernel_gptq_search_staged:        {"gptq_search", "gptq_search_staged", true},
 	kernel_gptq_search_direct:        {"gptq_search", "gptq_search_direct", true},
 	kernel_gram_tiles:                {"gram_tiles", "gram_tiles", true},
+	kernel_head_gates_sigmoid_f16:    {"head_gates", "head_gates_sigmoid_f16", true},
+	kernel_head_gates_softplus_f16:   {"head_gates", "head_gates_softplus_f16", true},
+	kernel_head_gates_back_sigmoid:   {"head_gates_back", "head_gates_back_sigmoid", true},
+	kernel_head_gates_back_softplus:  {"head_gates_back", "head_gates_back_softplus", true},
 	kernel_head_norm_rms_f16:         {"head_norm", "head_norm_rms_f16", true},
 	kernel_head_norm_layer_f16:       {"head_norm", "head_norm_layer_f16", true},
 	kernel_inverse_strip:             {"inverse", "inverse_strip", true},
@@ -679,6 +693,8 @@ var kernels = [kernelCount]struct {
 	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
 	kernel_turns_f32:                 {"turns", "turns_f32", true},
 	kernel_unpack_f16:                {"unpack", "unpack_f16", true},
+	kernel_xielu_f16:                 {"xielu", "xielu_f16", true},
+	kernel_xielu_back:                {"xielu", "xielu_back", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -960,6 +976,7 @@ const (
 	gram_tiles_column_bits         = 15
 	gram_tiles_moments_bytes       = 704
 	gram_tiles_shared_bytes        = 1024 + gram_tiles_stages*40*1024
+	head_gates_back_threads        = 256
 	head_norm_warps                = 8
 	head_norm_held                 = 8
 	inverse_strip                  = 128
@@ -1102,6 +1119,19 @@ func (d *Device) act_mul_sigmoid_f16(l launch, y tensor.Tensor, gate tensor.Tens
 	d.launch(a, l)
 }
 
+func (d *Device) act_mul_softplus_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_softplus_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
 func (d *Device) act_mul_back_silu(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_back_silu)
 	a.tensor(dgate, tensor.F32, "dgate")
@@ -1172,6 +1202,23 @@ func (d *Device) act_mul_back_relu(l launch, dgate tensor.Tensor, dup tensor.Ten
 
 func (d *Device) act_mul_back_sigmoid(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_back_sigmoid)
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dup, tensor.F32, "dup")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddg)
+	a.int64(lddu)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) act_mul_back_softplus(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_act_mul_back_softplus)
 	a.tensor(dgate, tensor.F32, "dgate")
 	a.tensor(dup, tensor.F32, "dup")
 	a.tensor(dy, tensor.F32, "dy")
@@ -3516,7 +3563,7 @@ func (d *Device) choose_f32_16(l launch, order tensor.Tensor, experts tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_clamp_mul_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -3527,11 +3574,13 @@ func (d *Device) clamp_mul_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up
 	a.int64(ldg)
 	a.int64(ldu)
 	a.float32(limit)
+	a.float32(most)
 	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64, limit float32, alpha float32) {
+func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor, dy tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, lddg int64, lddu int64, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_clamp_mul_back)
 	a.tensor(dgate, tensor.F32, "dgate")
 	a.tensor(dup, tensor.F32, "dup")
@@ -3546,7 +3595,9 @@ func (d *Device) clamp_mul_back(l launch, dgate tensor.Tensor, dup tensor.Tensor
 	a.int64(ldg)
 	a.int64(ldu)
 	a.float32(limit)
+	a.float32(most)
 	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -5021,6 +5072,70 @@ func (d *Device) gptq_search_direct(l launch, list pointer, importance tensor.Te
 func (d *Device) gram_tiles(l launch, p []byte) {
 	a := d.begin(kernel_gram_tiles)
 	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) head_gates_sigmoid_f16(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, rows int32, n int64, dim int32, ldy int64, ldx int64, ldg int64) {
+	a := d.begin(kernel_head_gates_sigmoid_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.int32(rows)
+	a.int64(n)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	d.launch(a, l)
+}
+
+func (d *Device) head_gates_softplus_f16(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, rows int32, n int64, dim int32, ldy int64, ldx int64, ldg int64) {
+	a := d.begin(kernel_head_gates_softplus_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.int32(rows)
+	a.int64(n)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	d.launch(a, l)
+}
+
+func (d *Device) head_gates_back_sigmoid(l launch, dx tensor.Tensor, dgate tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, rows int32, heads int32, dim int32, lddx int64, lddg int64, ldy int64, ldx int64, ldg int64) {
+	a := d.begin(kernel_head_gates_back_sigmoid)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(lddx)
+	a.int64(lddg)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	d.launch(a, l)
+}
+
+func (d *Device) head_gates_back_softplus(l launch, dx tensor.Tensor, dgate tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, rows int32, heads int32, dim int32, lddx int64, lddg int64, ldy int64, ldx int64, ldg int64) {
+	a := d.begin(kernel_head_gates_back_softplus)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dgate, tensor.F32, "dgate")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(dim)
+	a.int64(lddx)
+	a.int64(lddg)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
 	d.launch(a, l)
 }
 
@@ -6969,5 +7084,37 @@ func (d *Device) turns_f32(l launch, turns tensor.Tensor, places tensor.Tensor, 
 func (d *Device) unpack_f16(l launch, p []byte) {
 	a := d.begin(kernel_unpack_f16)
 	a.bytes(p)
+	d.launch(a, l)
+}
+
+func (d *Device) xielu_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int32, n int64, ldy int64, ldx int64, p float32, negative float32, beta float32, least float32) {
+	a := d.begin(kernel_xielu_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(p)
+	a.float32(negative)
+	a.float32(beta)
+	a.float32(least)
+	d.launch(a, l)
+}
+
+func (d *Device) xielu_back(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldy int64, ldx int64, p float32, negative float32, beta float32, least float32) {
+	a := d.begin(kernel_xielu_back)
+	a.tensor(dx, tensor.F32, "dx")
+	a.tensor(dy, tensor.F32, "dy")
+	a.tensor(x, tensor.F16, "x")
+	a.int32(rows)
+	a.int64(n)
+	a.int64(lddx)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.float32(p)
+	a.float32(negative)
+	a.float32(beta)
+	a.float32(least)
 	d.launch(a, l)
 }

@@ -246,6 +246,30 @@ def short_convolutions():
         keep(f"short.{name}", b=b, c=c, x=x, dy=dy, conv=conv, bias=bias, y=y, db=db, dc=dc, dx=dx)
 
 
-for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas, scans, short_convolutions):
+def heads_gated():
+    for name, f in [("sigmoid", torch.sigmoid), ("softplus", F.softplus)]:
+        x, gate, dy = draw(5, 3 * 17), draw(5, 3, scale=4), draw(5, 3 * 17)
+        y = (x.reshape(5, 3, 17) * f(gate)[..., None]).reshape(5, 51)
+        dx, dgate = torch.autograd.grad(y, [x, gate], dy)
+        keep(f"headgates.{name}", x=x, gate=gate, y=y, dy=dy, dx=dx, dgate=dgate)
+
+
+def more_units():
+    gate, up, dy = draw(4, 71, scale=4), draw(4, 71), draw(4, 71)
+    y = F.softplus(gate) * up
+    dgate, dup = torch.autograd.grad(y, [gate, up], dy)
+    keep("act.softplus", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
+    x, dy = draw(4, 71, scale=3), draw(4, 71)
+    positive, negative, beta, least = 1.1, 0.7, 0.5, torch.tensor(-1e-6).double()  # transformers' activations.py, XIELUActivation
+    y = torch.where(x > 0, positive * x * x + beta * x, (torch.expm1(torch.min(x, least)) - x) * negative + beta * x)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    keep("xielu.layer", x=x, y=y, dy=dy, dx=dx)
+    gate, up, dy = draw(4, 71, scale=5), draw(4, 71, scale=5), draw(4, 71)
+    y = F.silu(gate).clamp(max=3.0) * up.clamp(min=-3.0, max=3.0)  # Step, models/step3p7/modeling_step3p7.py
+    dgate, dup = torch.autograd.grad(y, [gate, up], dy)
+    keep("unit.limited", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas, scans, short_convolutions, heads_gated, more_units):
     make()
 save_file(out, sys.argv[1])

@@ -4,13 +4,7 @@
 // Eight elements a thread.
 #include "half.cuh"
 #include "order.cuh"
-
-// Slope is an activation function at a number, and its derivative.
-struct Slope {
-	float value, slope;
-};
-
-__device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+#include "slope.cuh"
 
 struct SiLU {
 	__device__ static Slope at(float x) {
@@ -38,13 +32,6 @@ struct GELUTanh {
 
 struct ReLU {
 	__device__ static Slope at(float x) { return {x > 0 ? x : 0, x > 0 ? 1.f : 0.f}; }
-};
-
-struct Logistic {
-	__device__ static Slope at(float x) {
-		float s = sigmoid(x);
-		return {s, s * sigmoid(-x)};
-	}
 };
 
 template <class Act>
@@ -89,3 +76,4 @@ ACT_MUL_BACK(act_mul_back_gelu, GELU)
 ACT_MUL_BACK(act_mul_back_gelu_tanh, GELUTanh)
 ACT_MUL_BACK(act_mul_back_relu, ReLU)
 ACT_MUL_BACK(act_mul_back_sigmoid, Logistic)
+ACT_MUL_BACK(act_mul_back_softplus, Softplus)

@@ -1,5 +1,5 @@
-// gpt-oss's gated unit: y = (u + 1)·g·σ(alpha·g), with g = min(gate, limit) and u = up
-// limited to ±limit.
+// Gated units whose operands are limited: y = (u + added)·g·σ(alpha·g), with g = min(gate, limit) and u = up
+// limited to ±most.
 //
 // Eight elements a thread; y may be gate or up.
 #include "half.cuh"
@@ -9,7 +9,7 @@ extern "C" __global__ void clamp_mul_f16(
 	half* y,           // [rows, n], rows ldy elements apart
 	const half* gate,  // [rows, n], ldg
 	const half* up,    // [rows, n], ldu
-	int rows, int64 n, int64 ldy, int64 ldg, int64 ldu, float limit, float alpha) {
+	int rows, int64 n, int64 ldy, int64 ldg, int64 ldu, float limit, float most, float alpha, float added) {
 	after_previous();
 	int64 i = first8();
 	if (i >= n) return;
@@ -19,7 +19,7 @@ extern "C" __global__ void clamp_mul_f16(
 		load8(u, up + r * ldu, i, n);
 		for (int j = 0; j < 8; j++) {
 			float x = fminf(g[j], limit);
-			g[j] = (fmaxf(fminf(u[j], limit), -limit) + 1) * __fdividef(x, 1 + __expf(-alpha * x));
+			g[j] = (fmaxf(fminf(u[j], most), -most) + added) * __fdividef(x, 1 + __expf(-alpha * x));
 		}
 		store8(y + r * ldy, g, i, n);
 	}

@@ -1,12 +1,11 @@
-// The gradient of gpt-oss's gated unit (clamp_mul.cu): with s = σ(alpha·g),
+// The gradient of gated units whose operands are limited (clamp_mul.cu): with s = σ(alpha·g),
 //
-//	dgate += dy·(u + 1)·s·(1 + alpha·g·(1 - s)),  dup += dy·g·s
+//	dgate += dy·(u + added)·s·(1 + alpha·g·(1 - s)),  dup += dy·g·s
 //
 // but for numbers that are limited. Eight elements a thread.
 #include "half.cuh"
 #include "order.cuh"
-
-__device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+#include "slope.cuh"
 
 extern "C" __global__ void clamp_mul_back(
 	float* dgate,      // [rows, n], rows lddg elements apart
@@ -14,7 +13,7 @@ extern "C" __global__ void clamp_mul_back(
 	const float* dy,   // [rows, n], ldy
 	const half* gate,  // [rows, n], ldg
 	const half* up,    // [rows, n], ldu
-	int rows, int64 n, int64 lddg, int64 lddu, int64 ldy, int64 ldg, int64 ldu, float limit, float alpha) {
+	int rows, int64 n, int64 lddg, int64 lddu, int64 ldy, int64 ldg, int64 ldu, float limit, float most, float alpha, float added) {
 	after_previous();
 	int64 i = first8();
 	if (i >= n) return;
@@ -26,8 +25,8 @@ extern "C" __global__ void clamp_mul_back(
 		load8(g, gate + r * ldg, i, n);
 		load8(u, up + r * ldu, i, n);
 		for (int j = 0; j < 8; j++) {
-			float x = fminf(g[j], limit), s = sigmoid(alpha * x), v = fmaxf(fminf(u[j], limit), -limit);
-			if (g[j] <= limit) dg[j] += d[j] * (v + 1) * s * (1 + alpha * x * sigmoid(-alpha * x));
+			float x = fminf(g[j], limit), s = sigmoid(alpha * x), v = fmaxf(fminf(u[j], most), -most);
+			if (g[j] <= limit) dg[j] += d[j] * (v + added) * s * (1 + alpha * x * sigmoid(-alpha * x));
 			if (v == u[j]) du[j] += d[j] * x * s;
 		}
 		store8(dgate + r * lddg, dg, i, n);

@@ -60,7 +60,7 @@ func miniMaxM3(c *Config) Spec {
 	}
 	t.must("attention_bias", false)
 	t.must("mlp_bias", false)
-	s.MLP.Clamp = device.Clamp{Limit: float32(t.factor("swiglu_limit", 7)), Alpha: float32(t.Float("swiglu_alpha", 1.702))}
+	s.MLP.Clamp = t.clamp()
 	const experts = "block_sparse_moe.experts.*."
 	s.experts(t.localExperts(), "block_sparse_moe.gate", experts+"w1", experts+"w3", experts+"w2")
 	s.MoE.Routing.Routing = device.Routing{Renorm: true, Scale: float32(t.factor("routed_scaling_factor", 2))}

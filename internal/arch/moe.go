@@ -105,7 +105,7 @@ func gptOSS(c *Config) Spec {
 	s.Window = c.window(notEvery(2))
 	s.Attn.Sinks, s.Names.Sinks = true, "self_attn.sinks"
 	s.MLP.Bias = true
-	s.MLP.Clamp = device.Clamp{Limit: float32(c.factor("swiglu_limit", 7)), Alpha: float32(c.Float("swiglu_alpha", 1.702))}
+	s.MLP.Clamp = c.clamp()
 	s.experts(c.localExperts(), "mlp.router", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj")
 	s.MoE.Routing.Score, s.MoE.Routing.Bias = device.SoftmaxTop, true
 	up := Stored{Weight: "mlp.experts.gate_up_proj", Bias: "mlp.experts.gate_up_proj_bias", Order: Alternating, Transposed: true, Stacked: true}

@@ -168,3 +168,9 @@ func (c *Config) must(key string, known ...any) {
 	}
 	c.refuse(name, fmt.Sprint(v))
 }
+
+// clamp reads gpt-oss's gated unit.
+func (c *Config) clamp() device.Clamp {
+	limit := float32(c.factor("swiglu_limit", 7))
+	return device.Clamp{Limit: limit, Up: limit, Alpha: float32(c.Float("swiglu_alpha", 1.702)), Added: 1}
+}

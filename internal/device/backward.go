@@ -21,6 +21,12 @@ type Backward interface {
 	// absent, of act(gate).
 	ActMulBack(dgate, dup, dy, gate, up tensor.Tensor, a Act)
 
+	// HeadGatesBack is the gradient of HeadGates.
+	HeadGatesBack(dx, dgate, dy, x, gate tensor.Tensor, a Act)
+
+	// XIELUBack is the gradient of XIELU.
+	XIELUBack(dx, dy, x tensor.Tensor, u XIELU)
+
 	// ClampMulBack is the gradient of ClampMul: a number that is limited has none.
 	ClampMulBack(dgate, dup, dy, gate, up tensor.Tensor, c Clamp)
 

@@ -234,8 +234,16 @@ type Forward interface {
 	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
 	ActMul(y, gate, up tensor.Tensor, a Act)
 
-	// ClampMul is y = (u + 1)·g·σ(c.Alpha·g), with g = min(gate, c.Limit) and u = up
-	// limited to ±c.Limit. In place.
+	// HeadGates is y = act(gate)·x by heads, for Logistic and Softplus: gate has a column for each
+	// x.Cols/gate.Cols columns of x. In place.
+	HeadGates(y, x, gate tensor.Tensor, a Act)
+
+	// XIELU is y = u.Positive·x² + u.Beta·x where x > 0, u.Negative·(exp(min(x, u.Least)) - 1 - x) + u.Beta·x
+	// elsewhere (arXiv 2411.13010, section 3). In place.
+	XIELU(y, x tensor.Tensor, u XIELU)
+
+	// ClampMul is y = (u + c.Added)·g·σ(c.Alpha·g), with g = min(gate, c.Limit) and u = up
+	// limited to ±c.Up. In place.
 	ClampMul(y, gate, up tensor.Tensor, c Clamp)
 
 	// Clip limits the elements of x to ±limit, in place.
@@ -290,6 +298,7 @@ const (
 	GELUTanh            // gelu_pytorch_tanh, gelu_new: the tanh approximation
 	ReLU                // relu
 	Logistic            // sigmoid
+	Softplus            // ln(1 + e^x)
 )
 
 // Rope describes how positions rotate heads, given the frequencies.
@@ -325,8 +334,11 @@ type Attend struct {
 	Reader Matrix
 }
 
-// Clamp describes gpt-oss's gated unit.
-type Clamp struct{ Limit, Alpha float32 }
+// Clamp describes gated units whose operands are limited, gpt-oss's and Step's.
+type Clamp struct{ Limit, Up, Alpha, Added float32 }
+
+// XIELU has the numbers of a layer's activation function, whose pieces have a slope of Beta at 0.
+type XIELU struct{ Positive, Negative, Beta, Least float32 }
 
 // ErrUnsupported is in the chain of a device's failure that says that it lacks an
 // operation, or a variant of one.

@@ -52,6 +52,7 @@ var activations = [...]func(float32) float32{
 	device.GELU:     func(x float32) float32 { return float32(0.5 * float64(x) * (1 + math.Erf(float64(x)/math.Sqrt2))) },
 	device.ReLU:     func(x float32) float32 { return max(x, 0) },
 	device.Logistic: sigmoid,
+	device.Softplus: func(x float32) float32 { return float32(softplus(float64(x))) },
 }
 
 func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }

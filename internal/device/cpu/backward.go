@@ -123,6 +123,9 @@ var slopes = [...]func(x float64) (value, slope float64){
 		s := 1 / (1 + math.Exp(-x))
 		return s, s * (1 - s)
 	},
+	device.Softplus: func(x float64) (float64, float64) {
+		return softplus(x), 1 / (1 + math.Exp(-x))
+	},
 }
 
 // RopeBack rotates gradients back.

@@ -74,7 +74,7 @@ func TestSlopes(t *testing.T) {
 		})
 	}
 	t.Run("clamped unit", func(t *testing.T) {
-		c := device.Clamp{Limit: 1.2, Alpha: 1.702}
+		c := device.Clamp{Limit: 1.2, Up: 1.2, Alpha: 1.702, Added: 1}
 		checkSlope(t, d, []grid{away(normal(8, 2, 50), c.Limit), away(normal(9, 2, 50), c.Limit)}, 2, 50, func(x []tensor.Tensor) tensor.Tensor {
 			d.ClampMul(x[0], x[0], x[1], c)
 			return x[0]

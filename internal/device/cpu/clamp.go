@@ -7,7 +7,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-// ClampMul is y = (u + 1)·g·σ(c.Alpha·g) with g and u limited.
+// ClampMul is y = (u + c.Added)·g·σ(c.Alpha·g) with g and u limited.
 func (d *Device) ClampMul(y, gate, up tensor.Tensor, c device.Clamp) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ClampMul", y, gate, up)
 	flatten(&y, &gate, &up)
@@ -16,8 +16,8 @@ func (d *Device) ClampMul(y, gate, up tensor.Tensor, c device.Clamp) {
 		to, us := out.row(r)[lo:hi], ups.row(r)[lo:hi]
 		for i, g := range gates.row(r)[lo:hi] {
 			g = min(g, c.Limit)
-			u := max(min(us[i], c.Limit), -c.Limit)
-			to[i] = (u + 1) * g * float32(1/(1+math.Exp(-float64(c.Alpha)*float64(g))))
+			u := max(min(us[i], c.Up), -c.Up)
+			to[i] = (u + c.Added) * g * float32(1/(1+math.Exp(-float64(c.Alpha)*float64(g))))
 		}
 	})
 }
@@ -46,10 +46,10 @@ func (d *Device) ClampMulBack(dgate, dup, dy, gate, up tensor.Tensor, c device.C
 	pieces(gate.Rows, gate.Cols, func(r, lo, hi int) {
 		dg, du, grad, us := dg.row(r)[lo:hi], du.row(r)[lo:hi], grad.row(r)[lo:hi], ups.row(r)[lo:hi]
 		for i, raw := range gates.row(r)[lo:hi] {
-			g, u := float64(min(raw, c.Limit)), max(min(us[i], c.Limit), -c.Limit)
+			g, u := float64(min(raw, c.Limit)), max(min(us[i], c.Up), -c.Up)
 			s := 1 / (1 + math.Exp(-alpha*g))
 			if raw <= c.Limit {
-				dg[i] += grad[i] * (u + 1) * float32(s*(1+alpha*g*(1-s)))
+				dg[i] += grad[i] * (u + c.Added) * float32(s*(1+alpha*g*(1-s)))
 			}
 			if u == us[i] {
 				du[i] += grad[i] * float32(g*s)

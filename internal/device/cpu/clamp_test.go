@@ -19,7 +19,7 @@ func TestClamp(t *testing.T) {
 	d.Upload(gate, tensor.BytesOf(gates))
 	d.Upload(up, tensor.BytesOf(ups))
 	d.Upload(x, tensor.BytesOf(ups))
-	d.ClampMul(gate, gate, up, device.Clamp{Limit: 7, Alpha: 1.702})
+	d.ClampMul(gate, gate, up, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1})
 	d.Clip(x, 7.25)
 	got, clipped := make([]float32, 8), make([]float32, 8)
 	d.Download(tensor.BytesOf(got), gate)

@@ -108,14 +108,35 @@ func TestGoldenRope(t *testing.T) {
 }
 
 func TestGoldenAct(t *testing.T) {
-	acts := []device.Act{device.SiLU, device.GELU, device.GELUTanh, device.ReLU, device.Logistic}
-	eachGolden(t, "act.", []string{"silu", "gelu", "gelu_tanh", "relu", "sigmoid"}, func(g golden, i int) {
+	acts := []device.Act{device.SiLU, device.GELU, device.GELUTanh, device.ReLU, device.Logistic, device.Softplus}
+	eachGolden(t, "act.", []string{"silu", "gelu", "gelu_tanh", "relu", "sigmoid", "softplus"}, func(g golden, i int) {
 		gate, up, dy := g.wide("gate"), g.tensor("up"), g.wide("dy")
 		y, unused := g.like(gate), g.like(gate)
 		g.d.ActMul(y, gate, up, acts[i])
 		g.check("forward", y, "y", 1e-6)
 		g.checkAdded("gradient of the gate", "dgate", 1e-6, func(dx tensor.Tensor) { g.d.ActMulBack(dx, unused, dy, gate, up, acts[i]) })
 		g.checkAdded("gradient of the other", "dup", 1e-6, func(dx tensor.Tensor) { g.d.ActMulBack(unused, dx, dy, gate, up, acts[i]) })
+	})
+}
+
+func TestGoldenHeadGates(t *testing.T) {
+	eachGolden(t, "headgates.", []string{"sigmoid", "softplus"}, func(g golden, i int) {
+		x, gate, dy, act := g.wide("x"), g.tensor("gate"), g.wide("dy"), []device.Act{device.Logistic, device.Softplus}[i]
+		y, unused, few := g.like(x), g.like(x), g.like(gate)
+		g.d.HeadGates(y, x, gate, act)
+		g.check("forward", y, "y", 1e-6)
+		g.checkAdded("gradient of x", "dx", 1e-6, func(dx tensor.Tensor) { g.d.HeadGatesBack(dx, few, dy, x, gate, act) })
+		g.checkAdded("gradient of gates", "dgate", 1e-5, func(dx tensor.Tensor) { g.d.HeadGatesBack(unused, dx, dy, x, gate, act) })
+	})
+}
+
+func TestGoldenXIELU(t *testing.T) {
+	eachGolden(t, "xielu.", []string{"layer"}, func(g golden, _ int) {
+		x, dy, u := g.wide("x"), g.wide("dy"), device.XIELU{Positive: 1.1, Negative: 0.7, Beta: 0.5, Least: -1e-6}
+		y := g.like(x)
+		g.d.XIELU(y, x, u)
+		g.check("forward", y, "y", 1e-6)
+		g.checkAdded("backward", "dx", 1e-6, func(dx tensor.Tensor) { g.d.XIELUBack(dx, dy, x, u) })
 	})
 }
 
@@ -131,8 +152,9 @@ func TestGoldenCap(t *testing.T) {
 }
 
 func TestGoldenUnits(t *testing.T) {
-	eachGolden(t, "unit.", []string{"clamped"}, func(g golden, _ int) {
-		gate, up, dy, c := g.wide("gate"), g.tensor("up"), g.wide("dy"), device.Clamp{Limit: 7, Alpha: 1.702}
+	clamps := []device.Clamp{{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, {Limit: 3.1310197201653196, Up: 3, Alpha: 1}} // of the second silu is 3 at the limit
+	eachGolden(t, "unit.", []string{"clamped", "limited"}, func(g golden, i int) {
+		gate, up, dy, c := g.wide("gate"), g.tensor("up"), g.wide("dy"), clamps[i]
 		y, unused := g.like(gate), g.like(gate)
 		g.d.ClampMul(y, gate, up, c)
 		g.check("forward", y, "y", 1e-6)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
 	"exl2/internal/tensor"
 )
 
@@ -20,6 +19,8 @@ func backwardGroups() []group {
 		{"AttendBack", withGaps(attendBackCases())},
 		{"GatedDeltaBack", withGaps(gatedDeltaBackCases())},
 		{"ShortConvBack", withGaps(shortConvBackCases())},
+		{"HeadGatesBack", withGaps(headGatesBackCases())},
+		{"XIELUBack", withGaps(xieluBackCases())},
 		{"ClampMulBack", withGaps(clampMulBackCases())},
 		{"ClipBack", withGaps(clipBackCases())},
 		{"CombineBack", withGaps(combineBackCases())},
@@ -31,16 +32,12 @@ func backwardGroups() []group {
 // RunBackward checks every operation of device.Backward, as RunQuantize does those
 // of device.Quantize.
 func RunBackward(t *testing.T, open func(t testing.TB) device.Backward) {
-	ref, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range backwardGroups() {
-		t.Run(g.name, func(t *testing.T) {
-			d := opened(t, func(t testing.TB) device.Device { return open(t) })
-			runCases(t, ref, d, g.cases)
-		})
-	}
+	runSome(t, backwardGroups(), func(string, int) bool { return true }, func(t testing.TB) device.Device { return open(t) })
+}
+
+// RunBackwardSome is RunBackward of those cases alone that are chosen, as RunSome has them.
+func RunBackwardSome(t *testing.T, choose func(operation string, i int) bool, open func(t testing.TB) device.Device) {
+	runSome(t, backwardGroups(), choose, open)
 }
 
 // backwards makes a case of an operation of device.Backward. It may allocate
@@ -100,7 +97,7 @@ func normBackCases() (cases []testCase) {
 
 func actMulBackCases() (cases []testCase) {
 	l := limit{rms: 1e-5, rel: 1e-5, why: "a function in float32"}
-	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid"} {
+	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid", "softplus"} {
 		for _, c := range []struct {
 			rows, cols int
 			gate       values
@@ -215,9 +212,10 @@ func clampMulBackCases() (cases []testCase) {
 		clamp      device.Clamp
 		gate, up   values
 	}{
-		{0, 64, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)}, {1, 1, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)},
-		{65, 2880, device.Clamp{Limit: 7, Alpha: 1.702}, scaled(noise(3), 8, 0), scaled(noise(4), 8, 0)}, {33, 1001, device.Clamp{Limit: 0.5, Alpha: 1}, noise(5), noise(6)},
-		{3, 256, device.Clamp{Limit: 7, Alpha: 1.702}, list(-30, -7, 0, 7, 8, 100), list(-100, -8, -7, -1, 0, 7, 8)},
+		{0, 64, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, noise(1), noise(2)}, {1, 1, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, noise(1), noise(2)},
+		{65, 2880, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, scaled(noise(3), 8, 0), scaled(noise(4), 8, 0)}, {33, 1001, device.Clamp{Limit: 0.5, Up: 0.5, Alpha: 1, Added: 1}, noise(5), noise(6)},
+		{3, 256, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, list(-30, -7, 0, 7, 8, 100), list(-100, -8, -7, -1, 0, 7, 8)},
+		{5, 1001, device.Clamp{Limit: 3.5, Up: 2, Alpha: 1}, scaled(noise(10), 4, 0), scaled(noise(11), 4, 0)},
 	} {
 		cases = append(cases, backwards(fmt.Sprintf("rows=%d cols=%d limit=%v", c.rows, c.cols, c.clamp.Limit), l, func(f *fixture) func(device.Backward) {
 			dgate, dup := f.inOut("dgate", residual, c.rows, c.cols, small(7)), f.inOut("dup", residual, c.rows, c.cols, small(8))

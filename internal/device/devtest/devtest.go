@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"exl2/internal/device"
-	"exl2/internal/device/cpu"
 )
 
 // A testCase is one call of an operation: build allocates its operands and
@@ -81,6 +80,8 @@ func groups() []group {
 		{"Mix", withGaps(mixCases())},
 		{"Attention", withGaps(attentionCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
+		{"HeadGates", withGaps(headGatesCases())},
+		{"XIELU", withGaps(xieluCases())},
 		{"ClampMul", withGaps(clampMulCases())},
 		{"Clip", withGaps(clipCases())},
 		{"Route", withGaps(routeCases())},
@@ -106,10 +107,6 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 
 // RunSome is Run of those cases alone, by operation and number, that are chosen.
 func RunSome(t *testing.T, choose func(operation string, i int) bool, open func(t testing.TB) device.Device) {
-	ref, err := cpu.New()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, whole := range []struct {
 		name string
 		run  func(t *testing.T, open func(t testing.TB) device.Device)
@@ -118,7 +115,12 @@ func RunSome(t *testing.T, choose func(operation string, i int) bool, open func(
 			t.Run(whole.name, func(t *testing.T) { whole.run(t, open) })
 		}
 	}
-	for _, g := range groups() {
+	runSome(t, groups(), choose, open)
+}
+
+func runSome(t *testing.T, groups []group, choose func(operation string, i int) bool, open func(t testing.TB) device.Device) {
+	ref := CPU(t)
+	for _, g := range groups {
 		var cases []testCase
 		for i, c := range g.cases {
 			if choose(g.name, i) {

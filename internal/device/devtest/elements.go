@@ -10,7 +10,7 @@ import (
 
 func actMulCases() (cases []testCase) {
 	limit := limit{abs: 0x1p-23, rel: ulp, why: "a function in float32, one rounding to fp16, whose subnormals are 2⁻²⁴ apart"}
-	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid"} {
+	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid", "softplus"} {
 		for _, c := range []struct {
 			rows, cols int
 			gate, up   values

@@ -10,7 +10,7 @@ import (
 // actAloneCases are activation functions without what they multiply.
 func actAloneCases() (cases []testCase) {
 	limit := limit{abs: 0x1p-23, rel: ulp, why: "a function in float32, one rounding to fp16, whose subnormals are 2⁻²⁴ apart"}
-	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid"} {
+	for act, actName := range []string{"silu", "gelu", "gelu-tanh", "relu", "sigmoid", "softplus"} {
 		for _, c := range []struct {
 			rows, cols int
 			v          values
@@ -35,11 +35,12 @@ func clampMulCases() (cases []testCase) {
 		clamp      device.Clamp
 		gate, up   values
 	}{
-		{0, 64, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)},
-		{1, 1, device.Clamp{Limit: 7, Alpha: 1.702}, noise(1), noise(2)},
-		{1, 2880, device.Clamp{Limit: 7, Alpha: 1.702}, scaled(noise(3), 8, 0), scaled(noise(4), 8, 0)},
-		{33, 1001, device.Clamp{Limit: 0.5, Alpha: 1}, noise(5), noise(6)},
-		{3, 256, device.Clamp{Limit: 7, Alpha: 1.702}, list(-30, -7, 0, 7, 8, 100), list(-100, -8, -7, -1, 0, 7, 8)},
+		{0, 64, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, noise(1), noise(2)},
+		{1, 1, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, noise(1), noise(2)},
+		{1, 2880, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, scaled(noise(3), 8, 0), scaled(noise(4), 8, 0)},
+		{33, 1001, device.Clamp{Limit: 0.5, Up: 0.5, Alpha: 1, Added: 1}, noise(5), noise(6)},
+		{3, 256, device.Clamp{Limit: 7, Up: 7, Alpha: 1.702, Added: 1}, list(-30, -7, 0, 7, 8, 100), list(-100, -8, -7, -1, 0, 7, 8)},
+		{5, 1001, device.Clamp{Limit: 3.5, Up: 2, Alpha: 1}, scaled(noise(7), 4, 0), scaled(noise(8), 4, 0)},
 	} {
 		cases = append(cases, testCase{name: fmt.Sprintf("rows=%d cols=%d limit=%v", c.rows, c.cols, c.clamp.Limit), limit: limit,
 			build: func(f *fixture) func(device.Device) {
