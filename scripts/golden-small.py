@@ -198,6 +198,17 @@ CASES = {
     "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
     "lfm2_adjusted": {"model_type": "lfm2", "full_attn_idxs": [1], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.5},
     "lfm2_moe": EXPERTS | {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 4, "num_dense_layers": 1, "routed_scaling_factor": 1.5},
+    "apertus": {"rope_parameters": LLAMA3},
+    "laguna": EXPERTS | WINDOWS | {"head_dim": 16, "num_experts": 4, "shared_expert_intermediate_size": 32, "num_attention_heads_per_layer": [4, 6, 2], "num_key_value_heads": 2,
+               "moe_routed_scaling_factor": 1.5, "rope_parameters": {
+                   "full_attention": YARN | {"rope_theta": 5e5, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 16},
+                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}}},
+    "lfm3": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "sliding_attention", "conv"], "head_dim": 16, "sliding_window": 8},
+    "step3p7": {"text_config": {k: v for k, v in (TINY | EXPERTS | WINDOWS | {"model_type": "step3p5", "head_dim": 16, "num_attention_heads": 4, "num_sliding_attention_heads": 6,
+        "n_routed_experts": 4, "share_expert_dim": 32, "mlp_layer_types": ["dense", "sparse", "sparse"], "moe_router_scaling_factor": 1.5,
+        "swiglu_limits": [0.0, 0.0, 0.05], "swiglu_limits_shared": [0.0, 0.1, None], "rope_parameters": {
+            "full_attention": LLAMA3 | {"rope_theta": 5e6, "partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}).items()},
+        "vision_config": {"width": 32, "layers": 1, "heads": 2, "image_size": 28, "patch_size": 14}} | dict.fromkeys(TINY),
     "lfm2_vl": behind("lfm2", VISION | {"model_type": "siglip2_vision_model"}, head_dim=None, num_hidden_layers=2, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False),
     "mamba2": dict.fromkeys(set(TINY) - {"vocab_size", "hidden_size", "num_hidden_layers"}) | {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2, "use_bias": True},
     "mistral4": MLA | EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "rope_parameters": YARN | {
@@ -237,6 +248,7 @@ CASES = {
     "youtu": MLA,
 }
 
+CASES["step3p5"] = CASES["step3p7"] | {"model_type": "step3p7"}
 CASES["qwen3_omni_moe"] = CASES["qwen3_omni_moe_thinker"] | {"model_type": "qwen3_omni_moe_thinker"}
 
 # Seeds by which every expert is chosen, no derivative is taken at a clip, and linear attention in
@@ -289,6 +301,26 @@ def thinking(folder):
         json.dump({"architectures": ["Qwen3OmniMoeForConditionalGeneration"], "model_type": "qwen3_omni_moe", "thinker_config": thinker}, f, indent=1)
 
 
+def flash(folder):
+    """Spells a Step as 3.5 is published: alone, with bases and parts of RoPE by layer, and its own names of fields."""
+    path = os.path.join(folder, "config.json")
+    with open(path) as f:
+        text = json.load(f)["text_config"]
+    rope = text.pop("rope_parameters")
+    kinds = [rope[k] for k in text["layer_types"]]
+    for old, new in [("num_key_value_heads", "num_attention_groups"), ("n_routed_experts", "moe_num_experts"), ("num_experts_per_tok", "moe_top_k")]:
+        text[new] = text.pop(old)
+    sparse = [str(i) for i, k in enumerate(text.pop("mlp_layer_types")) if k == "sparse"]
+    other = {"attention_type": "sliding_attention", "num_attention_heads": text.pop("num_sliding_attention_heads"), "num_attention_groups": 2, "head_dim": 16}
+    for k in ("per_layer_config", "query_pre_attn_scalar", "mtp_layer_types", "mtp_mlp_layer_types"):
+        del text[k]
+    text |= {"architectures": ["Step3p5ForCausalLM"], "model_type": "step3p5", "rope_theta": [k["rope_theta"] for k in kinds], "moe_layers_enum": ",".join(sparse),
+             "partial_rotary_factors": [k.get("partial_rotary_factor", 1.0) for k in kinds], "yarn_only_types": ["full_attention"], "attention_other_setting": other,
+             "rope_scaling": {k: v for k, v in rope["full_attention"].items() if k not in ("rope_theta", "partial_rotary_factor")}}
+    with open(path, "w") as f:
+        json.dump(text, f, indent=1)
+
+
 def blocks(path):
     """Spells a molmo2 as published: its table in two, the second with the last 8 rows."""
     tensors = {k.replace(".layers.", ".blocks."): v for k, v in load_file(path).items()}
@@ -328,6 +360,8 @@ def write(folder, kind):
         variants.text_only(os.path.join(folder, "model.safetensors"))
     if name == "phi4mm":
         adapters(folder)
+    if name == "step3p5":
+        flash(folder)
     if name == "gemma4_e2b":
         borrowed(os.path.join(folder, "model.safetensors"))
     if name == "qwen3_omni_moe":

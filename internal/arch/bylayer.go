@@ -82,6 +82,14 @@ func (s Spec) MLPWidth(layer int) int {
 	return s.Widths(layer)
 }
 
+// ClampsOf returns the limits of a layer's units, as Clamps does.
+func (s Spec) ClampsOf(layer int) (mlp, experts device.Clamp) {
+	if s.Clamps == nil {
+		return s.MLP.Clamp, s.MLP.Clamp
+	}
+	return s.Clamps(layer)
+}
+
 // AttnOf returns the attention of a layer.
 func (s Spec) AttnOf(layer int) Attn {
 	if s.Attention == nil {
@@ -97,6 +105,14 @@ func (s Spec) Widest() (queries, keys int) {
 		queries, keys = max(queries, s.Attention(l).Queries()), max(keys, s.Attention(l).Keys())
 	}
 	return queries, keys
+}
+
+// MostGates returns the most columns that a layer's gates have.
+func (s Spec) MostGates() (most int) {
+	for l := range s.Layers {
+		most = max(most, s.AttnOf(l).Gates())
+	}
+	return most
 }
 
 // Attends reports whether a layer has attention.

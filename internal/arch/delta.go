@@ -1,5 +1,7 @@
 package arch
 
+import "exl2/internal/device"
+
 // qwen3Next has linear attention on all layers but every fourth, whose attention is gated, and
 // experts (models/qwen3_next/modeling_qwen3_next.py).
 func qwen3Next(c *Config) Spec {
@@ -71,7 +73,8 @@ func qwenHybrid(c *Config) Spec {
 func (s *Spec) gated(c *Config) {
 	c.must("attn_output_gate", true)
 	n := &s.Names
-	s.Attn.Gated, n.Q, n.AttnGate = true, "self_attn.query_proj", "self_attn.gate_proj"
+	n.Q = "self_attn.query_proj"
+	s.gate(EachColumn, device.Logistic, "self_attn.gate_proj")
 	t := Stored{Weight: "self_attn.q_proj.weight", Holds: []string{n.Q, n.AttnGate}, Order: ByGroup, Groups: s.Attn.Heads}
 	if s.Attn.BiasQKV {
 		t.Bias = "self_attn.q_proj.bias"

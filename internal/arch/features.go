@@ -51,6 +51,9 @@ const (
 	AttentionTemp   Feature = "queries scaled by position"
 	LatentAttention Feature = "latent attention"
 	GatedAttention  Feature = "gated attention"
+	GatedHeads      Feature = "gates of heads"
+	XIELUs          Feature = "xIELU"
+	VariedClamps    Feature = "units limited by layer"
 	LinearAttention Feature = "linear attention by the gated delta rule"
 	StateSpaces     Feature = "linear attention by Mamba-2"
 	Convolutions    Feature = "gated convolutions"
@@ -128,7 +131,8 @@ func (s Spec) Features() []Feature {
 	add(ScaledValues, a.ValueScale != 0)
 	add(AttentionTemp, a.Temperature != 0)
 	add(LatentAttention, s.Latent.KVRank > 0)
-	add(GatedAttention, a.Gated)
+	add(GatedAttention, a.Gate == EachColumn)
+	add(GatedHeads, a.Gate == EachHeadOne)
 	add(VariedHeads, s.Attention != nil)
 	for l := range s.Layers {
 		add(ValueNorms, s.AttnOf(l).ValueNorm)
@@ -162,6 +166,8 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(UngatedMLP, s.MLP.Ungated)
 	add(SquaredAct, s.MLP.Squared)
 	add(ClampedMLP, s.MLP.Clamp.Limit > 0)
+	add(VariedClamps, s.Clamps != nil)
+	add(XIELUs, s.MLP.XIELU)
 	add(VariedWidths, s.Widths != nil)
 	add(NoAttention, s.Unattended != nil)
 	if m.Experts == 0 {

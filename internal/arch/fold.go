@@ -37,6 +37,6 @@ func (s Spec) Folds() Folds {
 		Norms:  norms,
 		Head:   norms && !s.HeadUnit && s.Names.HeadDense == "",
 		Values: s.Attn.Clip == 0 && s.Latent.KVRank == 0 && !s.Attn.ValueNorm && s.Attn.ValueDim == 0,
-		Units:  !s.MLP.Ungated && s.MLP.Clamp.Limit == 0,
+		Units:  !s.MLP.Ungated && s.MLP.Clamp.Limit == 0 && s.Clamps == nil,
 	}
 }

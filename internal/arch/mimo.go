@@ -41,21 +41,8 @@ func (s *Spec) miMoAttention(c *Config, local func(int) bool) {
 		}
 		return full
 	}
-	p := c.ropeObject()
-	of := func(kind string, theta float64) Rope {
-		sub := p.Object(kind)
-		sub.defaults("rope_theta", theta)
-		r := c.ropeOf(sub, s.Attn.HeadDim)
-		r.Dims = int(float64(r.Dims) * sub.Float("partial_rotary_factor", c.Float("partial_rotary_factor", 0.334)))
-		return r
-	}
-	long, short := of("full_attention", c.Float("rope_theta")), of("sliding_attention", c.Float("swa_rope_theta", 10000))
-	s.Rope = func(l int) Rope {
-		if local(l) {
-			return short
-		}
-		return long
-	}
+	part := c.Float("partial_rotary_factor", 0.334)
+	s.ropeByKind(c, local, turned{c.Float("rope_theta"), part}, turned{c.Float("swa_rope_theta", 10000), part})
 	c.must("swa_num_attention_heads", a.Heads)
 	c.must("swa_head_dim", a.HeadDim)
 	c.must("swa_v_head_dim", a.ValueDim)

@@ -218,7 +218,7 @@ func afMoE(c *Config) Spec {
 	n.NormAttnOut, n.NormMLPIn, n.NormMLPOut = "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
 	c.must("attention_bias", false) // gates have none
-	s.Attn.Gated, n.AttnGate = true, "self_attn.gate_proj"
+	s.gate(EachColumn, device.Logistic, "self_attn.gate_proj")
 	local := c.slides(notEvery(c.step("global_attn_every_n_layers", 4)))
 	s.Window = c.window(local)
 	s.ropeWhere(local)

@@ -1,5 +1,7 @@
 package arch
 
+import "exl2/internal/device"
+
 // museGlimmer begins as nanoChat does, with a norm, and has norms of heads without weights, gated attention, windows, and
 // positions only where there is one; norms behind sublayers have an epsilon of their own, and the weights of the last are
 // not differences from one (models/muse_glimmer/modeling_muse_glimmer.py).
@@ -19,7 +21,7 @@ func museGlimmer(c *Config) Spec {
 	s.Attn.QKNorm.Plain = true
 	s.Attn.Scale *= float32(t.factor("qk_scale_factor", 3.87))
 	t.must("attention_bias", false) // gates have none
-	s.Attn.Gated, n.AttnGate = true, "self_attn.gate_proj"
+	s.gate(EachColumn, device.Logistic, "self_attn.gate_proj")
 	s.LogitScale, s.LogitCap = float32(t.factor("output_multiplier", 0.19611613513818404)), float32(t.factor("final_logit_softcapping", 20))
 	local := t.slides(func(l int) bool { return (s.Layers-1-l)%4 != 0 })
 	s.Window = t.window(local)

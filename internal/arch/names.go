@@ -50,6 +50,8 @@ type Names struct {
 
 	LayerScale string // whole
 
+	XIELUPositive, XIELUNegative, XIELUBeta, XIELULeast string // whole
+
 	// Of Spec.PerLayer; the first three outside layers.
 	PerLayerTable, PerLayerModel, PerLayerNorm string
 	PerLayerGate, PerLayerOut, NormPerLayer    string

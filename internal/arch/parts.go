@@ -169,6 +169,11 @@ func (c *Config) must(key string, known ...any) {
 	c.refuse(name, fmt.Sprint(v))
 }
 
+// gate multiplies what o reads by gates, of the matrix of that name.
+func (s *Spec) gate(of Gates, act device.Act, name string) {
+	s.Attn.Gate, s.Attn.GateAct, s.Names.AttnGate = of, act, name
+}
+
 // clamp reads gpt-oss's gated unit.
 func (c *Config) clamp() device.Clamp {
 	limit := float32(c.factor("swiglu_limit", 7))

@@ -39,9 +39,10 @@ func (r reference) attention(l int, x stream) stream {
 			out = append(out, r.mix(l, p, h, q[h*a.HeadDim:][:a.HeadDim], k, v, value)...)
 		}
 		out = scaled(out, orOne(a.ValueScale))
-		if a.Gated {
-			for i, g := range r.linear(l, 0, n.AttnGate, x[p]) {
-				out[i] *= sigmoid(g)
+		if a.Gate != arch.NoGates {
+			gates := r.linear(l, 0, n.AttnGate, x[p])
+			for i := range out {
+				out[i] *= activated(gates[i/(len(out)/len(gates))], a.GateAct)
 			}
 		}
 		return r.linear(l, 0, n.O, out)

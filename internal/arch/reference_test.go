@@ -305,15 +305,23 @@ func (r reference) expert(l, e int, gate, up, down string, v []float64) []float6
 	u := r.linear(l, e, up, v)
 	if r.MLP.Ungated {
 		for i := range u {
-			u[i] = r.act(u[i])
+			if r.MLP.XIELU {
+				u[i] = r.xielu(l, u[i])
+			} else {
+				u[i] = r.act(u[i])
+			}
 		}
 		return r.linear(l, e, down, u)
 	}
 	g := r.linear(l, e, gate, v)
+	c, experts := r.ClampsOf(l)
+	if gate == r.Names.ExpertGate {
+		c = experts
+	}
 	for i := range u {
-		if limit := float64(r.MLP.Clamp.Limit); limit > 0 {
-			h := min(g[i], limit)
-			u[i] = (max(min(u[i], limit), -limit) + 1) * h * sigmoid(float64(r.MLP.Clamp.Alpha)*h)
+		if c.Limit > 0 {
+			h, most := min(g[i], float64(c.Limit)), float64(c.Up)
+			u[i] = (max(min(u[i], most), -most) + float64(c.Added)) * h * sigmoid(float64(c.Alpha)*h)
 		} else {
 			u[i] *= r.act(g[i])
 		}
@@ -329,6 +337,18 @@ func (r reference) act(x float64) float64 {
 	return x
 }
 
+// xielu has the numbers of a layer.
+func (r reference) xielu(l int, x float64) float64 {
+	n := r.Names
+	number := func(name string) float64 { return r.vector(n.Layer(l, name))[0] }
+	beta := number(n.XIELUBeta)
+	if positive := math.Log(1 + math.Exp(number(n.XIELUPositive))); x > 0 {
+		return positive*x*x + beta*x
+	}
+	negative := beta + math.Log(1+math.Exp(number(n.XIELUNegative)))
+	return (math.Exp(min(x, number(n.XIELULeast)))-1-x)*negative + beta*x
+}
+
 func activated(x float64, a device.Act) float64 {
 	switch a {
 	case device.SiLU:
@@ -339,6 +359,10 @@ func activated(x float64, a device.Act) float64 {
 		x *= (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
 	case device.ReLU:
 		x = max(x, 0)
+	case device.Logistic:
+		x = sigmoid(x)
+	case device.Softplus:
+		x = math.Log(1 + math.Exp(x))
 	}
 	return x
 }

@@ -91,7 +91,7 @@ func (r reference) outs(l int, part string) int {
 	case n.Router:
 		return r.MoE.Experts
 	case n.AttnGate:
-		return a.Heads * a.HeadDim
+		return a.Gates()
 	case n.PerLayerGate:
 		return r.PerLayer.Size
 	case n.DeltaQ, n.DeltaK:

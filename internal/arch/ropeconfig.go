@@ -173,6 +173,42 @@ func (s *Spec) partial(c *Config, def float64) {
 	s.eachRope(func(r Rope) Rope { r.Dims = dims; return r })
 }
 
+// turned is how a kind of layers turns heads where a file does not say: the base, and the part of a head's dimensions.
+type turned struct{ theta, part float64 }
+
+// ropeByKind reads a RoPE for layers with a window, which local selects, and one for the others.
+func (s *Spec) ropeByKind(c *Config, local func(int) bool, long, short turned) {
+	p := c.ropeObject()
+	of := func(kind string, def turned) Rope {
+		if p.Any() && !p.Has(kind) {
+			p.fail(kind, "missing")
+		}
+		sub := p.Object(kind)
+		sub.defaults("rope_theta", def.theta)
+		r := c.ropeOf(sub, s.Attn.HeadDim)
+		f := sub.Float("partial_rotary_factor", def.part)
+		if !(f >= 0 && f <= 1) {
+			sub.fail("partial_rotary_factor", "%v, want 0 to 1", f)
+		}
+		r.Dims = int(float64(r.Dims) * f)
+		return r
+	}
+	windowed, any := Rope{}, false
+	for l := range s.Layers {
+		any = any || local(l)
+	}
+	if any {
+		windowed = of("sliding_attention", short)
+	}
+	full := of("full_attention", long)
+	s.Rope = func(l int) Rope {
+		if local(l) {
+			return windowed
+		}
+		return full
+	}
+}
+
 // proportional has only the first of the pairs turn, by the frequencies that they have among all
 // (transformers modeling_rope_utils.py, "proportional").
 func (r *Rope) proportional(p *Config) {

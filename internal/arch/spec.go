@@ -105,6 +105,10 @@ type Spec struct {
 	// All else of Attn is that of every layer.
 	Attention func(layer int) Attn
 
+	// Clamps are those of layers, of MLPs and of the expert that all tokens see, and of the others; a nil function means
+	// MLP.Clamp of all (Step).
+	Clamps func(layer int) (mlp, experts device.Clamp)
+
 	// KeysOf says whose keys and values a layer attends to, an earlier one's of its shape, or its own; a nil function
 	// means its own. A layer that borrows has no K, V, or norms of them.
 	KeysOf func(layer int) int
@@ -132,8 +136,9 @@ type Attn struct {
 	// in front of their norm and RoPE, and there is no V (models/gemma4/modeling_gemma4.py).
 	ValueNorm, KeyValues bool
 
-	// Gated multiplies what o reads by σ(x·Names.AttnGate), of its width.
-	Gated bool
+	// Gate multiplies what o reads by GateAct(x·Names.AttnGate).
+	Gate    Gates
+	GateAct device.Act // Logistic or Softplus
 
 	// Clip limits the elements of q, k and v, before head norms and RoPE, to
 	// ±Clip (DBRX, OLMo); 0 means no limit.
@@ -164,8 +169,29 @@ func (a Attn) Queries() int { return a.Heads * a.HeadDim }
 // Keys is documented with Queries.
 func (a Attn) Keys() int { return a.KVHeads * a.HeadDim }
 
+// Gates are the columns of a position's gates.
+func (a Attn) Gates() int {
+	switch a.Gate {
+	case EachColumn:
+		return a.Queries()
+	case EachHeadOne:
+		return a.Heads
+	}
+	return 0
+}
+
 // ValueWidth is how wide a head's values are.
 func (a Attn) ValueWidth() int { return cmp.Or(a.ValueDim, a.HeadDim) }
+
+// Gates says what of attention has a gate each.
+type Gates uint8
+
+// The gates. Those of columns have a bias if queries have.
+const (
+	NoGates Gates = iota
+	EachColumn
+	EachHeadOne
+)
 
 // A QKNorm normalizes queries and keys with Spec.Norm, with weights Names.QNorm
 // and Names.KNorm.
@@ -266,6 +292,10 @@ type MLP struct {
 	// Clamp is gpt-oss's gated unit (models/gpt_oss/modeling_gpt_oss.py), which
 	// takes the place of act(gate)·up; Limit 0 means none of it.
 	Clamp device.Clamp
+
+	// XIELU: act is device.XIELU, with numbers of each layer, ln(e^x - 1) of Positive and of Negative - Beta in
+	// Names.XIELUPositive and XIELUNegative, [1], Beta and Least in XIELUBeta and XIELULeast, no dimensions (Apertus).
+	XIELU bool
 }
 
 // MoE describes a mixture of experts in the place of an MLP:

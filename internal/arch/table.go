@@ -11,6 +11,7 @@ type entry struct {
 
 var table = map[string]entry{
 	"AfmoeForCausalLM":                         {afMoE, "afmoe", Whole, Golden},
+	"ApertusForCausalLM":                       {apertus, "apertus", Whole, Golden},
 	"AquilaForCausalLM":                        {llama, "aquila", Whole, Description},
 	"ArceeForCausalLM":                         {arcee, "arcee", Whole, Golden},
 	"AXK1ForCausalLM":                          {axK1, "axk1", Whole, Golden},
@@ -122,9 +123,11 @@ var table = map[string]entry{
 	"Kimi_K25ForConditionalGeneration":         {kimiVL, "", Text, Golden}, // transformers' spelling
 	"KimiK25ForConditionalGeneration":          {kimiVL, "kimi_k25", Text, Golden},
 	"KimiVLForConditionalGeneration":           {kimiVL, "kimi_vl", Text, Description},
+	"LagunaForCausalLM":                        {laguna, "laguna", Whole, Golden},
 	"Lfm2ForCausalLM":                          {lfm2, "lfm2", Whole, Golden},
 	"Lfm2MoeForCausalLM":                       {lfm2MoE, "lfm2_moe", Whole, Golden},
 	"Lfm2VlForConditionalGeneration":           {lfm2Vision, "lfm2_vl", Text, Golden},
+	"Lfm3ForCausalLM":                          {lfm3, "lfm3", Whole, Golden},
 	"LightOnOcrForConditionalGeneration":       {lightOnOCR, "lighton_ocr", Text, Golden},
 	"Llama_Nemotron_Nano_VL":                   {internVLChat, "llama_nemotron_nano_vl", Text, Description},
 	"LLaMAForCausalLM":                         {llama, "", Whole, Golden}, // the first files' spelling
@@ -218,6 +221,8 @@ var table = map[string]entry{
 	"SmolLM3ForCausalLM":                       {smolLM3, "smollm3", Whole, Golden},
 	"SmolVLMForConditionalGeneration":          {idefics3, "smolvlm", Text, Golden},
 	"SolarOpenForCausalLM":                     {solarOpen, "solar_open", Whole, Golden},
+	"Step3p5ForCausalLM":                       {step35, "step3p5", Whole, Golden},
+	"Step3p7ForConditionalGeneration":          {stepVision, "step3p7", Text, Golden},
 	"StableLmForCausalLM":                      {stableLM, "stablelm", Whole, Golden},
 	"StableLMEpochForCausalLM":                 {stableLM, "stablelm_epoch", Whole, Description},
 	"Starcoder2ForCausalLM":                    {starcoder2, "starcoder2", Whole, Golden},

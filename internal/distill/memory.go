@@ -82,7 +82,7 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 
 // readers is how many matrices read the same at most, experts' aside.
 func readers(s arch.Spec) int {
-	if s.Attn.Gated || s.Recurrent() {
+	if s.Attn.Gate != arch.NoGates || s.Recurrent() {
 		return 4
 	}
 	return 3

@@ -41,8 +41,8 @@ func activations(spec arch.Spec, z Size, activation tensor.Type) [slots]tensor.T
 	if spec.EmbedWidth > 0 {
 		list[Embedded] = of(tensor.F32, spec.EmbedWidth)
 	}
-	if a.Gated {
-		list[AttnGate], list[Gated] = wide, wide
+	if a.Gate != arch.NoGates {
+		list[AttnGate], list[Gated] = of(activation, spec.MostGates()), wide
 	}
 	recurrentActivations(&list, spec, of, activation)
 	expertActivations(&list, spec, z.Rows, activation)

@@ -46,25 +46,11 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	if spec.ValueWidth() != spec.HeadDim {
 		a.widen(spec.ValueWidth(), &read, &mix)
 	}
-	if b.Spec.Attn.Gated {
+	if spec.Gate != arch.NoGates {
 		read.Sites[0].Linears, read.Sites[0].Writes = append(read.Sites[0].Linears, b.linear(m, n.AttnGate)), append(read.Sites[0].Writes, AttnGate)
-		a.gate(&mix)
+		gates{a, spec}.put(&mix)
 	}
 	return read, mix, out.step()
-}
-
-// gate has o read what attention gives behind its gate.
-func (a *attention) gate(mix *Step) {
-	mix.Sites[0].Reads, mix.mixes = Gated, nil
-	mix.Run = func(s *State) {
-		a.mix(s)
-		s.Dev.ActMul(a.of(s, Gated), a.of(s, AttnGate), a.of(s, Mixed), device.Logistic)
-	}
-	mix.Back = func(s, g *State, kept []tensor.Tensor) {
-		g.Dev.Clear(g.At(Mixed)) // which no linear reads
-		backward(g).ActMulBack(a.of(g, AttnGate), a.of(g, Mixed), a.of(g, Gated), a.of(s, AttnGate), a.of(s, Mixed), device.Logistic)
-		a.mixBack(s, g, kept)
-	}
 }
 
 // input is the first step of a sublayer: the norm of the stream, or, without

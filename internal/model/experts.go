@@ -18,7 +18,7 @@ func (b *builder) experts(m *Module) {
 // mixture loads a mixture of experts, behind a norm.
 func (b *builder) mixture(m *Module, in *input) *mixture {
 	n, e := b.Spec.Names, b.Spec.MoE
-	x := &mixture{input: in, out: b.output(m, NormMLPOut), unit: b.unit(), routing: e.Routing.Routing, early: e.Early}
+	x := &mixture{input: in, out: b.output(m, NormMLPOut), unit: b.expertUnit(m), sharedUnit: b.unit(m), routing: e.Routing.Routing, early: e.Early}
 	x.out.residual *= orOne(e.Scale)
 	if v, ok := m.Vector(n, n.Correction); ok && e.Routing.Correction {
 		x.correction = b.own(m, b.numbers(v))
@@ -47,6 +47,7 @@ func (b *builder) mixture(m *Module, in *input) *mixture {
 type mixture struct {
 	*input
 	unit
+	sharedUnit unit
 	routing    device.Routing
 	correction tensor.Tensor // F32 [1, experts], or absent
 	in         Slot          // what the chosen experts read
@@ -248,7 +249,7 @@ func (x *mixture) takes(s *State) bool {
 func (x *mixture) act(s *State) {
 	x.apply(s.Dev, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
 	if x.shared != nil {
-		x.apply(s.Dev, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+		x.sharedUnit.apply(s.Dev, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
 	}
 }
 
@@ -295,7 +296,7 @@ func (x *mixture) addBack(s, g *State, _ []tensor.Tensor) {
 func (x *mixture) actBack(s, g *State, kept []tensor.Tensor) {
 	x.unit.back(s, g, kept, ExpertActed, ExpertGate, ExpertUp)
 	if x.shared != nil {
-		x.unit.back(s, g, kept[min(1, len(kept)):], SharedActed, SharedGate, SharedUp)
+		x.sharedUnit.back(s, g, kept[min(1, len(kept)):], SharedActed, SharedGate, SharedUp)
 	}
 }
 

@@ -66,7 +66,7 @@ func (g *grouped) runShared(s *State) {
 		e.gate.W.mul(d, s.At(SharedGate), s.At(Normed), e.gate.Bias)
 	}
 	e.up.W.mul(d, s.At(SharedUp), s.At(Normed), e.up.Bias)
-	g.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
+	g.sharedUnit.apply(d, s.At(SharedActed), s.At(SharedGate), s.At(SharedUp))
 	e.down.W.mul(d, s.At(SharedOut), s.At(SharedActed), e.down.Bias)
 }
 
@@ -90,7 +90,7 @@ func (g *grouped) sparse(s *State) bool {
 
 // mix computes the mixture by as few operations as there are for gated units.
 func (g *grouped) mix(s *State) {
-	shared := g.shared == nil || g.mixShared(s)
+	shared := g.shared == nil || g.sharedUnit.gates() && g.mixShared(s)
 	if g.apart != nil {
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
@@ -147,7 +147,7 @@ func (g *grouped) mixShared(s *State) bool {
 	if !ok || n.none() || !packed || !packed2 || !packed3 {
 		return false
 	}
-	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.unit.act, Next: down.W}
+	first := device.Products{X: s.At(Residual), Norm: n.Norm, Scale: n.W, Shift: n.Bias, List: []device.Product{gate, up}, Then: device.Gate, Act: g.sharedUnit.act, Next: down.W}
 	return f.Products(first, device.Products{X: s.At(SharedActed), Sorted: true, List: []device.Product{down}})
 }
 

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -21,16 +23,13 @@ func (b *builder) layerScale(m *Module) float32 {
 	if !ok {
 		return 1
 	}
-	if scale := b.floats(v.Name, 1, 1); scale != nil {
-		return scale[0]
-	}
-	return 1
+	return b.number(v)
 }
 
 // mlpSteps returns the three steps of an MLP.
 func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 	n := b.Spec.Names
-	in, out, u := b.input(m, NormMLPIn), b.output(m, NormMLPOut), b.unit()
+	in, out, u := b.input(m, NormMLPIn), b.output(m, NormMLPOut), b.unit(m)
 	u.width = b.Spec.MLPWidth(m.Layer)
 	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Up)}, Writes: []Slot{Up}}
 	if !u.ungated {
@@ -46,8 +45,9 @@ func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 type unit struct {
 	act              device.Act
 	squared, ungated bool
-	clamp            device.Clamp // or none
-	width            int          // of a layer's own; 0 means that of the slots
+	clamp            device.Clamp  // or none
+	xielu            *device.XIELU // or none
+	width            int           // of a layer's own; 0 means that of the slots
 }
 
 // of returns the columns of a slot that the unit has.
@@ -58,9 +58,42 @@ func (u unit) of(t tensor.Tensor) tensor.Tensor {
 	return within(t, u.width)
 }
 
-func (b *builder) unit() unit {
+// unit returns that of a layer's MLP, or of the expert that all rows see.
+func (b *builder) unit(m *Module) unit {
 	p := b.Spec.MLP
-	return unit{act: p.Act, squared: p.Squared, ungated: p.Ungated, clamp: p.Clamp}
+	u := unit{act: p.Act, squared: p.Squared, ungated: p.Ungated}
+	if u.clamp, _ = b.Spec.ClampsOf(m.Layer); p.XIELU {
+		u.xielu = b.xielu(m)
+	}
+	return u
+}
+
+// expertUnit returns that of the experts that rows choose.
+func (b *builder) expertUnit(m *Module) unit {
+	u := b.unit(m)
+	_, u.clamp = b.Spec.ClampsOf(m.Layer)
+	return u
+}
+
+// xielu loads the numbers of a layer's activation function.
+func (b *builder) xielu(m *Module) *device.XIELU {
+	n := b.Spec.Names
+	softplus := func(x float32) float32 { return float32(math.Log1p(math.Exp(float64(x)))) }
+	number := func(part string) float32 {
+		v, _ := m.Vector(n, part)
+		return b.number(v)
+	}
+	beta := number(n.XIELUBeta)
+	return &device.XIELU{Positive: softplus(number(n.XIELUPositive)), Negative: beta + softplus(number(n.XIELUNegative)), Beta: beta, Least: number(n.XIELULeast)}
+}
+
+// number loads a vector's only number.
+func (b *builder) number(v VectorSpec) float32 {
+	t, kind, ok := b.get(v.Name, v.Shape())
+	if !ok {
+		return 0
+	}
+	return tensor.Widen(kind, t.Data)[0]
 }
 
 // gates reports whether it is act(gate)·up.
@@ -75,6 +108,8 @@ func (u unit) apply(d device.Device, y, gate, up tensor.Tensor) {
 	switch {
 	case u.clamp.Limit > 0:
 		d.ClampMul(y, gate, up, u.clamp)
+	case u.xielu != nil:
+		d.XIELU(y, up, *u.xielu)
 	case u.ungated && u.squared: // of ReLU: max(x, 0)·x
 		d.ActMul(y, up, up, u.act)
 	case u.ungated:
@@ -103,6 +138,8 @@ func (u unit) back(s, g *State, kept []tensor.Tensor, acted, gate, up Slot) {
 	switch {
 	case u.clamp.Limit > 0:
 		d.ClampMulBack(dGate, dUp, dy, x, y, u.clamp)
+	case u.xielu != nil:
+		d.XIELUBack(dUp, dy, y, *u.xielu)
 	case u.ungated && u.squared:
 		u.squareBack(d, dUp, dy, y)
 	case u.ungated:

@@ -31,8 +31,8 @@ func (y *moduleLayout) attention() {
 		if !borrows && !a.KeyValues {
 			y.linear(arch.V, n.V, y.Hidden, a.KVHeads*a.ValueWidth(), a.BiasQKV)
 		}
-		if a.Gated {
-			y.linear(arch.V, n.AttnGate, y.Hidden, a.Queries(), a.BiasQKV)
+		if a.Gate != arch.NoGates {
+			y.linear(arch.V, n.AttnGate, y.Hidden, a.Gates(), a.BiasQKV && a.Gate == arch.EachColumn)
 		}
 		y.linear(arch.O, n.O, a.Heads*a.ValueWidth(), y.Hidden, a.BiasO)
 	}
@@ -130,6 +130,9 @@ func (y *moduleLayout) feedForward() {
 	} else {
 		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
 	}
+	if y.MLP.XIELU {
+		y.xielu()
+	}
 	y.layerNorm(NormMLPOut, y.NormMLPOut(y.m.Layer))
 	if size := y.PerLayer.Size; size > 0 {
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerGate, In: y.Hidden, Out: size})
@@ -138,6 +141,16 @@ func (y *moduleLayout) feedForward() {
 	}
 	if y.LayerScale {
 		y.m.Vectors = append(y.m.Vectors, VectorSpec{Name: n.Layer(y.m.Layer, n.LayerScale), Cols: 1, Host: true})
+	}
+}
+
+// xielu adds the numbers of an activation function.
+func (y *moduleLayout) xielu() {
+	for _, part := range []string{y.Names.XIELUPositive, y.Names.XIELUNegative} {
+		y.vector(VectorSpec{Name: part, Cols: 1, Host: true})
+	}
+	for _, part := range []string{y.Names.XIELUBeta, y.Names.XIELULeast} {
+		y.vector(VectorSpec{Name: part, Cols: 1, Dims: []int{}, Host: true})
 	}
 }
 

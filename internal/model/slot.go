@@ -28,7 +28,7 @@ const (
 	Latent      // of keys and values, normalized, [rows, rank]
 	Context     // what latent attention gives, [rows, heads·rank]
 
-	AttnGate // of what attention gives, [rows, heads·head dim]
+	AttnGate // of what attention gives, [rows, heads·head dim], or [rows, heads]
 	Gated    // what attention gives, behind its gate
 
 	DeltaQuery   // of linear attention, [rows, heads of keys·key dim]
