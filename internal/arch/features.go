@@ -53,6 +53,7 @@ const (
 	GatedAttention  Feature = "gated attention"
 	GatedHeads      Feature = "gates of heads"
 	XIELUs          Feature = "xIELU"
+	LatentExperts   Feature = "experts of a projection of the stream"
 	VariedClamps    Feature = "units limited by layer"
 	LinearAttention Feature = "linear attention by the gated delta rule"
 	StateSpaces     Feature = "linear attention by Mamba-2"
@@ -144,7 +145,6 @@ func (s Spec) Features() []Feature {
 	add(LinearAttention, s.Recurrent() && s.Short.Kernel == 0 && !s.Delta.Plain)
 	add(StateSpaces, s.Recurrent() && s.Delta.Plain)
 	add(Convolutions, s.Recurrent() && s.Short.Kernel > 0)
-	add(LinearAttention, s.Recurrent())
 	add(BoundAttention, s.Bound > 0)
 	s.ropeFeatures(add)
 	s.mlpFeatures(add)
@@ -181,6 +181,7 @@ func (s Spec) mlpFeatures(add func(Feature, bool)) {
 	add(ScaledExperts, m.Scale != 0)
 	add(ParallelExperts, s.Parallel)
 	add(EarlyWeights, m.Early)
+	add(LatentExperts, m.Latent > 0)
 	add(DenseLayers, s.Dense != nil)
 	add(RouterTop, r.Score == device.SoftmaxTop)
 	add(RouterSigmoid, r.Score == device.Sigmoid)

@@ -18,7 +18,7 @@ type Folds struct {
 func (s Spec) Rotates() bool {
 	n := s.Names
 	return s.Norm.Kind == device.RMS && !s.NormBias && !s.NormPlain && !s.HeadUnit && s.Learned == 0 &&
-		s.Indexer == "" && n.HeadDense == "" && n.NormAttnOut == "" && n.NormMLPOut == "" && table[s.Arch].scope == Whole
+		s.Indexer == "" && s.MoE.Latent == 0 && n.HeadDense == "" && n.NormAttnOut == "" && n.NormMLPOut == "" && table[s.Arch].scope == Whole
 }
 
 // Folds returns where the architecture allows that:

@@ -141,7 +141,7 @@ func (s Spec) check(c *Config) {
 	}
 	if m := s.MoE; m.Experts != 0 {
 		sizes = append(sizes, size{"num_experts", m.Experts, 1, maxExperts}, size{"experts of all layers", s.Layers * m.Experts, 1, maxAllExperts}, size{"num_experts_per_tok", m.TopK, 1, m.Experts},
-			size{"moe_intermediate_size", m.Width, 1, maxSize}, size{"shared_expert_intermediate_size", m.Shared, 0, maxSize})
+			size{"moe_intermediate_size", m.Width, 1, maxSize}, size{"shared_expert_intermediate_size", m.Shared, 0, maxSize}, size{"moe_latent_size", m.Latent, 0, maxSize})
 	}
 	if l.KVRank != 0 {
 		sizes = append(sizes, size{"kv_lora_rank", l.KVRank, 1, maxSize}, size{"q_lora_rank", l.QRank, 0, maxSize},
@@ -231,6 +231,9 @@ func (s Spec) checkShapes(c *Config) {
 	}
 	if m := s.MoE; m.Early && (m.TopK != 1 || m.Shared == 0) {
 		c.fail(c.fileName("num_experts_per_tok"), "%d, want 1, and an expert that all tokens see", m.TopK)
+	}
+	if m := s.MoE; m.Latent > 0 && (m.Apart || m.Early || m.SharedGated || s.Names.NormMLPOut != "" || s.Parallel) {
+		c.Refuse("moe_latent_size", "experts of a projection of the stream beside what else this architecture has")
 	}
 	if r.Score == device.SparseMixer && s.MoE.TopK != 2 {
 		c.fail("num_experts_per_tok", "%d, want 2", s.MoE.TopK)

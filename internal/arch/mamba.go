@@ -215,8 +215,8 @@ func (s *Spec) nemotronExperts(c *Config) {
 	n.SharedUp, n.SharedDown = "mixer.shared_experts.up_proj", "mixer.shared_experts.down_proj"
 	c.must("n_shared_experts", 1)
 	c.must("mlp_bias", false) // which experts would not have
-	if c.Has("moe_latent_size") {
-		c.Refuse("moe_latent_size", "experts of a projection of the stream are not known")
+	if s.MoE.Latent = c.count("moe_latent_size", 0); s.MoE.Latent > 0 {
+		n.LatentIn, n.LatentOut = "mixer.fc1_latent_proj", "mixer.fc2_latent_proj"
 	}
 }
 

@@ -43,6 +43,7 @@ type Names struct {
 	ExpertGate, ExpertUp, ExpertDown string
 	SharedGate, SharedUp, SharedDown string
 	SharedRouter                     string
+	LatentIn, LatentOut              string
 
 	// Of MoE.Apart; RouterScale and ExpertScales are whole.
 	NormExpertIn, NormExpertOut, NormShared string

@@ -14,13 +14,20 @@ func (r reference) mixture(l int, x []float64) []float64 {
 	m, n := r.MoE, r.Names
 	logits := r.linear(l, 0, n.Router, x)
 	chosen, weight := r.choose(l, logits)
-	out := make([]float64, len(x))
+	in := x
+	if m.Latent > 0 {
+		in = r.linear(l, 0, n.LatentIn, x)
+	}
+	out := make([]float64, len(in))
 	for i, e := range chosen {
 		if m.Early {
-			add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, scaled(x, weight[i])), 1)
+			add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, scaled(in, weight[i])), 1)
 			continue
 		}
-		add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, x), weight[i])
+		add(out, r.expert(l, e, n.ExpertGate, n.ExpertUp, n.ExpertDown, in), weight[i])
+	}
+	if m.Latent > 0 {
+		out = r.linear(l, 0, n.LatentOut, out)
 	}
 	if m.Shared > 0 {
 		f := 1.0

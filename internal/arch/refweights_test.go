@@ -90,6 +90,10 @@ func (r reference) outs(l int, part string) int {
 		return r.MoE.Shared
 	case n.Router:
 		return r.MoE.Experts
+	case n.LatentIn:
+		return r.MoE.Latent
+	case n.ExpertDown:
+		return r.MoE.Reads(r.Hidden)
 	case n.AttnGate:
 		return a.Gates()
 	case n.PerLayerGate:

@@ -323,8 +323,15 @@ type MoE struct {
 	// y = expert[e](weight[e]·x) + shared(x). TopK is 1 then (Llama 4).
 	Early bool
 
+	// Latent has the chosen experts read x·Names.LatentInᵀ, of so many columns, and give as many:
+	// y = (Σ weight[e]·expert[e](x·LatentInᵀ))·Names.LatentOutᵀ + shared(x) (Nemotron 3 Super); 0 means none.
+	Latent int
+
 	Scale float32 // multiplies y; 0 means 1
 }
+
+// Reads returns the columns of what the chosen experts read, in a model so many wide.
+func (m MoE) Reads(hidden int) int { return cmp.Or(m.Latent, hidden) }
 
 // Routing says how a token's experts are chosen and weighed, from the logits
 // x·routerᵀ (+ bias), one per expert.

@@ -82,12 +82,16 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	of := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows, cols, nil) }
 	chosen := func(t tensor.Type, cols int) tensor.Tensor { return tensor.New(t, rows*m.TopK, cols, nil) }
 	seen := m.TopK // experts that a row sees
-	if m.Shared > 0 && !m.Apart {
+	if m.Shared > 0 && !m.Apart && m.Latent == 0 {
 		seen++
 	}
 	list[Scores], list[Places], list[Weights] = of(tensor.F32, m.Experts), of(tensor.I32, seen), of(tensor.F32, seen)
 	list[Order], list[Choice], list[First] = chosen(tensor.I32, 1), chosen(tensor.I32, 1), tensor.New(tensor.I32, 1, m.Experts+1, nil)
-	list[ExpertIn], list[ExpertOut] = chosen(activation, spec.Hidden), tensor.New(activation, rows*seen, spec.Hidden, nil)
+	reads := m.Reads(spec.Hidden)
+	list[ExpertIn], list[ExpertOut] = chosen(activation, reads), tensor.New(activation, rows*seen, reads, nil)
+	if m.Latent > 0 {
+		list[ExpertSource], list[LatentMixed], list[Mixture], list[SharedOut] = of(activation, reads), of(activation, reads), of(tensor.F32, reads), of(activation, spec.Hidden)
+	}
 	if spec.Names.NormMLPOut != "" || m.Early {
 		list[Mixture] = of(tensor.F32, spec.Hidden)
 	}

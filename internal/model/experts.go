@@ -23,8 +23,11 @@ func (b *builder) mixture(m *Module, in *input) *mixture {
 	if v, ok := m.Vector(n, n.Correction); ok && e.Routing.Correction {
 		x.correction = b.own(m, b.numbers(v))
 	}
-	if x.in = Normed; e.Apart {
+	switch x.in = Normed; {
+	case e.Apart:
 		x.in, x.apart = ExpertNormed, b.apart(m)
+	case e.Latent > 0:
+		x.in, x.latent = ExpertSource, &latentExperts{b.linear(m, n.LatentIn), b.linear(m, n.LatentOut)}
 	}
 	x.scores = b.linear(m, n.Router)
 	m.fixed = append(m.fixed, x.scores)
@@ -49,11 +52,12 @@ type mixture struct {
 	unit
 	sharedUnit unit
 	routing    device.Routing
-	correction tensor.Tensor // F32 [1, experts], or absent
-	in         Slot          // what the chosen experts read
-	apart      *apart        // norms of their own, or nil
-	early      bool          // weights multiply what experts read
-	inner      bool          // attention of the same module adds to the stream behind it
+	correction tensor.Tensor  // F32 [1, experts], or absent
+	in         Slot           // what the chosen experts read
+	apart      *apart         // norms of their own, or nil
+	latent     *latentExperts // projections around them, or nil
+	early      bool           // weights multiply what experts read
+	inner      bool           // attention of the same module adds to the stream behind it
 	out        *output
 	scores     *Linear // the router
 	each       []expert
@@ -109,9 +113,11 @@ func (x *mixture) made(m *Module, get func(*Linear) *Linear) ([]Step, *grouped) 
 		add(first, last)
 		together.add(e)
 	}
+	var shared []Site // that read the norm, too
 	if x.shared != nil {
 		e := x.shared.of(get)
-		add(e.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut))
+		first, last := e.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut)
+		shared, act.Sites = []Site{first}, append(act.Sites, last)
 		together.shared = &e
 	}
 	read.Back, read.Keep = x.readBack, []Slot{Residual}
@@ -121,6 +127,11 @@ func (x *mixture) made(m *Module, get func(*Linear) *Linear) ([]Step, *grouped) 
 	}
 	m.onFree = append(m.onFree, together.free)
 	m.waits = func() bool { return !together.possible(m.dev) }
+	if x.latent != nil {
+		together.latent = x.latent.of(get)
+		return x.projected(together.latent, shared, read, act), together
+	}
+	read.Sites = append(read.Sites, shared...)
 	return []Step{read, act, {Run: x.add, Back: x.addBack}}, together
 }
 

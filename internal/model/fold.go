@@ -72,6 +72,8 @@ func (m ModuleSpec) readers(n arch.Names, p Place) (list []LinearSpec) {
 		parts = []string{n.ExpertGate, n.ExpertUp}
 	case p == NormMLPIn && apart:
 		parts = []string{n.SharedGate, n.SharedUp}
+	case p == NormMLPIn && n.LatentIn != "" && m.Mixture():
+		parts = []string{n.Router, n.LatentIn, n.SharedGate, n.SharedUp}
 	case p == NormMLPIn || p == NormIn && m.Kind == Parallel && !own:
 		parts = append(parts, n.Gate, n.Up, n.Router, n.ExpertGate, n.ExpertUp, n.SharedGate, n.SharedUp, n.SharedRouter)
 	}

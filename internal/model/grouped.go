@@ -15,6 +15,7 @@ type grouped struct {
 	mu             sync.Mutex // of the groups, which whoever comes first makes
 	gate, up, down kin
 	shared         *expert
+	latent         *latentExperts
 }
 
 // kin is a matrix of every expert, and the group that is made of them.
@@ -39,7 +40,7 @@ func (g *grouped) runs(s *State) bool { return (s.few() || g.sparse(s)) && g.pos
 // run computes the mixture.
 func (g *grouped) run(s *State) {
 	d := s.Dev
-	if g.unit.gates() && !g.early && !s.apart {
+	if g.unit.gates() && !g.early && g.latent == nil && !s.apart {
 		g.mix(s)
 		return
 	}
@@ -50,11 +51,20 @@ func (g *grouped) run(s *State) {
 	}
 	g.choose(s)
 	r := s.Routes()
+	if l := g.latent; l != nil {
+		l.in.W.mul(d, s.At(ExpertSource), s.At(Normed), l.in.Bias)
+	}
 	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
 	g.apply(d, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
 	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.down.group}, r)
 	if g.shared != nil {
 		g.runShared(s)
+	}
+	if l := g.latent; l != nil {
+		g.sumLatents(s)
+		l.out.W.mul(d, s.At(Out), s.At(LatentMixed), l.out.Bias)
+		g.addLatents(s)
+		return
 	}
 	g.mixture.add(s)
 }

@@ -128,7 +128,7 @@ func (y *moduleLayout) feedForward() {
 	if y.Sparse(y.m.Layer) {
 		y.experts()
 	} else {
-		y.mlp(0, n.Gate, n.Up, n.Down, y.MLPWidth(y.m.Layer))
+		y.mlp(0, n.Gate, n.Up, n.Down, y.Hidden, y.MLPWidth(y.m.Layer))
 	}
 	if y.MLP.XIELU {
 		y.xielu()
@@ -154,16 +154,16 @@ func (y *moduleLayout) xielu() {
 	}
 }
 
-// mlp adds the matrices of one MLP, of an expert or not.
-func (y *moduleLayout) mlp(expert int, gate, up, down string, width int) {
+// mlp adds the matrices of one MLP, of an expert or not, which reads so many columns, and gives as many.
+func (y *moduleLayout) mlp(expert int, gate, up, down string, reads, width int) {
 	add := func(r arch.Role, part string, in, out int) {
 		y.add(&y.m.Linears, LinearSpec{Role: r, Part: part, Expert: expert, In: in, Out: out, Biased: y.MLP.Bias})
 	}
 	if !y.MLP.Ungated {
-		add(arch.Gate, gate, y.Hidden, width)
+		add(arch.Gate, gate, reads, width)
 	}
-	add(arch.Up, up, y.Hidden, width)
-	add(arch.Down, down, width, y.Hidden)
+	add(arch.Up, up, reads, width)
+	add(arch.Down, down, width, reads)
 }
 
 func (y *moduleLayout) experts() {
@@ -176,11 +176,17 @@ func (y *moduleLayout) experts() {
 		}
 		y.vector(v)
 	}
+	if m.Latent > 0 {
+		y.linear(arch.Up, n.LatentIn, y.Hidden, m.Latent, false)
+	}
 	for e := range m.Experts {
-		y.mlp(e, n.ExpertGate, n.ExpertUp, n.ExpertDown, m.Width)
+		y.mlp(e, n.ExpertGate, n.ExpertUp, n.ExpertDown, m.Reads(y.Hidden), m.Width)
 	}
 	if m.Shared > 0 {
-		y.mlp(0, n.SharedGate, n.SharedUp, n.SharedDown, m.Shared)
+		y.mlp(0, n.SharedGate, n.SharedUp, n.SharedDown, y.Hidden, m.Shared)
+	}
+	if m.Latent > 0 {
+		y.linear(arch.Down, n.LatentOut, m.Latent, y.Hidden, false)
 	}
 	if m.Apart {
 		y.layerNorm(NormExpertIn, n.NormExpertIn)

@@ -51,17 +51,17 @@ const (
 	First        // I32 [1, experts+1]: where in Order the rows of each expert begin
 	Places       // I32 [rows, experts a row]: in Order
 	Weights      // F32 [rows, experts a row]
-	ExpertIn     // [chosen, hidden]
+	ExpertIn     // [chosen, hidden], or [chosen, latent]
 	ExpertGate   // [chosen, expert width]
 	ExpertUp     // [chosen, expert width]
 	ExpertActed  // [chosen, expert width]
-	ExpertOut    // [chosen, hidden], and then SharedOut
+	ExpertOut    // likewise, and then SharedOut, if that is as wide
 	SharedGate   // [rows, width of the shared expert]
 	SharedUp     // [rows, width of the shared expert]
 	SharedActed  // [rows, width of the shared expert]
 	SharedOut    // [rows, hidden]
 	SharedScores // logits of its weight, F32 [rows, 1]
-	Mixture      // the experts' weighted sum, if it is normalized, or Weighted, F32 [rows, hidden]
+	Mixture      // the experts' weighted sum, if it is normalized or projected, or Weighted, F32 [rows, hidden], or [rows, latent]
 	Weighted     // Normed times the weights of experts, where they read that, [rows, hidden]
 
 	Embedded  // rows of the table, where they are not the stream, F32 [rows, width of the table]
@@ -71,6 +71,8 @@ const (
 	ExpertNormed  // what experts read that have a norm of their own, [rows, hidden]
 	ExpertScale   // what multiplies the weight of each, F32 [chosen, 1]
 	ScaledWeights // F32 [rows, experts a row]
+	ExpertSource  // what chosen experts read, where that is a projection, [rows, latent]
+	LatentMixed   // their weighted sum, likewise
 	Together      // the norms of Mixture and of SharedOut, F32 [rows, hidden]
 
 	LayerStream // the stream behind the MLP, [rows, hidden]
