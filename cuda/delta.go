@@ -55,13 +55,13 @@ func (d *Device) convolve(columns, gates, q, k, v, a, b, left tensor.Tensor, g d
 		first := pieces(rows/batch.Span*pieces(batch.Span, delta_convolve_rows_of_warp)*(2*keys+values)*32, delta_convolve_threads)
 		l.blocks.x = first + more
 		d.delta_convolve_128(l, columns, q, k, v, left, g.Conv, g.ConvBias, batch.Pos, batch.Seq, d.fault, int32(rows), int32(sequences), int32(keys), int32(values), int32(batch.Span),
-			gates, a, b, g.Decay, g.Bias, g.Least, int32(g.ValueHeads), int32(first), int64(a.Stride), int64(b.Stride), int64(columns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), scale)
+			gates, a, b, g.Decay, g.Bias, g.Limit(), int32(g.ValueHeads), int32(first), int64(a.Stride), int64(b.Stride), int64(columns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), scale)
 		return
 	}
 	first := pieces(rows*(2*g.KeyHeads+g.ValueHeads)*32, delta_convolve_threads)
 	l.blocks.x = first + more
 	d.delta_convolve(l, columns, q, k, v, left, g.Conv, g.ConvBias, batch.Pos, batch.Seq, d.fault, int32(rows), int32(sequences), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim),
-		int32(g.Kernel), int32(batch.Span), gates, a, b, g.Decay, g.Bias, g.Least, int32(first), int64(a.Stride), int64(b.Stride), int64(columns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), scale)
+		int32(g.Kernel), int32(batch.Span), gates, a, b, g.Decay, g.Bias, g.Limit(), int32(first), int64(a.Stride), int64(b.Stride), int64(columns.Stride), int64(q.Stride), int64(k.Stride), int64(v.Stride), scale)
 }
 
 // fastHeads returns how many heads of 128 columns keys and values are, where columns are convolved by so many.

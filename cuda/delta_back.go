@@ -82,7 +82,7 @@ func (d *Device) deltaHeads(da, db, dcolumns, dy, columns, a, b tensor.Tensor, g
 	for run := 0; run < runs; run += most {
 		n := min(most, runs-run)
 		l := launch{blocks: dim{x: chunks, y: g.ValueHeads, z: n}, threads: dim{x: v.columns * delta_back_sharing}, shared: v.shared}
-		v.back(d, l, dcolumns, sums, kept, dy, columns, a, b, g.Decay, g.Bias, g.Skip, g.Least, int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(span), int32(run),
+		v.back(d, l, dcolumns, sums, kept, dy, columns, a, b, g.Decay, g.Bias, g.Skip, g.Limit(), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(g.ValueDim), int32(g.Kernel), int32(span), int32(run),
 			int64(columns.Stride), int64(dy.Stride), int64(a.Stride), int64(b.Stride))
 		l = launch{blocks: dim{x: pieces(n*span*2*(g.Keys()+g.ValueHeads), delta_back_threads)}, threads: dim{x: delta_back_threads}}
 		d.delta_back_sums(l, dcolumns, da, db, sums, int32(n*span), int32(g.KeyHeads), int32(g.ValueHeads), int32(g.KeyDim), int32(chunks), int32(span), int32(run),

@@ -4030,7 +4030,7 @@ func (d *Device) delta_plain_256(l launch, y tensor.Tensor, columns tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, limit float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_64)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -4042,7 +4042,7 @@ func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Te
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(skips, tensor.F32, "skips")
-	a.float32(least)
+	a.float32(limit)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -4057,7 +4057,7 @@ func (d *Device) delta_back_64(l launch, dcolumns tensor.Tensor, parts tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, limit float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_128)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -4069,7 +4069,7 @@ func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.T
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(skips, tensor.F32, "skips")
-	a.float32(least)
+	a.float32(limit)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -4084,7 +4084,7 @@ func (d *Device) delta_back_128(l launch, dcolumns tensor.Tensor, parts tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, least float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
+func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.Tensor, kept tensor.Tensor, dy tensor.Tensor, columns tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, skips tensor.Tensor, limit float32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, run int32, ldc int64, lddy int64, lda int64, ldb int64) {
 	a := d.begin(kernel_delta_back_256)
 	a.tensor(dcolumns, tensor.F32, "dcolumns")
 	a.tensor(parts, tensor.F32, "parts")
@@ -4096,7 +4096,7 @@ func (d *Device) delta_back_256(l launch, dcolumns tensor.Tensor, parts tensor.T
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(skips, tensor.F32, "skips")
-	a.float32(least)
+	a.float32(limit)
 	a.int32(keyHeads)
 	a.int32(valueHeads)
 	a.int32(keyDim)
@@ -4172,7 +4172,7 @@ func (d *Device) delta_back_inputs(l launch, dq tensor.Tensor, dk tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, least float32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, limit float32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
 	a := d.begin(kernel_delta_convolve)
 	a.tensor(columns, tensor.F32, "columns")
 	a.tensor(q, tensor.F16, "q")
@@ -4197,7 +4197,7 @@ func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor
 	a.tensor(b, tensor.F32, "b")
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
-	a.float32(least)
+	a.float32(limit)
 	a.int32(beforeGates)
 	a.int64(lda)
 	a.int64(ldb)
@@ -4209,7 +4209,7 @@ func (d *Device) delta_convolve(l launch, columns tensor.Tensor, q tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, least float32, heads int32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
+func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, left tensor.Tensor, conv tensor.Tensor, shift tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, fault tensor.Tensor, rows int32, sequences int32, keyHeads int32, valueHeads int32, span int32, gates tensor.Tensor, a_ tensor.Tensor, b tensor.Tensor, decay tensor.Tensor, bias tensor.Tensor, limit float32, heads int32, beforeGates int32, lda int64, ldb int64, ldc int64, ldq int64, ldk int64, ldv int64, scale float32) {
 	a := d.begin(kernel_delta_convolve_128)
 	a.tensor(columns, tensor.F32, "columns")
 	a.tensor(q, tensor.F16, "q")
@@ -4231,7 +4231,7 @@ func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Te
 	a.tensor(b, tensor.F32, "b")
 	a.tensor(decay, tensor.F32, "decay")
 	a.tensor(bias, tensor.F32, "bias")
-	a.float32(least)
+	a.float32(limit)
 	a.int32(heads)
 	a.int32(beforeGates)
 	a.int64(lda)
@@ -7102,7 +7102,7 @@ func (d *Device) xielu_f16(l launch, y tensor.Tensor, x tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
-func (d *Device) xielu_back(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldy int64, ldx int64, p float32, negative float32, beta float32, least float32) {
+func (d *Device) xielu_back(l launch, dx tensor.Tensor, dy tensor.Tensor, x tensor.Tensor, rows int32, n int64, lddx int64, ldy int64, ldx int64, p float32, negative float32, beta float32) {
 	a := d.begin(kernel_xielu_back)
 	a.tensor(dx, tensor.F32, "dx")
 	a.tensor(dy, tensor.F32, "dy")
@@ -7115,6 +7115,5 @@ func (d *Device) xielu_back(l launch, dx tensor.Tensor, dy tensor.Tensor, x tens
 	a.float32(p)
 	a.float32(negative)
 	a.float32(beta)
-	a.float32(least)
 	d.launch(a, l)
 }

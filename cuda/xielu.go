@@ -16,5 +16,5 @@ func (d *Device) XIELU(y, x tensor.Tensor, u device.XIELU) {
 func (d *Device) XIELUBack(dx, dy, x tensor.Tensor, u device.XIELU) {
 	want(dx.Rows == x.Rows && dx.Cols == x.Cols && dy.Rows == x.Rows && dy.Cols == x.Cols, "XIELUBack", dx, dy, x)
 	p := planeOf(dx, dy, x)
-	d.xielu_back(p.launch(), dx, dy, x, int32(p.rows), int64(p.cols), int64(dx.Stride), int64(dy.Stride), int64(x.Stride), u.Positive, u.Negative, u.Beta, u.Least)
+	d.xielu_back(p.launch(), dx, dy, x, int32(p.rows), int64(p.cols), int64(dx.Stride), int64(dy.Stride), int64(x.Stride), u.Positive, u.Negative, u.Beta)
 }

@@ -177,9 +177,9 @@ def logistics():
     keep("act.sigmoid", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
 
 
-def deltas():
+def deltas(cases=(("plain", 2, 7, 2, 2, 8, 8, 4, 1), ("grouped", 1, 41, 2, 6, 8, 12, 4, 1), ("alone", 3, 5, 1, 2, 16, 4, 1, 1))):
     # Gated Delta Networks (arXiv 2412.06464, equation 10), as models/qwen3_next has it around: row by row.
-    for name, runs, span, kh, vh, kd, vd, kernel in [("plain", 2, 7, 2, 2, 8, 8, 4), ("grouped", 1, 41, 2, 6, 8, 12, 4), ("alone", 3, 5, 1, 2, 16, 4, 1)]:
+    for name, runs, span, kh, vh, kd, vd, kernel, most in cases:
         rows, keys, values = runs * span, kh * kd, vh * vd
         q, k, v, dy = draw(rows, keys), draw(rows, keys), draw(rows, values, scale=2), draw(rows, values)
         a, b, conv, decay, bias = draw(rows, vh), draw(rows, vh), draw(2 * keys + values, kernel), draw(vh), draw(vh)
@@ -191,7 +191,7 @@ def deltas():
         u, w = (unit(heads(t, kh)).repeat_interleave(vh // kh, 2) for t in (u, w))
         u, z = u / kd**0.5, heads(z, vh)
         g = torch.exp(-torch.exp(decay) * F.softplus(heads(a, vh)[..., 0] + bias))
-        beta = torch.sigmoid(heads(b, vh)[..., 0])
+        beta = most * torch.sigmoid(heads(b, vh)[..., 0])
         state, out = torch.zeros(runs, vh, vd, kd).double(), []
         for t in range(span):
             state = state * g[:, t, :, None, None]
@@ -270,6 +270,10 @@ def more_units():
     keep("unit.limited", gate=gate, up=up, y=y, dy=dy, dgate=dgate, dup=dup)
 
 
-for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas, scans, short_convolutions, heads_gated, more_units):
+def more_deltas():
+    deltas([("twice", 2, 9, 2, 2, 8, 16, 4, 2)])  # models/olmo_hybrid, linear_allow_neg_eigval
+
+
+for make in (norms, ropes, acts, caps, attends, linears, samples, units, attends_more, logistics, deltas, scans, short_convolutions, heads_gated, more_units, more_deltas):
     make()
 save_file(out, sys.argv[1])

@@ -222,6 +222,8 @@ CASES = {
     "modernbert-decoder": NO_GQA | {"intermediate_size": 48, "num_hidden_layers": 4, "local_attention": 16, "cls_token_id": 1, "sep_token_id": 2, "mlp_bias": True},
     "nanochat": {"head_dim": 16, "final_logit_softcapping": 3.0},
     "olmo": {"clip_qkv": 2.0},
+    "olmo_hybrid": {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                    "linear_key_head_dim": 8, "linear_value_head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
     "openai-gpt": dict.fromkeys(set(TINY) - {"vocab_size"}) | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "opt": NO_GQA | {"ffn_dim": 64, "max_position_embeddings": 40, "word_embed_proj_dim": 32},

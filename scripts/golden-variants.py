@@ -36,6 +36,9 @@ VALUES = {
     "logits_scaling": [0.31], "embedding_multiplier": [0.31], "residual_multiplier": [0.31], "attention_multiplier": [0.31],
     "final_logit_softcapping": [None, 3.0], "attn_logit_softcapping": [None, 3.0], "query_pre_attn_scalar": [9],
     "rms_norm_eps": [0.05], "layer_norm_eps": [0.05], "layer_norm_epsilon": [0.05], "norm_eps": [0.05],
+    "linear_allow_neg_eigval": [False], "linear_value_head_dim": [8], "gating": ["per-element"], "moe_routed_scaling_factor": [0.37], "use_sandwich_norm": [False], "use_attention_gate": [False],
+    "conv_bias": [True], "conv_L_cache": [3], "swiglu_limits": [None], "swiglu_limits_shared": [None], "num_sliding_attention_heads": [2], "num_attention_heads_per_layer": [None],
+    "moe_latent_size": [None, 24], "mlp_layer_types": [["sparse", "sparse", "dense"]],
     "vocab_size": [100], "intermediate_size": [160], "num_key_value_heads": [1],
 }
 
@@ -165,6 +168,8 @@ def main():
     for name in names or sorted(d for d in os.listdir(source) if os.path.isdir(os.path.join(source, d))):
         with open(os.path.join(source, name, "config.json")) as f:
             config = json.load(f)
+        if "__float__" in str(config.get("time_step_limit")):  # infinity as transformers writes it, and does not read
+            del config["time_step_limit"]
         changes = variants(config.get("text_config", config))
         single = list(changes.items())
         for _ in range(12):

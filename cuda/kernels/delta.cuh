@@ -50,8 +50,8 @@ struct Part {
 // Gates are a row's g and β, or, if plain, Δ.
 struct Gates {
 	float g, beta;
-	__device__ Gates(float decay, float a, float b) {
-		g = expf(-expf(decay) * softplus(a)), beta = 1 / (1 + expf(-b));
+	__device__ Gates(float decay, float a, float b, float most) {
+		g = expf(-expf(decay) * softplus(a)), beta = most / (1 + expf(-b));
 	}
 	__device__ Gates(float decay, float a, float least, bool plain) {
 		beta = fmaxf(softplus(a), least), g = expf(-expf(decay) * beta);

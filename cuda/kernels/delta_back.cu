@@ -54,7 +54,7 @@ struct Arguments {
 	const float *a, *b;    // [rows, heads of values], lda, ldb; b is null if plain
 	const float *decay, *bias;
 	const float* skips;    // of plain
-	float least;
+	float limit;  // of Δ the least, of β the most
 	Shape s;
 	int run;               // the first
 	int64 ldc, lddy, lda, ldb;
@@ -111,9 +111,9 @@ struct Back {
 		if (threadIdx.x < hi - lo) {
 			int64 row = begin + lo + threadIdx.x;
 			float z = p.a[row * p.lda + head] + bias, slope = 1 / (1 + expf(-z)), *to = m.tile.gates[threadIdx.x];
-			Gates g = p.b ? Gates(decay, z, p.b[row * p.ldb + head]) : Gates(decay, z, p.least, true);
-			if (!p.b && !(Gates::softplus(z) > p.least)) slope = 0;
-			to[0] = g.g, to[1] = g.beta, to[2] = -g.g * expf(decay) * slope, to[3] = p.b ? g.beta * (1 - g.beta) : slope;
+			Gates g = p.b ? Gates(decay, z, p.b[row * p.ldb + head], p.limit) : Gates(decay, z, p.limit, true);
+			if (!p.b && !(Gates::softplus(z) > p.limit)) slope = 0;
+			to[0] = g.g, to[1] = g.beta, to[2] = -g.g * expf(decay) * slope, to[3] = p.b ? g.beta * (1 - g.beta / p.limit) : slope;
 		}
 		__syncthreads();
 	}
@@ -238,9 +238,9 @@ __device__ void delta_back(const Arguments& p) {
 	static_assert(sizeof(Memory<dims, columns_of_##dims>) == shared_of_##dims, "as cuda/delta_back.go has it");                             \
 	extern "C" __global__ void __launch_bounds__(columns_of_##dims * sharing) delta_back_##dims(                                            \
 		float* dcolumns, float* parts, float* kept, const float* dy, const float* columns, const float* a, const float* b,                  \
-		const float* decay, const float* bias, const float* skips, float least, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,            \
+		const float* decay, const float* bias, const float* skips, float limit, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,            \
 		int run, int64 ldc, int64 lddy, int64 lda, int64 ldb) {                                                                             \
-		Arguments p = {dcolumns, parts, kept, dy, columns, a, b, decay, bias, skips, least, {key_heads, value_heads, key_dim, value_dim, kernel, span},   \
+		Arguments p = {dcolumns, parts, kept, dy, columns, a, b, decay, bias, skips, limit, {key_heads, value_heads, key_dim, value_dim, kernel, span},   \
 			run, ldc, lddy, lda, ldb};                                                                                                      \
 		delta_back<dims, columns_of_##dims>(p);                                                                                             \
 	}

@@ -15,7 +15,7 @@ struct Rates {
 	const float* a;      // [rows, heads], lda
 	const float* b;      // likewise, ldb, or null: plain
 	const float *decay, *bias;  // [heads]
-	float least;         // of Δ
+	float limit;         // of Δ the least, of β the most
 	int64 lda, ldb;
 
 	__device__ bool made(int first, int rows, int heads) const {
@@ -23,7 +23,7 @@ struct Rates {
 		int i = (blockIdx.x - first) * threads + threadIdx.x, row = i / heads, head = i % heads;
 		if (row < rows) {
 			float x = a[row * lda + head] + bias[head];
-			Gates g = b ? Gates(decay[head], x, b[row * ldb + head]) : Gates(decay[head], x, least, true);
+			Gates g = b ? Gates(decay[head], x, b[row * ldb + head], limit) : Gates(decay[head], x, limit, true);
 			gates[i] = make_float2(g.g, g.beta);
 		}
 		return true;
@@ -42,10 +42,10 @@ extern "C" __global__ void __launch_bounds__(threads) delta_convolve(
 	const int* seq,      // [rows]
 	int* fault,
 	int rows, int sequences, int key_heads, int value_heads, int key_dim, int value_dim, int kernel, int span,
-	float* gates, const float* a, const float* b, const float* decay, const float* bias, float least, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
+	float* gates, const float* a, const float* b, const float* decay, const float* bias, float limit, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
 	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {  // scale: of queries; 0: heads stay as they are
 	after_previous();
-	if (Rates{(float2*)gates, a, b, decay, bias, least, lda, ldb}.made(before_gates, rows, value_heads)) return;
+	if (Rates{(float2*)gates, a, b, decay, bias, limit, lda, ldb}.made(before_gates, rows, value_heads)) return;
 	Shape s = {key_heads, value_heads, key_dim, value_dim, kernel, span};
 	Inputs x = {q, k, v, ldq, ldk, ldv};
 	Part p(s, threads);
@@ -94,10 +94,10 @@ struct Row {
 extern "C" __global__ void __launch_bounds__(threads) delta_convolve_128(
 	float* columns, const half* q, const half* k, const half* v, const half* left, const float* conv, const float* shift, const int* pos, const int* seq, int* fault,
 	int rows, int sequences, int key_heads, int value_heads, int span,
-	float* gates, const float* a, const float* b, const float* decay, const float* bias, float least, int heads, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
+	float* gates, const float* a, const float* b, const float* decay, const float* bias, float limit, int heads, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
 	int64 ldc, int64 ldq, int64 ldk, int64 ldv, float scale) {
 	after_previous();
-	if (Rates{(float2*)gates, a, b, decay, bias, least, lda, ldb}.made(before_gates, rows, heads)) return;
+	if (Rates{(float2*)gates, a, b, decay, bias, limit, lda, ldb}.made(before_gates, rows, heads)) return;
 	int parts = 2 * key_heads + value_heads, lane = threadIdx.x % 32;
 	int all = (blockIdx.x * threads + threadIdx.x) / 32, pieces = (span + rows_of_warp - 1) / rows_of_warp;
 	int part = all % parts, run = all / parts / pieces, from = all / parts % pieces * rows_of_warp, first = run * span;

@@ -17,20 +17,19 @@ func (s Spec) Sinks(layer int) bool {
 // TableWidth returns how wide the embedding's table is.
 func (s Spec) TableWidth() int { return cmp.Or(s.EmbedWidth, s.Hidden) }
 
-// NormIn returns the name of the norm in front of a layer's attention, or "".
-func (s Spec) NormIn(layer int) string {
+// NormsOf returns the names of a layer's norms, "" for those that it has not.
+func (s Spec) NormsOf(layer int) Norms {
+	n := s.Names.Norms
+	if s.LinearNorms != nil && s.Linear(layer) {
+		n = *s.LinearNorms
+	}
 	if s.FirstBare && layer == 0 {
-		return ""
+		n.NormIn = ""
 	}
-	return s.Names.NormIn
-}
-
-// NormMLPOut returns the name of the norm behind a layer's MLP or mixture of experts, or "".
-func (s Spec) NormMLPOut(layer int) string {
 	if s.MixtureNorm && !s.Sparse(layer) {
-		return ""
+		n.NormMLPOut = ""
 	}
-	return s.Names.NormMLPOut
+	return n
 }
 
 // Sinusoid returns the rows of the table of positions that Sinusoids speaks of, from LearnedFrom on.

@@ -53,6 +53,7 @@ const (
 	GatedAttention  Feature = "gated attention"
 	GatedHeads      Feature = "gates of heads"
 	XIELUs          Feature = "xIELU"
+	LinearNormed    Feature = "norms of layers with linear attention"
 	LatentExperts   Feature = "experts of a projection of the stream"
 	VariedClamps    Feature = "units limited by layer"
 	LinearAttention Feature = "linear attention by the gated delta rule"
@@ -114,6 +115,7 @@ func (s Spec) Features() []Feature {
 	add(EmbeddingNorm, s.EmbedNorm)
 	add(EmbeddingWeight, n.EmbedNorm != "")
 	add(FirstLayerBare, s.FirstBare)
+	add(LinearNormed, s.LinearNorms != nil)
 	add(NarrowTable, s.EmbedWidth > 0)
 	add(DeepHead, n.HeadDense != "")
 	add(HeadBias, s.HeadBias)

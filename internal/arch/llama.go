@@ -25,8 +25,8 @@ func llama(c *Config) Spec {
 		Rope:         func(int) Rope { return rope },
 		Names: Names{
 			Embed: "model.embed_tokens", Layers: "model.layers.*", Final: "model.norm", Head: "lm_head",
-			NormIn: "input_layernorm", NormMLPIn: "post_attention_layernorm",
-			Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
+			Norms: Norms{NormIn: "input_layernorm", NormMLPIn: "post_attention_layernorm"},
+			Q:     "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
 			Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj",
 		},
 	}

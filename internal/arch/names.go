@@ -17,7 +17,7 @@ type Names struct {
 
 	// Norms before attention and MLP, and of their outputs before those are
 	// added to the stream. An empty name means that there is no such norm.
-	NormIn, NormAttnOut, NormMLPIn, NormMLPOut string
+	Norms
 
 	Q, K, V, O   string
 	QNorm, KNorm string // with an asterisk: one tensor a head
@@ -32,6 +32,7 @@ type Names struct {
 	// Linear attention; all of the second line but the norm are whole. There is no DeltaB if Delta.Plain, and DeltaSkip is only then.
 	DeltaQ, DeltaK, DeltaV, DeltaZ, DeltaA, DeltaB, DeltaO                string
 	DeltaConv, DeltaConvBias, DeltaDecay, DeltaBias, DeltaSkip, DeltaNorm string
+	DeltaConvs                                                            [3]string // whole
 
 	// Gated convolutions; ShortConv and ShortBias are whole.
 	ShortB, ShortC, ShortX, ShortO string
@@ -57,6 +58,9 @@ type Names struct {
 	PerLayerTable, PerLayerModel, PerLayerNorm string
 	PerLayerGate, PerLayerOut, NormPerLayer    string
 }
+
+// Norms are names of a layer's norms of the stream, and of what is added to it.
+type Norms struct{ NormIn, NormAttnOut, NormMLPIn, NormMLPOut string }
 
 // Layer returns the full name of a layer's part.
 func (n Names) Layer(layer int, part string) string {
@@ -95,10 +99,27 @@ func (s *Spec) Resolve(has func(name string) bool) {
 
 func (s *Spec) spell(has func(name string) bool) {
 	for _, n := range append([]Names{s.Names}, s.Other...) {
+		like := *s
+		like.Names = n
 		table := has(n.Embed+".weight") || s.Tied && has(n.Head+".weight") || s.Table != "" && has(s.Table)
-		if table && (has(n.Layer(0, n.NormMLPIn)+".weight") || n.NormMLPIn == "") {
+		first := 0
+		for first < s.Layers-1 && s.Recurs(first) {
+			first++
+		}
+		if table && like.normed(0, has) && (first == 0 || like.normed(first, has)) {
 			s.Names = n
 			return
 		}
 	}
+}
+
+// normed reports whether files have the norms in front of a layer's MLP and behind its attention.
+func (s Spec) normed(layer int, has func(name string) bool) bool {
+	n := s.NormsOf(layer)
+	for _, part := range []string{n.NormMLPIn, n.NormAttnOut} {
+		if part != "" && !has(s.Names.Layer(layer, part)+".weight") {
+			return false
+		}
+	}
+	return true
 }

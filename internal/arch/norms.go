@@ -33,6 +33,37 @@ func olmo3(c *Config) Spec {
 	return s
 }
 
+// olmoHybrid has linear attention on all layers but every fourth, with norms in front of its sublayers, and may have no
+// positions where it has attention (models/olmo_hybrid/modeling_olmo_hybrid.py, configuration_olmo_hybrid.py).
+func olmoHybrid(c *Config) Spec {
+	c.defaults("vocab_size", 100352, "hidden_size", 3840, "intermediate_size", 11008, "num_hidden_layers", 32, "num_attention_heads", 30, "max_position_embeddings", 65536,
+		"rms_norm_eps", 1e-6)
+	s := olmo2(c)
+	if v, _, there := c.ropeObject().field("rope_theta"); there && v == nil {
+		s.Rope = nil
+	}
+	c.must("hidden_act", "silu") // also behind the convolution
+	heads := c.Int("linear_num_key_heads", s.Attn.Heads)
+	dim := c.Int("linear_key_head_dim", s.Hidden*3/4/max(heads, 1))
+	s.Delta = Delta{KeyHeads: heads, ValueHeads: c.Int("linear_num_value_heads", s.Attn.Heads), KeyDim: dim, ValueDim: c.Int("linear_value_head_dim", 2*dim),
+		Kernel: c.Int("linear_conv_kernel_dim", 4), NormEps: 1e-5, ConvsApart: true}
+	if c.Bool("linear_allow_neg_eigval", true) {
+		s.Delta.Most = 2
+	}
+	s.Linear = c.called("layer_types", "linear_attention", "full_attention", func(l int) bool { return l%4 != 3 && (s.Layers > 3 || l != s.Layers-1) })
+	s.LinearNorms = &Norms{NormIn: "attention_layer_norm", NormMLPIn: "feedforward_layer_norm"}
+	n := &s.Names
+	n.DeltaQ, n.DeltaK, n.DeltaV, n.DeltaZ = "linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj", "linear_attn.g_proj"
+	n.DeltaA, n.DeltaB, n.DeltaO, n.DeltaNorm = "linear_attn.a_proj", "linear_attn.b_proj", "linear_attn.o_proj", "linear_attn.o_norm"
+	n.DeltaConvs = [3]string{"linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"}
+	n.DeltaDecay, n.DeltaBias = "linear_attn.A_log", "linear_attn.dt_bias"
+	saved := *n // as transformers writes it
+	saved.NormAttnOut = "feedforward_layer_norm"
+	s.Other = []Names{saved}
+	c.ignore("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor")
+	return s
+}
+
 // exaone4 has norms behind the sublayers, norms of heads, windows, and, if there
 // are windows, positions only there (models/exaone4/modeling_exaone4.py).
 func exaone4(c *Config) Spec {

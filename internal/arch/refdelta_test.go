@@ -51,7 +51,15 @@ func (r reference) states() [][][]float64 {
 
 func (r reference) delta(l int, x stream) stream {
 	d, n := r.Delta, r.Names
-	conv, _ := r.tensor(n.Layer(l, n.DeltaConv))
+	var conv []float64
+	if d.ConvsApart {
+		for _, name := range n.DeltaConvs {
+			part, _ := r.tensor(n.Layer(l, name))
+			conv = append(conv, part...)
+		}
+	} else {
+		conv, _ = r.tensor(n.Layer(l, n.DeltaConv))
+	}
 	decay, bias := r.vector(n.Layer(l, n.DeltaDecay)), r.vector(n.Layer(l, n.DeltaBias))
 	norm := r.Norm
 	norm.Eps, norm.Offset = d.NormEps, 0
@@ -67,7 +75,7 @@ func (r reference) delta(l int, x stream) stream {
 		for h, s := range states {
 			shared := h / (d.ValueHeads / d.KeyHeads) * d.KeyDim
 			q, k := unit(row[shared:][:d.KeyDim]), unit(row[d.Keys()+shared:][:d.KeyDim])
-			g, beta := math.Exp(-math.Exp(decay[h])*math.Log1p(math.Exp(a[h]+bias[h]))), sigmoid(b[h])
+			g, beta := math.Exp(-math.Exp(decay[h])*math.Log1p(math.Exp(a[h]+bias[h]))), orOne(d.Most)*sigmoid(b[h])
 			head := make([]float64, d.ValueDim)
 			for i, state := range s {
 				copy(state, scaled(state, g))

@@ -174,28 +174,29 @@ func (r reference) head(v []float64) []float64 {
 // layer adds a layer's sublayers to x.
 func (r reference) layer(l int, x stream) {
 	n := r.Names
+	n.Norms = r.NormsOf(l)
 	if r.Passed(l) {
 		return
 	}
 	if !r.Attends(l) {
-		r.addTo(x, r.part(l, r.NormMLPOut(l), r.mlp(l, r.part(l, n.NormMLPIn, x))))
+		r.addTo(x, r.part(l, n.NormMLPOut, r.mlp(l, r.part(l, n.NormMLPIn, x))))
 		return
 	}
 	if r.NormSums {
 		r.addTo(x, r.attention(l, r.part(l, n.NormIn, x)))
 		copy(x, r.part(l, n.NormAttnOut, x))
 		r.addTo(x, r.mlp(l, r.part(l, n.NormMLPIn, x)))
-		copy(x, r.part(l, r.NormMLPOut(l), x))
+		copy(x, r.part(l, n.NormMLPOut, x))
 		return
 	}
-	in := r.part(l, r.NormIn(l), x)
+	in := r.part(l, n.NormIn, x)
 	attention := r.part(l, n.NormAttnOut, r.attention(l, in))
 	if r.Parallel {
 		mlpIn := in
 		if n.NormMLPIn != "" {
 			mlpIn = r.part(l, n.NormMLPIn, x)
 		}
-		mlp := r.part(l, r.NormMLPOut(l), r.mlp(l, mlpIn))
+		mlp := r.part(l, n.NormMLPOut, r.mlp(l, mlpIn))
 		r.addTo(x, attention)
 		r.addTo(x, mlp)
 		return
@@ -208,7 +209,7 @@ func (r reference) layer(l int, x stream) {
 	if r.Sparse(l) && r.MoE.Apart {
 		mlp = func(l int, in stream) stream { return r.apart(l, x, in) }
 	}
-	r.addTo(x, r.part(l, r.NormMLPOut(l), mlp(l, r.part(l, n.NormMLPIn, x))))
+	r.addTo(x, r.part(l, n.NormMLPOut, mlp(l, r.part(l, n.NormMLPIn, x))))
 	if r.PerLayer.Size > 0 {
 		r.addTo(x, r.part(l, n.NormPerLayer, each(x, func(p int, v []float64) []float64 {
 			g := r.linear(l, 0, n.PerLayerGate, v)

@@ -193,12 +193,14 @@ func (s *Spec) ropeByKind(c *Config, local func(int) bool, long, short turned) {
 		r.Dims = int(float64(r.Dims) * f)
 		return r
 	}
-	windowed, any := Rope{}, false
+	windowed, some := Rope{}, false
 	for l := range s.Layers {
-		any = any || local(l)
+		some = some || local(l)
 	}
-	if any {
+	if some {
 		windowed = of("sliding_attention", short)
+	} else {
+		p.ignore("sliding_attention")
 	}
 	full := of("full_attention", long)
 	s.Rope = func(l int) Rope {

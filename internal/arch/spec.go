@@ -56,6 +56,9 @@ type Spec struct {
 
 	FirstBare bool // the first layer has no Names.NormIn (ModernBERT)
 
+	// LinearNorms are the norms of layers that Linear says, where they are otherwise than Names has them (OLMo Hybrid).
+	LinearNorms *Norms
+
 	// NormSums has Names.NormAttnOut and NormMLPOut be norms of the stream, once the output has been added:
 	// x = norm(x + attention(x)). Names.Final may be empty: logits are of the stream (GPT 1).
 	NormSums bool
@@ -239,7 +242,7 @@ type Latent struct {
 // with q and k the head of KeyHeads that ValueHeads/KeyHeads heads of values share, of Euclidean
 // length 1 (their squares add up to 1 but for 1e-6), q times 1/√KeyDim:
 //
-//	g = exp(-exp(Names.DeltaDecay)·softplus(x·DeltaA + Names.DeltaBias)), β = σ(x·DeltaB)
+//	g = exp(-exp(Names.DeltaDecay)·softplus(x·DeltaA + Names.DeltaBias)), β = Most·σ(x·DeltaB), Most being 1 if it is 0
 //	S = g·S + k·(β·(v - (g·S)ᵀ·k))ᵀ      [KeyDim, ValueDim], zeros in front of the first position
 //	y = norm(Sᵀ·q)·silu(x·DeltaZ)         RMS by heads, with weights Names.DeltaNorm, [ValueDim]
 //
@@ -255,6 +258,8 @@ type Delta struct {
 	KeyHeads, ValueHeads, KeyDim, ValueDim int // KeyHeads 0: none
 	Kernel                                 int // of the convolution: the position's own, and so many less one in front
 	NormEps                                float32
+	Most                                   float32
+	ConvsApart                             bool // Names.DeltaConvs, of queries, keys and values, in the place of DeltaConv
 
 	Plain         bool
 	Groups        int

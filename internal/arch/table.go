@@ -174,6 +174,7 @@ var table = map[string]entry{
 	"OlmoForCausalLM":                          {olmo, "olmo", Whole, Golden},
 	"Olmo2ForCausalLM":                         {olmo2, "olmo2", Whole, Golden},
 	"Olmo3ForCausalLM":                         {olmo3, "olmo3", Whole, Golden},
+	"OlmoHybridForCausalLM":                    {olmoHybrid, "olmo_hybrid", Whole, Golden},
 	"OlmoeForCausalLM":                         {olmoe, "olmoe", Whole, Golden},
 	"OpenAIGPTLMHeadModel":                     {gpt1, "openai-gpt", Whole, Golden},
 	"OmniASRForConditionalGeneration":          {omniASR, "omniasr", Text, Golden},

@@ -24,7 +24,7 @@ type Backward interface {
 	// HeadGatesBack is the gradient of HeadGates.
 	HeadGatesBack(dx, dgate, dy, x, gate tensor.Tensor, a Act)
 
-	// XIELUBack is the gradient of XIELU.
+	// XIELUBack is the gradient of XIELU, as if u.Least were 0.
 	XIELUBack(dx, dy, x tensor.Tensor, u XIELU)
 
 	// ClampMulBack is the gradient of ClampMul: a number that is limited has none.

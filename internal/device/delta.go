@@ -1,6 +1,10 @@
 package device
 
-import "exl2/internal/tensor"
+import (
+	"cmp"
+
+	"exl2/internal/tensor"
+)
 
 // Linear is linear attention, which keeps of what is behind a position a state of one size.
 type Linear interface {
@@ -53,6 +57,15 @@ type GatedDelta struct {
 	Plain bool
 	Skip  tensor.Tensor // of Plain, F32 [1, ValueHeads]
 	Least float32       // of Δ, if Plain
+	Most  float32       // of β, which is Most·σ(b); 0 means 1
+}
+
+// Limit returns Least if Plain, and Most.
+func (d GatedDelta) Limit() float32 {
+	if d.Plain {
+		return d.Least
+	}
+	return cmp.Or(d.Most, 1)
 }
 
 // Keys and Values are the columns of q, or k, and of v.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 
 	"exl2/internal/arch"
@@ -42,6 +43,10 @@ type delta struct {
 
 // vectors loads what belongs to no matrix, in the order of the layout.
 func (d *delta) vectors(b *builder, m *Module) {
+	vectors := m.Vectors
+	if b.Spec.Delta.ConvsApart {
+		d.Conv, vectors = b.own(m, b.below(vectors[:3])), vectors[2:]
+	}
 	to := []*tensor.Tensor{&d.Conv, &d.Decay, &d.Bias}
 	if d.Plain {
 		to = append(to, &d.Skip)
@@ -50,12 +55,38 @@ func (d *delta) vectors(b *builder, m *Module) {
 		to = append(to, &d.ConvBias)
 	}
 	for i, t := range to {
+		if !t.Nil() {
+			continue
+		}
 		numbers := b.numbers
 		if d.Plain && (t == &d.Conv || t == &d.ConvBias) {
 			numbers = func(v VectorSpec) tensor.Tensor { return d.turned(b, v) }
 		}
-		*t = b.own(m, numbers(m.Vectors[i]))
+		*t = b.own(m, numbers(vectors[i]))
 	}
+}
+
+// below loads convolutions, one below the other. What transformers saves is all of them, cut in as many parts of one size as
+// there are names.
+func (b *builder) below(list []VectorSpec) tensor.Tensor {
+	var all []float32
+	rows, kernel := 0, list[0].Dims[2]
+	for _, v := range list {
+		rows += v.Dims[0]
+	}
+	part, left := (rows+len(list)-1)/len(list), rows
+	for _, v := range list {
+		t, kind, ok := b.get(v.Name, v.Shape(), []int{min(part, left), 1, kernel})
+		if !ok {
+			return tensor.Tensor{}
+		}
+		all, left = append(all, tensor.Widen(kind, t.Data)...), left-t.Shape[0]
+	}
+	if left != 0 {
+		b.fail(fmt.Errorf("%s and those beside it: %d columns, want %d", list[0].Name, rows-left, rows))
+		return tensor.Tensor{}
+	}
+	return b.upload(tensor.F32, rows, kernel, tensor.BytesOf(all))
 }
 
 // turned loads numbers that files have by columns of v, k and q, by those of q, k and v.
@@ -172,5 +203,5 @@ func (d *delta) normedBack(dev device.Backward, s, g *State) {
 
 func deltaOf(spec arch.Spec) device.GatedDelta {
 	d := spec.Delta
-	return device.GatedDelta{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Kernel: d.Kernel, Plain: d.Plain, Least: d.Least}
+	return device.GatedDelta{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Kernel: d.Kernel, Plain: d.Plain, Least: d.Least, Most: d.Most}
 }

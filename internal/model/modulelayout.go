@@ -14,11 +14,11 @@ type moduleLayout struct {
 }
 
 func (y *moduleLayout) attention() {
-	n, a, borrows := y.Names, y.AttnOf(y.m.Layer), y.Lender(y.m.Layer) != y.m.Layer
-	y.layerNorm(NormIn, y.NormIn(y.m.Layer))
+	n, a, norms, borrows := y.Names, y.AttnOf(y.m.Layer), y.NormsOf(y.m.Layer), y.Lender(y.m.Layer) != y.m.Layer
+	y.layerNorm(NormIn, norms.NormIn)
 	if y.Recurs(y.m.Layer) {
 		y.recurrent()
-		y.layerNorm(NormOut, n.NormAttnOut)
+		y.layerNorm(NormOut, norms.NormAttnOut)
 		return
 	}
 	if y.Latent.KVRank > 0 {
@@ -43,7 +43,7 @@ func (y *moduleLayout) attention() {
 	if a.ValueNorm && !borrows {
 		y.norm(NormSpec{Place: NormValue, Name: parent(n.O) + ".v_norm", Norm: y.Spec.Norm, Rows: 1, Cols: a.HeadDim, Plain: true})
 	}
-	y.layerNorm(NormOut, n.NormAttnOut)
+	y.layerNorm(NormOut, norms.NormAttnOut)
 	if y.Sinks(y.m.Layer) {
 		y.vector(VectorSpec{Name: n.Sinks, Cols: a.Heads})
 	}
@@ -69,7 +69,17 @@ func (y *moduleLayout) delta() {
 	y.linear(arch.O, n.DeltaO, d.Values(), y.Hidden, d.BiasO)
 	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.DeltaA, In: y.Hidden, Out: d.ValueHeads, Biased: d.BiasIn})
 	norm, columns := NormSpec{Place: NormDelta, Name: n.DeltaNorm, Norm: device.Norm{Eps: d.NormEps}, Rows: 1, Cols: d.ValueDim}, 2*d.Keys()+d.Values()
-	y.vector(VectorSpec{Name: n.DeltaConv, Cols: columns * d.Kernel, Dims: []int{columns, 1, d.Kernel}})
+	convs := []string{n.DeltaConv}
+	if d.ConvsApart {
+		convs = n.DeltaConvs[:]
+	}
+	for i, name := range convs {
+		all := columns
+		if d.ConvsApart {
+			all = []int{d.Keys(), d.Keys(), d.Values()}[i]
+		}
+		y.vector(VectorSpec{Name: name, Cols: all * d.Kernel, Dims: []int{all, 1, d.Kernel}})
+	}
 	y.vector(VectorSpec{Name: n.DeltaDecay, Cols: d.ValueHeads})
 	y.vector(VectorSpec{Name: n.DeltaBias, Cols: d.ValueHeads})
 	if d.Plain {
@@ -123,8 +133,8 @@ func (y *moduleLayout) latent() {
 }
 
 func (y *moduleLayout) feedForward() {
-	n := y.Names
-	y.layerNorm(NormMLPIn, n.NormMLPIn)
+	n, norms := y.Names, y.NormsOf(y.m.Layer)
+	y.layerNorm(NormMLPIn, norms.NormMLPIn)
 	if y.Sparse(y.m.Layer) {
 		y.experts()
 	} else {
@@ -133,7 +143,7 @@ func (y *moduleLayout) feedForward() {
 	if y.MLP.XIELU {
 		y.xielu()
 	}
-	y.layerNorm(NormMLPOut, y.NormMLPOut(y.m.Layer))
+	y.layerNorm(NormMLPOut, norms.NormMLPOut)
 	if size := y.PerLayer.Size; size > 0 {
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerGate, In: y.Hidden, Out: size})
 		y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.PerLayerOut, In: size, Out: y.Hidden})

@@ -181,7 +181,7 @@ func (j *delta) gates(r, head int) (g, beta float32) {
 		step = max(step, float64(j.Least))
 		return float32(math.Exp(-rate * step)), float32(step)
 	}
-	return float32(math.Exp(-rate * step)), sigmoid(j.b.row(r)[head])
+	return float32(math.Exp(-rate * step)), j.Limit() * sigmoid(j.b.row(r)[head])
 }
 
 // softplus is ln(1 + exp(x)).

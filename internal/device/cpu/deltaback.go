@@ -156,7 +156,7 @@ func (j *deltaBack) gatesBack(r, head int, dg, dbeta float64) {
 	}
 	j.da.row(r)[head] -= float32(dg * math.Exp(-rate*softplus(x)) * rate / (1 + math.Exp(-x)))
 	beta := float64(sigmoid(j.b.row(r)[head]))
-	j.db.row(r)[head] += float32(dbeta * beta * (1 - beta))
+	j.db.row(r)[head] += float32(dbeta * float64(j.Limit()) * beta * (1 - beta))
 }
 
 // silus turns a row's gradients of columns into those of what silu has seen.

@@ -220,7 +220,7 @@ func TestGoldenAttend(t *testing.T) {
 }
 
 func TestGoldenGatedDelta(t *testing.T) {
-	eachGolden(t, "delta.", []string{"plain", "grouped", "alone"}, func(g golden, i int) {
+	eachGolden(t, "delta.", []string{"plain", "grouped", "alone", "twice"}, func(g golden, i int) {
 		goldenDelta(g, deltas[i], g.wide("b"), deltaRuns[i])
 	})
 }
@@ -241,9 +241,9 @@ func TestGoldenMamba2(t *testing.T) {
 var (
 	deltas = []device.GatedDelta{
 		{KeyHeads: 2, ValueHeads: 2, KeyDim: 8, ValueDim: 8, Kernel: 4}, {KeyHeads: 2, ValueHeads: 6, KeyDim: 8, ValueDim: 12, Kernel: 4},
-		{KeyHeads: 1, ValueHeads: 2, KeyDim: 16, ValueDim: 4, Kernel: 1},
+		{KeyHeads: 1, ValueHeads: 2, KeyDim: 16, ValueDim: 4, Kernel: 1}, {KeyHeads: 2, ValueHeads: 2, KeyDim: 8, ValueDim: 16, Kernel: 4, Most: 2},
 	}
-	deltaRuns = []int{2, 1, 3}
+	deltaRuns = []int{2, 1, 3, 2}
 )
 
 // goldenDelta compares whole sequences, sequences in two runs, and gradients; b may be absent.

@@ -35,17 +35,13 @@ func (d *Device) XIELUBack(dx, dy, x tensor.Tensor, u device.XIELU) {
 	})
 }
 
-// xielu returns the function and its derivative.
+// xielu returns the function and its derivative, that of Least -0.
 func xielu(x float64, u device.XIELU) (value, slope float64) {
 	beta := float64(u.Beta)
 	if x > 0 {
 		p := float64(u.Positive)
 		return p*x*x + beta*x, 2*p*x + beta
 	}
-	n, least := float64(u.Negative), float64(u.Least)
-	slope = beta - n
-	if x < least {
-		slope += n * math.Exp(x)
-	}
-	return n*(math.Expm1(min(x, least))-x) + beta*x, slope
+	n := float64(u.Negative)
+	return n*(math.Expm1(min(x, float64(u.Least)))-x) + beta*x, beta + n*math.Expm1(x)
 }

@@ -16,7 +16,7 @@ type deltaCase struct {
 	slow                                           bool // what is behind stays
 	sharp                                          float32
 	plain, biased                                  bool
-	least                                          float32
+	least, most                                    float32
 }
 
 var deltas = []deltaCase{
@@ -33,6 +33,8 @@ var deltas = []deltaCase{
 	{keyHeads: 1, valueHeads: 1, keyDim: 64, valueDim: 64, kernel: 4, runs: []run{{0, 0}}, span: 40, sharp: 40},
 	{keyHeads: 1, valueHeads: 1, keyDim: 64, valueDim: 64, kernel: 4, span: 8},
 	{keyHeads: 1, valueHeads: 2, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{0, 3}}, span: 19, biased: true},
+	{keyHeads: 2, valueHeads: 2, keyDim: 96, valueDim: 192, kernel: 4, runs: []run{{0, 3}, {1, 0}}, span: 11, most: 2},
+	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{2, 5}, {0, 0}}, span: 1, most: 2},
 	{keyHeads: 1, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{2, 5}, {0, 0}, {1, 700}}, span: 1, plain: true, biased: true},
 	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{1, 0}, {0, 0}}, span: 37, plain: true, biased: true, least: 1e-3},
 	{keyHeads: 1, valueHeads: 2, keyDim: 256, valueDim: 64, kernel: 4, runs: []run{{0, 11}, {1, 0}}, span: 18, plain: true, biased: true, slow: true},
@@ -52,7 +54,7 @@ func (c deltaCase) layout() layout {
 
 // shape is what the operation is told.
 func (c deltaCase) shape(f *fixture) device.GatedDelta {
-	g := device.GatedDelta{KeyHeads: c.keyHeads, ValueHeads: c.valueHeads, KeyDim: c.keyDim, ValueDim: c.valueDim, Kernel: c.kernel, Plain: c.plain, Least: c.least}
+	g := device.GatedDelta{KeyHeads: c.keyHeads, ValueHeads: c.valueHeads, KeyDim: c.keyDim, ValueDim: c.valueDim, Kernel: c.kernel, Plain: c.plain, Least: c.least, Most: c.most}
 	g.Conv, g.Decay = f.in("conv", tensor.F32, g.Columns(), c.kernel, noise(1)), f.in("decay", tensor.F32, 1, c.valueHeads, noise(2))
 	offset := float32(0)
 	if c.slow {
