@@ -52,6 +52,11 @@ SPEECH = {"encoder_config": {"input_dim": 8, "num_layers": 1, "hidden_dim": 32, 
 GRANITE = {"head_dim": None, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 2.0}
 
 
+FALCON_H1 = {"head_dim": 16, "mamba_d_ssm": 48, "mamba_n_heads": 4, "mamba_d_state": 8, "mamba_n_groups": 2, "lm_head_multiplier": 0.5, "embedding_multiplier": 2.0,
+             "mlp_multipliers": [1.5, 0.5], "key_multiplier": 0.8, "attention_out_multiplier": 0.7, "attention_in_multiplier": 1.2,
+             "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 1.3], "ssm_in_multiplier": 1.1, "ssm_out_multiplier": 0.6}
+
+
 def behind(kind, vision, **text):
     """A language model behind a picture encoder."""
     text = {k: v for k, v in (TINY | {"model_type": kind, "head_dim": 16} | text).items() if v is not None}
@@ -222,6 +227,8 @@ CASES = {
     "modernbert-decoder": NO_GQA | {"intermediate_size": 48, "num_hidden_layers": 4, "local_attention": 16, "cls_token_id": 1, "sep_token_id": 2, "mlp_bias": True},
     "nanochat": {"head_dim": 16, "final_logit_softcapping": 3.0},
     "olmo": {"clip_qkv": 2.0},
+    "falcon_h1": FALCON_H1,
+    "falcon_h1_normed": {"model_type": "falcon_h1"} | FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": False, "mlp_multipliers": None, "mamba_d_ssm": 64},
     "olmo_hybrid": {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
                     "linear_key_head_dim": 8, "linear_value_head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},

@@ -38,6 +38,7 @@ VALUES = {
     "rms_norm_eps": [0.05], "layer_norm_eps": [0.05], "layer_norm_epsilon": [0.05], "norm_eps": [0.05],
     "linear_allow_neg_eigval": [False], "linear_value_head_dim": [8], "gating": ["per-element"], "moe_routed_scaling_factor": [0.37], "use_sandwich_norm": [False], "use_attention_gate": [False],
     "conv_bias": [True], "conv_L_cache": [3], "swiglu_limits": [None], "swiglu_limits_shared": [None], "num_sliding_attention_heads": [2], "num_attention_heads_per_layer": [None],
+    "mamba_rms_norm": [True], "mamba_norm_before_gate": [False], "mamba_conv_bias": [False], "mamba_d_conv": [3], "mlp_multipliers": [[1.0, 0.5]], "ssm_multipliers": [[1.0] * 5],
     "moe_latent_size": [None, 24], "mlp_layer_types": [["sparse", "sparse", "dense"]],
     "vocab_size": [100], "intermediate_size": [160], "num_key_value_heads": [1],
 }

@@ -128,6 +128,11 @@ func (s Spec) Recurs(layer int) bool {
 	return (s.Delta.KeyHeads > 0 || s.Short.Kernel > 0) && s.Linear != nil && s.Linear(layer)
 }
 
+// Caches reports whether a layer keeps keys and values.
+func (s Spec) Caches(layer int) bool {
+	return s.Attends(layer) && (s.Beside || !s.Recurs(layer))
+}
+
 // Recurrent reports whether any layer does.
 func (s Spec) Recurrent() bool {
 	_, states := s.Keeping(0, s.Layers)
@@ -138,10 +143,10 @@ func (s Spec) Recurrent() bool {
 // that keep states. Layers without attention keep neither.
 func (s Spec) Keeping(from, to int) (caches, states int) {
 	for l := from; l < to; l++ {
-		switch {
-		case s.Recurs(l):
+		if s.Recurs(l) {
 			states++
-		case s.Attends(l):
+		}
+		if s.Caches(l) {
 			caches++
 		}
 	}

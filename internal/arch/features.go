@@ -54,6 +54,10 @@ const (
 	GatedHeads      Feature = "gates of heads"
 	XIELUs          Feature = "xIELU"
 	LinearNormed    Feature = "norms of layers with linear attention"
+	LinearBeside    Feature = "linear attention beside attention"
+	ScaledMLP       Feature = "scaled MLPs"
+	ScaledStates    Feature = "scaled inputs of linear attention"
+	BareStates      Feature = "linear attention without a norm"
 	LatentExperts   Feature = "experts of a projection of the stream"
 	VariedClamps    Feature = "units limited by layer"
 	LinearAttention Feature = "linear attention by the gated delta rule"
@@ -116,6 +120,10 @@ func (s Spec) Features() []Feature {
 	add(EmbeddingWeight, n.EmbedNorm != "")
 	add(FirstLayerBare, s.FirstBare)
 	add(LinearNormed, s.LinearNorms != nil)
+	add(LinearBeside, s.Beside)
+	add(ScaledMLP, s.MLP.Scale != 0)
+	add(ScaledStates, s.Delta.Scales != (DeltaScales{}))
+	add(BareStates, s.Delta.Bare)
 	add(NarrowTable, s.EmbedWidth > 0)
 	add(DeepHead, n.HeadDense != "")
 	add(HeadBias, s.HeadBias)

@@ -193,7 +193,7 @@ func (s Spec) checkFactors(c *Config) {
 	}{
 		{"embedding multiplier", s.EmbedScale, true}, {"residual multiplier", s.Residual, true}, {"logit scale", s.LogitScale, true},
 		{"logit cap", s.LogitCap, true}, {"attention cap", s.Attn.Softcap, true}, {"clip of q, k and v", s.Attn.Clip, true},
-		{"scale of scores", s.Attn.Scale, false}, {"scale of values", s.Attn.ValueScale, true}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true}, {"scale of mixtures", s.MoE.Scale, true},
+		{"scale of scores", s.Attn.Scale, false}, {"scale of values", s.Attn.ValueScale, true}, {"scale of MLPs", s.MLP.Scale, true}, {"epsilon of norms", s.Norm.Eps, true}, {"scale of experts", s.MoE.Routing.Scale, true}, {"scale of mixtures", s.MoE.Scale, true},
 		{"least step of time", s.Delta.Least, true}, {"limit of gated units", s.MLP.Clamp.Limit, true}, {"temperature of attention", s.Attn.Temperature, true},
 	} {
 		if f := float64(v.f); !(f >= 0) || math.IsInf(f, 1) || f == 0 && !v.zero {
@@ -222,6 +222,12 @@ func (s Spec) checkShapes(c *Config) {
 	}
 	if d := s.Delta; d != (Delta{}) && d.ValueHeads%d.KeyHeads != 0 {
 		c.fail("linear_num_value_heads", "%d, want a multiple of linear_num_key_heads, %d", d.ValueHeads, d.KeyHeads)
+	}
+	if d := s.Delta; d.Scales != (DeltaScales{}) && (d.BiasIn || d.BiasO) {
+		c.Refuse("mamba_proj_bias", "biases of what is scaled")
+	}
+	if s.Beside && (s.Parallel || s.NormSums || s.LinearNorms != nil || s.Attn.BiasO && s.Attn.ValueScale != 0) {
+		c.Refuse("layer_types", "linear attention beside attention, and what else this architecture has")
 	}
 	if r.Groups > 1 && (s.MoE.Experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups || s.MoE.TopK > s.MoE.Experts/r.Groups*r.TopGroups) {
 		c.fail("n_group", "%d groups of %d experts, of which %d groups and %d experts are chosen", r.Groups, s.MoE.Experts, r.TopGroups, s.MoE.TopK)

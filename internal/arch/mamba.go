@@ -20,7 +20,7 @@ func bamba(c *Config) Spec {
 	attends := c.Floats("attn_layer_indices")
 	s.Linear = func(l int) bool { return !slices.Contains(attends, float64(l)) }
 	c.kinds("layers_block_type")
-	s.mamba(c.mambaOf(s.Hidden), "mamba")
+	s.mamba(c.mambaOf(c.Int("mamba_expand", 2)*s.Hidden), "mamba")
 	n := &s.Names
 	n.Final, n.NormMLPIn = "model.final_layernorm", "pre_ff_layernorm"
 	n.Gate, n.Up, n.Down = "feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"
@@ -52,7 +52,7 @@ func graniteHybrid(c *Config) Spec {
 	}
 	kinds := c.kinds("layer_types")
 	s.Linear = func(l int) bool { return kinds == nil || kinds[l] == "linear_attention" }
-	s.mamba(c.mambaOf(s.Hidden), "mamba")
+	s.mamba(c.mambaOf(c.Int("mamba_expand", 2)*s.Hidden), "mamba")
 	c.must("hidden_act", "silu") // also behind the convolution
 	c.must("normalization_function", "rmsnorm")
 	c.ignore("mamba_chunk_size", "init_method")
@@ -66,17 +66,16 @@ type mamba2 struct {
 	eps, least                        float64
 }
 
-// mambaOf reads Mamba-2 by the names that it has beside attention, where the heads are an expansion of the stream.
-func (c *Config) mambaOf(hidden int) mamba2 {
+// mambaOf reads Mamba-2 by the names that it has beside attention; all heads together are so wide.
+func (c *Config) mambaOf(width int) mamba2 {
 	m := mamba2{heads: c.Int("mamba_n_heads", 128), state: c.Int("mamba_d_state", 256), groups: c.Int("mamba_n_groups", 1), kernel: c.Int("mamba_d_conv", 4),
 		bias: c.Bool("mamba_proj_bias", false), convBias: c.Bool("mamba_conv_bias", true), eps: c.Float("rms_norm_eps", 1e-6)}
-	width := c.Int("mamba_expand", 2) * hidden
 	m.dim = width / max(m.heads, 1)
 	if v, _, _ := c.field("mamba_d_head"); v != nil && v != "auto" {
 		m.dim = c.Int("mamba_d_head")
 	}
 	if m.dim*m.heads != width {
-		c.fail("mamba_n_heads", "%d heads of %d dimensions, want %d in all, mamba_expand times hidden_size", m.heads, m.dim, width)
+		c.fail("mamba_n_heads", "%d heads of %d dimensions, want %d in all", m.heads, m.dim, width)
 	}
 	c.unlimited()
 	return m

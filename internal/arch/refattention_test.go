@@ -8,7 +8,7 @@ import (
 )
 
 func (r reference) attention(l int, x stream) stream {
-	if r.Recurs(l) {
+	if r.Recurs(l) && !r.Beside {
 		return r.recurrent(l, x)
 	}
 	a, n := r.AttnOf(l), r.Names
@@ -33,6 +33,10 @@ func (r reference) attention(l int, x stream) stream {
 			copy(v, scaled(v, f))
 		}
 	}
+	beside := make(stream, len(x))
+	if r.Beside {
+		beside = r.recurrent(l, x)
+	}
 	return each(q, func(p int, q []float64) []float64 {
 		out := make([]float64, 0, a.Heads*value)
 		for h := range a.Heads {
@@ -45,7 +49,9 @@ func (r reference) attention(l int, x stream) stream {
 				out[i] *= activated(gates[i/(len(out)/len(gates))], a.GateAct)
 			}
 		}
-		return r.linear(l, 0, n.O, out)
+		out = r.linear(l, 0, n.O, out)
+		add(out[:len(beside[p])], beside[p], 1)
+		return out
 	})
 }
 

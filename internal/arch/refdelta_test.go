@@ -8,7 +8,7 @@ func (r reference) recurrent(l int, x stream) stream {
 	case r.Short.Kernel > 0:
 		return r.short(l, x)
 	case r.Delta.Plain:
-		return r.mamba(l, x)
+		return each(r.mamba(l, x), func(_ int, v []float64) []float64 { return scaled(v, orOne(r.Delta.Scales.O)) })
 	}
 	return r.delta(l, x)
 }
@@ -94,7 +94,7 @@ func (r reference) delta(l int, x stream) stream {
 
 // mamba is Mamba-2; its columns come as those of v, k and q.
 func (r reference) mamba(l int, x stream) stream {
-	d, n := r.Delta, r.Names
+	d, n, f := r.Delta, r.Names, r.Delta.Scales
 	conv, _ := r.tensor(n.Layer(l, n.DeltaConv))
 	var shift []float64
 	if d.ConvBias {
@@ -104,13 +104,17 @@ func (r reference) mamba(l int, x stream) stream {
 	norm := r.Norm
 	norm.Eps, norm.Offset = d.NormEps, 0
 	columns := convolved(each(x, func(_ int, v []float64) []float64 {
-		in := append(r.linear(l, 0, n.DeltaV, v), r.linear(l, 0, n.DeltaK, v)...)
-		return append(in, r.linear(l, 0, n.DeltaQ, v)...)
+		in := append(scaled(r.linear(l, 0, n.DeltaV, v), orOne(f.V)), scaled(r.linear(l, 0, n.DeltaK, v), orOne(f.K))...)
+		return append(in, scaled(r.linear(l, 0, n.DeltaQ, v), orOne(f.Q))...)
 	}), conv, shift, d.Kernel)
-	states, weights := r.states(), r.vector(n.Layer(l, n.DeltaNorm)+".weight")
+	states := r.states()
+	var weights []float64
+	if !d.Bare {
+		weights = r.vector(n.Layer(l, n.DeltaNorm) + ".weight")
+	}
 	return each(x, func(p int, v []float64) []float64 {
 		row := silu(columns[p])
-		a, z := r.linear(l, 0, n.DeltaA, v), silu(r.linear(l, 0, n.DeltaZ, v))
+		a, z := scaled(r.linear(l, 0, n.DeltaA, v), orOne(f.A)), silu(scaled(r.linear(l, 0, n.DeltaZ, v), orOne(f.Z)))
 		out := make([]float64, d.Values())
 		for h, s := range states {
 			shared := d.Values() + h/(d.ValueHeads/d.KeyHeads)*d.KeyDim
@@ -124,7 +128,7 @@ func (r reference) mamba(l int, x stream) stream {
 			}
 		}
 		group := d.Values() / d.Groups
-		for c := 0; c < len(out); c += group {
+		for c := 0; c < len(out) && !d.Bare; c += group {
 			copy(out[c:], normalize(out[c:c+group], weights[c:c+group], nil, norm))
 		}
 		return r.linear(l, 0, n.DeltaO, out)

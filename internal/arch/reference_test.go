@@ -298,7 +298,9 @@ func (r reference) mlp(l int, x stream) stream {
 	if r.Sparse(l) {
 		return each(x, func(_ int, v []float64) []float64 { return r.mixture(l, v) })
 	}
-	return each(x, func(_ int, v []float64) []float64 { return r.expert(l, 0, n.Gate, n.Up, n.Down, v) })
+	return each(x, func(_ int, v []float64) []float64 {
+		return scaled(r.expert(l, 0, n.Gate, n.Up, n.Down, v), orOne(r.MLP.Scale))
+	})
 }
 
 // expert is one MLP.

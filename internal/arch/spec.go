@@ -99,6 +99,9 @@ type Spec struct {
 	Dense  func(layer int) bool // layers that have an MLP, not MoE; nil means none if MoE.Experts > 0
 	Linear func(layer int) bool // layers that have Delta, or Short, in the place of attention; nil means none
 
+	// Beside: they have Delta beside attention, of the same norm, and both are added to the stream (Falcon H1).
+	Beside bool
+
 	// Widths are those of layers' MLPs, MLP.Width at most; 0 means that the layer has none. A nil function
 	// means MLP.Width. Unattended are layers without attention; a nil function means none.
 	Widths     func(layer int) int
@@ -266,7 +269,13 @@ type Delta struct {
 	Least         float32
 	ConvBias      bool
 	BiasIn, BiasO bool // of all matrices that read the stream, and of DeltaO
+
+	Bare   bool // if Plain: without the norm, y = y·silu(x·DeltaZ)
+	Scales DeltaScales
 }
+
+// DeltaScales multiply x·DeltaZ and so on, and what DeltaO gives, which have no biases then; 0 means 1.
+type DeltaScales struct{ Z, V, K, Q, A, O float32 }
 
 // Short describes gated convolutions of each column (models/lfm2/modeling_lfm2.py, Lfm2ShortConv), with the weights
 // Names.ShortConv [hidden, 1, Kernel], and, if Bias, biases of it, Names.ShortBias, and of all matrices:
@@ -297,6 +306,8 @@ type MLP struct {
 	// Clamp is gpt-oss's gated unit (models/gpt_oss/modeling_gpt_oss.py), which
 	// takes the place of act(gate)·up; Limit 0 means none of it.
 	Clamp device.Clamp
+
+	Scale float32 // multiplies what it gives; 0 means 1
 
 	// XIELU: act is device.XIELU, with numbers of each layer, ln(e^x - 1) of Positive and of Negative - Beta in
 	// Names.XIELUPositive and XIELUNegative, [1], Beta and Least in XIELUBeta and XIELULeast, no dimensions (Apertus).

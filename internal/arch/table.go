@@ -60,6 +60,7 @@ var table = map[string]entry{
 	"Exaone4ForCausalLM":                       {exaone4, "exaone4", Whole, Golden},
 	"ExaoneMoeForCausalLM":                     {exaoneMoE, "exaone_moe", Whole, Golden},
 	"FalconForCausalLM":                        {falcon, "falcon", Whole, Golden},
+	"FalconH1ForCausalLM":                      {falconH1, "falcon_h1", Whole, Golden},
 	"FastVlmForConditionalGeneration":          {fastVLM, "fast_vlm", Text, Golden},
 	"FlexOlmoForCausalLM":                      {flexOlmo, "flex_olmo", Whole, Golden},
 	"FlintForCausalLM":                         {flint, "flint", Whole, Golden},

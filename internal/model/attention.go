@@ -11,8 +11,12 @@ import (
 // attention makes the first half of a block: the norm, which q, k and v read,
 // the mixing of positions, which o reads, and the sum.
 func (b *builder) attention(m *Module) {
-	if b.Spec.Recurs(m.Layer) {
+	switch {
+	case !b.Spec.Caches(m.Layer):
 		b.recurrent(m)
+		return
+	case b.Spec.Beside:
+		b.besideAttention(m)
 		return
 	}
 	if b.Spec.Latent.KVRank > 0 {

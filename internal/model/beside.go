@@ -18,7 +18,7 @@ func (l *Loader) Beside(m ModuleSpec) int {
 	if m.Kind == Embedding && l.Spec.Sinusoids {
 		n += 4 * l.Spec.Learned * l.Spec.Hidden
 	}
-	if m.Kind != Attention && m.Kind != Parallel || l.Spec.Recurs(m.Layer) {
+	if m.Kind != Attention && m.Kind != Parallel || !l.Spec.Caches(m.Layer) {
 		return n
 	}
 	if l.Spec.Rope != nil {

@@ -39,7 +39,7 @@ func CacheOf(spec arch.Spec, from, to, sequences, positions int) CacheSize {
 	z := CacheSize{Sequences: sequences, Positions: positions}
 	_, z.Recurrent = spec.Keeping(from, to)
 	for l := from; l < to; l++ {
-		if !spec.Attends(l) || spec.Recurs(l) {
+		if !spec.Caches(l) {
 			continue
 		}
 		kind := kindOf(spec, l)

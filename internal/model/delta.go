@@ -13,9 +13,25 @@ import (
 // delta makes linear attention (arch.Delta): the norm, which all of its matrices read, what goes from
 // position to position, normalized and gated, which o reads, and the sum.
 func (b *builder) delta(m *Module) {
-	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
-	d := &delta{GatedDelta: deltaOf(b.Spec), norm: b.norm(m, NormDelta), layer: b.Spec.Kept(m.Layer), groups: b.Spec.Delta.Groups}
+	d, reads, o := b.deltaParts(m)
+	out.residual *= orOne(d.scales.O)
+	read := in.step(Site{Reads: Normed, Linears: reads, Writes: deltaWrites})
+	read.norm = Norm{} // what is normalized is read once more: not with the products alone
+	mix := Step{Run: d.run, Back: d.back, Sites: []Site{{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
+	m.Steps = []Step{read, mix, out.step()}
+}
+
+// deltaWrites is where what deltaParts returns first writes.
+var deltaWrites = []Slot{DeltaQuery, DeltaKey, DeltaValue, DeltaGate}
+
+// deltaParts loads linear attention, the linears that read the norm, and the one that reads what it gives.
+func (b *builder) deltaParts(m *Module) (d *delta, reads []*Linear, o *Linear) {
+	n := b.Spec.Names
+	d = &delta{GatedDelta: deltaOf(b.Spec), layer: b.Spec.Kept(m.Layer), groups: b.Spec.Delta.Groups, bare: b.Spec.Delta.Bare, scales: b.Spec.Delta.Scales}
+	if !d.bare {
+		d.norm = b.norm(m, NormDelta)
+	}
 	d.vectors(b, m)
 	q, k, v, z, o := b.linear(m, n.DeltaQ), b.linear(m, n.DeltaK), b.linear(m, n.DeltaV), b.linear(m, n.DeltaZ), b.linear(m, n.DeltaO)
 	d.a = b.linear(m, n.DeltaA)
@@ -25,10 +41,7 @@ func (b *builder) delta(m *Module) {
 		d.rates = b.joint(m, d.a, d.b)
 		m.fixed = append(m.fixed, d.b)
 	}
-	read := in.step(Site{Reads: Normed, Linears: []*Linear{q, k, v, z}, Writes: []Slot{DeltaQuery, DeltaKey, DeltaValue, DeltaGate}})
-	read.norm = Norm{} // what is normalized is read once more: not with the products alone
-	mix := Step{Run: d.run, Back: d.back, Sites: []Site{{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
-	m.Steps = []Step{read, mix, out.step()}
+	return d, []*Linear{q, k, v, z}, o
 }
 
 // delta is what linear attention has beside the linears that are quantized.
@@ -36,6 +49,8 @@ type delta struct {
 	device.GatedDelta
 	norm   Norm // of heads, or of groups
 	groups int
+	bare   bool // no norm
+	scales arch.DeltaScales
 	a, b   *Linear       // the second is nil if Plain
 	rates  tensor.Tensor // both matrices, or none
 	layer  int           // among those that have a state
@@ -98,6 +113,11 @@ func (d *delta) turned(b *builder, v VectorSpec) tensor.Tensor {
 	all, each := tensor.Widen(kind, t.Data)[:v.Cols], v.Cols/d.Columns()
 	values, keys := all[:d.Values()*each], all[d.Values()*each:]
 	half := d.Keys() * each
+	if v.Dims != nil { // weights, and so what they are multiplied by
+		scaleAll(values, d.scales.V)
+		scaleAll(keys[:half], d.scales.K)
+		scaleAll(keys[half:], d.scales.Q)
+	}
 	turned := tensor.BytesOf(slices.Concat(keys[half:], keys[:half], values))
 	if v.Dims == nil {
 		return b.upload(tensor.F32, 1, v.Cols, turned)
@@ -124,6 +144,13 @@ func (b *builder) joint(m *Module, x, y *Linear) tensor.Tensor {
 	return t
 }
 
+// scaleAll multiplies numbers, unless by 0.
+func scaleAll(v []float32, by float32) {
+	for i := range v {
+		v[i] *= orOne(by)
+	}
+}
+
 // ratesOf returns what a slot has of decay and of β, which is absent if Plain.
 func (d *delta) ratesOf(s *State) (decay, beta tensor.Tensor) {
 	t := s.At(DeltaRates)
@@ -143,12 +170,38 @@ func (d *delta) run(s *State) {
 			d.b.W.mul(s.Dev, beta, s.At(Normed), d.b.Bias)
 		}
 	}
+	if scale := orOne(d.scales.A); scale != 1 {
+		s.Dev.Cap(decay, scale, 0)
+	}
 	s.Dev.GatedDelta(s.At(DeltaMixed), s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.cache.recurrent(d.layer), s.Batch)
-	if d.Plain {
-		s.Dev.GatedNorm(s.At(DeltaOut), s.At(DeltaMixed), s.At(DeltaGate), d.norm.W, d.group(), d.norm.Norm)
+	d.scaleGate(s)
+	switch gate := s.At(d.gate()); {
+	case d.bare:
+		s.Dev.Copy(s.At(DeltaOut), s.At(DeltaMixed))
+		s.Dev.ActMul(s.At(DeltaOut), gate, s.At(DeltaOut), device.SiLU)
+	case d.Plain:
+		s.Dev.GatedNorm(s.At(DeltaOut), s.At(DeltaMixed), gate, d.norm.W, d.group(), d.norm.Norm)
+	default:
+		s.Dev.HeadNormGated(s.At(DeltaOut), s.At(DeltaMixed), gate, d.norm.W, d.norm.Norm)
+	}
+}
+
+// gate returns what gates are read from.
+func (d *delta) gate() Slot {
+	if orOne(d.scales.Z) != 1 {
+		return DeltaScaled
+	}
+	return DeltaGate
+}
+
+// scaleGate multiplies the gates, if they are to be.
+func (d *delta) scaleGate(s *State) {
+	if d.gate() == DeltaGate {
 		return
 	}
-	s.Dev.HeadNormGated(s.At(DeltaOut), s.At(DeltaMixed), s.At(DeltaGate), d.norm.W, d.norm.Norm)
+	s.Dev.Clear(s.At(DeltaWide))
+	s.Dev.AddScaled(s.At(DeltaWide), s.At(DeltaGate), d.scales.Z)
+	s.Dev.Copy(s.At(DeltaScaled), s.At(DeltaWide))
 }
 
 // heads has a row for each head of x.
@@ -162,19 +215,38 @@ func (d *delta) group() int { return d.Values() / d.groups }
 // back takes the rows for whole sequences.
 func (d *delta) back(s, g *State, _ []tensor.Tensor) {
 	dev := backward(g)
-	if d.Plain {
+	switch {
+	case d.bare:
+		d.bareBack(dev, s, g)
+	case d.Plain:
 		d.gatedBack(dev, s, g)
-	} else {
+	default:
 		d.normedBack(dev, s, g)
+	}
+	if d.gate() != DeltaGate {
+		g.Dev.AddScaled(g.At(DeltaGate), g.At(d.gate()), d.scales.Z)
+		g.Dev.Clear(g.At(d.gate()))
 	}
 	decay, beta := d.ratesOf(s)
 	ddecay, dbeta := d.ratesOf(g)
 	dev.GatedDeltaBack(g.At(DeltaQuery), g.At(DeltaKey), g.At(DeltaValue), ddecay, dbeta, g.At(DeltaColumns), g.At(DeltaMixed),
 		s.At(DeltaColumns), s.At(DeltaQuery), s.At(DeltaKey), s.At(DeltaValue), decay, beta, d.GatedDelta, s.Batch)
+	if scale := orOne(d.scales.A); scale != 1 {
+		dev.Cap(ddecay, scale, 0)
+	}
 	dev.MatMulBack(g.At(Normed), ddecay, d.a.W.(Dense).Tensor)
 	if !d.Plain {
 		dev.MatMulBack(g.At(Normed), dbeta, d.b.W.(Dense).Tensor)
 	}
+}
+
+// bareBack goes back through gates alone.
+func (d *delta) bareBack(dev device.Backward, s, g *State) {
+	x := s.At(DeltaMixed)
+	mixed := dev.Alloc(dev.Activation(), x.Rows, x.Cols)
+	defer dev.Free(mixed)
+	dev.Copy(mixed, x)
+	dev.ActMulBack(g.At(d.gate()), g.At(DeltaMixed), g.At(DeltaOut), s.At(d.gate()), mixed, device.SiLU)
 }
 
 // gatedBack goes back through GatedNorm, group by group.
@@ -183,12 +255,12 @@ func (d *delta) gatedBack(dev device.Backward, s, g *State) {
 	mixed, gated, dy := dev.Alloc(dev.Activation(), x.Rows, x.Cols), dev.Alloc(dev.Activation(), x.Rows, x.Cols), dev.Alloc(tensor.F32, x.Rows, x.Cols)
 	defer func() { dev.Free(mixed); dev.Free(gated); dev.Free(dy) }()
 	dev.Copy(mixed, x)
-	dev.ActMul(gated, s.At(DeltaGate), mixed, device.SiLU)
+	dev.ActMul(gated, s.At(d.gate()), mixed, device.SiLU)
 	dev.Clear(dy)
 	for lo, n := 0, d.group(); lo < x.Cols; lo += n {
 		dev.NormBack(dy.Columns(lo, lo+n), y.Columns(lo, lo+n), gated.Columns(lo, lo+n), d.norm.W.Columns(lo, lo+n), d.norm.Norm)
 	}
-	dev.ActMulBack(g.At(DeltaGate), g.At(DeltaMixed), dy, s.At(DeltaGate), mixed, device.SiLU)
+	dev.ActMulBack(g.At(d.gate()), g.At(DeltaMixed), dy, s.At(d.gate()), mixed, device.SiLU)
 }
 
 // normedBack goes back through HeadNormGated.
@@ -197,7 +269,7 @@ func (d *delta) normedBack(dev device.Backward, s, g *State) {
 	normed, dy := dev.Alloc(dev.Activation(), y.Rows, y.Cols), dev.Alloc(tensor.F32, y.Rows, y.Cols)
 	defer func() { dev.Free(normed); dev.Free(dy) }()
 	dev.Norm(d.heads(normed), d.heads(y), d.norm.W, d.norm.Bias, d.norm.Norm)
-	dev.ActMulBack(g.At(DeltaGate), dy, g.At(DeltaOut), s.At(DeltaGate), normed, device.SiLU)
+	dev.ActMulBack(g.At(d.gate()), dy, g.At(DeltaOut), s.At(d.gate()), normed, device.SiLU)
 	dev.NormBack(d.heads(g.At(DeltaMixed)), d.heads(dy), d.heads(y), d.norm.W, d.norm.Norm)
 }
 

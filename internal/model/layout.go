@@ -221,7 +221,7 @@ func layerSpecs(s arch.Spec, layer int) []ModuleSpec {
 	if s.Sparse(layer) { // ExLlamaV2's name, whatever the tensors are called
 		f.m.Name, f.m.Kind = n.Layer(layer, "block_sparse_moe"), Experts
 	}
-	if s.Recurs(layer) {
+	if !s.Caches(layer) {
 		a.m.Name = n.Layer(layer, parent(cmp.Or(n.DeltaO, n.ShortO)))
 	}
 	both := &f

@@ -210,7 +210,7 @@ func ReadMatrix(f Files, name string) (*exl2.Matrix, error) {
 var known = []arch.Feature{
 	arch.PostNorms, arch.NoPreNorms, arch.NormBiases, arch.PlainNorms, arch.VariedNorms, arch.ParallelBlocks,
 	arch.HeadNorms, arch.HeadNormsOwn, arch.HeadNormsAll, arch.HeadNormBiases, arch.HeadNormsLate, arch.HeadNormsPlain, arch.HeadNormsRoped, arch.EmbeddingNorm,
-	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.SinePositions, arch.MixtureNorms, arch.EmbeddingWeight, arch.FirstLayerBare, arch.LinearNormed, arch.NarrowTable, arch.DeepHead, arch.NormedSums, arch.NoFinalNorm, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
+	arch.HeadBias, arch.HeadUnitRows, arch.LearnedPosition, arch.LearnedFrom, arch.SinePositions, arch.MixtureNorms, arch.EmbeddingWeight, arch.FirstLayerBare, arch.LinearNormed, arch.LinearBeside, arch.ScaledMLP, arch.ScaledStates, arch.BareStates, arch.NarrowTable, arch.DeepHead, arch.NormedSums, arch.NoFinalNorm, arch.UngatedMLP, arch.SquaredAct, arch.ClampedMLP, arch.ClippedQKV,
 	arch.AttentionSinks, arch.SinksInWindows, arch.NarrowValues, arch.ScaledValues, arch.AttentionTemp, arch.LatentAttention, arch.GatedAttention, arch.GatedHeads, arch.XIELUs, arch.VariedClamps, arch.LinearAttention, arch.StateSpaces, arch.Convolutions, arch.BoundAttention, arch.DynamicRope, arch.FusedTensors, arch.TransposedInput,
 	arch.Experts, arch.SharedExperts, arch.SharedGates, arch.EarlyWeights, arch.LatentExperts, arch.ScaledExperts, arch.ParallelExperts, arch.DenseLayers, arch.StackedExperts, arch.PictureExperts, arch.PictureRows, arch.VariedWidths, arch.NoAttention,
 	arch.RouterTop, arch.RouterSigmoid, arch.RouterMixer, arch.RouterGroups, arch.RouterBias, arch.RouterCorrected,

@@ -31,6 +31,7 @@ func (b *builder) mlpSteps(m *Module) (read, act, add Step) {
 	n := b.Spec.Names
 	in, out, u := b.input(m, NormMLPIn), b.output(m, NormMLPOut), b.unit(m)
 	u.width = b.Spec.MLPWidth(m.Layer)
+	out.residual *= orOne(b.Spec.MLP.Scale)
 	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Up)}, Writes: []Slot{Up}}
 	if !u.ungated {
 		site = Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Gate), site.Linears[0]}, Writes: []Slot{Gate, Up}}

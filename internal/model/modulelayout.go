@@ -16,7 +16,7 @@ type moduleLayout struct {
 func (y *moduleLayout) attention() {
 	n, a, norms, borrows := y.Names, y.AttnOf(y.m.Layer), y.NormsOf(y.m.Layer), y.Lender(y.m.Layer) != y.m.Layer
 	y.layerNorm(NormIn, norms.NormIn)
-	if y.Recurs(y.m.Layer) {
+	if !y.Caches(y.m.Layer) {
 		y.recurrent()
 		y.layerNorm(NormOut, norms.NormAttnOut)
 		return
@@ -34,7 +34,13 @@ func (y *moduleLayout) attention() {
 		if a.Gate != arch.NoGates {
 			y.linear(arch.V, n.AttnGate, y.Hidden, a.Gates(), a.BiasQKV && a.Gate == arch.EachColumn)
 		}
+		if y.Beside {
+			y.deltaFirst(arch.K)
+		}
 		y.linear(arch.O, n.O, a.Heads*a.ValueWidth(), y.Hidden, a.BiasO)
+		if y.Beside {
+			y.deltaRest()
+		}
 	}
 	y.headNorm(NormQuery, n.QNorm, a.Heads)
 	if !borrows {
@@ -61,11 +67,21 @@ func (y *moduleLayout) recurrent() {
 // delta adds what linear attention has. The matrices of decay and β, of a column a head, are never
 // quantized.
 func (y *moduleLayout) delta() {
+	y.deltaFirst(arch.Q)
+	y.deltaRest()
+}
+
+// deltaFirst adds the matrices that read the stream, the first of which has a role by what is in front of it.
+func (y *moduleLayout) deltaFirst(role arch.Role) {
 	n, d := y.Names, y.Delta
-	y.linear(arch.Q, n.DeltaQ, y.Hidden, d.Keys(), d.BiasIn)
+	y.linear(role, n.DeltaQ, y.Hidden, d.Keys(), d.BiasIn)
 	y.linear(arch.K, n.DeltaK, y.Hidden, d.Keys(), d.BiasIn)
 	y.linear(arch.V, n.DeltaV, y.Hidden, d.Values(), d.BiasIn)
 	y.linear(arch.V, n.DeltaZ, y.Hidden, d.Values(), d.BiasIn)
+}
+
+func (y *moduleLayout) deltaRest() {
+	n, d := y.Names, y.Delta
 	y.linear(arch.O, n.DeltaO, d.Values(), y.Hidden, d.BiasO)
 	y.add(&y.m.Fixed, LinearSpec{Role: arch.Router, Part: n.DeltaA, In: y.Hidden, Out: d.ValueHeads, Biased: d.BiasIn})
 	norm, columns := NormSpec{Place: NormDelta, Name: n.DeltaNorm, Norm: device.Norm{Eps: d.NormEps}, Rows: 1, Cols: d.ValueDim}, 2*d.Keys()+d.Values()
@@ -91,7 +107,9 @@ func (y *moduleLayout) delta() {
 	if d.ConvBias {
 		y.vector(VectorSpec{Name: n.DeltaConvBias, Cols: columns})
 	}
-	y.norm(norm)
+	if !d.Bare {
+		y.norm(norm)
+	}
 }
 
 // short adds what gated convolutions have.

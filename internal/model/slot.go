@@ -39,6 +39,9 @@ const (
 	DeltaColumns // queries, keys and values behind the convolution, F32 [rows, all columns]
 	DeltaMixed   // what it gives, F32 [rows, heads of values·value dim]
 	DeltaOut     // that, normalized and behind its gate
+	DeltaScaled  // DeltaGate, scaled, likewise
+	DeltaWide    // likewise, F32
+	DeltaResult  // what it adds to the stream beside attention, [rows, hidden]
 
 	ShortB // of gated convolutions, [rows, hidden]
 	ShortC
