@@ -1,6 +1,10 @@
 package arch
 
-import "exl2/internal/device"
+import (
+	"math"
+
+	"exl2/internal/device"
+)
 
 // laguna has a gate for each head, heads of queries and a RoPE by layer, and experts as deepseek3, but one group
 // (models/laguna/modeling_laguna.py).
@@ -22,6 +26,11 @@ func laguna(c *Config) Spec {
 	c.ignore("gating_types")
 	s.lagunaExperts(c)
 	if heads := c.Floats("num_attention_heads_per_layer"); heads != nil {
+		for _, n := range heads {
+			if n != math.Trunc(n) {
+				c.fail("num_attention_heads_per_layer", "%v, want whole numbers", n)
+			}
+		}
 		s.headsOf(c, "num_attention_heads_per_layer", func(l int) int { return int(heads[l]) }, len(heads))
 	}
 	return s

@@ -194,7 +194,7 @@ func (s *Spec) ropeByKind(c *Config, local func(int) bool, long, short turned) {
 		return r
 	}
 	windowed, some := Rope{}, false
-	for l := range s.Layers {
+	for l := range min(s.Layers, maxLayers) {
 		some = some || local(l)
 	}
 	if some {

@@ -82,10 +82,17 @@ func Bytes(d device.Device, l *model.Loader, p Plan) (own, host int) {
 
 // readers is how many matrices read the same at most, experts' aside.
 func readers(s arch.Spec) int {
-	if s.Attn.Gate != arch.NoGates || s.Recurrent() {
+	n := 3
+	if s.Attn.Gate != arch.NoGates {
+		n++
+	}
+	switch {
+	case s.Beside:
+		return n + 4
+	case s.Recurrent():
 		return 4
 	}
-	return 3
+	return n
 }
 
 // Choose returns the quickest way of keeping things that takes no more than so much of the

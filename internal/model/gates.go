@@ -8,7 +8,7 @@ import (
 // gates are those of what attention gives.
 type gates struct {
 	*attention
-	like arch.Attn
+	like arch.Attn // the layer has
 }
 
 // put has o read what attention gives behind its gates.
