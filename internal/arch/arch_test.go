@@ -387,6 +387,7 @@ func TestRefusals(t *testing.T) {
 		"half a head":         {`"architectures":["LagunaForCausalLM"],"num_attention_heads_per_layer":[4,4.5]`, "num_attention_heads_per_layer: 4.5, want whole numbers", false},
 		"capped routing":      {`"architectures":["LagunaForCausalLM"],"moe_router_logit_softcapping":30`, `moe_router_logit_softcapping: unsupported: "30"`, true},
 		"other gates":         {`"architectures":["LagunaForCausalLM"],"gating":"per-token"`, `gating: unsupported: "per-token"`, true},
+		"gates of a layer":    {`"architectures":["LagunaForCausalLM"],"gating_types":["per_head","none"]`, `gating_types: unsupported: "none"`, true},
 		"RoPE of no kind":     {`"architectures":["LagunaForCausalLM"],"rope_parameters":{"rope_theta":7}`, "rope_parameters.full_attention: missing", false},
 		"thetas of layers":    {`"architectures":["Step3p5ForCausalLM"],"rope_theta":[1e4]`, "rope_theta: 1 layers, want 2", false},
 		"few limits":          {`"architectures":["Step3p5ForCausalLM"],"swiglu_limits":[7]`, "swiglu_limits: 1 layers, want 2", false},

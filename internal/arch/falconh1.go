@@ -31,7 +31,8 @@ func falconH1(c *Config) Spec {
 		c.must(key, false)
 	}
 	c.must("hidden_act", "silu") // also behind the convolution
-	c.ignore("num_logits_to_keep", "mamba_chunk_size", "mamba_use_mlp", "mlp_expansion_factor", "layers_block_type", "layer_types")
+	c.ignore("num_logits_to_keep", "mamba_chunk_size", "mamba_use_mlp", "mlp_expansion_factor", "layers_block_type", "layer_types",
+		"time_step_floor", "time_step_max", "time_step_min", "time_step_rank", "use_mamba_kernels")
 	return s
 }
 

@@ -19,11 +19,16 @@ func laguna(c *Config) Spec {
 	of := EachHeadOne
 	if v, _, _ := c.field("gating"); v != nil && v != true && v != "per-head" {
 		of = EachColumn
-		c.must("gating", false, "per-element")
+		c.must("gating", "per-element")
 	}
 	s.gate(of, device.Softplus, "self_attn.g_proj")
 	c.must("attention_bias", false) // gates have none
-	c.ignore("gating_types")
+
+	for _, kind := range c.Strings("gating_types") {
+		if perHead := kind == "per_head" || kind == "per-head"; perHead != (of == EachHeadOne) {
+			c.refuse("gating_types", kind)
+		}
+	}
 	s.lagunaExperts(c)
 	if heads := c.Floats("num_attention_heads_per_layer"); heads != nil {
 		for _, n := range heads {
