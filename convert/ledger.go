@@ -269,15 +269,15 @@ func (w *work) allMoments(m model.ModuleSpec, s []model.LinearSpec) int {
 
 // adds reports whether the output of a site is added to the stream as it is.
 func (w *work) adds(m model.ModuleSpec, s []model.LinearSpec) bool {
-	behind := model.NormOut
+	behind, factors := model.NormOut, []float32{w.spec.Residual, w.spec.Attn.ValueScale, w.spec.Delta.Scales.O}
 	switch {
 	case s[0].Role == arch.Down && !m.Mixture():
-		behind = model.NormMLPOut
-	case s[0].Role != arch.O:
+		behind, factors = model.NormMLPOut, []float32{w.spec.Residual, w.spec.MLP.Scale}
+	case s[0].Role != arch.O || w.spec.Beside:
 		return false
 	}
 	normed := func(n model.NormSpec) bool { return n.Place == behind }
-	return (w.spec.Residual == 0 || w.spec.Residual == 1) && !slices.ContainsFunc(m.Norms, normed)
+	return !slices.ContainsFunc(factors, func(f float32) bool { return f != 0 && f != 1 }) && !slices.ContainsFunc(m.Norms, normed)
 }
 
 // site counts what quantizing the linears of a site takes, whose moments are there,
