@@ -88,9 +88,9 @@ func (b *builder) xielu(m *Module) *device.XIELU {
 	return &device.XIELU{Positive: softplus(number(n.XIELUPositive)), Negative: beta + softplus(number(n.XIELUNegative)), Beta: beta, Least: number(n.XIELULeast)}
 }
 
-// number loads a vector's only number.
+// number loads a vector's only number, in a tensor of no dimension or of one.
 func (b *builder) number(v VectorSpec) float32 {
-	t, kind, ok := b.get(v.Name, v.Shape())
+	t, kind, ok := b.get(v.Name, v.Shape(), []int{}, []int{1})
 	if !ok {
 		return 0
 	}
