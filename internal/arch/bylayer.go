@@ -7,7 +7,7 @@ import (
 	"exl2/internal/device"
 )
 
-// What a Spec is in one layer.
+// What a Spec is in one layer, and what follows from that for all.
 
 // Sinks reports whether a layer has sinks.
 func (s Spec) Sinks(layer int) bool {
@@ -49,11 +49,6 @@ func (s Spec) Sinusoid() []float32 {
 func (s Spec) HeadNorms(layer int) bool {
 	q := s.Attn.QKNorm
 	return q.Over != NoNorm && (!q.Roped || s.Rope != nil && s.Rope(layer).Dims > 0)
-}
-
-// bound limits sequences to so many positions.
-func (s *Spec) bound(positions int) {
-	s.Bound, s.MaxPositions = positions, min(s.MaxPositions, positions)
 }
 
 // Passed reports whether nothing of a layer is run, as of those that only see pictures.

@@ -13,15 +13,10 @@ func cohereCompass(c *Config) Spec {
 	if t.Has("logit_scale") {
 		s.LogitScale = float32(t.factor("logit_scale", 1))
 	}
-	local := t.slides(func(int) bool { return false })
+	local := t.slides(noLayer)
 	s.Window = t.window(local)
 	short, long := t.ropeOfKind("sliding_attention", s.Attn.HeadDim), t.ropeOfKind("full_attention", s.Attn.HeadDim)
-	s.Rope = func(l int) Rope {
-		if local(l) {
-			return short
-		}
-		return long
-	}
+	s.ropes(local, short, long)
 	t.ignore("pooling") // of other heads
 	s.Names.nest()
 	return s

@@ -72,10 +72,5 @@ func (s *Spec) ropeByType(c *Config, local func(int) bool, short Rope) {
 		sub.defaults("rope_theta", short.Theta)
 		short = c.ropeOf(sub, s.Attn.HeadDim)
 	}
-	s.Rope = func(l int) Rope {
-		if local(l) {
-			return short
-		}
-		return long
-	}
+	s.ropes(local, short, long)
 }

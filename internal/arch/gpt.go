@@ -193,9 +193,7 @@ func (c *Config) attentionLayers(layers int) []string {
 			kinds = append(kinds, words...)
 		}
 	}
-	if len(kinds) < layers {
-		c.fail("attention_types", "%d layers, want %d", len(kinds), layers)
-	}
+	c.covers("attention_types", len(kinds), layers)
 	for _, k := range kinds {
 		if k != "global" && k != "local" {
 			c.refuse("attention_types", k)

@@ -13,7 +13,7 @@ func laguna(c *Config) Spec {
 		"head_dim", 128, "max_position_embeddings", 131072, "sliding_window", 512)
 	s := llama(c)
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
-	local := c.slides(func(int) bool { return false })
+	local := c.slides(noLayer)
 	s.Window = c.window(local)
 	s.ropeByKind(c, local, turned{500000, 0.5}, turned{10000, 1})
 	of := EachHeadOne
@@ -36,7 +36,9 @@ func laguna(c *Config) Spec {
 				c.fail("num_attention_heads_per_layer", "%v, want whole numbers", n)
 			}
 		}
-		s.headsOf(c, "num_attention_heads_per_layer", func(l int) int { return int(heads[l]) }, len(heads))
+		if c.covers("num_attention_heads_per_layer", len(heads), s.Layers) {
+			s.headsOf(func(l int) int { return int(heads[l]) })
+		}
 	}
 	return s
 }
@@ -60,12 +62,8 @@ func (s *Spec) lagunaExperts(c *Config) {
 	}
 }
 
-// headsOf has layers differ in heads of queries, which a field lists for so many layers. All else of attention is known by then.
-func (s *Spec) headsOf(c *Config, key string, heads func(layer int) int, layers int) {
-	if layers < s.Layers {
-		c.fail(key, "%d layers, want %d", layers, s.Layers)
-		return
-	}
+// headsOf has layers differ in heads of queries. All else of attention is known by then.
+func (s *Spec) headsOf(heads func(layer int) int) {
 	like := s.Attn
 	s.Attention = func(l int) Attn {
 		a := like

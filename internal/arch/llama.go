@@ -155,9 +155,7 @@ func (s *Spec) swa(c *Config) {
 	if thetas == nil {
 		return
 	}
-	if len(thetas) < s.Layers {
-		c.fail("layer_rope_theta", "%d layers, want %d", len(thetas), s.Layers)
-	}
+	c.covers("layer_rope_theta", len(thetas), s.Layers)
 	rope := s.Rope(0)
 	s.Rope = func(l int) Rope {
 		if l >= len(thetas) || thetas[l] == 0 {

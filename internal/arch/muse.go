@@ -33,9 +33,7 @@ func museGlimmer(c *Config) Spec {
 func (s *Spec) rotatesBy(c *Config, on func(layer int) bool) {
 	if c.Has("layer_rope_theta") {
 		thetas := c.Floats("layer_rope_theta")
-		if len(thetas) < s.Layers {
-			c.fail("layer_rope_theta", "%d layers, want %d", len(thetas), s.Layers)
-		}
+		c.covers("layer_rope_theta", len(thetas), s.Layers)
 		for _, theta := range thetas {
 			if theta != 0 && theta != s.Rope(0).Theta {
 				c.Refuse("layer_rope_theta", "%v, and rope_theta is %v", theta, s.Rope(0).Theta)

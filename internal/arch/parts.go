@@ -28,11 +28,18 @@ func (c *Config) called(key, kind, other string, local func(layer int) bool) fun
 // eachLayer returns what a field lists for each layer, nil if it does not.
 func (c *Config) eachLayer(key string) []string {
 	list := c.Strings(key)
-	if n := c.Int("num_hidden_layers", len(list)); list != nil && len(list) < n {
-		c.fail(key, "%d layers, want %d", len(list), n)
+	if list == nil || !c.covers(key, len(list), c.Int("num_hidden_layers", len(list))) {
 		return nil
 	}
 	return list
+}
+
+// covers reports whether a field that lists something for each of n layers has all of the model's, and fails if not.
+func (c *Config) covers(key string, n, layers int) bool {
+	if n < layers {
+		c.fail(key, "%d layers, want %d", n, layers)
+	}
+	return n >= layers
 }
 
 // step returns a number of layers, of which one is otherwise: 1 or more.
@@ -77,6 +84,7 @@ func (c *Config) windowAt(local func(layer int) bool) func(int) int {
 }
 
 func everyLayer(int) bool { return true }
+func noLayer(int) bool    { return false }
 
 // notEvery selects all layers but the last of each n.
 func notEvery(n int) func(int) bool {
@@ -150,6 +158,11 @@ func (s *Spec) fusedQKV(prefix, name string, order Order) {
 
 // scaleQuery sets the factor on scores to 1/√x.
 func (s *Spec) scaleQuery(x float64) { s.Attn.Scale = float32(1 / math.Sqrt(x)) }
+
+// bound limits sequences to so many positions.
+func (s *Spec) bound(positions int) {
+	s.Bound, s.MaxPositions = positions, min(s.MaxPositions, positions)
+}
 
 // must refuses a field that has another value than those that are known.
 func (c *Config) must(key string, known ...any) {

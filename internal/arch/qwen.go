@@ -88,7 +88,7 @@ func mellum(c *Config) Spec {
 		"rope_theta", 500000, "num_experts", 64, "num_experts_per_tok", 8, "moe_intermediate_size", 896)
 	s := llama(c)
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
-	local := c.slides(func(int) bool { return false })
+	local := c.slides(noLayer)
 	s.Window = c.window(local)
 	s.ropeByType(c, local, Rope{Theta: 10000, Dims: s.Attn.HeadDim})
 	c.rename("num_experts", "num_local_experts")

@@ -166,11 +166,28 @@ func orElse(x, zero float64) float64 {
 // file gives under one of its names.
 func (s *Spec) partial(c *Config, def float64) {
 	f := c.ropeObject().Float("partial_rotary_factor", c.Float("partial_rotary_factor", def))
-	if !(f >= 0 && f <= 1) {
-		c.fail("partial_rotary_factor", "%v, want 0 to 1", f)
-	}
+	c.isPart(f)
 	dims := int(float64(s.Attn.HeadDim) * f)
 	s.eachRope(func(r Rope) Rope { r.Dims = dims; return r })
+}
+
+// isPart reports whether partial_rotary_factor is a part of a head, and fails if not.
+func (c *Config) isPart(f float64) bool {
+	ok := f >= 0 && f <= 1
+	if !ok {
+		c.fail("partial_rotary_factor", "%v, want 0 to 1", f)
+	}
+	return ok
+}
+
+// ropes has layers that local selects turn heads in one way, and the others in another.
+func (s *Spec) ropes(local func(layer int) bool, short, long Rope) {
+	s.Rope = func(l int) Rope {
+		if local(l) {
+			return short
+		}
+		return long
+	}
 }
 
 // turned is how a kind of layers turns heads where a file does not say: the base, and the part of a head's dimensions.
@@ -187,9 +204,7 @@ func (s *Spec) ropeByKind(c *Config, local func(int) bool, long, short turned) {
 		sub.defaults("rope_theta", def.theta)
 		r := c.ropeOf(sub, s.Attn.HeadDim)
 		f := sub.Float("partial_rotary_factor", def.part)
-		if !(f >= 0 && f <= 1) {
-			sub.fail("partial_rotary_factor", "%v, want 0 to 1", f)
-		}
+		sub.isPart(f)
 		r.Dims = int(float64(r.Dims) * f)
 		return r
 	}
@@ -203,20 +218,14 @@ func (s *Spec) ropeByKind(c *Config, local func(int) bool, long, short turned) {
 		p.ignore("sliding_attention")
 	}
 	full := of("full_attention", long)
-	s.Rope = func(l int) Rope {
-		if local(l) {
-			return windowed
-		}
-		return full
-	}
+	s.ropes(local, windowed, full)
 }
 
 // proportional has only the first of the pairs turn, by the frequencies that they have among all
 // (transformers modeling_rope_utils.py, "proportional").
 func (r *Rope) proportional(p *Config) {
 	f := p.Float("partial_rotary_factor", 1)
-	if !(f >= 0 && f <= 1) {
-		p.fail("partial_rotary_factor", "%v, want 0 to 1", f)
+	if !p.isPart(f) {
 		return
 	}
 	if r.Turning = int(f*float64(r.Dims)) / 2; r.Turning == 0 {

@@ -24,7 +24,7 @@ func step35(c *Config) Spec {
 	s.Norm.Offset = 1
 	c.must("zero_centered", true)
 	s.headNorms(EachHead, "self_attn.q_norm", "self_attn.k_norm")
-	local := c.slides(func(int) bool { return false })
+	local := c.slides(noLayer)
 	s.Window = c.window(local)
 	s.stepRope(c, local, thetas)
 	s.gate(EachHeadOne, device.Logistic, "self_attn.g_proj")
@@ -61,8 +61,7 @@ func (c *Config) eachTheta() []float64 {
 		return nil
 	}
 	thetas := c.Floats("rope_theta")
-	if len(thetas) == 0 || len(thetas) < c.Int("num_hidden_layers", len(thetas)) {
-		c.fail("rope_theta", "%d layers, want %d", len(thetas), c.Int("num_hidden_layers", 1))
+	if !c.covers("rope_theta", len(thetas), max(1, c.Int("num_hidden_layers", 1))) {
 		return nil
 	}
 	c.replace("rope_theta", json.Number(strconv.FormatFloat(thetas[0], 'g', -1, 64)))
@@ -84,8 +83,7 @@ func (s *Spec) stepRope(c *Config, local func(int) bool, thetas []float64) {
 		s.ropeByKind(c, local, turned{10000, 1}, turned{10000, 1})
 		return
 	}
-	if factors != nil && len(factors) < s.Layers {
-		c.fail("partial_rotary_factors", "%d layers, want %d", len(factors), s.Layers)
+	if factors != nil && !c.covers("partial_rotary_factors", len(factors), s.Layers) {
 		return
 	}
 	scaled := s.Rope(0)
@@ -186,8 +184,7 @@ func (c *Config) limits(key string, layers int) []float64 {
 	if !some {
 		return nil
 	}
-	if len(out) < layers {
-		c.fail(key, "%d layers, want %d", len(out), layers)
+	if !c.covers(key, len(out), layers) {
 		return nil
 	}
 	return out
@@ -212,12 +209,12 @@ func (s *Spec) stepHeads(c *Config, local func(int) bool) {
 	other.must("true_head_dim", s.Attn.HeadDim)
 	other.must("attention_type", "sliding_attention")
 	full := s.Attn.Heads
-	s.headsOf(c, "layer_types", func(l int) int {
+	s.headsOf(func(l int) int {
 		if local(l) {
 			return heads
 		}
 		return full
-	}, s.Layers)
+	})
 	each, _, _ := c.field("per_layer_config")
 	layers, ok := each.(map[string]any)
 	if each != nil && !ok {

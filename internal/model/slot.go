@@ -58,7 +58,7 @@ const (
 	ExpertGate   // [chosen, expert width]
 	ExpertUp     // [chosen, expert width]
 	ExpertActed  // [chosen, expert width]
-	ExpertOut    // likewise, and then SharedOut, if that is as wide
+	ExpertOut    // [chosen, hidden], or [chosen, latent], and then SharedOut, if that is as wide
 	SharedGate   // [rows, width of the shared expert]
 	SharedUp     // [rows, width of the shared expert]
 	SharedActed  // [rows, width of the shared expert]
