@@ -10,7 +10,7 @@ import (
 func (d *Device) actAlone(y, gate tensor.Tensor, a device.Act) {
 	want(y.Rows == gate.Rows && y.Cols == gate.Cols, "ActMul", y, gate)
 	p, ones := plane{y.Rows, y.Cols}, d.ones(y.Cols)
-	actMuls[a](d, p.launch(), y, gate, ones, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), 0)
+	actMuls[a](d, p.launch(), y, gate, ones, tensor.Tensor{}, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), 0)
 }
 
 // ones returns a row of n ones.

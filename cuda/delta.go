@@ -107,11 +107,15 @@ func (d *Device) HeadNormGated(y, x, gate, w tensor.Tensor, n device.Norm) {
 func (d *Device) GatedNorm(y, x, gate, w tensor.Tensor, group int, n device.Norm) {
 	const op = "GatedNorm"
 	want(x.Rows == y.Rows && x.Cols == y.Cols && gate.Rows == y.Rows && gate.Cols == y.Cols && w.Cols == y.Cols && y.Cols%group == 0 && n.Kind == device.RMS, op, y, x, gate, w)
-	if y.Rows == 0 {
-		return
+	if y.Rows > 0 {
+		d.gatedNorm(y, x, gate, w, tensor.Tensor{}, group, n)
 	}
+}
+
+// gatedNorm is GatedNorm of which columns go to places, if there are any.
+func (d *Device) gatedNorm(y, x, gate, w, places tensor.Tensor, group int, n device.Norm) {
 	l := launch{blocks: dim{x: y.Cols / group, y: y.Rows}, threads: dim{x: min(gated_norm_wide, pieces(group, 32)*32)}}
-	d.gated_norm(l, y, x, gate, w, int32(group), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
+	d.gated_norm(l, y, x, gate, w, places, int32(group), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
 }
 
 // canDelta refuses what there are no kernels for.

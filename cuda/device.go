@@ -55,6 +55,7 @@ type Device struct {
 	rows      rowsProduct   // the same, of several rows
 	batch     batchProduct  // the same, by clusters
 	left      leftGiven     // that attention was given last
+	step      stepGiven     // that linear attention was given last
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
 	took      bool   // the last products that normalized a stream found it left for them

@@ -37,13 +37,14 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		return nil, false
 	}
 	var sorted uint64
+	most := matricesAtOnce(p.X.Rows)
 	for _, l := range p.List {
 		m, ok := l.W.(*matrix)
 		if !ok || m.order.Nil() {
 			return nil, false
 		}
 		want(p.X.Cols == m.in && (l.Bias.Nil() || l.Bias.Cols == m.out), "Products", p.X, l.Bias)
-		if n := len(parts); n > 0 && m.sorted != 0 && m.sorted == sorted && parts[n-1].n < mostMatrices {
+		if n := len(parts); n > 0 && m.sorted != 0 && m.sorted == sorted && parts[n-1].n < most {
 			parts[n-1].add(m, l)
 			continue
 		}
@@ -68,6 +69,17 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 		parts[0].to, parts[0].from = next.places, next.order
 	}
 	return parts, true
+}
+
+// matricesAtOnce returns by how many matrices some rows are multiplied together at most.
+func matricesAtOnce(rows int) int {
+	switch {
+	case rows > qmatmul_rows_most:
+		return gemm_tiles_most_matrices
+	case rows == 3 || rows == 4:
+		return digit_rows_four_matrices
+	}
+	return mostMatrices
 }
 
 // add adds a matrix to the list.

@@ -142,6 +142,8 @@ const (
 	kernel_delta_back_inputs
 	kernel_delta_convolve
 	kernel_delta_convolve_128
+	kernel_delta_step
+	kernel_delta_step_plain
 	kernel_descend_sum
 	kernel_descend
 	kernel_descend_many
@@ -491,6 +493,8 @@ var kernels = [kernelCount]struct {
 	kernel_delta_back_inputs:         {"delta_back", "delta_back_inputs", true},
 	kernel_delta_convolve:            {"delta_convolve", "delta_convolve", true},
 	kernel_delta_convolve_128:        {"delta_convolve", "delta_convolve_128", true},
+	kernel_delta_step:                {"delta_step", "delta_step", true},
+	kernel_delta_step_plain:          {"delta_step", "delta_step_plain", true},
 	kernel_descend_sum:               {"descend", "descend_sum", true},
 	kernel_descend:                   {"descend", "descend", true},
 	kernel_descend_many:              {"descend", "descend_many", true},
@@ -714,7 +718,7 @@ const (
 	attend_row_padding             = 4
 	link_most_linked               = 4
 	link_squares_stride            = 2052
-	products_most_matrices         = 3
+	products_most_matrices         = 4
 	batch_rows_most                = 16
 	batch_rows_most_blocks         = 4
 	batch_rows_warps               = 16
@@ -751,6 +755,7 @@ const (
 	step_first_chunk               = 20
 	step_most_steps                = 16
 	step_chunk_bytes               = 4 * exl2_chunk_words
+	digit_rows_four_matrices       = 3
 	digit_rows_portion_block       = 2 * 3 * 32
 	digit_rows_four_unit           = 4*2*128 + 16
 	digit_part_part_block          = 4 * 32
@@ -886,6 +891,14 @@ const (
 	delta_convolve_rows_of_warp    = 16
 	delta_convolve_fast_dim        = 128
 	delta_convolve_fast_kernel     = 4
+	delta_step_dim                 = 128
+	delta_step_taps                = 4
+	delta_step_sharing             = 16
+	delta_step_columns_of_lane     = 4
+	delta_step_columns_of_warp     = 32 / delta_step_sharing * delta_step_columns_of_lane
+	delta_step_most_warps          = 16
+	delta_step_most_value_dim      = delta_step_most_warps * delta_step_columns_of_warp
+	delta_step_least_value_dim     = 40
 	descend_most_rows              = 256
 	descend_columns                = 32
 	descend_threads                = 512
@@ -1024,9 +1037,9 @@ const (
 	qgemm_order_unit_rows          = exl2_unit_blocks * exl2_block_rows
 	qgemm_order_half_rows          = 64
 	qgemm_order_absent             = 0xffff
-	qmatmul_product_bytes          = 80*products_most_matrices + 120 + 40 + 64 + 16 + 4*(few_rows_many_warps+2)
+	qmatmul_product_bytes          = (80*products_most_matrices + 120 + 40 + 64 + 4*(products_most_matrices+1) + 4*(few_rows_many_warps+2) + 7) / 8 * 8
 	qmatmul_warps_beside           = 4
-	qmatmul_batch_product_bytes    = 80*products_most_matrices + 88 + 12*products_most_matrices + 4*batch_rows_most_blocks + 12 + 64
+	qmatmul_batch_product_bytes    = (80*products_most_matrices+88+12*products_most_matrices+4*batch_rows_most_blocks+12+7)/8*8 + 64
 	qmatmul_group_most             = 8
 	qmatmul_group_ring             = 9216
 	qmatmul_group_few_warps        = 2
@@ -1054,11 +1067,12 @@ const (
 	unpack_blocks_a_multiprocessor = 8
 )
 
-func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_silu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -1067,11 +1081,12 @@ func (d *Device) act_mul_silu_f16(l launch, y tensor.Tensor, gate tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_gelu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -1080,11 +1095,12 @@ func (d *Device) act_mul_gelu_f16(l launch, y tensor.Tensor, gate tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_gelu_tanh_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -1093,11 +1109,12 @@ func (d *Device) act_mul_gelu_tanh_f16(l launch, y tensor.Tensor, gate tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_relu_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -1106,11 +1123,12 @@ func (d *Device) act_mul_relu_f16(l launch, y tensor.Tensor, gate tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_sigmoid_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_sigmoid_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_sigmoid_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -1119,11 +1137,12 @@ func (d *Device) act_mul_sigmoid_f16(l launch, y tensor.Tensor, gate tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) act_mul_softplus_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
+func (d *Device) act_mul_softplus_f16(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, places tensor.Tensor, rows int32, n int64, ldy int64, ldg int64, ldu int64) {
 	a := d.begin(kernel_act_mul_softplus_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(rows)
 	a.int64(n)
 	a.int64(ldy)
@@ -4244,6 +4263,18 @@ func (d *Device) delta_convolve_128(l launch, columns tensor.Tensor, q tensor.Te
 	d.launch(a, l)
 }
 
+func (d *Device) delta_step(l launch, given []byte) {
+	a := d.begin(kernel_delta_step)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_step_plain(l launch, given []byte) {
+	a := d.begin(kernel_delta_step_plain)
+	a.bytes(given)
+	d.launch(a, l)
+}
+
 func (d *Device) descend_sum(l launch, list pointer) {
 	a := d.begin(kernel_descend_sum)
 	a.pointer(list)
@@ -4613,12 +4644,13 @@ func (d *Device) gated_norm_heads(l launch, y tensor.Tensor, x tensor.Tensor, ga
 	d.launch(a, l)
 }
 
-func (d *Device) gated_norm(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, group int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+func (d *Device) gated_norm(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, places tensor.Tensor, group int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
 	a := d.begin(kernel_gated_norm)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(w, tensor.F32, "w")
+	a.tensor(places, tensor.F16, "places")
 	a.int32(group)
 	a.int64(ldy)
 	a.int64(ldx)

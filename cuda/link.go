@@ -54,7 +54,7 @@ func (d *Device) linkedRows(side, rows, cols int) tensor.Tensor {
 	return all.Slice(side*mostLinked, side*mostLinked+rows)
 }
 
-// mixed is what attention has left last in the order of a matrix.
+// mixed is what attention, or a unit, has left last in the order of a matrix.
 type mixed struct {
 	y      uint64
 	rows   int
@@ -64,13 +64,21 @@ type mixed struct {
 // placesFor returns where columns of y go, which attention computes: where the products that
 // read it like them, if those do not have to put them in order then.
 func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
-	m, ok := a.Reader.(*matrix)
-	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || a.HeadDim%4 != 0 || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) || !d.together(a, y.Rows) {
+	if a.HeadDim%4 != 0 || !d.together(a, y.Rows) {
+		return tensor.Tensor{}
+	}
+	return d.placesOf(y, a.Reader, false)
+}
+
+// placesOf is placesFor of a reader: of one row, if the products in front took what was left for them, or always.
+func (d *Device) placesOf(y tensor.Tensor, reader device.Matrix, always bool) tensor.Tensor {
+	m, ok := reader.(*matrix)
+	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) {
 		return tensor.Tensor{}
 	}
 	p := packed{x: y, then: device.Add, n: 1}
 	p.list[0] = m
-	if y.Rows == 1 && !(d.took && d.takesParts(&p)) || !d.takesPacked(&p) {
+	if y.Rows == 1 && !((d.took || always) && d.takesParts(&p)) || !d.takesPacked(&p) {
 		return tensor.Tensor{}
 	}
 	d.mixed = mixed{d.addressOrNull(y), y.Rows, m.sorted}
@@ -81,6 +89,9 @@ func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
 func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
+	}
+	if p.then == device.Add {
+		d.mixed = mixed{} // which nobody else reads
 	}
 	if !p.scale.Nil() {
 		d.took = false

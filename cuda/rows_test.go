@@ -85,14 +85,14 @@ func TestAreas(t *testing.T) {
 	of := func(blocks ...uint16) *matrix { return &matrix{units128: len(blocks), unitBlocks: blocks} }
 	for _, c := range []struct {
 		list  []*matrix
-		want  [4]area
+		want  [mostMatrices + 1]area
 		units int
 	}{
-		{[]*matrix{of(0, 4)}, [4]area{3: {0, 2}}, 2},
-		{[]*matrix{of(0, 4), of(0, 4)}, [4]area{3: {0, 2}}, 2},
-		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [4]area{{}, {1, 2}, {}, {0, 5}}, 5},
-		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [4]area{{}, {1, 2}, {1, 2}, {0, 5}}, 5},
-		{[]*matrix{of(0, 4), of(make([]uint16, 513)...)}, [4]area{}, 0},
+		{[]*matrix{of(0, 4)}, [mostMatrices + 1]area{mostMatrices: {0, 2}}, 2},
+		{[]*matrix{of(0, 4), of(0, 4)}, [mostMatrices + 1]area{mostMatrices: {0, 2}}, 2},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 4)}, [mostMatrices + 1]area{{}, {1, 2}, {}, mostMatrices: {0, 5}}, 5},
+		{[]*matrix{of(0, 4), of(0, 1, 5), of(0, 1, 5)}, [mostMatrices + 1]area{{}, {1, 2}, {1, 2}, mostMatrices: {0, 5}}, 5},
+		{[]*matrix{of(0, 4), of(make([]uint16, 513)...)}, [mostMatrices + 1]area{}, 0},
 	} {
 		p := &packed{n: len(c.list)}
 		copy(p.list[:], c.list)

@@ -27,6 +27,7 @@ const (
 	scratchSquares
 	scratchDelta
 	scratchGates
+	scratchSharers // zeros, as scratchCounters
 	scratchUses
 )
 

@@ -6,8 +6,11 @@
 // digits in its place, without a barrier.
 #pragma once
 
+#include "products.cuh"
 #include "digits.cuh"
 #include "step.cuh"
+
+constexpr int four_matrices = 3;  // of one x, that four rows are multiplied by at most, as more cost registers
 
 // measured returns the largest of a warp's, of a lane's two, as FixedPoint takes it.
 __device__ inline u32 measured(half2 most) { return warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff); }
@@ -139,7 +142,7 @@ constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of
 // are made when a warp comes to the unit first. Of eight elements of a row fp16 and digits, the lower first, are the same 16 bytes.
 // Behind all units is one whose digits are something times zero, for warps that have none.
 struct FourRows {
-	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows, most_matrices = 3;
+	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows;
 	static constexpr bool leaves = false;
 
 	char* staged;
@@ -148,8 +151,8 @@ struct FourRows {
 	bool fresh;           // the tile's is not made
 	char* next;           // unit
 	int matrix, tiles;    // of the round: where the warp is, and how many are to come
-	int blocks[most_matrices];  // of the warp's units, a lane's first one
-	u32 units[most_matrices];   // the first of them, and how many, 16 bits each
+	int blocks[four_matrices];  // of the warp's units, a lane's first one
+	u32 units[four_matrices];   // the first of them, and how many, 16 bits each
 
 	static constexpr int second = base;
 
@@ -158,7 +161,7 @@ struct FourRows {
 		int lane = threadIdx.x % 32, n = lane / 4;
 		column = n / 2 * 64 + lane % 4 * 16 + n % 2 * 8, highest = unit_blocks * block + lane % 4 * 4;
 #pragma unroll
-		for (int k = 0; k < most_matrices; k++) {
+		for (int k = 0; k < four_matrices; k++) {
 			units[k] = 0;
 			if (k >= p.count || !p.has(k)) continue;
 			int all = p.m[k].count, warp = threadIdx.x / 32, warps = blockDim.x / 32, each = steps_of_warp(all, warps), from = all * warp / warps;
@@ -181,7 +184,7 @@ struct FourRows {
 		int asked = 0;
 		bool begun = false;
 #pragma unroll
-		for (int k = 0; k < most_matrices; k++) {
+		for (int k = 0; k < four_matrices; k++) {
 			u32 mine = units[k];
 			int from = mine & 0xffff, count = mine >> 16;
 			if (count == 0 || asked >> p.areas[k].id & 1) continue;

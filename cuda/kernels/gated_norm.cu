@@ -40,10 +40,12 @@ extern "C" __global__ void __launch_bounds__(wide) gated_norm(
 	const float* x,     // likewise, ldx
 	const half* gate,   // likewise, ldg
 	const float* w,     // [groups·group]
+	const half* places, // likewise: where in a row of y a column goes, a 16-bit number, or null
 	int group, int64 ldy, int64 ldx, int64 ldg, float eps, float offset) {
 	after_previous();
 	int first = blockIdx.x * group;
-	y += blockIdx.y * ldy + first, x += blockIdx.y * ldx + first, gate += blockIdx.y * ldg + first, w += first;
+	y += blockIdx.y * ldy, x += blockIdx.y * ldx + first, gate += blockIdx.y * ldg + first, w += first;
+	auto place = [&](int c) { return places ? __half_as_ushort(places[first + c]) : first + c; };
 	auto product = [&](int c) {
 		float z = __half2float(gate[c]);
 		return x[c] * (z / (1 + expf(-z)));
@@ -63,6 +65,6 @@ extern "C" __global__ void __launch_bounds__(wide) gated_norm(
 	float inverse = 1 / sqrtf(block_sum(squares) / group + eps);
 #pragma unroll
 	for (int i = 0; i < kept; i++)
-		if (int c = i * blockDim.x + threadIdx.x; c < group) y[c] = __float2half_rn(v[i] * inverse * (w[c] + offset));
-	for (int c = more; c < group; c += blockDim.x) y[c] = __float2half_rn(product(c) * inverse * (w[c] + offset));
+		if (int c = i * blockDim.x + threadIdx.x; c < group) y[place(c)] = __float2half_rn(v[i] * inverse * (w[c] + offset));
+	for (int c = more; c < group; c += blockDim.x) y[place(c)] = __float2half_rn(product(c) * inverse * (w[c] + offset));
 }

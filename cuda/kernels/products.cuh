@@ -3,7 +3,7 @@
 
 #include "exl2.cuh"
 
-constexpr int most_matrices = 3;
+constexpr int most_matrices = 4;
 
 // Matrix is one of several of one x; cuda/packed.go has the same.
 struct Matrix {

@@ -1,4 +1,4 @@
-// Products of up to eight rows of x with EXL2 matrices, up to three of one x: y = x·W +
+// Products of up to eight rows of x with EXL2 matrices, up to four of one x: y = x·W +
 // bias, or y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias'), with x as it is or
 // normalized.
 //
@@ -21,7 +21,7 @@
 #include "few_stage.cuh"
 #include "order.cuh"
 
-constexpr int product_bytes = 80 * most_matrices + 120 + 40 + 64 + 16 + 4 * (many_warps + 2);
+constexpr int product_bytes = (80 * most_matrices + 120 + 40 + 64 + 4 * (most_matrices + 1) + 4 * (many_warps + 2) + 7) / 8 * 8;
 static_assert(sizeof(Product) == product_bytes, "as cuda/packed.go has it");
 
 // How a row comes: it is put in order; or warps bring what they need, in order.

@@ -1,4 +1,4 @@
-// Products of several rows of x, up to sixteen, with EXL2 matrices, up to three of one x: y = x·W + bias, or
+// Products of several rows of x, up to sixteen, with EXL2 matrices, up to four of one x: y = x·W + bias, or
 // y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias').
 //
 // x is in stored order, or a stream that was left so (link.cuh). A cluster of blocks has a run of tiles, or of
@@ -15,7 +15,7 @@
 #include "rows_codes.cuh"
 #include "rows_unit.cuh"
 
-constexpr int product_bytes = 80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 12 + 64;
+constexpr int product_bytes = (80 * most_matrices + 88 + 12 * most_matrices + 4 * most_blocks + 12 + 7) / 8 * 8 + 64;
 static_assert(sizeof(Product) == product_bytes, "as cuda/batch.go has it");
 
 #if __CUDA_ARCH__ >= 900

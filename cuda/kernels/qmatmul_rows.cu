@@ -1,4 +1,4 @@
-// Products of two to sixteen rows of x with EXL2 matrices, up to three of one x: y = x·W +
+// Products of two to sixteen rows of x with EXL2 matrices, up to four of one x: y = x·W +
 // bias, or y += x·W + bias, or y = act(x·W + bias)·(x·W' + bias').
 //
 // x is in stored order (order_rows.cu). A cluster of blocks has a run of tiles; each of its blocks has a share of the units of

@@ -16,6 +16,15 @@ type Fuser interface {
 	// into y; or it does nothing and reports false. What is in them afterwards is the
 	// device's affair.
 	Attention(y tensor.Tensor, p Products, m Mixing) bool
+
+	// LinearAttention is the products of p, which are queries, keys, values and gates, the
+	// rates of what p normalizes, GatedDelta of all these, and HeadNormGated of that by the gates, or, if Plain, GatedNorm, into y;
+	// or it does nothing and reports false. What is in the products afterwards is the device's affair.
+	LinearAttention(y tensor.Tensor, p Products, m LinearMixing) bool
+
+	// ActMulFor is ActMul of which columns of y are in whatever order the device likes for reader, whose
+	// products alone read it; or it does nothing and reports false. y is neither gate nor up, which may be absent.
+	ActMulFor(y, gate, up tensor.Tensor, a Act, reader Matrix) bool
 }
 
 // A Joiner can make products by dense weights together with what follows them.
@@ -35,6 +44,19 @@ type Mixing struct {
 	Rope   Rope
 	Attend Attend
 	Batch  Batch
+}
+
+// LinearMixing is what linear attention is told beside its products.
+type LinearMixing struct {
+	GatedDelta
+	Rates  tensor.Tensor // [2·ValueHeads, in]: the matrices of a and of b, one below the other; if Plain, of a alone
+	Mixed  tensor.Tensor // F32 [rows, ValueHeads·ValueDim], which becomes anything
+	Norm   Norm          // of heads, or, if Plain, of groups
+	Group  int           // columns of one, if Plain
+	Scale  tensor.Tensor // its weights, F32 [1, ValueDim], or of all columns
+	State  DeltaState
+	Batch  Batch
+	Reader Matrix // whose products alone read y, or nil: columns of y are in whatever order the device likes for it then
 }
 
 // Products are products of one x by packed matrices.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -64,8 +66,14 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 			n, reader = finish(f, s, steps[1:], follower, names)
 			return 1 + n, reader
 		}
-		if f.Products(p) {
-			return 1, nil
+		switch {
+		case t.recurs == nil:
+			if f.Products(p) {
+				return 1, nil
+			}
+		case t.recurs.fused(f, s, p, steps[1:]):
+			n, reader = finish(f, s, steps[1:], follower, true)
+			return 1 + n, reader
 		}
 	}
 	names := t.named(s, steps[1:])
@@ -74,18 +82,24 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	return finish(f, s, steps, follower, names)
 }
 
-// named tells attention who alone reads its result, if that is a product which is added to
+// named tells attention, or a unit, who alone reads its result, if that is a product which is added to
 // the stream by the step behind, and reports whether it is.
 func (t *Step) named(s *State, behind []Step) bool {
+	if len(t.Sites) == 1 && slices.Contains([]Slot{Mixed, Gated, Acted}, t.Sites[0].Reads) {
+		s.reader = t.reader(s, behind)
+	}
+	return s.reader != nil
+}
+
+// reader returns who alone reads what the step computes, if that is a product which is added to the stream by the step behind, or nil.
+func (t *Step) reader(s *State, behind []Step) device.Matrix {
 	if len(behind) == 0 || !behind[0].sums {
-		return false
+		return nil
 	}
-	p, ok := t.added(s)
-	if !ok || t.Sites[0].Reads != Mixed {
-		return false
+	if p, ok := t.added(s); ok {
+		return p.List[0].W
 	}
-	s.reader = p.List[0].W
-	return true
+	return nil
 }
 
 // turned computes products that attention reads, and attention of parts of s, if it is nothing but

@@ -29,12 +29,24 @@ func (f *fusing) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int
 	reader := a.Reader
 	a.Reader = nil
 	f.Device.Mix(y, q, k, v, freqs, of, layer, h, r, a, b)
+	f.leaveFor(y, reader)
+}
+
+// leaveFor has y elsewhere if there is a reader, which is to be made.
+func (f *fusing) leaveFor(y tensor.Tensor, reader device.Matrix) {
 	if reader == nil || f.refuses(device.Products{Then: device.Add}) {
 		return
 	}
 	f.mixed = f.Alloc(y.Type, y.Rows, y.Cols)
 	f.Copy(f.mixed, y)
 	f.Clear(y)
+}
+
+// ActMulFor leaves its result as Mix does.
+func (f *fusing) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) bool {
+	f.ActMul(y, gate, up, a)
+	f.leaveFor(y, reader)
+	return true
 }
 
 // left returns what has been left for p in the place of x, or nothing.
@@ -116,6 +128,37 @@ func (f *fusing) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 	}
 	f.one(p)
 	f.Mix(y, p.List[0].Y, p.List[1].Y, p.List[2].Y, m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
+	f.made++
+	return true
+}
+
+// LinearAttention is made of products and what follows them, and leaves its result as Mix does.
+func (f *fusing) LinearAttention(y tensor.Tensor, p device.Products, m device.LinearMixing) bool {
+	if f.refuses(p) || m.Batch.Span != 1 {
+		return false
+	}
+	g := m.GatedDelta
+	normed := f.Alloc(f.Activation(), p.X.Rows, p.X.Cols)
+	rates, columns, mixed := f.Alloc(tensor.F32, y.Rows, 2*g.ValueHeads), f.Alloc(tensor.F32, y.Rows, g.Columns()), f.Alloc(tensor.F32, y.Rows, y.Cols)
+	f.Norm(normed, p.X, p.Scale, p.Shift, p.Norm)
+	f.one(p)
+	a, b := rates.Columns(0, g.ValueHeads), rates.Columns(g.ValueHeads, rates.Cols)
+	if g.Plain {
+		f.MatMul(a, normed, m.Rates, tensor.Tensor{})
+		b = tensor.Tensor{}
+	} else {
+		f.MatMul(rates, normed, m.Rates, tensor.Tensor{})
+	}
+	f.GatedDelta(mixed, columns, p.List[0].Y, p.List[1].Y, p.List[2].Y, a, b, g, m.State, m.Batch)
+	if g.Plain {
+		f.GatedNorm(y, mixed, p.List[3].Y, m.Scale, m.Group, m.Norm)
+	} else {
+		f.HeadNormGated(y, mixed, p.List[3].Y, m.Scale, m.Norm)
+	}
+	f.leaveFor(y, m.Reader)
+	for _, t := range []tensor.Tensor{normed, rates, columns, mixed} {
+		f.Free(t)
+	}
 	f.made++
 	return true
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"exl2/internal/arch"
+	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
@@ -19,10 +20,15 @@ func (g gates) put(mix *Step) {
 func (g gates) of(s *State) tensor.Tensor { return within(s.At(AttnGate), g.like.Gates()) }
 
 func (g gates) mix(s *State) {
+	reader := s.reader // of what is gated
+	s.reader = nil
 	g.attention.mix(s)
 	y, x := g.attention.of(s, Gated), g.attention.of(s, Mixed)
 	if g.like.Gate == arch.EachHeadOne {
 		s.Dev.HeadGates(y, x, g.of(s), g.like.GateAct)
+		return
+	}
+	if f, ok := s.Dev.(device.Fuser); ok && reader != nil && f.ActMulFor(y, g.of(s), x, g.like.GateAct, reader) {
 		return
 	}
 	s.Dev.ActMul(y, g.of(s), x, g.like.GateAct)

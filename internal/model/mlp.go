@@ -100,7 +100,22 @@ func (b *builder) number(v VectorSpec) float32 {
 // gates reports whether it is act(gate)·up.
 func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
-func (u unit) run(s *State) { u.apply(s.Dev, u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))) }
+func (u unit) run(s *State) {
+	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
+	if f, ok := s.Dev.(device.Fuser); ok && s.reader != nil && u.applyFor(f, y, up, s.reader) {
+		return
+	}
+	u.apply(s.Dev, y, gate, up)
+}
+
+// applyFor is apply in the order of y's reader, if the unit has no gate, on a device that can.
+func (u unit) applyFor(f device.Fuser, y, up tensor.Tensor, reader device.Matrix) bool {
+	times := tensor.Tensor{}
+	if u.squared {
+		times = up
+	}
+	return u.ungated && u.clamp.Limit == 0 && u.xielu == nil && f.ActMulFor(y, up, times, u.act, reader)
+}
 
 // apply stores the unit of gate and up in y; gate may change, and is absent where
 // the unit has none.

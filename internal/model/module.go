@@ -70,11 +70,13 @@ type Step struct {
 
 	// What Run is, where a device can do it with the products around it: the norm of
 	// the stream, for the only site, or none; an MLP's unit, or nil; attention of what
-	// the step before has multiplied, or nil; the sum of Out and the stream.
-	norm  Norm
-	unit  *unit
-	mixes *attention
-	sums  bool
+	// the step before has multiplied, or nil; linear attention, the next step, which reads what is
+	// normalized once more, or nil; the sum of Out and the stream.
+	norm   Norm
+	unit   *unit
+	mixes  *attention
+	recurs *delta
+	sums   bool
 }
 
 // A Site is an activation that linears read: they share one Hessian.

@@ -79,6 +79,8 @@ func groups() []group {
 		{"Attend", withGaps(attendCases())},
 		{"Mix", withGaps(mixCases())},
 		{"Attention", withGaps(attentionCases())},
+		{"LinearAttention", withGaps(linearCases())},
+		{"ActMulFor", withGaps(actMulForCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
 		{"HeadGates", withGaps(headGatesCases())},
 		{"XIELU", withGaps(xieluCases())},
