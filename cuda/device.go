@@ -59,6 +59,7 @@ type Device struct {
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
 	took      bool   // the last products that normalized a stream found it left for them
+	couldTake bool   // their norm is one that can be left out
 	ahead     lookahead
 	kept      keeper
 	turned    turned

@@ -70,15 +70,16 @@ func (d *Device) placesFor(y tensor.Tensor, a device.Attend) tensor.Tensor {
 	return d.placesOf(y, a.Reader, false)
 }
 
-// placesOf is placesFor of a reader: of one row, if the products in front took what was left for them, or always.
-func (d *Device) placesOf(y tensor.Tensor, reader device.Matrix, always bool) tensor.Tensor {
+// placesOf is placesFor of a reader: of one row, if the products in front took what was left for them, or, where that is
+// enough, if there is a norm in front of them of which something could have been.
+func (d *Device) placesOf(y tensor.Tensor, reader device.Matrix, could bool) tensor.Tensor {
 	m, ok := reader.(*matrix)
 	if !ok || m.order.Nil() || m.places.Nil() || m.sorted == 0 || m.in != y.Cols || y.Rows > qmatmul_rows_most || !atSixteenBytes(y) {
 		return tensor.Tensor{}
 	}
 	p := packed{x: y, then: device.Add, n: 1}
 	p.list[0] = m
-	if y.Rows == 1 && !((d.took || always) && d.takesParts(&p)) || !d.takesPacked(&p) {
+	if y.Rows == 1 && !((d.took || could && d.couldTake) && d.takesParts(&p)) || !d.takesPacked(&p) {
 		return tensor.Tensor{}
 	}
 	d.mixed = mixed{d.addressOrNull(y), y.Rows, m.sorted}
@@ -94,7 +95,7 @@ func (d *Device) link(p *packed) {
 		d.mixed = mixed{} // which nobody else reads
 	}
 	if !p.scale.Nil() {
-		d.took = false
+		d.took, d.couldTake = false, linkable(p.norm, p.shift)
 	}
 	switch {
 	case d.links(p):

@@ -113,3 +113,33 @@ func TestMixedInOrder(t *testing.T) {
 		}
 	}
 }
+
+// What is gated is left in the order of those that read it, who then leave the stream for the next: of one row if the norm in front can be
+// left out. Nobody finds it twice.
+func TestGatedInOrder(t *testing.T) {
+	for _, c := range []struct {
+		rows int
+		norm device.NormKind
+		want bool
+	}{{1, device.RMS, true}, {1, device.Layer, false}, {2, device.Layer, true}, {16, device.RMS, true}, {17, device.RMS, false}} {
+		chain := newChain(t, c.rows)
+		next, first := chain.reads(true), chain.reads(false)
+		first.Norm.Kind = c.norm
+		if c.rows <= batch_rows_most {
+			chain.made(t, first)
+		}
+		gate := chain.d.Alloc(chain.x.Type, c.rows, chain.x.Cols)
+		if got := chain.d.ActMulFor(chain.x, gate, tensor.Tensor{}, device.ReLU, chain.o); got != c.want {
+			t.Errorf("%d rows, norm %v: %v, %v", c.rows, c.norm, got, chain.d.err)
+		}
+		if !c.want {
+			continue
+		}
+		p := chain.adds(&next)
+		p.Left, p.Sorted = true, false
+		chain.made(t, p)
+		if left := chain.d.packed.link.left | chain.d.batch.link.left; left == 0 || chain.d.mixed != (mixed{}) {
+			t.Errorf("%d rows: left at %d; still there: %v", c.rows, left, chain.d.mixed)
+		}
+	}
+}
