@@ -22,15 +22,12 @@ func (d *Device) LinearAttention(y tensor.Tensor, p device.Products, m device.Li
 	if !ok || d.err != nil || !d.stepTakes(y, p, m) {
 		return false
 	}
-	early := true
 	for i := range parts {
-		q := &parts[i]
-		if !d.takesPacked(q) || !d.links(q) || !d.leftFor(q) {
+		if q := &parts[i]; !d.takesPacked(q) || !d.links(q) || !d.leftFor(q) {
 			return false
 		}
-		early = d.promises(q)
 	}
-	s := d.linked
+	s, early := d.linked, d.promises(&parts[len(parts)-1])
 	for i := range parts {
 		d.multiplyPacked(&parts[i])
 	}
@@ -67,9 +64,7 @@ func stepWidth(g device.GatedDelta) bool {
 
 // promises reports whether the kernel that makes p, of rows that were left for it, lets the next one start when it has waited itself.
 func (d *Device) promises(p *packed) bool {
-	q := *p
-	q.ordered = true
-	plan, ok := d.plan(q.needs(d.sms), q.x.Rows)
+	plan, ok := d.planInOrder(p)
 	return ok && (plan.digits || plan.areas)
 }
 

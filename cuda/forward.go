@@ -115,39 +115,6 @@ func (d *Device) Store(of device.Cache, layer int, k, v tensor.Tensor, b device.
 		int32(k.Cols), int32(b.Table.Rows), int32(b.Table.Cols), int32(c.shape.Pages), int32(c.shape.PageRows), int64(k.Stride), int64(v.Stride))
 }
 
-var actMuls = map[device.Act]func(d *Device, l launch, y, gate, up, places tensor.Tensor, rows int32, n, ldy, ldg, ldu int64){
-	device.SiLU: (*Device).act_mul_silu_f16, device.GELU: (*Device).act_mul_gelu_f16,
-	device.GELUTanh: (*Device).act_mul_gelu_tanh_f16, device.ReLU: (*Device).act_mul_relu_f16, device.Logistic: (*Device).act_mul_sigmoid_f16,
-	device.Softplus: (*Device).act_mul_softplus_f16,
-}
-
-// ActMul is y = act(gate)·up, or act(gate).
-func (d *Device) ActMul(y, gate, up tensor.Tensor, a device.Act) {
-	if up.Nil() {
-		d.actAlone(y, gate, a)
-		return
-	}
-	want(y.Rows == gate.Rows && y.Cols == gate.Cols && up.Rows == gate.Rows && up.Cols == gate.Cols, "ActMul", y, gate, up)
-	p := planeOf(y, gate, up)
-	actMuls[a](d, p.launch(), y, gate, up, tensor.Tensor{}, int32(p.rows), int64(p.cols), int64(y.Stride), int64(gate.Stride), int64(up.Stride))
-}
-
-// ActMulFor is ActMul in the order of its reader.
-func (d *Device) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) bool {
-	d.mixed = mixed{}
-	places := d.placesOf(y, reader, true)
-	if places.Nil() {
-		return false
-	}
-	want(y.Rows == gate.Rows && y.Cols == gate.Cols && (up.Nil() || up.Rows == gate.Rows && up.Cols == gate.Cols), "ActMulFor", y, gate, up)
-	times, ldu := up, int64(up.Stride)
-	if up.Nil() {
-		times, ldu = d.ones(y.Cols), 0
-	}
-	actMuls[a](d, plane{y.Rows, y.Cols}.launch(), y, gate, times, places, int32(y.Rows), int64(y.Cols), int64(y.Stride), int64(gate.Stride), ldu)
-	return true
-}
-
 // AddScaled is y += scale·x.
 func (d *Device) AddScaled(y, x tensor.Tensor, scale float32) {
 	want(y.Rows == x.Rows && y.Cols == x.Cols, "AddScaled", y, x)

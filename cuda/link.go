@@ -131,10 +131,15 @@ func (d *Device) linkTakes(p *packed) bool {
 
 // takesParts reports whether there is room for the row of p as warps bring what they need of one in order.
 func (d *Device) takesParts(p *packed) bool {
+	plan, ok := d.planInOrder(p)
+	return ok && plan.parted()
+}
+
+// planInOrder returns how p is made if its rows lie in order.
+func (d *Device) planInOrder(p *packed) (plan packedPlan, ok bool) {
 	q := *p
 	q.ordered = true
-	plan, ok := d.plan(q.needs(d.sms), 1)
-	return ok && plan.parted()
+	return d.plan(q.needs(d.sms), q.x.Rows)
 }
 
 // unlink forgets a stream that a kernel normalizes which stores no powers: those of the norm before may be of anything.

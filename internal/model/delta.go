@@ -17,8 +17,10 @@ func (b *builder) delta(m *Module) {
 	d, reads, o := b.deltaParts(m)
 	out.residual *= orOne(d.scales.O)
 	read := in.step(Site{Reads: Normed, Linears: reads, Writes: deltaWrites})
-	if read.recurs = d; !d.steps() {
-		read.norm, read.recurs = Norm{}, nil // what is normalized is read once more: not with the products alone
+	if d.steps() {
+		read.recurs = d
+	} else {
+		read.norm = Norm{} // what is normalized is read once more: not with the products alone
 	}
 	mix := Step{Run: d.run, Back: d.back, Sites: []Site{{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	m.Steps = []Step{read, mix, out.step()}
@@ -42,6 +44,8 @@ func (b *builder) deltaParts(m *Module) (d *delta, reads []*Linear, o *Linear) {
 		d.b = b.linear(m, n.DeltaB)
 		d.rates = b.joint(m, d.a, d.b)
 		m.fixed = append(m.fixed, d.b)
+	} else if w, ok := d.a.W.(Dense); ok && d.a.Bias.Nil() {
+		d.rates = w.Tensor
 	}
 	return d, []*Linear{q, k, v, z}, o
 }
@@ -54,7 +58,7 @@ type delta struct {
 	bare   bool // no norm
 	scales arch.DeltaScales
 	a, b   *Linear       // the second is nil if Plain
-	rates  tensor.Tensor // both matrices, or none
+	rates  tensor.Tensor // all of them, one below the other, or none
 	layer  int           // among those that have a state
 }
 
@@ -190,20 +194,12 @@ func (d *delta) run(s *State) {
 
 // steps reports whether linear attention is its rule, with rates of one matrix, and the norm with its gates, and nothing else.
 func (d *delta) steps() bool {
-	return !d.bare && d.scales == (arch.DeltaScales{}) && !d.allRates().Nil()
-}
-
-// allRates returns the matrix of all rates, if it is one that is dense.
-func (d *delta) allRates() tensor.Tensor {
-	if w, ok := d.a.W.(Dense); ok && d.Plain && d.a.Bias.Nil() {
-		return w.Tensor
-	}
-	return d.rates
+	return !d.bare && d.scales == (arch.DeltaScales{}) && !d.rates.Nil()
 }
 
 // fused does the products of p, and what is between them and o, the first of some steps, on a device that can. o's may be left in its order.
 func (d *delta) fused(f device.Fuser, s *State, p device.Products, steps []Step) bool {
-	m := device.LinearMixing{GatedDelta: d.GatedDelta, Rates: d.allRates(), Mixed: s.At(DeltaMixed), Norm: d.norm.Norm, Scale: d.norm.W, State: s.cache.recurrent(d.layer), Batch: s.Batch, Reader: steps[0].reader(s, steps[1:])}
+	m := device.LinearMixing{GatedDelta: d.GatedDelta, Rates: d.rates, Mixed: s.At(DeltaMixed), Norm: d.norm.Norm, Scale: d.norm.W, State: s.cache.recurrent(d.layer), Batch: s.Batch, Reader: steps[0].reader(s, steps[1:])}
 	if d.Plain {
 		m.Group = d.group()
 	}

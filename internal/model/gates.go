@@ -2,7 +2,6 @@ package model
 
 import (
 	"exl2/internal/arch"
-	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
@@ -28,10 +27,7 @@ func (g gates) mix(s *State) {
 		s.Dev.HeadGates(y, x, g.of(s), g.like.GateAct)
 		return
 	}
-	if f, ok := s.Dev.(device.Fuser); ok && reader != nil && f.ActMulFor(y, g.of(s), x, g.like.GateAct, reader) {
-		return
-	}
-	s.Dev.ActMul(y, g.of(s), x, g.like.GateAct)
+	s.actMul(y, g.of(s), x, g.like.GateAct, reader)
 }
 
 // mixBack takes the rows for whole sequences.

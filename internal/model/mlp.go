@@ -102,34 +102,31 @@ func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit ==
 
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
-	if f, ok := s.Dev.(device.Fuser); ok && s.reader != nil && u.applyFor(f, y, up, s.reader) {
+	if u.ungated && u.clamp.Limit == 0 && u.xielu == nil {
+		s.actMul(y, up, u.times(up), u.act, s.reader)
 		return
 	}
 	u.apply(s.Dev, y, gate, up)
 }
 
-// applyFor is apply in the order of y's reader, if the unit has no gate, on a device that can.
-func (u unit) applyFor(f device.Fuser, y, up tensor.Tensor, reader device.Matrix) bool {
-	times := tensor.Tensor{}
+// times returns what act(up) is multiplied by where there is no gate: up itself if ReLU is squared, max(x, 0)·x, or nothing.
+func (u unit) times(up tensor.Tensor) tensor.Tensor {
 	if u.squared {
-		times = up
+		return up
 	}
-	return u.ungated && u.clamp.Limit == 0 && u.xielu == nil && f.ActMulFor(y, up, times, u.act, reader)
+	return tensor.Tensor{}
 }
 
 // apply stores the unit of gate and up in y; gate may change, and is absent where
 // the unit has none.
 func (u unit) apply(d device.Device, y, gate, up tensor.Tensor) {
-	none := tensor.Tensor{}
 	switch {
 	case u.clamp.Limit > 0:
 		d.ClampMul(y, gate, up, u.clamp)
 	case u.xielu != nil:
 		d.XIELU(y, up, *u.xielu)
-	case u.ungated && u.squared: // of ReLU: max(x, 0)·x
-		d.ActMul(y, up, up, u.act)
 	case u.ungated:
-		d.ActMul(y, up, none, u.act)
+		d.ActMul(y, up, u.times(up), u.act)
 	case u.squared:
 		d.ActMul(gate, gate, gate, u.act)
 		d.ActMul(y, gate, up, u.act)

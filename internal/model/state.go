@@ -120,6 +120,14 @@ func (s *State) Again() {
 	s.Batch.Pass, s.full.Batch.Pass = s.full.Batch.Pass+1, s.full.Batch.Pass+1
 }
 
+// actMul is y = act(gate)·up, or act(gate), in the order of y's reader if there is one and the device likes that.
+func (s *State) actMul(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) {
+	if f, ok := s.Dev.(device.Fuser); ok && reader != nil && f.ActMulFor(y, gate, up, a, reader) {
+		return
+	}
+	s.Dev.ActMul(y, gate, up, a)
+}
+
 // Lend has a slot be other memory, of as many rows, and the columns that the module has, until the next Use.
 func (s *State) Lend(slot Slot, t tensor.Tensor) {
 	if own := s.act[slot]; t.Type != own.Type || t.Rows != own.Rows || t.Cols > own.Cols {
