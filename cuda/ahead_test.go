@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
@@ -20,6 +21,23 @@ func hopperFake(t *testing.T) *Device {
 func fakeMatrix(d *Device, in, out int) *matrix {
 	some := d.Alloc(tensor.I32, 1, 4)
 	return &matrix{in: in, out: out, padded: (out + 31) &^ 31, units128: in / 128, words: some, scales: some, units: some, unitPlaces: some}
+}
+
+// orderedMatrix is one that has an order, and units of four bits in groups of a unit.
+func orderedMatrix(d *Device, in, out int) *matrix {
+	m := fakeMatrix(d, in, out)
+	m.widest, m.unitGroups, m.sorted = 4, 1, 1
+	m.order, m.places = d.Alloc(tensor.F16, 1, in), d.Alloc(tensor.F16, 1, in)
+	for i := range m.units128 {
+		m.unitBlocks = append(m.unitBlocks, uint16(i*exl2_unit_blocks))
+	}
+	return m
+}
+
+// leave has the stream that p reads be left for its matrices, which have orderedMatrix's order.
+func leave(d *Device, p device.Products) {
+	at := d.addressOrNull
+	d.linked = stream{x: at(p.X), rows: p.X.Rows, cols: p.X.Cols, parts: 1, sorted: 1, scale: at(p.Scale), norm: p.Norm, powers: true}
 }
 
 // contents is what decoding has left in memory: by where a matrix begins, which one is

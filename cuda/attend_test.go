@@ -137,22 +137,12 @@ func TestTwoLeftRows(t *testing.T) {
 	}{{"left in order", true, 227 << 10, "qmatmul_two"}, {"to be normalized", false, 227 << 10, ""}, {"three slots and attention have no room", true, 150 << 10, "qmatmul_two_wide"}, {"there is no room for both", true, 100 << 10, ""}} {
 		d := hopperFake(t)
 		d.shared = c.shared
-		matrix := func() *matrix {
-			m := fakeMatrix(d, hidden, heads*dim)
-			m.widest, m.unitGroups, m.sorted = 4, 1, 1
-			m.order, m.places = d.Alloc(tensor.F16, 1, hidden), d.Alloc(tensor.F16, 1, hidden)
-			for i := range m.units128 {
-				m.unitBlocks = append(m.unitBlocks, uint16(i*exl2_unit_blocks))
-			}
-			return m
-		}
 		ints := func() tensor.Tensor { return d.Alloc(tensor.I32, 1, rows) }
 		p := device.Products{X: d.Alloc(tensor.F32, rows, hidden), Scale: d.Alloc(tensor.F32, 1, hidden), Left: c.left}
 		for range 3 {
-			p.List = append(p.List, device.Product{W: matrix(), Y: d.Alloc(tensor.F16, rows, heads*dim)})
+			p.List = append(p.List, device.Product{W: orderedMatrix(d, hidden, heads*dim), Y: d.Alloc(tensor.F16, rows, heads*dim)})
 		}
-		at := d.addressOrNull
-		d.linked = stream{x: at(p.X), rows: rows, cols: hidden, parts: 1, sorted: 1, scale: at(p.Scale), powers: true}
+		leave(d, p)
 		before := d.linked
 		m := device.Mixing{Freqs: d.Alloc(tensor.F32, 1, dim/2), Rope: device.Rope{Dims: dim}, Attend: device.Attend{Heads: heads, KVHeads: heads, HeadDim: dim, Scale: 1},
 			Cache: d.NewCache(device.CacheShape{Layers: 1, Pages: rows, PageRows: 256, K: heads * dim, V: heads * dim}),

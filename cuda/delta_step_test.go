@@ -28,24 +28,14 @@ func TestLinearAttention(t *testing.T) {
 	} {
 		d := hopperFake(t)
 		d.shared = 227 << 10
-		matrix := func(out int) *matrix {
-			m := fakeMatrix(d, hidden, out)
-			m.widest, m.unitGroups, m.sorted = 4, 1, 1
-			m.order, m.places = d.Alloc(tensor.F16, 1, hidden), d.Alloc(tensor.F16, 1, hidden)
-			for i := range m.units128 {
-				m.unitBlocks = append(m.unitBlocks, uint16(i*exl2_unit_blocks))
-			}
-			return m
-		}
 		g := device.GatedDelta{KeyHeads: keys, ValueHeads: values, KeyDim: dim, ValueDim: dim, Kernel: 4}
 		f32 := func(rows, cols int) tensor.Tensor { return d.Alloc(tensor.F32, rows, cols) }
 		g.Conv, g.Decay, g.Bias = f32(g.Columns(), 4), f32(1, values), f32(1, values)
 		p := device.Products{X: f32(c.rows, hidden), Scale: f32(1, hidden), Left: c.left}
 		for _, out := range []int{g.Keys(), g.Keys(), g.Values(), g.Values()} {
-			p.List = append(p.List, device.Product{W: matrix(out), Y: d.Alloc(tensor.F16, c.rows, out)})
+			p.List = append(p.List, device.Product{W: orderedMatrix(d, hidden, out), Y: d.Alloc(tensor.F16, c.rows, out)})
 		}
-		at := d.addressOrNull
-		d.linked = stream{x: at(p.X), rows: c.rows, cols: hidden, parts: 1, sorted: 1, scale: at(p.Scale), powers: true}
+		leave(d, p)
 		before := d.linked
 		m := device.LinearMixing{GatedDelta: g, Rates: d.Alloc(tensor.F16, 2*values, hidden), Scale: f32(1, dim), Norm: device.Norm{Eps: 1e-6},
 			State: device.DeltaState{State: f32(c.rows, g.StateSize()), Inputs: d.Alloc(tensor.F16, c.rows, 3*g.Columns())},

@@ -137,26 +137,12 @@ func (f *fusing) LinearAttention(y tensor.Tensor, p device.Products, m device.Li
 	if f.refuses(p) || m.Batch.Span != 1 {
 		return false
 	}
-	g := m.GatedDelta
-	normed := f.Alloc(f.Activation(), p.X.Rows, p.X.Cols)
-	rates, columns, mixed := f.Alloc(tensor.F32, y.Rows, 2*g.ValueHeads), f.Alloc(tensor.F32, y.Rows, g.Columns()), f.Alloc(tensor.F32, y.Rows, y.Cols)
+	normed, rates, columns := f.Alloc(f.Activation(), p.X.Rows, p.X.Cols), f.Alloc(tensor.F32, y.Rows, m.Rates.Rows), f.Alloc(tensor.F32, y.Rows, m.Columns())
 	f.Norm(normed, p.X, p.Scale, p.Shift, p.Norm)
 	f.one(p)
-	a, b := rates.Columns(0, g.ValueHeads), rates.Columns(g.ValueHeads, rates.Cols)
-	if g.Plain {
-		f.MatMul(a, normed, m.Rates, tensor.Tensor{})
-		b = tensor.Tensor{}
-	} else {
-		f.MatMul(rates, normed, m.Rates, tensor.Tensor{})
-	}
-	f.GatedDelta(mixed, columns, p.List[0].Y, p.List[1].Y, p.List[2].Y, a, b, g, m.State, m.Batch)
-	if g.Plain {
-		f.GatedNorm(y, mixed, p.List[3].Y, m.Scale, m.Group, m.Norm)
-	} else {
-		f.HeadNormGated(y, mixed, p.List[3].Y, m.Scale, m.Norm)
-	}
+	devtest.LinearOf(f.Device, y, normed, rates, columns, p.List, m)
 	f.leaveFor(y, m.Reader)
-	for _, t := range []tensor.Tensor{normed, rates, columns, mixed} {
+	for _, t := range []tensor.Tensor{normed, rates, columns} {
 		f.Free(t)
 	}
 	f.made++

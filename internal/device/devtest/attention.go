@@ -91,15 +91,13 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 	table, cache, cols := l.table(f), f.cache(l.shape()), l.cols()
 	l.fill(f, cache, 1, table, noise(1), noise(2))
 	stream, scale := f.inOut("stream", residual, rows, c.hidden, noise(3)), f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(4), 0.1, 0))
-	fc := fusedCase{recipe: c.recipe}
+	fc := fusedCase{rows: rows, hidden: c.hidden, recipe: c.recipe}
 	var list []device.Product
 	for i, out := range []int{width, cols, cols} {
-		y := f.out(fmt.Sprint("projection ", i), activation, rows, out)
-		f.within(spent)
+		y := f.spent(fmt.Sprint("projection ", i), activation, rows, out)
 		list = append(list, device.Product{Y: y, W: fc.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
 	}
-	normed := f.out("normed", activation, rows, c.hidden)
-	f.within(spent)
+	normed := f.spent("normed", activation, rows, c.hidden)
 	first, y, again := f.out("first", activation, rows, width), f.out("y", activation, rows, width), f.out("again", activation, rows, width)
 	q2, y2 := f.in("q2", activation, rows, width, noise(6)), f.out("y2", activation, rows, width)
 	freqs := tensor.Tensor{}
@@ -122,20 +120,13 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		}
 		d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, m.Attend, b)
 	}
-	x, o := f.in("x", activation, rows, c.hidden, scaled(noise(7), 0.1, 0)), fc.matrixOf(f, c.hidden, c.hidden, 7)
-	acted := f.out("acted", activation, rows, c.hidden)
-	f.within(spent)
-	gate := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: o, List: []device.Product{{Y: acted, W: fc.matrixOf(f, c.hidden, c.hidden, 9)}, {W: fc.matrixOf(f, c.hidden, c.hidden, 9)}}}
+	mlp := fc.mlpOf(f)
 	sum, reader := f.inOut("sum", residual, rows, c.hidden, noise(8)), fc.matrixOf(f, width, c.hidden, 8)
-	inOrder := f.out("in order", activation, rows, width)
-	f.within(spent)
-	spare := f.out("spare", activation, rows, c.hidden)
-	f.within(spent)
+	inOrder := f.spent("in order", activation, rows, width)
 	return func(d device.Device) {
 		p.Left = false
 		mix(d, first)
-		sorted := openGate(d, gate, spare)
-		addTo(d, device.Products{X: acted, Sorted: sorted, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Reader: &p}, spare)
+		mlp.addTo(d, stream, &p)
 		_, p.Left = d.(device.Fuser)
 		mix(d, y)
 		d.Advance(b.Pos)
@@ -144,9 +135,27 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		d.Advance(b.Pos)
 		mix(d, inOrder)
 		m.Attend.Reader = nil
-		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: sum, W: reader}}, Then: device.Add, Left: true}, spare)
+		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: sum, W: reader}}, Then: device.Add, Left: true}, mlp.spare)
 		d.Attend(y2, q2, cache, 1, near, b)
 	}
+}
+
+// mlpBefore is an MLP that adds to a stream, and may leave it for those who read it next.
+type mlpBefore struct {
+	gate  device.Products // of an x of its own
+	down  device.Matrix
+	spare tensor.Tensor // [rows, hidden]
+}
+
+func (c fusedCase) mlpOf(f *fixture) mlpBefore {
+	x, down := f.in("x", activation, c.rows, c.hidden, scaled(noise(7), 0.1, 0)), c.matrixOf(f, c.hidden, c.hidden, 7)
+	list := []device.Product{{Y: f.spent("acted", activation, c.rows, c.hidden), W: c.matrixOf(f, c.hidden, c.hidden, 9)}, {W: c.matrixOf(f, c.hidden, c.hidden, 9)}}
+	return mlpBefore{device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: list}, down, f.spent("spare", activation, c.rows, c.hidden)}
+}
+
+func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
+	sorted := openGate(d, m.gate, m.spare)
+	addTo(d, device.Products{X: m.gate.List[0].Y, Sorted: sorted, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}, m.spare)
 }
 
 // openGate computes products of a gate, and reports whether the device left them for the next matrix.

@@ -139,6 +139,13 @@ func (f *fixture) bytesOut(name string, rows, cols int, v []byte) tensor.Tensor 
 // within gives the operand that was allocated last a limit of its own.
 func (f *fixture) within(l limit) { f.operands[len(f.operands)-1].limit = &l }
 
+// spent is out of an operand that the operation may leave as it likes.
+func (f *fixture) spent(name string, t tensor.Type, rows, cols int) tensor.Tensor {
+	x := f.out(name, t, rows, cols)
+	f.within(spent)
+	return x
+}
+
 // matrix loads an EXL2 matrix.
 func (f *fixture) matrix(m *exl2.Matrix, out int) device.Matrix {
 	w := f.dev.LoadEXL2(m, out)

@@ -100,8 +100,7 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 		list = append(list, device.Product{Y: f.out(fmt.Sprint("projection ", i), activation, c.rows, out), W: c.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
 	}
 	o := device.Product{Y: stream, W: c.matrixOf(f, c.hidden, c.hidden, 3), Bias: f.bias(c.hidden, c.biased)}
-	acted := f.out("acted", activation, c.rows, c.width)
-	f.within(spent)
+	acted := f.spent("acted", activation, c.rows, c.width)
 	gate := device.Product{Y: acted, W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
 	up := device.Product{W: c.matrixOf(f, c.hidden, c.width, 4), Bias: f.bias(c.width, c.biased)}
 	down := device.Product{Y: stream, W: c.matrixOf(f, c.width, c.hidden, 5), Bias: f.bias(c.hidden, c.biased)}

@@ -50,8 +50,7 @@ func (c joinedCase) build(f *fixture) func(device.Device) {
 		return w, parts
 	}
 	spare := func(name string, cols int) tensor.Tensor {
-		t := f.out(name, activation, c.rows, cols)
-		f.within(spent)
+		t := f.spent(name, activation, c.rows, cols)
 		return t
 	}
 	joined := func(d device.Device, w tensor.Tensor) bool {

@@ -57,121 +57,89 @@ func linearCases() (cases []testCase) {
 	return cases
 }
 
-func (c linearCase) build(f *fixture) func(device.Device) {
-	fc := fusedCase{hidden: c.hidden, recipe: c.recipe}
-	g, at := c.shape(f), c.layout()
-	rows := at.rows()
-	stream, scale := f.inOut("stream", residual, rows, c.hidden, noise(1)), f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.1, 0))
-	free := func(name string, t tensor.Type, rows, cols int) tensor.Tensor {
-		out := f.out(name, t, rows, cols)
-		f.within(spent)
-		return out
-	}
-	var list []device.Product
+// A linearLayer is what a linearCase calls.
+type linearLayer struct {
+	p              device.Products // of q, k, v and gates
+	m              device.LinearMixing
+	normed         tensor.Tensor
+	rates, columns tensor.Tensor // of LinearOf
+}
+
+// layer makes one that reads a stream.
+func (c linearCase) layer(f *fixture, fc fusedCase, stream tensor.Tensor) *linearLayer {
+	g, at, rows := c.shape(f), c.layout(), fc.rows
+	l := &linearLayer{p: device.Products{X: stream, Norm: device.Norm{Eps: 1e-5}, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.1, 0))}}
 	for i, out := range []int{g.Keys(), g.Keys(), g.Values(), g.Values()} {
-		list = append(list, device.Product{Y: free(fmt.Sprint("projection ", i), activation, rows, out), W: fc.matrixOf(f, c.hidden, out, i)})
+		l.p.List = append(l.p.List, device.Product{Y: f.spent(fmt.Sprint("projection ", i), activation, rows, out), W: fc.matrixOf(f, c.hidden, out, i)})
 	}
 	of, scales := 2*c.valueHeads, c.valueDim
 	if c.plain {
-		of, scales = c.valueHeads, g.Values()
+		of, scales, l.m.Group = c.valueHeads, g.Values(), g.Values()/c.groups
 	}
-	rates := f.in("rates", f.dev.Activation(), of, c.hidden, rounded(scaled(noise(11), 0.2, 0), f.round))
-	w := f.in("w", tensor.F32, 1, scales, scaled(noise(12), 0.5, 1-c.offset))
 	at.advances = true
-	m := device.LinearMixing{GatedDelta: g, Rates: rates, Norm: device.Norm{Eps: 1e-6, Offset: c.offset}, Scale: w, Batch: at.batch(f, tensor.Tensor{}), State: device.DeltaState{
+	l.m.GatedDelta, l.m.Norm, l.m.Batch = g, device.Norm{Eps: 1e-6, Offset: c.offset}, at.batch(f, tensor.Tensor{})
+	l.m.Rates = f.in("rates", f.dev.Activation(), of, c.hidden, rounded(scaled(noise(11), 0.2, 0), f.round))
+	l.m.Scale = f.in("w", tensor.F32, 1, scales, scaled(noise(12), 0.5, 1-c.offset))
+	l.m.State = device.DeltaState{
 		State:  f.inOut("state", tensor.F32, at.sequences, g.StateSize(), noise(9)),
 		Inputs: f.inOut("inputs", f.dev.Activation(), at.sequences, (c.kernel-1)*g.Columns(), rounded(noise(10), f.round)),
-	}}
-	if c.plain {
-		m.Group = g.Values() / c.groups
 	}
-	p := device.Products{X: stream, Norm: device.Norm{Eps: 1e-5}, Scale: scale, List: list}
-	normed, mixed, columns := free("normed", activation, rows, c.hidden), free("mixed", residual, rows, g.Values()), free("columns", residual, rows, g.Columns())
-	m.Mixed = mixed
-	ab, inOrder := free("ab", residual, rows, of), free("in order", activation, rows, g.Values())
-	x, down := f.in("x", activation, rows, c.hidden, scaled(noise(7), 0.1, 0)), fc.matrixOf(f, c.hidden, c.hidden, 7)
-	acted, spare := free("acted", activation, rows, c.hidden), free("spare", activation, rows, c.hidden)
-	gate := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: []device.Product{{Y: acted, W: fc.matrixOf(f, c.hidden, c.hidden, 9)}, {W: fc.matrixOf(f, c.hidden, c.hidden, 9)}}}
-	y := f.out("y", activation, rows, g.Values())
-	o := fc.matrixOf(f, g.Values(), c.hidden, 8)
-	multiply := func(d device.Device, list []device.Product) {
-		d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
-		for _, one := range list {
-			d.QMatMul(one.Y, normed, one.W, one.Bias)
-		}
-	}
-	attend := func(d device.Device, y tensor.Tensor) bool {
-		if fuser, ok := d.(device.Fuser); ok && fuser.LinearAttention(y, p, m) {
-			return true
-		}
-		multiply(d, list)
-		d.MatMul(ab, normed, rates, tensor.Tensor{})
-		a, b := ab.Columns(0, c.valueHeads), tensor.Tensor{}
-		if !c.plain {
-			b = ab.Columns(c.valueHeads, of)
-		}
-		d.GatedDelta(mixed, columns, list[0].Y, list[1].Y, list[2].Y, a, b, g, m.State, m.Batch)
-		if c.plain {
-			d.GatedNorm(y, mixed, list[3].Y, w, m.Group, m.Norm)
-		} else {
-			d.HeadNormGated(y, mixed, list[3].Y, w, m.Norm)
-		}
-		return false
-	}
-	return func(d device.Device) {
-		p.Left, m.Reader = false, nil
-		before := p // by which the stream's powers are known (link.cuh)
-		before.List = list[:1]
-		if fuser, ok := d.(device.Fuser); !ok || !fuser.Products(before) {
-			multiply(d, before.List)
-		}
-		sorted := openGate(d, gate, spare)
-		addTo(d, device.Products{X: acted, Sorted: sorted, List: []device.Product{{Y: stream, W: down}}, Then: device.Add, Reader: &p}, spare)
-		_, p.Left = d.(device.Fuser)
-		attend(d, y)
-		d.Advance(m.Batch.Pos)
-		m.Reader = o
-		left := attend(d, inOrder)
-		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Left: left}, spare)
+	l.m.Mixed, l.columns, l.rates = f.spent("mixed", residual, rows, g.Values()), f.spent("columns", residual, rows, g.Columns()), f.spent("rates of rows", residual, rows, of)
+	l.normed = f.spent("normed", activation, rows, c.hidden)
+	return l
+}
+
+// multiply makes some of the layer's products one by one.
+func (l *linearLayer) multiply(d device.Device, list []device.Product) {
+	d.Norm(l.normed, l.p.X, l.p.Scale, tensor.Tensor{}, l.p.Norm)
+	for _, one := range list {
+		d.QMatMul(one.Y, l.normed, one.W, one.Bias)
 	}
 }
 
-// actMulForCases are gates of what a product that is added to the stream reads.
-func actMulForCases() (cases []testCase) {
-	for _, rows := range []int{0, 1, 2, 5, 40} {
-		for _, act := range []device.Act{device.Logistic, device.SiLU} {
-			const hidden, width = 256, 512
-			cases = append(cases, testCase{name: fmt.Sprintf("rows=%d act=%v", rows, act), limit: fusedLimit, build: func(f *fixture) func(device.Device) {
-				fc := fusedCase{hidden: hidden, recipe: "1:4b_128g"}
-				stream, scale := f.inOut("stream", residual, rows, hidden, noise(1)), f.in("scale", tensor.F32, 1, hidden, scaled(noise(2), 0.1, 0))
-				gate, up := f.in("gate", activation, rows, width, scaled(noise(3), 3, 0)), f.in("up", activation, rows, width, noise(4))
-				free := func(name string, cols int) tensor.Tensor {
-					out := f.out(name, activation, rows, cols)
-					f.within(spent)
-					return out
-				}
-				y, x, acted, spare, projection := free("y", width), f.in("x", activation, rows, hidden, scaled(noise(7), 0.1, 0)), free("acted", hidden), free("spare", hidden), free("projection", hidden)
-				o, down := fc.matrixOf(f, width, hidden, 8), fc.matrixOf(f, hidden, hidden, 7)
-				p := device.Products{X: stream, Scale: scale, Norm: device.Norm{Eps: 1e-5}, List: []device.Product{{Y: projection, W: fc.matrixOf(f, hidden, hidden, 2)}}}
-				mlp := device.Products{X: x, Then: device.Gate, Act: device.SiLU, Next: down, List: []device.Product{{Y: acted, W: fc.matrixOf(f, hidden, hidden, 9)}, {W: fc.matrixOf(f, hidden, hidden, 9)}}}
-				return func(d device.Device) {
-					fuser, fuses := d.(device.Fuser)
-					sorted := openGate(d, mlp, spare)
-					addTo(d, device.Products{X: acted, Sorted: sorted, List: []device.Product{{Y: stream, W: down}}, Then: device.Add, Reader: &p}, spare)
-					linked := p
-					linked.Left = fuses
-					if !fuses || !fuser.Products(linked) {
-						d.Norm(spare, stream, scale, tensor.Tensor{}, p.Norm)
-						d.QMatMul(projection, spare, p.List[0].W, tensor.Tensor{})
-					}
-					left := fuses && fuser.ActMulFor(y, gate, up, act, o)
-					if !left {
-						d.ActMul(y, gate, up, act)
-					}
-					addTo(d, device.Products{X: y, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Left: left}, spare)
-				}
-			}})
-		}
+// attend reports whether the device did it at once.
+func (l *linearLayer) attend(d device.Device, y tensor.Tensor) bool {
+	if fuser, ok := d.(device.Fuser); ok && fuser.LinearAttention(y, l.p, l.m) {
+		return true
 	}
-	return cases
+	l.multiply(d, l.p.List)
+	LinearOf(d, y, l.normed, l.rates, l.columns, l.p.List, l.m)
+	return false
+}
+
+// LinearOf is what Fuser.LinearAttention does with products of q, k, v and gates, and with what these have read, by operations that all devices have.
+// rates, F32 [rows, m.Rates.Rows], and columns, F32 [rows, m.Columns()], become anything.
+func LinearOf(d device.Device, y, normed, rates, columns tensor.Tensor, list []device.Product, m device.LinearMixing) {
+	d.MatMul(rates, normed, m.Rates, tensor.Tensor{})
+	q, k, v, gates := list[0].Y, list[1].Y, list[2].Y, list[3].Y
+	if m.Plain {
+		d.GatedDelta(m.Mixed, columns, q, k, v, rates, tensor.Tensor{}, m.GatedDelta, m.State, m.Batch)
+		d.GatedNorm(y, m.Mixed, gates, m.Scale, m.Group, m.Norm)
+		return
+	}
+	d.GatedDelta(m.Mixed, columns, q, k, v, rates.Columns(0, m.ValueHeads), rates.Columns(m.ValueHeads, rates.Cols), m.GatedDelta, m.State, m.Batch)
+	d.HeadNormGated(y, m.Mixed, gates, m.Scale, m.Norm)
+}
+
+func (c linearCase) build(f *fixture) func(device.Device) {
+	fc := fusedCase{rows: len(c.runs), hidden: c.hidden, recipe: c.recipe}
+	stream := f.inOut("stream", residual, fc.rows, c.hidden, noise(1))
+	l, mlp := c.layer(f, fc, stream), fc.mlpOf(f)
+	width := l.m.Values()
+	y, inOrder, o := f.out("y", activation, fc.rows, width), f.spent("in order", activation, fc.rows, width), fc.matrixOf(f, width, c.hidden, 8)
+	return func(d device.Device) {
+		l.p.Left, l.m.Reader = false, nil
+		before := l.p // by which the stream's powers are known (link.cuh)
+		before.List = l.p.List[:1]
+		if fuser, ok := d.(device.Fuser); !ok || !fuser.Products(before) {
+			l.multiply(d, before.List)
+		}
+		mlp.addTo(d, stream, &l.p)
+		_, l.p.Left = d.(device.Fuser)
+		l.attend(d, y)
+		d.Advance(l.m.Batch.Pos)
+		l.m.Reader = o
+		left := l.attend(d, inOrder)
+		addTo(d, device.Products{X: inOrder, List: []device.Product{{Y: stream, W: o}}, Then: device.Add, Left: left}, mlp.spare)
+	}
 }

@@ -104,8 +104,7 @@ func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
 		return device.Products{X: stream, Norm: c.norm, Scale: scale, List: []device.Product{{Y: y, W: fc.matrixOf(f, c.hidden, 96, seed)}}}
 	}
 	first, last := of("first", 2), of("last", 3)
-	normed := f.out("normed for products", activation, c.rows, c.hidden)
-	f.within(spent)
+	normed := f.spent("normed for products", activation, c.rows, c.hidden)
 	multiply := func(d device.Device, p device.Products) {
 		if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
 			return

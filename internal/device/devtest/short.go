@@ -75,8 +75,7 @@ func shortConvBackCases() (cases []testCase) {
 			b, g, x := c.in(f, rows)
 			grad := func(name string, seed int) tensor.Tensor { return f.inOut(name, residual, rows, c.cols, small(seed)) }
 			db, dg, dx, dy := grad("db", 7), grad("dc", 8), grad("dx", 9), f.in("dy", residual, rows, c.cols, small(10))
-			room := f.out("room", residual, rows, c.cols)
-			f.within(spent)
+			room := f.spent("room", residual, rows, c.cols)
 			return func(d device.Backward) { d.ShortConvBack(db, dg, dx, room, dy, b, g, x, s, batch) }
 		}))
 	}

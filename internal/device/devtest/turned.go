@@ -61,8 +61,7 @@ func (c turnedCase) build(f *fixture) func(device.Device) {
 		}
 		list = append(list, device.Product{Y: y, W: of.matrixOf(f, c.hidden, out, i), Bias: f.bias(out, c.biased)})
 	}
-	normed := f.out("normed", activation, rows, c.hidden)
-	f.within(spent)
+	normed := f.spent("normed", activation, rows, c.hidden)
 	freqs := f.in("freqs", tensor.F32, 1, c.rope.Dims/2, frequencies(1e4, c.rope.Dims/2))
 	near := device.Attend{Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim, Scale: 0.05, Window: 2}
 	y2, q2 := f.out("y2", activation, rows, wide), f.in("q2", activation, rows, wide, noise(6))
