@@ -32,6 +32,10 @@ func (d *Device) GatedDelta(y, columns, q, k, v, a, b tensor.Tensor, g device.Ga
 	}
 	gates := d.scratch(scratchGates, tensor.F32, q.Rows, 2*g.ValueHeads)
 	d.convolve(columns, gates, q, k, v, a, b, left, g, sequences, batch)
+	if c, ok := d.chunksOf(g, columns, batch.Span); ok {
+		d.deltaChunks(c, y, columns, gates, left, q, k, v, g, m, batch)
+		return
+	}
 	l := launch{blocks: dim{x: pieces(g.ValueDim, delta_columns_of_block), y: g.ValueHeads, z: q.Rows / batch.Span}, threads: dim{x: delta_threads}}
 	for _, r := range deltaRules {
 		if g.KeyDim > r.dims {

@@ -140,6 +140,14 @@ const (
 	kernel_delta_back_sums
 	kernel_delta_back_columns
 	kernel_delta_back_inputs
+	kernel_delta_chunks_prepare_rule_64
+	kernel_delta_chunks_rule_64
+	kernel_delta_chunks_prepare_rule_128
+	kernel_delta_chunks_rule_128
+	kernel_delta_chunks_prepare_plain_64
+	kernel_delta_chunks_plain_64
+	kernel_delta_chunks_prepare_plain_128
+	kernel_delta_chunks_plain_128
 	kernel_delta_convolve
 	kernel_delta_convolve_128
 	kernel_delta_step
@@ -357,348 +365,356 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:          {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:          {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16:     {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:          {"act_mul", "act_mul_relu_f16", true},
-	kernel_act_mul_sigmoid_f16:       {"act_mul", "act_mul_sigmoid_f16", true},
-	kernel_act_mul_softplus_f16:      {"act_mul", "act_mul_softplus_f16", true},
-	kernel_act_mul_back_silu:         {"act_mul_back", "act_mul_back_silu", true},
-	kernel_act_mul_back_gelu:         {"act_mul_back", "act_mul_back_gelu", true},
-	kernel_act_mul_back_gelu_tanh:    {"act_mul_back", "act_mul_back_gelu_tanh", true},
-	kernel_act_mul_back_relu:         {"act_mul_back", "act_mul_back_relu", true},
-	kernel_act_mul_back_sigmoid:      {"act_mul_back", "act_mul_back_sigmoid", true},
-	kernel_act_mul_back_softplus:     {"act_mul_back", "act_mul_back_softplus", true},
-	kernel_add_scaled_f32:            {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:            {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:                   {"advance", "advance", true},
-	kernel_affine_decode_2:           {"affine_decode", "affine_decode_2", true},
-	kernel_affine_decode_3:           {"affine_decode", "affine_decode_3", true},
-	kernel_affine_decode_4:           {"affine_decode", "affine_decode_4", true},
-	kernel_affine_decode_8:           {"affine_decode", "affine_decode_8", true},
-	kernel_affine_qmatmul_8_2:        {"affine_qmatmul", "affine_qmatmul_8_2", true},
-	kernel_affine_qmatmul_8_3:        {"affine_qmatmul", "affine_qmatmul_8_3", true},
-	kernel_affine_qmatmul_8_4:        {"affine_qmatmul", "affine_qmatmul_8_4", true},
-	kernel_affine_qmatmul_8_8:        {"affine_qmatmul", "affine_qmatmul_8_8", true},
-	kernel_affine_qmatmul_16_2:       {"affine_qmatmul", "affine_qmatmul_16_2", true},
-	kernel_affine_qmatmul_16_3:       {"affine_qmatmul", "affine_qmatmul_16_3", true},
-	kernel_affine_qmatmul_16_4:       {"affine_qmatmul", "affine_qmatmul_16_4", true},
-	kernel_affine_qmatmul_16_8:       {"affine_qmatmul", "affine_qmatmul_16_8", true},
-	kernel_affine_qmatmul_32_2:       {"affine_qmatmul", "affine_qmatmul_32_2", true},
-	kernel_affine_qmatmul_32_3:       {"affine_qmatmul", "affine_qmatmul_32_3", true},
-	kernel_affine_qmatmul_32_4:       {"affine_qmatmul", "affine_qmatmul_32_4", true},
-	kernel_affine_qmatmul_32_8:       {"affine_qmatmul", "affine_qmatmul_32_8", true},
-	kernel_attend_back_rows_128:      {"attend_back", "attend_back_rows_128", true},
-	kernel_attend_back_rows_256:      {"attend_back", "attend_back_rows_256", true},
-	kernel_attend_back_rows_576:      {"attend_back", "attend_back_rows_576", true},
-	kernel_attend_back_keys_128:      {"attend_back", "attend_back_keys_128", true},
-	kernel_attend_back_keys_256:      {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_back_keys_576:      {"attend_back", "attend_back_keys_576", true},
-	kernel_attend_back_half_prepare:  {"attend_back_half", "attend_back_half_prepare", true},
-	kernel_attend_back_half_rows_64:  {"attend_back_half", "attend_back_half_rows_64", true},
-	kernel_attend_back_half_rows_128: {"attend_back_half", "attend_back_half_rows_128", true},
-	kernel_attend_back_half_keys_64:  {"attend_back_half", "attend_back_half_keys_64", true},
-	kernel_attend_back_half_keys_128: {"attend_back_half", "attend_back_half_keys_128", true},
-	kernel_attend_back_mma_rows_64:   {"attend_back_mma", "attend_back_mma_rows_64", true},
-	kernel_attend_back_mma_rows_128:  {"attend_back_mma", "attend_back_mma_rows_128", true},
-	kernel_attend_back_mma_keys_64:   {"attend_back_mma", "attend_back_mma_keys_64", true},
-	kernel_attend_back_mma_keys_128:  {"attend_back_mma", "attend_back_mma_keys_128", true},
-	kernel_attend_decode_64_8:        {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:       {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:       {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:      {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:       {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:      {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:     {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:     {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_hopper_64:          {"attend_hopper", "attend_hopper_64", true},
-	kernel_attend_hopper_128:         {"attend_hopper", "attend_hopper_128", true},
-	kernel_attend_hopper_256:         {"attend_hopper", "attend_hopper_256", true},
-	kernel_attend_latent_4:           {"attend_latent", "attend_latent_4", true},
-	kernel_attend_latent_2:           {"attend_latent", "attend_latent_2", true},
-	kernel_attend_latent_1:           {"attend_latent", "attend_latent_1", true},
-	kernel_attend_latent_join:        {"attend_latent", "attend_latent_join", true},
-	kernel_attend_left_64:            {"attend_left", "attend_left_64", true},
-	kernel_attend_left_128:           {"attend_left", "attend_left_128", true},
-	kernel_attend_meet_64_8:          {"attend_meet", "attend_meet_64_8", true},
-	kernel_attend_meet_64_16:         {"attend_meet", "attend_meet_64_16", true},
-	kernel_attend_meet_128_8:         {"attend_meet", "attend_meet_128_8", true},
-	kernel_attend_meet_128_16:        {"attend_meet", "attend_meet_128_16", true},
-	kernel_attend_meet_256_8:         {"attend_meet", "attend_meet_256_8", true},
-	kernel_attend_meet_64_any:        {"attend_meet", "attend_meet_64_any", true},
-	kernel_attend_meet_128_any:       {"attend_meet", "attend_meet_128_any", true},
-	kernel_attend_meet_256_any:       {"attend_meet", "attend_meet_256_any", true},
-	kernel_attend_parts_1:            {"attend_parts", "attend_parts_1", true},
-	kernel_attend_parts_4:            {"attend_parts", "attend_parts_4", true},
-	kernel_attend_parts_8:            {"attend_parts", "attend_parts_8", true},
-	kernel_attend_parts_wide:         {"attend_parts", "attend_parts_wide", true},
-	kernel_attend_parts_join:         {"attend_parts", "attend_parts_join", true},
-	kernel_attend_prefill_32:         {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:         {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:         {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:        {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:        {"attend_prefill", "attend_prefill_256", true},
-	kernel_attend_spread_64:          {"attend_spread", "attend_spread_64", true},
-	kernel_attend_spread_128:         {"attend_spread", "attend_spread_128", true},
-	kernel_attend_spread_128_more:    {"attend_spread", "attend_spread_128_more", true},
-	kernel_cap_f32:                   {"cap", "cap_f32", true},
-	kernel_cap_back:                  {"cap_back", "cap_back", true},
-	kernel_choose_logits_f16:         {"choose", "choose_logits_f16", true},
-	kernel_choose_logits_bf16:        {"choose", "choose_logits_bf16", true},
-	kernel_choose_logits_f32:         {"choose", "choose_logits_f32", true},
-	kernel_choose_f16_4:              {"choose", "choose_f16_4", true},
-	kernel_choose_f16_16:             {"choose", "choose_f16_16", true},
-	kernel_choose_bf16_4:             {"choose", "choose_bf16_4", true},
-	kernel_choose_bf16_16:            {"choose", "choose_bf16_16", true},
-	kernel_choose_f32_4:              {"choose", "choose_f32_4", true},
-	kernel_choose_f32_16:             {"choose", "choose_f32_16", true},
-	kernel_clamp_mul_f16:             {"clamp_mul", "clamp_mul_f16", true},
-	kernel_clamp_mul_back:            {"clamp_mul_back", "clamp_mul_back", true},
-	kernel_clip_f16:                  {"clip", "clip_f16", true},
-	kernel_clip_back:                 {"clip_back", "clip_back", true},
-	kernel_coding_values:             {"coding", "coding_values", true},
-	kernel_coding_errors:             {"coding", "coding_errors", true},
-	kernel_coding_range:              {"coding", "coding_range", true},
-	kernel_coding_words:              {"coding", "coding_words", true},
-	kernel_coding_scales:             {"coding", "coding_scales", true},
-	kernel_coding_tiles:              {"coding", "coding_tiles", true},
-	kernel_coding_units:              {"coding", "coding_units", true},
-	kernel_coding_order:              {"coding", "coding_order", true},
-	kernel_columns_take:              {"columns", "columns_take", true},
-	kernel_columns_errors:            {"columns", "columns_errors", true},
-	kernel_columns_invert:            {"columns", "columns_invert", true},
-	kernel_combine_f16:               {"combine", "combine_f16", true},
-	kernel_combine_f32:               {"combine", "combine_f32", true},
-	kernel_combine_back:              {"combine", "combine_back", true},
-	kernel_copy_f32_f32:              {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:              {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:            {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:              {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:             {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:              {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:             {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:             {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:             {"copy", "copy_bf16_f16", true},
-	kernel_delta_rule_64:             {"delta", "delta_rule_64", true},
-	kernel_delta_rule_128:            {"delta", "delta_rule_128", true},
-	kernel_delta_rule_256:            {"delta", "delta_rule_256", true},
-	kernel_delta_plain_64:            {"delta", "delta_plain_64", true},
-	kernel_delta_plain_128:           {"delta", "delta_plain_128", true},
-	kernel_delta_plain_256:           {"delta", "delta_plain_256", true},
-	kernel_delta_back_64:             {"delta_back", "delta_back_64", true},
-	kernel_delta_back_128:            {"delta_back", "delta_back_128", true},
-	kernel_delta_back_256:            {"delta_back", "delta_back_256", true},
-	kernel_delta_back_sums:           {"delta_back", "delta_back_sums", true},
-	kernel_delta_back_columns:        {"delta_back", "delta_back_columns", true},
-	kernel_delta_back_inputs:         {"delta_back", "delta_back_inputs", true},
-	kernel_delta_convolve:            {"delta_convolve", "delta_convolve", true},
-	kernel_delta_convolve_128:        {"delta_convolve", "delta_convolve_128", true},
-	kernel_delta_step:                {"delta_step", "delta_step", true},
-	kernel_delta_step_plain:          {"delta_step", "delta_step_plain", true},
-	kernel_descend_sum:               {"descend", "descend_sum", true},
-	kernel_descend:                   {"descend", "descend", true},
-	kernel_descend_many:              {"descend", "descend_many", true},
-	kernel_diagonal_get:              {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:              {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:           {"diagonal", "diagonal_mirror", true},
-	kernel_difference_f16:            {"difference", "difference_f16", true},
-	kernel_difference_f32:            {"difference", "difference_f32", true},
-	kernel_divergence_back:           {"divergence_back", "divergence_back", true},
-	kernel_dot_parts:                 {"dot", "dot_parts", true},
-	kernel_dot_distances:             {"dot", "dot_distances", true},
-	kernel_dot_sum:                   {"dot", "dot_sum", true},
-	kernel_draw:                      {"draw", "draw", true},
-	kernel_embed_f32:                 {"embed", "embed_f32", true},
-	kernel_embed_f16:                 {"embed", "embed_f16", true},
-	kernel_embed_bf16:                {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:            {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:            {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:            {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:            {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:            {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:            {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:             {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:             {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:             {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:             {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:             {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:             {"exl2_decode", "exl2_decode_8", true},
-	kernel_gated_norm_heads:          {"gated_norm", "gated_norm_heads", true},
-	kernel_gated_norm:                {"gated_norm", "gated_norm", true},
-	kernel_gather_f16:                {"gather", "gather_f16", true},
-	kernel_gather_f32:                {"gather", "gather_f32", true},
-	kernel_gemm_large_f16:            {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:            {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:           {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:           {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:            {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:            {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:              {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:              {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:       {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:       {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:       {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:       {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:             {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:             {"gemm_join", "gemm_join_f32", true},
-	kernel_gemm_tiles_256_store:      {"gemm_tiles", "gemm_tiles_256_store", true},
-	kernel_gemm_tiles_256_add:        {"gemm_tiles", "gemm_tiles_256_add", true},
-	kernel_gemm_tiles_256_gate:       {"gemm_tiles", "gemm_tiles_256_gate", true},
-	kernel_gemm_tiles_256_turn:       {"gemm_tiles", "gemm_tiles_256_turn", true},
-	kernel_gemm_tiles_128_store:      {"gemm_tiles", "gemm_tiles_128_store", true},
-	kernel_gemm_tiles_128_add:        {"gemm_tiles", "gemm_tiles_128_add", true},
-	kernel_gemm_tiles_128_gate:       {"gemm_tiles", "gemm_tiles_128_gate", true},
-	kernel_gemm_tiles_128_turn:       {"gemm_tiles", "gemm_tiles_128_turn", true},
-	kernel_gemv_f16_f16:              {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:              {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:             {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:             {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:              {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:              {"gemv", "gemv_f32_f32", true},
-	kernel_gemv_group_f16:            {"gemv_group", "gemv_group_f16", true},
-	kernel_gemv_group_bf16:           {"gemv_group", "gemv_group_bf16", true},
-	kernel_gemv_group_f32:            {"gemv_group", "gemv_group_f32", true},
-	kernel_gptq_feed:                 {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:             {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:           {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:         {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:        {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:        {"gptq_search", "gptq_search_direct", true},
-	kernel_gram_tiles:                {"gram_tiles", "gram_tiles", true},
-	kernel_head_gates_sigmoid_f16:    {"head_gates", "head_gates_sigmoid_f16", true},
-	kernel_head_gates_softplus_f16:   {"head_gates", "head_gates_softplus_f16", true},
-	kernel_head_gates_back_sigmoid:   {"head_gates_back", "head_gates_back_sigmoid", true},
-	kernel_head_gates_back_softplus:  {"head_gates_back", "head_gates_back_softplus", true},
-	kernel_head_norm_rms_f16:         {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:       {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:             {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:          {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:             {"inverse", "inverse_store", true},
-	kernel_latent_round:              {"latent", "latent_round", true},
-	kernel_latent_train:              {"latent", "latent_train", true},
-	kernel_lift_f32:                  {"lift", "lift_f32", true},
-	kernel_likelihood:                {"likelihood", "likelihood", true},
-	kernel_mixture_gate:              {"mixture", "mixture_gate", true},
-	kernel_mixture_gate_any:          {"mixture", "mixture_gate_any", true},
-	kernel_mixture_gate_alike:        {"mixture", "mixture_gate_alike", true},
-	kernel_mixture_down:              {"mixture", "mixture_down", true},
-	kernel_mixture_down_any:          {"mixture", "mixture_down_any", true},
-	kernel_moments_by_norms_f16:      {"moments", "moments_by_norms_f16", true},
-	kernel_moments_by_norms_f32:      {"moments", "moments_by_norms_f32", true},
-	kernel_moments_own:               {"moments", "moments_own", true},
-	kernel_moments_rows:              {"moments", "moments_rows", true},
-	kernel_moments_share:             {"moments", "moments_share", true},
-	kernel_moments_store:             {"moments", "moments_store", true},
-	kernel_norm_rms_f32_f32:          {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:          {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:          {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:        {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:        {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:        {"norm", "norm_layer_f16_f16", true},
-	kernel_norm_back_rms_f32:         {"norm_back", "norm_back_rms_f32", true},
-	kernel_norm_back_rms_f16:         {"norm_back", "norm_back_rms_f16", true},
-	kernel_norm_back_layer_f32:       {"norm_back", "norm_back_layer_f32", true},
-	kernel_norm_back_layer_f16:       {"norm_back", "norm_back_layer_f16", true},
-	kernel_norm_order_rms_2:          {"norm_order", "norm_order_rms_2", true},
-	kernel_norm_order_rms_1:          {"norm_order", "norm_order_rms_1", true},
-	kernel_norm_order_layer_2:        {"norm_order", "norm_order_layer_2", true},
-	kernel_norm_order_layer_1:        {"norm_order", "norm_order_layer_1", true},
-	kernel_operand_largest:           {"operand", "operand_largest", true},
-	kernel_operand_largest_each:      {"operand", "operand_largest_each", true},
-	kernel_operand_f16:               {"operand", "operand_f16", true},
-	kernel_operand_f32:               {"operand", "operand_f32", true},
-	kernel_operand_f32_each:          {"operand", "operand_f32_each", true},
-	kernel_operand_turned_f32:        {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:           {"operand", "operand_squares", true},
-	kernel_operand_halves:            {"operand_halves", "operand_halves", true},
-	kernel_order_rows_f16:            {"order_rows", "order_rows_f16", true},
-	kernel_order_rows_rms_f32:        {"order_rows", "order_rows_rms_f32", true},
-	kernel_order_rows_layer_f32:      {"order_rows", "order_rows_layer_f32", true},
-	kernel_pairs_reach:               {"pairs", "pairs_reach", true},
-	kernel_pairs_held:                {"pairs", "pairs_held", true},
-	kernel_pairs:                     {"pairs", "pairs", true},
-	kernel_permute_inverse:           {"permute", "permute_inverse", true},
-	kernel_permute_1_f16:             {"permute", "permute_1_f16", true},
-	kernel_permute_2_f16:             {"permute", "permute_2_f16", true},
-	kernel_permute_4_f16:             {"permute", "permute_4_f16", true},
-	kernel_product_11:                {"product", "product_11", true},
-	kernel_product_12:                {"product", "product_12", true},
-	kernel_product_21:                {"product", "product_21", true},
-	kernel_product_22:                {"product", "product_22", true},
-	kernel_product_hopper_11:         {"product_hopper", "product_hopper_11", true},
-	kernel_product_hopper_12:         {"product_hopper", "product_hopper_12", true},
-	kernel_product_hopper_21:         {"product_hopper", "product_hopper_21", true},
-	kernel_product_hopper_22:         {"product_hopper", "product_hopper_22", true},
-	kernel_qgemm_group_16:            {"qgemm_group", "qgemm_group_16", true},
-	kernel_qgemm_group_32:            {"qgemm_group", "qgemm_group_32", true},
-	kernel_qgemm_group_64:            {"qgemm_group", "qgemm_group_64", true},
-	kernel_qgemm_group_128:           {"qgemm_group", "qgemm_group_128", true},
-	kernel_qgemm_group_order:         {"qgemm_group", "qgemm_group_order", true},
-	kernel_qgemm_hopper_128_f16:      {"qgemm_hopper", "qgemm_hopper_128_f16", true},
-	kernel_qgemm_hopper_128_f32:      {"qgemm_hopper", "qgemm_hopper_128_f32", true},
-	kernel_qgemm_hopper_64_f16:       {"qgemm_hopper", "qgemm_hopper_64_f16", true},
-	kernel_qgemm_hopper_64_f32:       {"qgemm_hopper", "qgemm_hopper_64_f32", true},
-	kernel_qgemm_hopper_32_f16:       {"qgemm_hopper", "qgemm_hopper_32_f16", true},
-	kernel_qgemm_hopper_32_f32:       {"qgemm_hopper", "qgemm_hopper_32_f32", true},
-	kernel_qgemm_hopper_16_f16:       {"qgemm_hopper", "qgemm_hopper_16_f16", true},
-	kernel_qgemm_hopper_16_f32:       {"qgemm_hopper", "qgemm_hopper_16_f32", true},
-	kernel_qgemm_order_f16:           {"qgemm_order", "qgemm_order_f16", true},
-	kernel_qgemm_order_make:          {"qgemm_order", "qgemm_order_make", true},
-	kernel_qmatmul_one:               {"qmatmul", "qmatmul_one", true},
-	kernel_qmatmul_one_wide:          {"qmatmul", "qmatmul_one_wide", true},
-	kernel_qmatmul_placed:            {"qmatmul", "qmatmul_placed", true},
-	kernel_qmatmul_placed_wide:       {"qmatmul", "qmatmul_placed_wide", true},
-	kernel_qmatmul_halves:            {"qmatmul", "qmatmul_halves", true},
-	kernel_qmatmul_more:              {"qmatmul", "qmatmul_more", true},
-	kernel_qmatmul_few:               {"qmatmul", "qmatmul_few", true},
-	kernel_qmatmul_two:               {"qmatmul", "qmatmul_two", true},
-	kernel_qmatmul_two_wide:          {"qmatmul", "qmatmul_two_wide", true},
-	kernel_qmatmul_four:              {"qmatmul", "qmatmul_four", true},
-	kernel_qmatmul_batch_8:           {"qmatmul_batch", "qmatmul_batch_8", true},
-	kernel_qmatmul_batch_16:          {"qmatmul_batch", "qmatmul_batch_16", true},
-	kernel_qmatmul_group_2:           {"qmatmul_group", "qmatmul_group_2", true},
-	kernel_qmatmul_group_sum_2:       {"qmatmul_group", "qmatmul_group_sum_2", true},
-	kernel_qmatmul_group_4:           {"qmatmul_group", "qmatmul_group_4", true},
-	kernel_qmatmul_group_sum_4:       {"qmatmul_group", "qmatmul_group_sum_4", true},
-	kernel_qmatmul_group_8:           {"qmatmul_group", "qmatmul_group_8", true},
-	kernel_qmatmul_group_sum_8:       {"qmatmul_group", "qmatmul_group_sum_8", true},
-	kernel_qmatmul_rows_many_8:       {"qmatmul_rows", "qmatmul_rows_many_8", true},
-	kernel_qmatmul_rows_many_16:      {"qmatmul_rows", "qmatmul_rows_many_16", true},
-	kernel_qmatmul_rows_few_8:        {"qmatmul_rows", "qmatmul_rows_few_8", true},
-	kernel_qmatmul_rows_few_16:       {"qmatmul_rows", "qmatmul_rows_few_16", true},
-	kernel_read:                      {"read", "read", false},
-	kernel_rope_split_f16:            {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:      {"rope", "rope_interleaved_f16", true},
-	kernel_rope_back_split:           {"rope_back", "rope_back_split", true},
-	kernel_rope_back_interleaved:     {"rope_back", "rope_back_interleaved", true},
-	kernel_rope_store_f16:            {"rope_store", "rope_store_f16", true},
-	kernel_route_sort:                {"route", "route_sort", true},
-	kernel_route_2:                   {"route", "route_2", true},
-	kernel_route_choose_2:            {"route", "route_choose_2", true},
-	kernel_route_4:                   {"route", "route_4", true},
-	kernel_route_choose_4:            {"route", "route_choose_4", true},
-	kernel_route_8:                   {"route", "route_8", true},
-	kernel_route_choose_8:            {"route", "route_choose_8", true},
-	kernel_route_16:                  {"route", "route_16", true},
-	kernel_route_choose_16:           {"route", "route_choose_16", true},
-	kernel_sample_most:               {"sample", "sample_most", true},
-	kernel_sample_bins:               {"sample", "sample_bins", true},
-	kernel_sample_select:             {"sample", "sample_select", true},
-	kernel_sample_draw:               {"sample", "sample_draw", true},
-	kernel_sample_back:               {"sample_back", "sample_back", true},
-	kernel_short_conv:                {"short_conv", "short_conv", true},
-	kernel_short_conv_keep:           {"short_conv", "short_conv_keep", true},
-	kernel_short_conv_back_sums:      {"short_conv", "short_conv_back_sums", true},
-	kernel_short_conv_back_inputs:    {"short_conv", "short_conv_back_inputs", true},
-	kernel_store_f16:                 {"store", "store_f16", true},
-	kernel_take_f32:                  {"take", "take_f32", true},
-	kernel_take_turned_f32:           {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:           {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:          {"take", "take_turned_bf16", true},
-	kernel_turns_f32:                 {"turns", "turns_f32", true},
-	kernel_unpack_f16:                {"unpack", "unpack_f16", true},
-	kernel_xielu_f16:                 {"xielu", "xielu_f16", true},
-	kernel_xielu_back:                {"xielu", "xielu_back", true},
+	kernel_act_mul_silu_f16:               {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:               {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:          {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:               {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_sigmoid_f16:            {"act_mul", "act_mul_sigmoid_f16", true},
+	kernel_act_mul_softplus_f16:           {"act_mul", "act_mul_softplus_f16", true},
+	kernel_act_mul_back_silu:              {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:              {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh:         {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:              {"act_mul_back", "act_mul_back_relu", true},
+	kernel_act_mul_back_sigmoid:           {"act_mul_back", "act_mul_back_sigmoid", true},
+	kernel_act_mul_back_softplus:          {"act_mul_back", "act_mul_back_softplus", true},
+	kernel_add_scaled_f32:                 {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:                 {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                        {"advance", "advance", true},
+	kernel_affine_decode_2:                {"affine_decode", "affine_decode_2", true},
+	kernel_affine_decode_3:                {"affine_decode", "affine_decode_3", true},
+	kernel_affine_decode_4:                {"affine_decode", "affine_decode_4", true},
+	kernel_affine_decode_8:                {"affine_decode", "affine_decode_8", true},
+	kernel_affine_qmatmul_8_2:             {"affine_qmatmul", "affine_qmatmul_8_2", true},
+	kernel_affine_qmatmul_8_3:             {"affine_qmatmul", "affine_qmatmul_8_3", true},
+	kernel_affine_qmatmul_8_4:             {"affine_qmatmul", "affine_qmatmul_8_4", true},
+	kernel_affine_qmatmul_8_8:             {"affine_qmatmul", "affine_qmatmul_8_8", true},
+	kernel_affine_qmatmul_16_2:            {"affine_qmatmul", "affine_qmatmul_16_2", true},
+	kernel_affine_qmatmul_16_3:            {"affine_qmatmul", "affine_qmatmul_16_3", true},
+	kernel_affine_qmatmul_16_4:            {"affine_qmatmul", "affine_qmatmul_16_4", true},
+	kernel_affine_qmatmul_16_8:            {"affine_qmatmul", "affine_qmatmul_16_8", true},
+	kernel_affine_qmatmul_32_2:            {"affine_qmatmul", "affine_qmatmul_32_2", true},
+	kernel_affine_qmatmul_32_3:            {"affine_qmatmul", "affine_qmatmul_32_3", true},
+	kernel_affine_qmatmul_32_4:            {"affine_qmatmul", "affine_qmatmul_32_4", true},
+	kernel_affine_qmatmul_32_8:            {"affine_qmatmul", "affine_qmatmul_32_8", true},
+	kernel_attend_back_rows_128:           {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:           {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:           {"attend_back", "attend_back_rows_576", true},
+	kernel_attend_back_keys_128:           {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:           {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:           {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_half_prepare:       {"attend_back_half", "attend_back_half_prepare", true},
+	kernel_attend_back_half_rows_64:       {"attend_back_half", "attend_back_half_rows_64", true},
+	kernel_attend_back_half_rows_128:      {"attend_back_half", "attend_back_half_rows_128", true},
+	kernel_attend_back_half_keys_64:       {"attend_back_half", "attend_back_half_keys_64", true},
+	kernel_attend_back_half_keys_128:      {"attend_back_half", "attend_back_half_keys_128", true},
+	kernel_attend_back_mma_rows_64:        {"attend_back_mma", "attend_back_mma_rows_64", true},
+	kernel_attend_back_mma_rows_128:       {"attend_back_mma", "attend_back_mma_rows_128", true},
+	kernel_attend_back_mma_keys_64:        {"attend_back_mma", "attend_back_mma_keys_64", true},
+	kernel_attend_back_mma_keys_128:       {"attend_back_mma", "attend_back_mma_keys_128", true},
+	kernel_attend_decode_64_8:             {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:            {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:            {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:           {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:            {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:           {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:          {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:          {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_hopper_64:               {"attend_hopper", "attend_hopper_64", true},
+	kernel_attend_hopper_128:              {"attend_hopper", "attend_hopper_128", true},
+	kernel_attend_hopper_256:              {"attend_hopper", "attend_hopper_256", true},
+	kernel_attend_latent_4:                {"attend_latent", "attend_latent_4", true},
+	kernel_attend_latent_2:                {"attend_latent", "attend_latent_2", true},
+	kernel_attend_latent_1:                {"attend_latent", "attend_latent_1", true},
+	kernel_attend_latent_join:             {"attend_latent", "attend_latent_join", true},
+	kernel_attend_left_64:                 {"attend_left", "attend_left_64", true},
+	kernel_attend_left_128:                {"attend_left", "attend_left_128", true},
+	kernel_attend_meet_64_8:               {"attend_meet", "attend_meet_64_8", true},
+	kernel_attend_meet_64_16:              {"attend_meet", "attend_meet_64_16", true},
+	kernel_attend_meet_128_8:              {"attend_meet", "attend_meet_128_8", true},
+	kernel_attend_meet_128_16:             {"attend_meet", "attend_meet_128_16", true},
+	kernel_attend_meet_256_8:              {"attend_meet", "attend_meet_256_8", true},
+	kernel_attend_meet_64_any:             {"attend_meet", "attend_meet_64_any", true},
+	kernel_attend_meet_128_any:            {"attend_meet", "attend_meet_128_any", true},
+	kernel_attend_meet_256_any:            {"attend_meet", "attend_meet_256_any", true},
+	kernel_attend_parts_1:                 {"attend_parts", "attend_parts_1", true},
+	kernel_attend_parts_4:                 {"attend_parts", "attend_parts_4", true},
+	kernel_attend_parts_8:                 {"attend_parts", "attend_parts_8", true},
+	kernel_attend_parts_wide:              {"attend_parts", "attend_parts_wide", true},
+	kernel_attend_parts_join:              {"attend_parts", "attend_parts_join", true},
+	kernel_attend_prefill_32:              {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:              {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:              {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:             {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:             {"attend_prefill", "attend_prefill_256", true},
+	kernel_attend_spread_64:               {"attend_spread", "attend_spread_64", true},
+	kernel_attend_spread_128:              {"attend_spread", "attend_spread_128", true},
+	kernel_attend_spread_128_more:         {"attend_spread", "attend_spread_128_more", true},
+	kernel_cap_f32:                        {"cap", "cap_f32", true},
+	kernel_cap_back:                       {"cap_back", "cap_back", true},
+	kernel_choose_logits_f16:              {"choose", "choose_logits_f16", true},
+	kernel_choose_logits_bf16:             {"choose", "choose_logits_bf16", true},
+	kernel_choose_logits_f32:              {"choose", "choose_logits_f32", true},
+	kernel_choose_f16_4:                   {"choose", "choose_f16_4", true},
+	kernel_choose_f16_16:                  {"choose", "choose_f16_16", true},
+	kernel_choose_bf16_4:                  {"choose", "choose_bf16_4", true},
+	kernel_choose_bf16_16:                 {"choose", "choose_bf16_16", true},
+	kernel_choose_f32_4:                   {"choose", "choose_f32_4", true},
+	kernel_choose_f32_16:                  {"choose", "choose_f32_16", true},
+	kernel_clamp_mul_f16:                  {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:                 {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_f16:                       {"clip", "clip_f16", true},
+	kernel_clip_back:                      {"clip_back", "clip_back", true},
+	kernel_coding_values:                  {"coding", "coding_values", true},
+	kernel_coding_errors:                  {"coding", "coding_errors", true},
+	kernel_coding_range:                   {"coding", "coding_range", true},
+	kernel_coding_words:                   {"coding", "coding_words", true},
+	kernel_coding_scales:                  {"coding", "coding_scales", true},
+	kernel_coding_tiles:                   {"coding", "coding_tiles", true},
+	kernel_coding_units:                   {"coding", "coding_units", true},
+	kernel_coding_order:                   {"coding", "coding_order", true},
+	kernel_columns_take:                   {"columns", "columns_take", true},
+	kernel_columns_errors:                 {"columns", "columns_errors", true},
+	kernel_columns_invert:                 {"columns", "columns_invert", true},
+	kernel_combine_f16:                    {"combine", "combine_f16", true},
+	kernel_combine_f32:                    {"combine", "combine_f32", true},
+	kernel_combine_back:                   {"combine", "combine_back", true},
+	kernel_copy_f32_f32:                   {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:                   {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:                 {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:                   {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:                  {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:                   {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:                  {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:                  {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:                  {"copy", "copy_bf16_f16", true},
+	kernel_delta_rule_64:                  {"delta", "delta_rule_64", true},
+	kernel_delta_rule_128:                 {"delta", "delta_rule_128", true},
+	kernel_delta_rule_256:                 {"delta", "delta_rule_256", true},
+	kernel_delta_plain_64:                 {"delta", "delta_plain_64", true},
+	kernel_delta_plain_128:                {"delta", "delta_plain_128", true},
+	kernel_delta_plain_256:                {"delta", "delta_plain_256", true},
+	kernel_delta_back_64:                  {"delta_back", "delta_back_64", true},
+	kernel_delta_back_128:                 {"delta_back", "delta_back_128", true},
+	kernel_delta_back_256:                 {"delta_back", "delta_back_256", true},
+	kernel_delta_back_sums:                {"delta_back", "delta_back_sums", true},
+	kernel_delta_back_columns:             {"delta_back", "delta_back_columns", true},
+	kernel_delta_back_inputs:              {"delta_back", "delta_back_inputs", true},
+	kernel_delta_chunks_prepare_rule_64:   {"delta_chunks", "delta_chunks_prepare_rule_64", true},
+	kernel_delta_chunks_rule_64:           {"delta_chunks", "delta_chunks_rule_64", true},
+	kernel_delta_chunks_prepare_rule_128:  {"delta_chunks", "delta_chunks_prepare_rule_128", true},
+	kernel_delta_chunks_rule_128:          {"delta_chunks", "delta_chunks_rule_128", true},
+	kernel_delta_chunks_prepare_plain_64:  {"delta_chunks", "delta_chunks_prepare_plain_64", true},
+	kernel_delta_chunks_plain_64:          {"delta_chunks", "delta_chunks_plain_64", true},
+	kernel_delta_chunks_prepare_plain_128: {"delta_chunks", "delta_chunks_prepare_plain_128", true},
+	kernel_delta_chunks_plain_128:         {"delta_chunks", "delta_chunks_plain_128", true},
+	kernel_delta_convolve:                 {"delta_convolve", "delta_convolve", true},
+	kernel_delta_convolve_128:             {"delta_convolve", "delta_convolve_128", true},
+	kernel_delta_step:                     {"delta_step", "delta_step", true},
+	kernel_delta_step_plain:               {"delta_step", "delta_step_plain", true},
+	kernel_descend_sum:                    {"descend", "descend_sum", true},
+	kernel_descend:                        {"descend", "descend", true},
+	kernel_descend_many:                   {"descend", "descend_many", true},
+	kernel_diagonal_get:                   {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:                   {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:                {"diagonal", "diagonal_mirror", true},
+	kernel_difference_f16:                 {"difference", "difference_f16", true},
+	kernel_difference_f32:                 {"difference", "difference_f32", true},
+	kernel_divergence_back:                {"divergence_back", "divergence_back", true},
+	kernel_dot_parts:                      {"dot", "dot_parts", true},
+	kernel_dot_distances:                  {"dot", "dot_distances", true},
+	kernel_dot_sum:                        {"dot", "dot_sum", true},
+	kernel_draw:                           {"draw", "draw", true},
+	kernel_embed_f32:                      {"embed", "embed_f32", true},
+	kernel_embed_f16:                      {"embed", "embed_f16", true},
+	kernel_embed_bf16:                     {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:                 {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:                 {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:                 {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:                 {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:                 {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:                 {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:                  {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:                  {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:                  {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:                  {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:                  {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:                  {"exl2_decode", "exl2_decode_8", true},
+	kernel_gated_norm_heads:               {"gated_norm", "gated_norm_heads", true},
+	kernel_gated_norm:                     {"gated_norm", "gated_norm", true},
+	kernel_gather_f16:                     {"gather", "gather_f16", true},
+	kernel_gather_f32:                     {"gather", "gather_f32", true},
+	kernel_gemm_large_f16:                 {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:                 {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:                {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:                {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:                 {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:                 {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:                   {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:                   {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:            {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:            {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:            {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:            {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:                  {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:                  {"gemm_join", "gemm_join_f32", true},
+	kernel_gemm_tiles_256_store:           {"gemm_tiles", "gemm_tiles_256_store", true},
+	kernel_gemm_tiles_256_add:             {"gemm_tiles", "gemm_tiles_256_add", true},
+	kernel_gemm_tiles_256_gate:            {"gemm_tiles", "gemm_tiles_256_gate", true},
+	kernel_gemm_tiles_256_turn:            {"gemm_tiles", "gemm_tiles_256_turn", true},
+	kernel_gemm_tiles_128_store:           {"gemm_tiles", "gemm_tiles_128_store", true},
+	kernel_gemm_tiles_128_add:             {"gemm_tiles", "gemm_tiles_128_add", true},
+	kernel_gemm_tiles_128_gate:            {"gemm_tiles", "gemm_tiles_128_gate", true},
+	kernel_gemm_tiles_128_turn:            {"gemm_tiles", "gemm_tiles_128_turn", true},
+	kernel_gemv_f16_f16:                   {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:                   {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:                  {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:                  {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:                   {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:                   {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:                 {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:                {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:                 {"gemv_group", "gemv_group_f32", true},
+	kernel_gptq_feed:                      {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:                  {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:                {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:              {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:             {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:             {"gptq_search", "gptq_search_direct", true},
+	kernel_gram_tiles:                     {"gram_tiles", "gram_tiles", true},
+	kernel_head_gates_sigmoid_f16:         {"head_gates", "head_gates_sigmoid_f16", true},
+	kernel_head_gates_softplus_f16:        {"head_gates", "head_gates_softplus_f16", true},
+	kernel_head_gates_back_sigmoid:        {"head_gates_back", "head_gates_back_sigmoid", true},
+	kernel_head_gates_back_softplus:       {"head_gates_back", "head_gates_back_softplus", true},
+	kernel_head_norm_rms_f16:              {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:            {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:                  {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:               {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:                  {"inverse", "inverse_store", true},
+	kernel_latent_round:                   {"latent", "latent_round", true},
+	kernel_latent_train:                   {"latent", "latent_train", true},
+	kernel_lift_f32:                       {"lift", "lift_f32", true},
+	kernel_likelihood:                     {"likelihood", "likelihood", true},
+	kernel_mixture_gate:                   {"mixture", "mixture_gate", true},
+	kernel_mixture_gate_any:               {"mixture", "mixture_gate_any", true},
+	kernel_mixture_gate_alike:             {"mixture", "mixture_gate_alike", true},
+	kernel_mixture_down:                   {"mixture", "mixture_down", true},
+	kernel_mixture_down_any:               {"mixture", "mixture_down_any", true},
+	kernel_moments_by_norms_f16:           {"moments", "moments_by_norms_f16", true},
+	kernel_moments_by_norms_f32:           {"moments", "moments_by_norms_f32", true},
+	kernel_moments_own:                    {"moments", "moments_own", true},
+	kernel_moments_rows:                   {"moments", "moments_rows", true},
+	kernel_moments_share:                  {"moments", "moments_share", true},
+	kernel_moments_store:                  {"moments", "moments_store", true},
+	kernel_norm_rms_f32_f32:               {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:               {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:               {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:             {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:             {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:             {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:              {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:              {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:            {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:            {"norm_back", "norm_back_layer_f16", true},
+	kernel_norm_order_rms_2:               {"norm_order", "norm_order_rms_2", true},
+	kernel_norm_order_rms_1:               {"norm_order", "norm_order_rms_1", true},
+	kernel_norm_order_layer_2:             {"norm_order", "norm_order_layer_2", true},
+	kernel_norm_order_layer_1:             {"norm_order", "norm_order_layer_1", true},
+	kernel_operand_largest:                {"operand", "operand_largest", true},
+	kernel_operand_largest_each:           {"operand", "operand_largest_each", true},
+	kernel_operand_f16:                    {"operand", "operand_f16", true},
+	kernel_operand_f32:                    {"operand", "operand_f32", true},
+	kernel_operand_f32_each:               {"operand", "operand_f32_each", true},
+	kernel_operand_turned_f32:             {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:                {"operand", "operand_squares", true},
+	kernel_operand_halves:                 {"operand_halves", "operand_halves", true},
+	kernel_order_rows_f16:                 {"order_rows", "order_rows_f16", true},
+	kernel_order_rows_rms_f32:             {"order_rows", "order_rows_rms_f32", true},
+	kernel_order_rows_layer_f32:           {"order_rows", "order_rows_layer_f32", true},
+	kernel_pairs_reach:                    {"pairs", "pairs_reach", true},
+	kernel_pairs_held:                     {"pairs", "pairs_held", true},
+	kernel_pairs:                          {"pairs", "pairs", true},
+	kernel_permute_inverse:                {"permute", "permute_inverse", true},
+	kernel_permute_1_f16:                  {"permute", "permute_1_f16", true},
+	kernel_permute_2_f16:                  {"permute", "permute_2_f16", true},
+	kernel_permute_4_f16:                  {"permute", "permute_4_f16", true},
+	kernel_product_11:                     {"product", "product_11", true},
+	kernel_product_12:                     {"product", "product_12", true},
+	kernel_product_21:                     {"product", "product_21", true},
+	kernel_product_22:                     {"product", "product_22", true},
+	kernel_product_hopper_11:              {"product_hopper", "product_hopper_11", true},
+	kernel_product_hopper_12:              {"product_hopper", "product_hopper_12", true},
+	kernel_product_hopper_21:              {"product_hopper", "product_hopper_21", true},
+	kernel_product_hopper_22:              {"product_hopper", "product_hopper_22", true},
+	kernel_qgemm_group_16:                 {"qgemm_group", "qgemm_group_16", true},
+	kernel_qgemm_group_32:                 {"qgemm_group", "qgemm_group_32", true},
+	kernel_qgemm_group_64:                 {"qgemm_group", "qgemm_group_64", true},
+	kernel_qgemm_group_128:                {"qgemm_group", "qgemm_group_128", true},
+	kernel_qgemm_group_order:              {"qgemm_group", "qgemm_group_order", true},
+	kernel_qgemm_hopper_128_f16:           {"qgemm_hopper", "qgemm_hopper_128_f16", true},
+	kernel_qgemm_hopper_128_f32:           {"qgemm_hopper", "qgemm_hopper_128_f32", true},
+	kernel_qgemm_hopper_64_f16:            {"qgemm_hopper", "qgemm_hopper_64_f16", true},
+	kernel_qgemm_hopper_64_f32:            {"qgemm_hopper", "qgemm_hopper_64_f32", true},
+	kernel_qgemm_hopper_32_f16:            {"qgemm_hopper", "qgemm_hopper_32_f16", true},
+	kernel_qgemm_hopper_32_f32:            {"qgemm_hopper", "qgemm_hopper_32_f32", true},
+	kernel_qgemm_hopper_16_f16:            {"qgemm_hopper", "qgemm_hopper_16_f16", true},
+	kernel_qgemm_hopper_16_f32:            {"qgemm_hopper", "qgemm_hopper_16_f32", true},
+	kernel_qgemm_order_f16:                {"qgemm_order", "qgemm_order_f16", true},
+	kernel_qgemm_order_make:               {"qgemm_order", "qgemm_order_make", true},
+	kernel_qmatmul_one:                    {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_one_wide:               {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_placed:                 {"qmatmul", "qmatmul_placed", true},
+	kernel_qmatmul_placed_wide:            {"qmatmul", "qmatmul_placed_wide", true},
+	kernel_qmatmul_halves:                 {"qmatmul", "qmatmul_halves", true},
+	kernel_qmatmul_more:                   {"qmatmul", "qmatmul_more", true},
+	kernel_qmatmul_few:                    {"qmatmul", "qmatmul_few", true},
+	kernel_qmatmul_two:                    {"qmatmul", "qmatmul_two", true},
+	kernel_qmatmul_two_wide:               {"qmatmul", "qmatmul_two_wide", true},
+	kernel_qmatmul_four:                   {"qmatmul", "qmatmul_four", true},
+	kernel_qmatmul_batch_8:                {"qmatmul_batch", "qmatmul_batch_8", true},
+	kernel_qmatmul_batch_16:               {"qmatmul_batch", "qmatmul_batch_16", true},
+	kernel_qmatmul_group_2:                {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_sum_2:            {"qmatmul_group", "qmatmul_group_sum_2", true},
+	kernel_qmatmul_group_4:                {"qmatmul_group", "qmatmul_group_4", true},
+	kernel_qmatmul_group_sum_4:            {"qmatmul_group", "qmatmul_group_sum_4", true},
+	kernel_qmatmul_group_8:                {"qmatmul_group", "qmatmul_group_8", true},
+	kernel_qmatmul_group_sum_8:            {"qmatmul_group", "qmatmul_group_sum_8", true},
+	kernel_qmatmul_rows_many_8:            {"qmatmul_rows", "qmatmul_rows_many_8", true},
+	kernel_qmatmul_rows_many_16:           {"qmatmul_rows", "qmatmul_rows_many_16", true},
+	kernel_qmatmul_rows_few_8:             {"qmatmul_rows", "qmatmul_rows_few_8", true},
+	kernel_qmatmul_rows_few_16:            {"qmatmul_rows", "qmatmul_rows_few_16", true},
+	kernel_read:                           {"read", "read", false},
+	kernel_rope_split_f16:                 {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:           {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:                {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:          {"rope_back", "rope_back_interleaved", true},
+	kernel_rope_store_f16:                 {"rope_store", "rope_store_f16", true},
+	kernel_route_sort:                     {"route", "route_sort", true},
+	kernel_route_2:                        {"route", "route_2", true},
+	kernel_route_choose_2:                 {"route", "route_choose_2", true},
+	kernel_route_4:                        {"route", "route_4", true},
+	kernel_route_choose_4:                 {"route", "route_choose_4", true},
+	kernel_route_8:                        {"route", "route_8", true},
+	kernel_route_choose_8:                 {"route", "route_choose_8", true},
+	kernel_route_16:                       {"route", "route_16", true},
+	kernel_route_choose_16:                {"route", "route_choose_16", true},
+	kernel_sample_most:                    {"sample", "sample_most", true},
+	kernel_sample_bins:                    {"sample", "sample_bins", true},
+	kernel_sample_select:                  {"sample", "sample_select", true},
+	kernel_sample_draw:                    {"sample", "sample_draw", true},
+	kernel_sample_back:                    {"sample_back", "sample_back", true},
+	kernel_short_conv:                     {"short_conv", "short_conv", true},
+	kernel_short_conv_keep:                {"short_conv", "short_conv_keep", true},
+	kernel_short_conv_back_sums:           {"short_conv", "short_conv_back_sums", true},
+	kernel_short_conv_back_inputs:         {"short_conv", "short_conv_back_inputs", true},
+	kernel_store_f16:                      {"store", "store_f16", true},
+	kernel_take_f32:                       {"take", "take_f32", true},
+	kernel_take_turned_f32:                {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:                {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:               {"take", "take_turned_bf16", true},
+	kernel_turns_f32:                      {"turns", "turns_f32", true},
+	kernel_unpack_f16:                     {"unpack", "unpack_f16", true},
+	kernel_xielu_f16:                      {"xielu", "xielu_f16", true},
+	kernel_xielu_back:                     {"xielu", "xielu_back", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -887,8 +903,27 @@ const (
 	delta_back_shared_of_64        = 4 * (delta_back_tile_rows*(2*64+2*delta_back_columns_of_64+4) + 2*delta_back_columns_of_64*delta_back_sharing/32*(2*64+2))
 	delta_back_shared_of_128       = 4 * (delta_back_tile_rows*(2*128+2*delta_back_columns_of_128+4) + 2*delta_back_columns_of_128*delta_back_sharing/32*(2*128+2))
 	delta_back_shared_of_256       = 4 * (delta_back_tile_rows*(2*256+2*delta_back_columns_of_256+4) + 2*delta_back_columns_of_256*delta_back_sharing/32*(2*256+2))
+	delta_chunks_rows_of_chunk     = 32
+	delta_chunks_prepare_threads   = 128
+	delta_chunks_heads_of_block    = 8
+	delta_chunks_threads           = 128
+	delta_chunks_columns_of_block  = 32
+	delta_chunks_value_stride      = 36
+	delta_chunks_square_bytes      = 2 * delta_chunks_rows_of_chunk * delta_chunks_rows_of_chunk
+	delta_chunks_side_of_64        = 2 * delta_chunks_rows_of_chunk * 2 * 64
+	delta_chunks_side_of_128       = 2 * delta_chunks_rows_of_chunk * 2 * 128
+	delta_chunks_image_of_64       = 2 * delta_chunks_side_of_64
+	delta_chunks_image_of_128      = 2 * delta_chunks_side_of_128
+	delta_chunks_record_of_plain   = 2*delta_chunks_square_bytes + 8*delta_chunks_rows_of_chunk
+	delta_chunks_record_of_rule    = 4*delta_chunks_square_bytes + 8*delta_chunks_rows_of_chunk
+	delta_chunks_values_bytes      = 4 * delta_chunks_rows_of_chunk * delta_chunks_value_stride
+	delta_chunks_sums_bytes        = delta_chunks_threads * (4 + 2) * 16
+	delta_chunks_shared_of_64      = 3*delta_chunks_side_of_64 + 2*(delta_chunks_record_of_rule+delta_chunks_values_bytes) + delta_chunks_sums_bytes
+	delta_chunks_shared_of_128     = 3*delta_chunks_side_of_128 + 2*(delta_chunks_record_of_rule+delta_chunks_values_bytes) + delta_chunks_sums_bytes
+	delta_chunks_square_rows_16    = 16 * 2 * delta_chunks_rows_of_chunk
 	delta_convolve_threads         = 256
 	delta_convolve_rows_of_warp    = 16
+	delta_convolve_rows_at_once    = 4
 	delta_convolve_fast_dim        = 128
 	delta_convolve_fast_kernel     = 4
 	delta_step_dim                 = 128
@@ -4188,6 +4223,198 @@ func (d *Device) delta_back_inputs(l launch, dq tensor.Tensor, dk tensor.Tensor,
 	a.int64(lddk)
 	a.int64(lddv)
 	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_prepare_rule_64(l launch, images tensor.Tensor, records tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, span int32, first int32, chunks int32, ldc int64) {
+	a := d.begin(kernel_delta_chunks_prepare_rule_64)
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_rule_64(l launch, y tensor.Tensor, columns tensor.Tensor, images tensor.Tensor, records tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, first int32, chunks int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_chunks_rule_64)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_prepare_rule_128(l launch, images tensor.Tensor, records tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, span int32, first int32, chunks int32, ldc int64) {
+	a := d.begin(kernel_delta_chunks_prepare_rule_128)
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_rule_128(l launch, y tensor.Tensor, columns tensor.Tensor, images tensor.Tensor, records tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, first int32, chunks int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_chunks_rule_128)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_prepare_plain_64(l launch, images tensor.Tensor, records tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, span int32, first int32, chunks int32, ldc int64) {
+	a := d.begin(kernel_delta_chunks_prepare_plain_64)
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_plain_64(l launch, y tensor.Tensor, columns tensor.Tensor, images tensor.Tensor, records tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, first int32, chunks int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_chunks_plain_64)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_prepare_plain_128(l launch, images tensor.Tensor, records tensor.Tensor, columns tensor.Tensor, gates tensor.Tensor, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, span int32, first int32, chunks int32, ldc int64) {
+	a := d.begin(kernel_delta_chunks_prepare_plain_128)
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(gates, tensor.F32, "gates")
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldc)
+	d.launch(a, l)
+}
+
+func (d *Device) delta_chunks_plain_128(l launch, y tensor.Tensor, columns tensor.Tensor, images tensor.Tensor, records tensor.Tensor, skips tensor.Tensor, state tensor.Tensor, left tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sequences int32, keyHeads int32, valueHeads int32, keyDim int32, valueDim int32, kernel int32, span int32, first int32, chunks int32, ldy int64, ldc int64, ldq int64, ldk int64, ldv int64) {
+	a := d.begin(kernel_delta_chunks_plain_128)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(columns, tensor.F32, "columns")
+	a.tensor(images, tensor.U8, "images")
+	a.tensor(records, tensor.U8, "records")
+	a.tensor(skips, tensor.F32, "skips")
+	a.tensor(state, tensor.F32, "state")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(sequences)
+	a.int32(keyHeads)
+	a.int32(valueHeads)
+	a.int32(keyDim)
+	a.int32(valueDim)
+	a.int32(kernel)
+	a.int32(span)
+	a.int32(first)
+	a.int32(chunks)
+	a.int64(ldy)
+	a.int64(ldc)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
 	d.launch(a, l)
 }
 

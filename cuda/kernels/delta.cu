@@ -199,24 +199,6 @@ __device__ inline void blank(Tile<dims> (&t)[2]) {
 	__syncthreads();
 }
 
-// keep leaves a run's last inputs to what goes on behind it: each thread some columns.
-__device__ inline void keep(const Shape& s, const Inputs& x, half* left, bool begins, int run) {
-	int end = (run + 1) * s.span, kept = s.kernel - 1, columns = s.columns();
-	int first = (blockIdx.y * gridDim.x + blockIdx.x) * threads + threadIdx.x;
-#pragma unroll 1
-	for (int c = first; c < columns; c += gridDim.x * gridDim.y * threads) {
-		float last[most_kernel - 1];
-#pragma unroll
-		for (int i = 0; i < most_kernel - 1; i++) {
-			int at = end - kept + i, before = run * s.span - at;
-			if (i < kept) last[i] = before > 0 ? in_front(s, left, begins, before, c) : x.at(s, at, c);
-		}
-#pragma unroll
-		for (int i = 0; i < most_kernel - 1; i++)
-			if (i < kept) left[(int64)i * columns + c] = __float2half_rn(last[i]);
-	}
-}
-
 // A row of the delta rule adds u = β·(v - g·S·k) along k, one of Mamba-2, which is plain, Δ·v, and skip·v to what is read.
 template <int dims, bool plain>
 __device__ void rule(float* y, const float* columns, const float2* gates, const float* skips, float* state, half* left, Inputs x,
@@ -268,7 +250,7 @@ __device__ void rule(float* y, const float* columns, const float2* gates, const 
 	float done = total(result);
 	if (puts) *to = done + beside;
 	r.write(state, s.key_dim, width);
-	if (left) keep(s, x, left, begins, h.run);
+	if (left) keep(s, x, left, begins, h.run, threads);
 }
 
 // Names are of the dimensions of keys that a head has at most.

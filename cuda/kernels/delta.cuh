@@ -35,6 +35,24 @@ __device__ inline float in_front(const Shape& s, const half* left, bool begins, 
 	return begins ? 0 : __half2float(left[(int64)(s.kernel - 1 - n) * s.columns() + c]);
 }
 
+// keep leaves a run's last inputs to what goes on behind it: each thread some columns. The grid's x and y are all blocks of the run.
+__device__ inline void keep(const Shape& s, const Inputs& x, half* left, bool begins, int run, int threads) {
+	int end = (run + 1) * s.span, kept = s.kernel - 1, columns = s.columns();
+	int first = (blockIdx.y * gridDim.x + blockIdx.x) * threads + threadIdx.x;
+#pragma unroll 1
+	for (int c = first; c < columns; c += gridDim.x * gridDim.y * threads) {
+		float last[most_kernel - 1];
+#pragma unroll
+		for (int i = 0; i < most_kernel - 1; i++) {
+			int at = end - kept + i, before = run * s.span - at;
+			if (i < kept) last[i] = before > 0 ? in_front(s, left, begins, before, c) : x.at(s, at, c);
+		}
+#pragma unroll
+		for (int i = 0; i < most_kernel - 1; i++)
+			if (i < kept) left[(int64)i * columns + c] = __float2half_rn(last[i]);
+	}
+}
+
 // Part is what a warp has of a row's columns: a head.
 struct Part {
 	int row, number, dim, begin;

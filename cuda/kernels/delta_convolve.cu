@@ -7,7 +7,7 @@
 #include "delta.cuh"
 
 constexpr int threads = 256;
-constexpr int rows_of_warp = 16, fast_dim = 128, fast_kernel = 4;  // of delta_convolve_128
+constexpr int rows_of_warp = 16, rows_at_once = 4, fast_dim = 128, fast_kernel = 4;  // of delta_convolve_128
 
 // Rates are what g and β, or Δ, are made of. Blocks behind the first so many have them, a thread a head of a row.
 struct Rates {
@@ -82,8 +82,8 @@ extern "C" __global__ void __launch_bounds__(threads) delta_convolve(
 // Row is four columns of a row.
 struct Row {
 	float v[4];
-	__device__ void read(const half* x) {
-		uint2 w = *(const uint2*)x;
+	__device__ void read(const half* x) { set(*(const uint2*)x); }
+	__device__ void set(uint2 w) {
 		float2 a = __half22float2(*(half2*)&w.x), b = __half22float2(*(half2*)&w.y);
 		v[0] = a.x, v[1] = a.y, v[2] = b.x, v[3] = b.y;
 	}
@@ -91,7 +91,7 @@ struct Row {
 };
 
 // Of heads of 128 dimensions, or, if they stay as they are, of so many columns, a convolution of four positions, and rows that begin at eight bytes.
-extern "C" __global__ void __launch_bounds__(threads) delta_convolve_128(
+extern "C" __global__ void __launch_bounds__(threads, 4) delta_convolve_128(
 	float* columns, const half* q, const half* k, const half* v, const half* left, const float* conv, const float* shift, const int* pos, const int* seq, int* fault,
 	int rows, int sequences, int key_heads, int value_heads, int span,
 	float* gates, const float* a, const float* b, const float* decay, const float* bias, float limit, int heads, int before_gates, int64 lda, int64 ldb,  // Rates, and where their blocks begin
@@ -131,19 +131,26 @@ extern "C" __global__ void __launch_bounds__(threads) delta_convolve_128(
 	}
 	bool of_keys = part < 2 * key_heads && scale != 0;
 	float* to = columns + (int64)first * ldc + column;
-#pragma unroll 4
-	for (int t = from; t < min(from + rows_of_warp, span); t++) {
+	int last = min(from + rows_of_warp, span);
+	for (int t = from; t < last; t += rows_at_once) {
+		uint2 next[rows_at_once];
 #pragma unroll
-		for (int j = 0; j < fast_kernel - 1; j++) r[j] = r[j + 1];
-		r[fast_kernel - 1].read(x + t * ld);
-		float y[4], squares = 0, factor = 1;
+		for (int k = 0; k < rows_at_once; k++) next[k] = *(const uint2*)(x + min(t + k, last - 1) * ld);
 #pragma unroll
-		for (int i = 0; i < 4; i++) {
-			float sum = (&shifts.x)[i] + w[i].x * r[0].v[i] + w[i].y * r[1].v[i] + w[i].z * r[2].v[i] + w[i].w * r[3].v[i];
-			y[i] = sum / (1 + expf(-sum)), squares += y[i] * y[i];
+		for (int k = 0; k < rows_at_once; k++) {
+			if (t + k >= last) return;
+#pragma unroll
+			for (int j = 0; j < fast_kernel - 1; j++) r[j] = r[j + 1];
+			r[fast_kernel - 1].set(next[k]);
+			float y[4], squares = 0, factor = 1;
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				float sum = (&shifts.x)[i] + w[i].x * r[0].v[i] + w[i].y * r[1].v[i] + w[i].z * r[2].v[i] + w[i].w * r[3].v[i];
+				y[i] = __fdividef(sum, 1 + expf(-sum)), squares += y[i] * y[i];
+			}
+			if (of_keys) factor = rsqrtf(warp_sum(squares) + 1e-6f) * (part < key_heads ? scale : 1);
+			*(float4*)(to + (t + k) * ldc) = make_float4(y[0] * factor, y[1] * factor, y[2] * factor, y[3] * factor);
 		}
-		if (of_keys) factor = rsqrtf(warp_sum(squares) + 1e-6f) * (part < key_heads ? scale : 1);
-		*(float4*)(to + t * ldc) = make_float4(y[0] * factor, y[1] * factor, y[2] * factor, y[3] * factor);
 	}
 }
 

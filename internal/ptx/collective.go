@@ -186,10 +186,11 @@ type shape struct {
 }
 
 var shapes = map[string]shape{
-	"sync.aligned.m16n8k16.row.col.f32.f16.f16.f32":  {16, 2, numeric{letter: 'f', bits: 16}, numeric{letter: 'f', bits: 16}, false},
-	"sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": {8, 1, numeric{letter: 'f', bits: 32}, numeric{letter: 'f', bits: 32}, false},
-	"sync.aligned.m16n8k32.row.col.s32.s8.s8.s32":    {32, 4, numeric{letter: 's', bits: 8}, numeric{letter: 's', bits: 8}, true},
-	"sync.aligned.m16n8k32.row.col.s32.u8.s8.s32":    {32, 4, numeric{letter: 'u', bits: 8}, numeric{letter: 's', bits: 8}, true},
+	"sync.aligned.m16n8k16.row.col.f32.f16.f16.f32":   {16, 2, numeric{letter: 'f', bits: 16}, numeric{letter: 'f', bits: 16}, false},
+	"sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32": {16, 2, numeric{letter: 'f', bits: 16, brain: true}, numeric{letter: 'f', bits: 16, brain: true}, false},
+	"sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32":  {8, 1, numeric{letter: 'f', bits: 32}, numeric{letter: 'f', bits: 32}, false},
+	"sync.aligned.m16n8k32.row.col.s32.s8.s8.s32":     {32, 4, numeric{letter: 's', bits: 8}, numeric{letter: 's', bits: 8}, true},
+	"sync.aligned.m16n8k32.row.col.s32.u8.s8.s32":     {32, 4, numeric{letter: 'u', bits: 8}, numeric{letter: 's', bits: 8}, true},
 }
 
 // mma is d = a·b + c, a of 16 rows, b of 8 columns (PTX ISA, "Matrix fragments for mma").

@@ -23,6 +23,8 @@ func numericOf(name string) (numeric, bool) {
 		return numeric{letter: 'f', bits: 16, twice: true}, true
 	case "bf16":
 		return numeric{letter: 'f', bits: 16, brain: true}, true
+	case "bf16x2":
+		return numeric{letter: 'f', bits: 16, brain: true, twice: true}, true
 	}
 	if len(name) < 2 {
 		return numeric{}, false

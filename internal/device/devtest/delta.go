@@ -35,7 +35,13 @@ var deltas = []deltaCase{
 	{keyHeads: 1, valueHeads: 2, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{0, 3}}, span: 19, biased: true},
 	{keyHeads: 2, valueHeads: 2, keyDim: 96, valueDim: 192, kernel: 4, runs: []run{{0, 3}, {1, 0}}, span: 11, most: 2},
 	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{2, 5}, {0, 0}}, span: 1, most: 2},
+	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 128, kernel: 4, runs: []run{{1, 9}, {0, 0}}, span: 100},
+	{keyHeads: 1, valueHeads: 2, keyDim: 96, valueDim: 192, kernel: 4, runs: []run{{0, 3}}, span: 65, most: 2, slow: true},
+	{keyHeads: 1, valueHeads: 2, keyDim: 64, valueDim: 20, kernel: 1, runs: []run{{1, 3}}, span: 33},
+	{keyHeads: 1, valueHeads: 1, keyDim: 128, valueDim: 64, kernel: 16, runs: []run{{0, 7}}, span: 96, sharp: 40, slow: true, biased: true},
 	{keyHeads: 1, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{2, 5}, {0, 0}, {1, 700}}, span: 1, plain: true, biased: true},
+	{keyHeads: 1, valueHeads: 9, keyDim: 128, valueDim: 80, kernel: 4, runs: []run{{0, 7}}, span: 64, plain: true, biased: true, slow: true},
+	{keyHeads: 2, valueHeads: 4, keyDim: 16, valueDim: 24, kernel: 4, runs: []run{{0, 7}}, span: 90, plain: true, sharp: 40},
 	{keyHeads: 2, valueHeads: 4, keyDim: 128, valueDim: 64, kernel: 4, runs: []run{{1, 0}, {0, 0}}, span: 37, plain: true, biased: true, least: 1e-3},
 	{keyHeads: 1, valueHeads: 2, keyDim: 256, valueDim: 64, kernel: 4, runs: []run{{0, 11}, {1, 0}}, span: 18, plain: true, biased: true, slow: true},
 	{keyHeads: 1, valueHeads: 6, keyDim: 64, valueDim: 48, kernel: 4, runs: []run{{0, 0}}, span: 70, plain: true, slow: true, least: 0.05},
@@ -82,7 +88,7 @@ func (c deltaCase) in(f *fixture, g device.GatedDelta, rows int) (q, k, v, a, b 
 }
 
 // deltaLimit is that of results and states.
-var deltaLimit = limit{rms: 3e-5, rel: 1e-4, nmse: 1e-8, why: "sums in float32, in another order, row after row"}
+var deltaLimit = limit{rms: 1e-4, rel: 1e-4, nmse: 1e-9, why: "sums in float32, in another order, row after row, or of products of numbers that are two in bfloat16"}
 
 func gatedDeltaCases() (cases []testCase) {
 	for _, c := range deltas {
