@@ -104,6 +104,10 @@ func (d *Device) HeadNormGated(y, x, gate, w tensor.Tensor, n device.Norm) {
 	}
 	heads := y.Cols / w.Cols
 	l := launch{blocks: dim{x: pieces(y.Rows*heads*32, gated_norm_threads)}, threads: dim{x: gated_norm_threads}}
+	if w.Cols == gated_norm_fast_dim && foursAt(y, x, gate, w) {
+		d.gated_norm_heads_128(l, y, x, gate, w, int32(y.Rows), int32(heads), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
+		return
+	}
 	d.gated_norm_heads(l, y, x, gate, w, int32(y.Rows), int32(heads), int32(w.Cols), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
 }
 
@@ -111,9 +115,27 @@ func (d *Device) HeadNormGated(y, x, gate, w tensor.Tensor, n device.Norm) {
 func (d *Device) GatedNorm(y, x, gate, w tensor.Tensor, group int, n device.Norm) {
 	const op = "GatedNorm"
 	want(x.Rows == y.Rows && x.Cols == y.Cols && gate.Rows == y.Rows && gate.Cols == y.Cols && w.Cols == y.Cols && y.Cols%group == 0 && n.Kind == device.RMS, op, y, x, gate, w)
-	if y.Rows > 0 {
+	switch {
+	case y.Rows == 0:
+	case y.Rows >= manyGatedRows && group <= 4*gated_norm_most_fours*gated_norm_wide && group%4 == 0 && foursAt(y, x, gate, w):
+		l := launch{blocks: dim{x: y.Cols / group, y: y.Rows}, threads: dim{x: pieces(group, 4*gated_norm_most_fours*32) * 32}}
+		d.gated_norm_fours(l, y, x, gate, w, int32(group), int64(y.Stride), int64(x.Stride), int64(gate.Stride), n.Eps, n.Offset)
+	default:
 		d.gatedNorm(y, x, gate, w, tensor.Tensor{}, group, n)
 	}
+}
+
+// manyGatedRows is from how many rows on blocks of few warps keep the GPU busy.
+const manyGatedRows = 32
+
+// foursAt reports whether rows of all begin where four numbers are read at once.
+func foursAt(ts ...tensor.Tensor) bool {
+	for _, t := range ts {
+		if each := 4 * t.Type.Size(); t.Off%each != 0 || t.Rows > 1 && t.Stride%4 != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // gatedNorm is GatedNorm of which columns go to places, if there are any.

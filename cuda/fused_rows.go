@@ -5,13 +5,13 @@ import (
 	"exl2/internal/tensor"
 )
 
-// manyBytes is how much of matrices is decoded to be multiplied at a time: a quarter of the
-// ring, or half of it where columns go to places all over y.
-const manyBytes = ringBytes / 4
+// manyBytes is about how much of matrices is decoded to be multiplied at a time, wholeBytes and placedBytes the most: of what might be divided, and of what
+// might not, as columns go to places all over y. The rest of the ring is for what comes next.
+const manyBytes, wholeBytes, placedBytes = ringBytes / 4, ringBytes * 3 / 8, ringBytes * 3 / 4
 
 // takesMany reports whether manyProducts makes p, of many rows.
 func (d *Device) takesMany(p *packed) bool {
-	return d.hopper() && p.x.Rows >= tiledRows && (p.scale.Nil() || normOrderShared(1, p.x.Cols) <= d.shared-anyOwn) && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= 2*manyBytes)
+	return d.hopper() && p.x.Rows >= tiledRows && (p.scale.Nil() || normOrderShared(1, p.x.Cols) <= d.shared-anyOwn) && atSixteenBytes(p.scale) && atSixteenBytes(p.shift) && (p.to.Nil() || p.all().bytes() <= placedBytes)
 }
 
 // all returns all columns of all matrices.
@@ -21,28 +21,34 @@ func (p *packed) all() share { return share{list: p.list, n: p.n, places: p.to} 
 // as are decoded at a time.
 func (d *Device) manyProducts(p *packed) {
 	x, all := d.orderedInputs(p), p.all()
-	if all.bytes() <= manyBytes || !p.to.Nil() {
+	if all.bytes() <= wholeBytes || !p.to.Nil() {
 		d.multiplyShare(p, x, all, 0)
 		return
 	}
-	const unit = exl2_tile_columns
-	step := manyBytes / tensor.F16.Size() / x.Cols
 	if p.then == device.Gate {
-		step /= p.n
+		step := evenly(p.list[0].out, x.Cols*p.n)
 		for all.lo = 0; all.lo < p.list[0].out; all.lo = all.hi {
-			all.hi = min(all.lo+max(unit, step&^(unit-1)), p.list[0].out)
+			all.hi = min(all.lo+step, p.list[0].out)
 			d.multiplyShare(p, x, all, 0)
 		}
 		return
 	}
 	for i, m := range p.list[:p.n] {
-		one := share{n: 1}
+		one, step := share{n: 1}, evenly(m.out, x.Cols)
 		one.list[0] = m
 		for ; one.lo < m.out; one.lo = one.hi {
-			one.hi = min(one.lo+max(unit, step&^(unit-1)), m.out)
+			one.hi = min(one.lo+step, m.out)
 			d.multiplyShare(p, x, one, i)
 		}
 	}
+}
+
+// evenly returns how many columns, of so many weights each, are multiplied at a time: parts of about manyBytes, all but the last of whole tiles, and of one
+// size, as a small rest would keep few multiprocessors busy.
+func evenly(columns, weights int) int {
+	const tile = gemm_tiles_wide
+	parts := pieces(columns*weights*tensor.F16.Size(), manyBytes)
+	return pieces(pieces(columns, parts), tile) * tile
 }
 
 // aheadRows is the fewest rows of x whose products take so long that others' weights are

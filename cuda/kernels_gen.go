@@ -181,7 +181,9 @@ const (
 	kernel_exl2_decode_6
 	kernel_exl2_decode_8
 	kernel_gated_norm_heads
+	kernel_gated_norm_heads_128
 	kernel_gated_norm
+	kernel_gated_norm_fours
 	kernel_gather_f16
 	kernel_gather_f32
 	kernel_gemm_large_f16
@@ -540,7 +542,9 @@ var kernels = [kernelCount]struct {
 	kernel_exl2_decode_6:                  {"exl2_decode", "exl2_decode_6", true},
 	kernel_exl2_decode_8:                  {"exl2_decode", "exl2_decode_8", true},
 	kernel_gated_norm_heads:               {"gated_norm", "gated_norm_heads", true},
+	kernel_gated_norm_heads_128:           {"gated_norm", "gated_norm_heads_128", true},
 	kernel_gated_norm:                     {"gated_norm", "gated_norm", true},
+	kernel_gated_norm_fours:               {"gated_norm", "gated_norm_fours", true},
 	kernel_gather_f16:                     {"gather", "gather_f16", true},
 	kernel_gather_f32:                     {"gather", "gather_f32", true},
 	kernel_gemm_large_f16:                 {"gemm", "gemm_large_f16", true},
@@ -951,8 +955,10 @@ const (
 	exl2_decode_stride             = exl2_decode_unit_rows + 8
 	gated_norm_threads             = 256
 	gated_norm_most_dim            = 256
+	gated_norm_fast_dim            = 128
 	gated_norm_wide                = 512
 	gated_norm_kept                = 16
+	gated_norm_most_fours          = 4
 	gemm_depth                     = 32
 	gemm_stages                    = 4
 	gemm_chunks                    = gemm_depth / 8
@@ -4871,6 +4877,22 @@ func (d *Device) gated_norm_heads(l launch, y tensor.Tensor, x tensor.Tensor, ga
 	d.launch(a, l)
 }
 
+func (d *Device) gated_norm_heads_128(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, rows int32, heads int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+	a := d.begin(kernel_gated_norm_heads_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(w, tensor.F32, "w")
+	a.int32(rows)
+	a.int32(heads)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
 func (d *Device) gated_norm(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, places tensor.Tensor, group int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
 	a := d.begin(kernel_gated_norm)
 	a.tensor(y, tensor.F16, "y")
@@ -4878,6 +4900,21 @@ func (d *Device) gated_norm(l launch, y tensor.Tensor, x tensor.Tensor, gate ten
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(places, tensor.F16, "places")
+	a.int32(group)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldg)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) gated_norm_fours(l launch, y tensor.Tensor, x tensor.Tensor, gate tensor.Tensor, w tensor.Tensor, group int32, ldy int64, ldx int64, ldg int64, eps float32, offset float32) {
+	a := d.begin(kernel_gated_norm_fours)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(w, tensor.F32, "w")
 	a.int32(group)
 	a.int64(ldy)
 	a.int64(ldx)

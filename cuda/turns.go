@@ -15,7 +15,7 @@ type turns struct {
 // all dimensions turn, in halves, and matrices that are decoded at once.
 func (d *Device) turnsHeads(p *packed) bool {
 	t := &p.turn
-	if p.n != 3 || !halvesTurn(t) || p.all().bytes() > manyBytes {
+	if p.n != 3 || !halvesTurn(t) || p.all().bytes() > wholeBytes {
 		return false
 	}
 	s, q, k, v := t.Cache.Shape(), p.list[0].out, p.list[1].out, p.list[2].out
