@@ -58,9 +58,9 @@ func (p *prepared) take(units int, out []unpacking) ([]unpacking, int) {
 	return out, taken
 }
 
-// ringBytes is the memory in which weights are decoded: those of a layer, so that while
+// ringBytes is the memory in which weights are decoded: those of a layer of 32 billion weights' models, so that while
 // some are multiplied as many others can be decoded.
-const ringBytes = 512 << 20
+const ringBytes = 1 << 30
 
 // mostAhead is how many shares are looked at: those that are kept take none of the ring.
 const mostAhead = 16

@@ -28,10 +28,10 @@ var deltaChunkList = []deltaChunk{
 	{(*Device).delta_chunks_prepare_plain_128, (*Device).delta_chunks_plain_128, true, 128, delta_chunks_image_of_128, delta_chunks_record_of_plain, delta_chunks_shared_of_128},
 }
 
-// Runs of leastChunked rows or more go by chunks, of which so many bytes are prepared at a time: the L2 cache has room for them.
+// Runs of leastChunked rows or more go by chunks, of which so many bytes a multiprocessor are prepared at a time: about what L2 caches have room for.
 const (
 	leastChunked  = 32
-	preparedBytes = 64 << 20
+	preparedBytes = 384 << 10
 )
 
 // chunksOf returns the kernels that runs of a span go by, if they go by chunks.
@@ -51,7 +51,7 @@ func (d *Device) chunksOf(g device.GatedDelta, columns tensor.Tensor, span int) 
 func (d *Device) deltaChunks(c deltaChunk, y, columns, gates, left, q, k, v tensor.Tensor, g device.GatedDelta, m device.DeltaState, batch device.Batch) {
 	runs, all := q.Rows/batch.Span, pieces(batch.Span, delta_chunks_rows_of_chunk)
 	images, records := runs*g.KeyHeads*c.image, runs*g.ValueHeads*c.record
-	most := min(all, max(1, preparedBytes/(images+records)))
+	most := min(all, max(1, d.sms*preparedBytes/(images+records)))
 	memory := d.scratch(scratchSums, tensor.U8, 1, most*(images+records))
 	keys, values := int32(g.KeyHeads), int32(g.ValueHeads)
 	for first := 0; first < all; first += most {

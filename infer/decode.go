@@ -56,9 +56,12 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	if len(e.stages) == 1 {
 		next.ids = s.state.IDs
 	}
+	parts := e.parts(k.rows)
 	part := func() {
-		for _, m := range s.modules {
-			m.Forward(s.state)
+		for _, rows := range s.state.Parts(parts) {
+			for _, m := range s.modules {
+				m.Forward(rows)
+			}
 		}
 		if last {
 			e.head.Forward(s.state)
@@ -75,6 +78,19 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 		return part, nil
 	}
 	return s.dev.Record(part)
+}
+
+// parts returns in how many parts, one after the other, a pass of so many rows goes through all modules but the head.
+func (e *Engine) parts(rows int) int {
+	parts := 0
+	for _, s := range e.stages {
+		for _, m := range s.modules {
+			if n := m.Parts(rows); n > 0 && (parts == 0 || n < parts) {
+				parts = n
+			}
+		}
+	}
+	return max(parts, 1)
 }
 
 // feed has the next step read the tokens chosen.

@@ -132,11 +132,11 @@ func TestGPULogits(t *testing.T) {
 // So are those of several sequences, token by token: of as many as products of few rows and
 // of several take, and attention in either way.
 func TestGPUBatch(t *testing.T) {
-	const steps, most = 6, 16
+	const steps, most = 6, 35
 	for _, dir := range gpuModels(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			ref, got := both(t, dir, Options{Positions: steps, Sequences: most}, 1)
-			for _, rows := range []int{2, 4, 9, most} {
+			for _, rows := range []int{2, 4, 9, 16, 17, most} {
 				all := [2][][]float32{}
 				for i, e := range []*Engine{ref, got} {
 					for pos := range steps {

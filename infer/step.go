@@ -104,12 +104,13 @@ func (e *Engine) alike(runs []Run) int {
 // together processes runs of one length, some positions at a time; offset is the
 // number of the first.
 func (e *Engine) together(ctx context.Context, runs []Run, offset int, f func(run, first int, logits [][]float32)) error {
-	length := len(runs[0].IDs)
-	for lo := 0; lo < length; lo += e.Options.Chunk {
+	length, span := len(runs[0].IDs), 0
+	for lo := 0; lo < length; lo += span {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := pass{span: min(e.Options.Chunk, length-lo)}
+		span = e.span(len(runs), length-lo)
+		p := pass{span: span}
 		for _, r := range runs {
 			p.runs = append(p.runs, model.Run{Sequence: r.Sequence, Position: r.First + lo})
 			p.ids = append(p.ids, r.IDs[lo:lo+p.span]...)
@@ -120,6 +121,20 @@ func (e *Engine) together(ctx context.Context, runs []Run, offset int, f func(ru
 		}
 	}
 	return nil
+}
+
+// promptParts is in how many parts a pass of runs of several tokens is done at most: three passes are not faster than one, as three
+// parts of a step of single tokens are.
+const promptParts = 2
+
+// span returns how many of the tokens that are left of some runs go in the next pass.
+func (e *Engine) span(runs, left int) int {
+	span := min(e.Options.Chunk, left)
+	parts := e.parts(runs * span)
+	if part := (span + parts - 1) / parts; parts <= promptParts && part > 1 {
+		return part
+	}
+	return span
 }
 
 // A pass is runs of span tokens each, processed at once; the logits of the last

@@ -25,6 +25,10 @@ type Fuser interface {
 	// ActMulFor is ActMul of which columns of y are in whatever order the device likes for reader, whose
 	// products alone read it; or it does nothing and reports false. y is neither gate nor up, which may be absent.
 	ActMulFor(y, gate, up tensor.Tensor, a Act, reader Matrix) bool
+
+	// Parts returns in how many parts, one after the other, so many rows go through products by
+	// such matrices, and what is between them, fastest: 1 is all at once.
+	Parts(rows int, w Matrix) int
 }
 
 // A Joiner can make products by dense weights together with what follows them.

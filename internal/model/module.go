@@ -53,6 +53,27 @@ func (m *Module) ByRows() bool { return m.Kind == MLP || m.Kind == Experts || m.
 // cannot be recorded.
 func (m *Module) Waits() bool { return m.waits != nil && m.waits() }
 
+// Parts returns in how many parts of its rows, one after the other, the module's device computes a pass
+// of so many fastest, or 0 if it has nothing to multiply. Experts read less where rows are together.
+func (m *Module) Parts(rows int) (parts int) {
+	f, ok := m.dev.(device.Fuser)
+	for i := range m.Steps {
+		for _, t := range m.Steps[i].Sites {
+			for _, l := range t.Linears {
+				w, packed := l.W.(Quantized)
+				if !ok || !packed || m.Kind == Experts {
+					return 1
+				}
+				n := f.Parts(rows, w.Matrix)
+				if parts == 0 || n < parts {
+					parts = n
+				}
+			}
+		}
+	}
+	return parts
+}
+
 // A Step computes what some linears read, and those linears are run on it.
 // Calibration stops between Run and the products.
 type Step struct {

@@ -172,13 +172,25 @@ func (s *State) few() bool {
 }
 
 // Slice returns a State for rows lo to hi of s, whose logits come first. Only
-// modules that work row by row, such as the head, may run on it.
+// modules that work row by row, such as the head, may run on it, or, if all rows are runs by themselves, all.
 func (s *State) Slice(lo, hi int) *State {
 	part := *s
 	part.left = nil
 	part.view(lo, hi)
 	part.Batch.Span = 1
 	return &part
+}
+
+// Parts returns States for so many parts of the rows of s, which are runs by themselves: s, if it is one.
+func (s *State) Parts(n int) []*State {
+	if n <= 1 {
+		return []*State{s}
+	}
+	rows, list := s.Batch.Pos.Cols, make([]*State, n)
+	for i := range list {
+		list[i] = s.Slice(i*rows/n, (i+1)*rows/n)
+	}
+	return list
 }
 
 // Run returns a State for rows lo to hi of s, of one run, on which attention may run, too.

@@ -1,0 +1,44 @@
+package cuda
+
+import (
+	"testing"
+
+	"exl2/internal/device"
+)
+
+// Matrices that are more than is decoded at a time are divided into parts that differ by little, of whole tiles.
+func TestEvenly(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		columns, weights, want int
+	}{
+		{"fits", 4096, 4096, 4096},
+		{"two parts", 28672, 8192, 14336},
+		{"two parts of long rows", 8192, 28672, 4096},
+		{"parts of whole tiles", 10000, 20000, 5120},
+		{"a gate of two matrices", 28672, 2 * 8192, 7168},
+		{"rows of which few fit", 600, 1 << 20, 256},
+	} {
+		got := evenly(c.columns, c.weights)
+		if got != c.want {
+			t.Errorf("%s: %d columns of %d, want %d", c.name, got, c.columns, c.want)
+		}
+	}
+}
+
+// A few rows more than packed products take go in parts, but none of matrices for which there is no room, or whose products take more.
+func TestPartsOfRows(t *testing.T) {
+	d := hopperFake(t)
+	d.shared = 227 << 10
+	m, large := orderedMatrix(d, 4096, 256), orderedMatrix(d, 15680, 256)
+	for rows, want := range map[int]int{1: 1, 16: 1, 17: 2, 32: 2, 33: 3, 48: 3, 49: 1, 2048: 1} {
+		if got := d.Parts(rows, m); got != want {
+			t.Errorf("%d rows: %d parts, want %d", rows, got, want)
+		}
+		for _, w := range []device.Matrix{&affineMatrix{}, large} {
+			if got := d.Parts(rows, w); got != 1 {
+				t.Errorf("%d rows of %T: %d parts", rows, w, got)
+			}
+		}
+	}
+}
