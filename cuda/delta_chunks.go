@@ -22,10 +22,10 @@ type deltaChunk struct {
 }
 
 var deltaChunkList = []deltaChunk{
-	{(*Device).delta_chunks_prepare_rule_64, (*Device).delta_chunks_rule_64, false, 64, delta_chunks_image_of_64, delta_chunks_record_of_rule, delta_chunks_shared_of_64},
-	{(*Device).delta_chunks_prepare_rule_128, (*Device).delta_chunks_rule_128, false, 128, delta_chunks_image_of_128, delta_chunks_record_of_rule, delta_chunks_shared_of_128},
-	{(*Device).delta_chunks_prepare_plain_64, (*Device).delta_chunks_plain_64, true, 64, delta_chunks_image_of_64, delta_chunks_record_of_plain, delta_chunks_shared_of_64},
-	{(*Device).delta_chunks_prepare_plain_128, (*Device).delta_chunks_plain_128, true, 128, delta_chunks_image_of_128, delta_chunks_record_of_plain, delta_chunks_shared_of_128},
+	{(*Device).delta_chunks_prepare_rule_64, (*Device).delta_chunks_rule_64, false, 64, chunks_image_of_64, chunks_record_of_rule, delta_chunks_shared_of_64},
+	{(*Device).delta_chunks_prepare_rule_128, (*Device).delta_chunks_rule_128, false, 128, chunks_image_of_128, chunks_record_of_rule, delta_chunks_shared_of_128},
+	{(*Device).delta_chunks_prepare_plain_64, (*Device).delta_chunks_plain_64, true, 64, chunks_image_of_64, chunks_record_of_plain, delta_chunks_shared_of_64},
+	{(*Device).delta_chunks_prepare_plain_128, (*Device).delta_chunks_plain_128, true, 128, chunks_image_of_128, chunks_record_of_plain, delta_chunks_shared_of_128},
 }
 
 // Runs of leastChunked rows or more go by chunks, of which so many bytes a multiprocessor are prepared at a time: about what L2 caches have room for.
@@ -49,7 +49,7 @@ func (d *Device) chunksOf(g device.GatedDelta, columns tensor.Tensor, span int) 
 
 // deltaChunks goes through the chunks of all runs, some of each at a time.
 func (d *Device) deltaChunks(c deltaChunk, y, columns, gates, left, q, k, v tensor.Tensor, g device.GatedDelta, m device.DeltaState, batch device.Batch) {
-	runs, all := q.Rows/batch.Span, pieces(batch.Span, delta_chunks_rows_of_chunk)
+	runs, all := q.Rows/batch.Span, pieces(batch.Span, chunks_rows_of_chunk)
 	images, records := runs*g.KeyHeads*c.image, runs*g.ValueHeads*c.record
 	most := min(all, max(1, d.sms*preparedBytes/(images+records)))
 	memory := d.scratch(scratchSums, tensor.U8, 1, most*(images+records))
@@ -57,8 +57,8 @@ func (d *Device) deltaChunks(c deltaChunk, y, columns, gates, left, q, k, v tens
 	for first := 0; first < all; first += most {
 		n := min(most, all-first)
 		image, record := memory.Columns(0, n*images), memory.Columns(n*images, n*(images+records))
-		sharing := pieces(g.ValueHeads/g.KeyHeads, delta_chunks_heads_of_block)
-		l := launch{blocks: dim{x: g.KeyHeads * sharing, y: n, z: runs}, threads: dim{x: delta_chunks_prepare_threads}}
+		sharing := pieces(g.ValueHeads/g.KeyHeads, chunks_prepare_heads_of_block)
+		l := launch{blocks: dim{x: g.KeyHeads * sharing, y: n, z: runs}, threads: dim{x: chunks_prepare_preparing_threads}}
 		c.prepare(d, l, image, record, columns, gates, keys, values, int32(g.KeyDim), int32(g.ValueDim), int32(batch.Span), int32(first), int32(n), int64(columns.Stride))
 		leaves := left
 		if first+n < all {

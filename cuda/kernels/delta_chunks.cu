@@ -10,219 +10,15 @@
 // and sums along keys are added up by way of shared memory. Either has U of all rows, and what is read of half of them.
 //
 // Rows behind a run's last are zeros, of which neither state nor results have anything.
-#include "delta.cuh"
-#include "split_bf16.cuh"
+//
+// H200, 2026-11-28, 2048 rows of 16 heads of keys and 32 of values, all of 128 dimensions: 29 µs, and then 100 (docs/performance.md).
+#include "chunks_prepare.cuh"
 
-constexpr int rows_of_chunk = 32;
-constexpr int prepare_threads = 128, heads_of_block = 8;  // heads of values that a block prepares
-constexpr int threads = 128, columns_of_block = 32;       // of delta_chunks
-constexpr int value_stride = 36;                          // floats from row to row of values in shared memory, so that lanes read different banks
-
-// What is prepared of a chunk: for each head of keys k and q, high parts and low ones; for each head of values T, of the delta rule alone, and P,
-// high parts and low ones, and then Γ[i], and D[32][j], with Δ[j] if plain.
-constexpr int square_bytes = 2 * rows_of_chunk * rows_of_chunk;
-constexpr int side_of_64 = 2 * rows_of_chunk * 2 * 64, side_of_128 = 2 * rows_of_chunk * 2 * 128;
-constexpr int image_of_64 = 2 * side_of_64, image_of_128 = 2 * side_of_128;
-constexpr int record_of_plain = 2 * square_bytes + 8 * rows_of_chunk, record_of_rule = 4 * square_bytes + 8 * rows_of_chunk;
+constexpr int threads = 128, columns_of_block = 32;
+constexpr int value_stride = 36;  // floats from row to row of values in shared memory, so that lanes read different banks
 constexpr int values_bytes = 4 * rows_of_chunk * value_stride, sums_bytes = threads * (4 + 2) * 16;
 constexpr int shared_of_64 = 3 * side_of_64 + 2 * (record_of_rule + values_bytes) + sums_bytes;  // if plain, less
 constexpr int shared_of_128 = 3 * side_of_128 + 2 * (record_of_rule + values_bytes) + sums_bytes;
-
-// Side is k or q of a chunk, high and low parts. Rows' pieces of eight numbers lie in an order in which eight rows' are in different banks.
-template <int dims>
-struct Side {
-	half part[2][rows_of_chunk * dims];
-	__device__ half* at(int p, int row, int eight) { return part[p] + row * dims + (eight ^ row % 8) * 8; }
-};
-
-template <int dims>
-struct Image {
-	Side<dims> k, q;
-};
-
-// Square is a matrix of a chunk, high and low parts, in such an order.
-struct Square {
-	half part[2][rows_of_chunk * rows_of_chunk];
-	__device__ half* at(int p, int row, int eight) { return part[p] + row * rows_of_chunk + (eight ^ row / 2 % 4) * 8; }
-};
-
-template <bool plain>
-struct Record;
-
-template <>
-struct Record<true> {
-	Square reads;  // P
-	float front[rows_of_chunk], behind[rows_of_chunk];
-	__device__ Square& solves() { return reads; }  // nobody calls it
-};
-
-template <>
-struct Record<false> {
-	Square solved, reads;  // T, P
-	float front[rows_of_chunk], behind[rows_of_chunk];
-	__device__ Square& solves() { return solved; }
-};
-
-static_assert(sizeof(Image<64>) == image_of_64 && sizeof(Image<128>) == image_of_128, "as the host has it");
-static_assert(sizeof(Record<true>) == record_of_plain && sizeof(Record<false>) == record_of_rule, "as the host has it");
-
-// right reads two right sides [16, 8], of 16 rows of a matrix that has results' columns as its rows, and 16 of its columns.
-template <class M>
-__device__ inline void right(u32 (&to)[4], M& m, int part, int row, int sixteen) {
-	int lane = threadIdx.x % 32;
-	ldmatrix(to, m.at(part, row + lane / 16 * 8 + lane % 8, 2 * sixteen + lane / 8 % 2));
-}
-
-// left_side reads a left side of 16 rows.
-template <class M>
-__device__ inline void left_side(Left& to, M& m, int row, int sixteen) {
-	int lane = threadIdx.x % 32;
-	ldmatrix(to.high, m.at(0, row + lane % 16, 2 * sixteen + lane / 16));
-	ldmatrix(to.low, m.at(1, row + lane % 16, 2 * sixteen + lane / 16));
-}
-
-// Chunks are some of those that each run has.
-struct Chunks {
-	int first, count;
-	__device__ int row(int i) const { return (first + i) * rows_of_chunk; }
-	__device__ int rows(const Shape& s, int i) const { return min(rows_of_chunk, s.span - row(i)); }
-};
-
-// Preparing is what a block of delta_chunks_prepare has in shared memory: the image, or, behind products with it, a matrix of each warp; and k·k and q·k.
-template <int dims>
-struct Preparing {
-	static constexpr int stride = rows_of_chunk + 4;
-	union {
-		Image<dims> image;
-		__align__(16) float lower[prepare_threads / 32][rows_of_chunk][stride];  // A, transposed
-	};
-	float products[2][rows_of_chunk][rows_of_chunk + 1];
-
-	// fill splits k and q of some rows, and leaves them in memory, too, if there is to.
-	__device__ void fill(const float* k, const float* q, int64 ld, int rows, int key_dim, Image<dims>* to) {
-		constexpr int eights = dims / 8, each = rows_of_chunk * eights, at_once = 4;
-#pragma unroll
-		for (int first = threadIdx.x; first < 2 * each; first += at_once * prepare_threads) {
-			float4 x[at_once][2];
-#pragma unroll
-			for (int j = 0; j < at_once; j++) {
-				int i = first + j * prepare_threads, row = i % each / eights, eight = i % eights;
-				bool there = row < rows && 8 * eight < key_dim;
-				const float4* from = (const float4*)((i / each ? q : k) + row * ld + 8 * eight);
-				x[j][0] = there ? from[0] : make_float4(0, 0, 0, 0), x[j][1] = there ? from[1] : make_float4(0, 0, 0, 0);
-			}
-#pragma unroll
-			for (int j = 0; j < at_once; j++) {
-				int i = first + j * prepare_threads, of_q = i / each, row = i % each / eights, eight = i % eights;
-				Pair p[4] = {{x[j][0].x, x[j][0].y}, {x[j][0].z, x[j][0].w}, {x[j][1].x, x[j][1].y}, {x[j][1].z, x[j][1].w}};
-				uint4 high = make_uint4(p[0].high, p[1].high, p[2].high, p[3].high), low = make_uint4(p[0].low, p[1].low, p[2].low, p[3].low);
-				Side<dims>& own = of_q ? image.q : image.k;
-				*(uint4*)own.at(0, row, eight) = high, *(uint4*)own.at(1, row, eight) = low;
-				if (!to) continue;
-				Side<dims>& there = of_q ? to->q : to->k;
-				*(uint4*)there.at(0, row, eight) = high, *(uint4*)there.at(1, row, eight) = low;
-			}
-		}
-		__syncthreads();
-	}
-
-	// multiply makes k·k, but if plain, and q·k: a warp 16 rows of one.
-	template <bool plain>
-	__device__ void multiply_all() {
-		int of_q = threadIdx.x / 64, row = threadIdx.x / 32 % 2 * 16, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-		float d[4][4] = {};
-		if (of_q || !plain) {
-#pragma unroll 2
-			for (int t = 0; t < dims / 16; t++) {
-				Left a;
-				left_side(a, of_q ? image.q : image.k, row, t);
-				u32 high[2][4], low[2][4];
-#pragma unroll
-				for (int i = 0; i < 2; i++) right(high[i], image.k, 0, 16 * i, t), right(low[i], image.k, 1, 16 * i, t);
-				multiply<4>(d, 0, a, high, low);
-			}
-		}
-#pragma unroll
-		for (int n = 0; n < 4; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) products[of_q][row + g + i / 2 * 8][8 * n + 2 * q + i % 2] = d[n][i];
-		__syncthreads();
-	}
-};
-
-// leave stores two rows of a lane's column.
-__device__ inline void leave(Square& to, int row, float upper, float lower) {
-	int lane = threadIdx.x % 32, odd = lane % 2;
-	float other = __shfl_xor_sync(~0u, odd ? upper : lower, 1);
-	Pair p(odd ? other : upper, odd ? lower : other);
-	row += odd;
-	*((u32*)to.at(0, row, lane / 8) + lane / 2 % 4) = p.high, *((u32*)to.at(1, row, lane / 8) + lane / 2 % 4) = p.low;
-}
-
-// reads leaves P, a lane a column, and Γ and D's last row. A lane has its row's g and β, or Δ.
-template <bool plain>
-__device__ inline void leave_reads(Record<plain>& to, const float (&products)[rows_of_chunk][rows_of_chunk + 1], float2 gates) {
-	int lane = threadIdx.x % 32;
-	float d = 0, all = 1, front = 1, p[2], by = plain ? gates.y : 1;
-#pragma unroll 8
-	for (int i = 0; i < rows_of_chunk; i++) {
-		float g = __shfl_sync(~0u, gates.x, i);
-		all *= g, d = lane == i ? 1 : d * g;
-		if (lane == i) front = all;
-		p[i % 2] = lane <= i ? by * d * products[i][lane] : 0;
-		if (i % 2) leave(to.reads, i - 1, p[0], p[1]);
-	}
-	to.front[lane] = front, to.behind[lane] = by * d;
-}
-
-// leave_solves leaves T: each lane solves (1 + A)·x = e for its column.
-__device__ inline void leave_solves(Square& to, float (&lower)[rows_of_chunk][rows_of_chunk + 4], const float (&products)[rows_of_chunk][rows_of_chunk + 1], float2 gates) {
-	int lane = threadIdx.x % 32;
-	float d = 0, a[4], x[rows_of_chunk];
-#pragma unroll
-	for (int i = 0; i < rows_of_chunk; i++) {
-		float g = __shfl_sync(~0u, gates.x, i), beta = __shfl_sync(~0u, gates.y, i);
-		d = lane == i ? 1 : d * g;
-		a[i % 4] = lane < i ? beta * d * products[i][lane] : 0;
-		if (i % 4 == 3) *(float4*)&lower[lane][i - 3] = make_float4(a[0], a[1], a[2], a[3]);
-		x[i] = lane == i;
-	}
-	__syncwarp();
-#pragma unroll
-	for (int j = 0; j < rows_of_chunk - 1; j++)
-#pragma unroll
-		for (int i = (j + 1) / 4 * 4; i < rows_of_chunk; i += 4) {
-			float4 w = *(const float4*)&lower[j][i];
-#pragma unroll
-			for (int k = 0; k < 4; k++)
-				if (i + k > j) x[i + k] -= (&w.x)[k] * x[j];
-		}
-#pragma unroll
-	for (int i = 0; i < rows_of_chunk; i += 2) leave(to, i, x[i] * gates.y, x[i + 1] * gates.y);
-	__syncwarp();
-}
-
-// A block makes what is prepared of a chunk of a run, for a head of keys and some of the heads of values that share it.
-template <int dims, bool plain>
-__device__ void prepare(Image<dims>* images, Record<plain>* records, const float* columns, const float2* gates, Shape s, Chunks c, int64 ldc) {
-	__shared__ Preparing<dims> m;
-	after_previous();
-	int shared_by = s.value_heads / s.key_heads, pieces = (shared_by + heads_of_block - 1) / heads_of_block;
-	int key = blockIdx.x / pieces, piece = blockIdx.x % pieces, chunk = blockIdx.y, run = blockIdx.z, number = run * c.count + chunk;
-	int rows = c.rows(s, chunk), first = run * s.span + c.row(chunk), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-	if (rows <= 0) return;
-	const float* q = columns + first * ldc + key * s.key_dim;
-	m.fill(q + s.keys(), q, ldc, rows, s.key_dim, piece ? nullptr : images + (int64)number * s.key_heads + key);
-	m.template multiply_all<plain>();
-	int heads = min(heads_of_block, shared_by - piece * heads_of_block), from = key * shared_by + piece * heads_of_block;
-	for (int i = warp; i < (plain ? heads : 2 * heads); i += prepare_threads / 32) {
-		int head = from + i % heads;
-		float2 own = lane < rows ? gates[(int64)(first + lane) * s.value_heads + head] : make_float2(1, 0);
-		Record<plain>& to = records[(int64)number * s.value_heads + head];
-		if (plain || i >= heads) leave_reads<plain>(to, m.products[1], own);
-		else leave_solves(to.solves(), m.lower[warp], m.products[0], own);
-	}
-}
 
 // Stage is a chunk of a head in shared memory, but for q, and Memory what a block has there: of two chunks, q of one, and sums that warps leave to each other.
 template <int dims, bool plain>
@@ -496,7 +292,7 @@ __device__ void go(float* y, const float* columns, const Image<dims>* images, co
 			if (plain) u[n][j] = v;
 			else r[n][j] = v - r[n][j];
 		});
-		if (!plain) solve(u, r, address(&m.record.solves()), places.square);
+		if constexpr (!plain) solve(u, r, address(&m.record.solves), places.square);
 		times(read, m.record.front + 16 * own.second);
 		add_read(read, u, address(&m.record.reads), places.square, own.second);
 		int rows = c.rows(s, i) - 16 * own.second;
@@ -513,7 +309,7 @@ __device__ void go(float* y, const float* columns, const Image<dims>* images, co
 
 // Names are of the dimensions of keys that a head has at most. chunks, from the one numbered first on, are those of each run.
 #define CHUNKS(dims, rule, plain)                                                                                                                  \
-	extern "C" __global__ void __launch_bounds__(prepare_threads) delta_chunks_prepare_##rule##_##dims(                                                   \
+	extern "C" __global__ void __launch_bounds__(preparing_threads) delta_chunks_prepare_##rule##_##dims(                                                   \
 		unsigned char* images, unsigned char* records, const float* columns, const float* gates,                                                   \
 		int key_heads, int value_heads, int key_dim, int value_dim, int span, int first, int chunks, int64 ldc) {                                  \
 		prepare<dims, plain>((Image<dims>*)images, (Record<plain>*)records, columns, (const float2*)gates,                                         \
