@@ -104,13 +104,18 @@ func benchPrompt(n, vocab int) []int32 {
 func (e *Engine) bytesPerToken(t Test) float64 {
 	weights, position := e.BytesPerStep()
 	if t.Prompt > 0 {
-		passes := (t.Prompt + e.Options.Chunk - 1) / e.Options.Chunk
+		passes := 0
+		for left := t.Prompt; left > 0; left -= e.span(1, left) {
+			passes++
+		}
 		return float64(passes*weights)/float64(t.Prompt) + float64(position)*(float64(t.Depth)+float64(t.Prompt)/2)/float64(t.Prompt)
 	}
 	depth, states := float64(t.Depth)+float64(t.Generate)/2, 0
 	for _, s := range e.stages {
 		states += 2 * s.cache.StateBytes() // read and written
 	}
+	head := e.head.Bytes()
+	weights = (weights-head)*e.parts(t.Batch) + head
 	return float64(weights)/float64(t.Batch) + depth*float64(position) + float64(states)
 }
 

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -46,12 +47,8 @@ func TestParts(t *testing.T) {
 		t.Run(goldens.Name(dir), func(t *testing.T) {
 			const most = 40
 			o := Options{Positions: 64, Sequences: most, Chunk: 64}
-			ref, p := openEngine(t, dir, o, 1), &parted{Device: devtest.CPU(t)}
-			e, err := open(dir, devices.List{p}, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(e.Close)
+			ref := openEngine(t, dir, o, 1)
+			e, p := openParted(t, dir, o)
 			for _, c := range []struct {
 				runs, tokens int
 				want         []int
@@ -74,6 +71,46 @@ func TestParts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is read once more for parts counts: of a step all but the head, of a prompt all.
+func TestPartsRead(t *testing.T) {
+	for _, dir := range goldens.Dirs(t, "exl2") {
+		t.Run(goldens.Name(dir), func(t *testing.T) {
+			o := Options{Positions: 128, Sequences: 40, Chunk: 64}
+			ref := openEngine(t, dir, o, 1)
+			e, _ := openParted(t, dir, o)
+			if e.spec.MoE.Experts > 0 {
+				t.Skip("experts are multiplied at once")
+			}
+			all, _ := e.BytesPerStep()
+			for _, c := range []struct {
+				test   Test
+				tokens int
+				want   int // bytes more than at once
+			}{
+				{Test{Batch: 16, Generate: 4}, 16, 0}, {Test{Batch: 40, Generate: 4}, 40, 2 * (all - e.head.Bytes())},
+				{Test{Batch: 1, Prompt: 16}, 16, 0}, {Test{Batch: 1, Prompt: 20}, 20, all}, {Test{Batch: 1, Prompt: 64 + 17}, 64 + 17, all},
+			} {
+				got := (e.bytesPerToken(c.test) - ref.bytesPerToken(c.test)) * float64(c.tokens)
+				if math.Abs(got-float64(c.want)) > 1 {
+					t.Errorf("%+v: %v bytes more, want %d", c.test, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// openParted opens a model on such a device.
+func openParted(t *testing.T, dir string, o Options) (*Engine, *parted) {
+	t.Helper()
+	p := &parted{Device: devtest.CPU(t)}
+	e, err := open(dir, devices.List{p}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e, p
 }
 
 // logitsOf returns the logits of runs.
