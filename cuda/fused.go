@@ -72,18 +72,18 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 	return parts, true
 }
 
-// Parts has rows that are some more than kernels of packed products take go through these two times or three, if the one for as many
+// AtOnce has rows that are some more than kernels of packed products take go through these two times or three, if the one for as many
 // as it may has room for those of this matrix: what multiplies more takes longer (docs/decoding.md, "More rows than sixteen").
-func (d *Device) Parts(rows int, w device.Matrix) int {
+func (d *Device) AtOnce(rows int, w device.Matrix) int {
 	m, ok := w.(*matrix)
 	if !ok || rows <= batch_rows_most || rows > mostParts*batch_rows_most || m.order.Nil() {
-		return 1
+		return rows
 	}
 	p := packed{x: tensor.New(tensor.F16, batch_rows_most, m.in, nil), list: [mostMatrices]*matrix{m}, n: 1}
 	if !d.batchTakes(&p) {
-		return 1
+		return rows
 	}
-	return pieces(rows, batch_rows_most)
+	return batch_rows_most
 }
 
 // mostParts is in how many parts rows go at most.

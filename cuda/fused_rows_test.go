@@ -27,17 +27,17 @@ func TestEvenly(t *testing.T) {
 }
 
 // A few rows more than packed products take go in parts, but none of matrices for which there is no room, or whose products take more.
-func TestPartsOfRows(t *testing.T) {
+func TestAtOnce(t *testing.T) {
 	d := hopperFake(t)
 	d.shared = 227 << 10
 	m, large := orderedMatrix(d, 4096, 256), orderedMatrix(d, 15680, 256)
-	for rows, want := range map[int]int{1: 1, 16: 1, 17: 2, 32: 2, 33: 3, 48: 3, 49: 1, 2048: 1} {
-		if got := d.Parts(rows, m); got != want {
-			t.Errorf("%d rows: %d parts, want %d", rows, got, want)
+	for rows, want := range map[int]int{1: 1, 16: 16, 17: 16, 32: 16, 33: 16, 48: 16, 49: 49, 2048: 2048} {
+		if got := d.AtOnce(rows, m); got != want {
+			t.Errorf("%d of %d rows at once, want %d", got, rows, want)
 		}
 		for _, w := range []device.Matrix{&affineMatrix{}, large} {
-			if got := d.Parts(rows, w); got != 1 {
-				t.Errorf("%d rows of %T: %d parts", rows, w, got)
+			if got := d.AtOnce(rows, w); got != rows {
+				t.Errorf("%d of %d rows of %T at once", got, rows, w)
 			}
 		}
 	}

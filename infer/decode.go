@@ -56,9 +56,9 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	if len(e.stages) == 1 {
 		next.ids = s.state.IDs
 	}
-	parts := e.parts(k.rows)
+	each := e.atOnce(k.rows)
 	part := func() {
-		for _, rows := range s.state.Parts(parts) {
+		for _, rows := range s.state.Parts(each) {
 			for _, m := range s.modules {
 				m.Forward(rows)
 			}
@@ -80,17 +80,23 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	return s.dev.Record(part)
 }
 
-// parts returns in how many parts, one after the other, a pass of so many rows goes through all modules but the head.
-func (e *Engine) parts(rows int) int {
-	parts := 0
+// atOnce returns how many of the rows of a pass go through all modules but the head at once.
+func (e *Engine) atOnce(rows int) (most int) {
 	for _, s := range e.stages {
 		for _, m := range s.modules {
-			if n := m.Parts(rows); n > 0 && (parts == 0 || n < parts) {
-				parts = n
-			}
+			most = max(most, m.AtOnce(rows))
 		}
 	}
-	return max(parts, 1)
+	if most == 0 {
+		return rows
+	}
+	return most
+}
+
+// parts returns in how many parts so many rows do.
+func (e *Engine) parts(rows int) int {
+	each := e.atOnce(rows)
+	return (rows + each - 1) / each
 }
 
 // feed has the next step read the tokens chosen.

@@ -13,7 +13,7 @@ import (
 	"exl2/internal/tensor"
 )
 
-// parted is a device that would have up to sixteen rows in each of three parts, and counts the rows of its passes.
+// parted is a device that would have sixteen rows at once of up to three times as many, and counts the rows of its passes.
 type parted struct {
 	device.Device
 	rows []int
@@ -28,11 +28,11 @@ func (*parted) LinearAttention(tensor.Tensor, device.Products, device.LinearMixi
 	return false
 }
 func (*parted) ActMulFor(_, _, _ tensor.Tensor, _ device.Act, _ device.Matrix) bool { return false }
-func (*parted) Parts(rows int, _ device.Matrix) int {
+func (*parted) AtOnce(rows int, _ device.Matrix) int {
 	if rows > 48 {
-		return 1
+		return rows
 	}
-	return (rows + 15) / 16
+	return min(rows, 16)
 }
 
 func (p *parted) Embed(y, table, ids tensor.Tensor, scale float32) {
@@ -52,7 +52,7 @@ func TestParts(t *testing.T) {
 			for _, c := range []struct {
 				runs, tokens int
 				want         []int
-			}{{16, 1, []int{16}}, {17, 1, []int{8, 9}}, {40, 1, []int{13, 13, 14}}, {1, 16, []int{16}}, {1, 17, []int{9, 8}}, {1, 32, []int{16, 16}}, {1, 40, []int{40}}, {2, 9, []int{10, 8}}, {20, 2, []int{40}}} {
+			}{{16, 1, []int{16}}, {17, 1, []int{16, 1}}, {40, 1, []int{16, 16, 8}}, {1, 16, []int{16}}, {1, 17, []int{9, 8}}, {1, 32, []int{16, 16}}, {1, 40, []int{40}}, {2, 9, []int{10, 8}}, {20, 2, []int{40}}} {
 				var runs []Run
 				for s := range c.runs {
 					runs = append(runs, Run{Sequence: s, IDs: someIDs(c.tokens, e.spec.Vocab-s), Logits: 1})

@@ -26,9 +26,9 @@ type Fuser interface {
 	// products alone read it; or it does nothing and reports false. y is neither gate nor up, which may be absent.
 	ActMulFor(y, gate, up tensor.Tensor, a Act, reader Matrix) bool
 
-	// Parts returns in how many parts, one after the other, so many rows go through products by
-	// such matrices, and what is between them, fastest: 1 is all at once.
-	Parts(rows int, w Matrix) int
+	// AtOnce returns how many of some rows are to go through products by such matrices, and what is between
+	// them, at once, and then as many of the others, so that it takes the least time: all of them, or fewer.
+	AtOnce(rows int, w Matrix) int
 }
 
 // A Joiner can make products by dense weights together with what follows them.

@@ -43,7 +43,7 @@ func (f *fusing) leaveFor(y tensor.Tensor, reader device.Matrix) {
 }
 
 // ActMulFor leaves its result as Mix does.
-func (f *fusing) Parts(int, device.Matrix) int { return 1 }
+func (f *fusing) AtOnce(rows int, _ device.Matrix) int { return rows }
 
 func (f *fusing) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) bool {
 	f.ActMul(y, gate, up, a)

@@ -53,25 +53,22 @@ func (m *Module) ByRows() bool { return m.Kind == MLP || m.Kind == Experts || m.
 // cannot be recorded.
 func (m *Module) Waits() bool { return m.waits != nil && m.waits() }
 
-// Parts returns in how many parts of its rows, one after the other, the module's device computes a pass
-// of so many fastest, or 0 if it has nothing to multiply. Experts read less where rows are together.
-func (m *Module) Parts(rows int) (parts int) {
+// AtOnce returns how many of the rows of a pass the module's device is to compute at once, so that all take the least
+// time, or 0 if it has nothing to multiply. Experts read less where rows are together.
+func (m *Module) AtOnce(rows int) (most int) {
 	f, ok := m.dev.(device.Fuser)
 	for i := range m.Steps {
 		for _, t := range m.Steps[i].Sites {
 			for _, l := range t.Linears {
 				w, packed := l.W.(Quantized)
 				if !ok || !packed || m.Kind == Experts {
-					return 1
+					return rows
 				}
-				n := f.Parts(rows, w.Matrix)
-				if parts == 0 || n < parts {
-					parts = n
-				}
+				most = max(most, f.AtOnce(rows, w.Matrix))
 			}
 		}
 	}
-	return parts
+	return most
 }
 
 // A Step computes what some linears read, and those linears are run on it.

@@ -181,14 +181,14 @@ func (s *State) Slice(lo, hi int) *State {
 	return &part
 }
 
-// Parts returns States for so many parts of the rows of s, which are runs by themselves: s, if it is one.
-func (s *State) Parts(n int) []*State {
-	if n <= 1 {
+// Parts returns States for parts of the rows of s, which are runs by themselves, of so many each: s, if it has no more.
+func (s *State) Parts(each int) (list []*State) {
+	rows := s.Batch.Pos.Cols
+	if rows <= each {
 		return []*State{s}
 	}
-	rows, list := s.Batch.Pos.Cols, make([]*State, n)
-	for i := range list {
-		list[i] = s.Slice(i*rows/n, (i+1)*rows/n)
+	for lo := 0; lo < rows; lo += each {
+		list = append(list, s.Slice(lo, min(lo+each, rows)))
 	}
 	return list
 }
