@@ -21,10 +21,6 @@ type decoder struct {
 
 func newDecoder(k *packedKernel) decoder {
 	d := decoder{k: k, held: make([][]reg.VecVirtual, k.cols), tables: make([][]reg.VecVirtual, k.cols)}
-	if k.turn != nil {
-		d.mask = k.constant(uint32(1<<k.bits - 1))
-		return d
-	}
 	entries := k.bytes / 4
 	switch {
 	case 1<<k.bits <= entries:
@@ -47,10 +43,6 @@ func newDecoder(k *packedKernel) decoder {
 // rescale makes the table of a column for the scale at m.
 func (d *decoder) rescale(col int, m operand.Mem) {
 	k, t := d.k, d.tables[col]
-	if k.turn != nil {
-		k.turn(m)
-		return
-	}
 	k.VBROADCASTSS(m, t[0])
 	if d.table == 0 {
 		// 2^bits + 2^(bits-1), times the scale: what is too much in weights.
@@ -88,7 +80,7 @@ func place(bits, slot int) (high bool, shift int) {
 // hold them: as one vector, without high word for widths that need none.
 func (d *decoder) open(col, at int) {
 	k := d.k
-	if k.level == avx2 && d.table == 0 && k.turn == nil {
+	if k.level == avx2 && d.table == 0 {
 		return
 	}
 	words := make([]reg.VecVirtual, 0, 4)
@@ -173,10 +165,6 @@ func (d *decoder) weights(slot, col, at, part int) reg.VecVirtual {
 		word = d.lowWord(at, part)
 	}
 	t := d.tables[col]
-	if k.turn != nil {
-		d.whole(word, shift, slot == 7 || shift+k.bits == 32, w)
-		return w
-	}
 	switch d.table {
 	case 0:
 		d.multiply(word, shift, t, w)
@@ -191,19 +179,6 @@ func (d *decoder) weights(slot, col, at, part int) reg.VecVirtual {
 		k.VPERMI2PS(t[1], t[0], w)
 	}
 	return w
-}
-
-// whole makes a code a number; the last one of a word has nothing above it.
-func (d *decoder) whole(word reg.VecVirtual, shift int, last bool, w reg.VecVirtual) {
-	k := d.k
-	if shift > 0 {
-		k.VPSRLD(operand.Imm(uint64(shift)), word, w)
-		word = w
-	}
-	if !last {
-		k.VPAND(d.mask, word, w)
-	}
-	k.VCVTDQ2PS(w, w)
 }
 
 // multiply computes code·scale - bias with the code in the mantissa of
@@ -223,7 +198,5 @@ func (d *decoder) multiply(word reg.VecVirtual, shift int, t []reg.VecVirtual, w
 		k.VPOR(d.one, w, w)
 	}
 	k.VFMSUB213PS(t[1], t[0], w)
-	if !k.exact {
-		k.round(w)
-	}
+	k.round(w)
 }

@@ -23,20 +23,11 @@ func emitPacked(a *assembly) {
 	emitOffsets(a)
 	for _, l := range levels {
 		for _, bits := range []int{2, 3, 4, 5, 6, 8} {
-			emitPackedDecode(a, l, bits, "packedDecode", true)
-			if lookedUp(l, bits) {
-				emitPackedGemv(a, l, bits)
-				continue
-			}
-			emitPackedSums(a, l, bits)
-			emitPackedDecode(a, l, bits, "packedFactors", false)
+			emitPackedGemv(a, l, bits)
+			emitPackedDecode(a, l, bits)
 		}
 	}
 }
-
-// lookedUp reports whether a product has weights, of a table or, with twice as many lanes to make up for that, multiplied out and rounded. Otherwise
-// it has sums of codes, which take half as many instructions, and products of many rows have weights that are not rounded either.
-func lookedUp(l level, bits int) bool { return l == avx512 || 1<<bits <= l.bytes/4 }
 
 // emitOffsets emits what codes stand for before scaling, code - 2^(bits-1),
 // repeated to fill 16 entries.
@@ -65,9 +56,6 @@ type packedKernel struct {
 	finish                      func(pass int) // after them
 	stream                      []reg.GPVirtual
 	codes, scales, values, left reg.GPVirtual
-	quad                        reg.GPVirtual           // bytes of the codes of four columns
-	turn                        func(scale operand.Mem) // to the next unit; if it is nil, weights are scaled one by one
-	exact                       bool                    // weights are not rounded
 }
 
 // emitPackedGemv emits the product of a vector with columns.
@@ -97,64 +85,11 @@ func emitPackedGemv(a *assembly, l level, bits int) {
 	k.emit()
 }
 
-// emitPackedSums emits the product of a vector with columns one by one, of codes that are not scaled: the sums of a unit are. They
-// begin with what the middle of the codes comes to, in one of their lanes.
-func emitPackedSums(a *assembly, l level, bits int) {
-	a.routine(l, "packedSums"+strconv.Itoa(bits), "func(y, x *float32, codes, scales *uint8, values, middles *float32, rows, unit, quads int)",
-		"adds the products of x with the columns of a region, four times quads of them, to y; a unit's sums begin with eight of middles.")
+// emitPackedDecode emits the weights of columns, column by column.
+func emitPackedDecode(a *assembly, l level, bits int) {
+	a.routine(l, "packedDecode"+strconv.Itoa(bits), "func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int)",
+		"stores the weights of the columns of a region, four times quads of them, stride apart in dst.")
 	k := newPackedKernel(a, bits)
-	k.cols = 1
-	y, x, middles := a.pointer("y"), a.GP64(), a.GP64()
-	k.stream = []reg.GPVirtual{x}
-	var totals, even, odd []reg.VecVirtual
-	var scale reg.VecVirtual
-	fold := func() {
-		for p := range totals {
-			a.VADDPS(odd[p], even[p], even[p])
-			a.VFMADD231PS(scale, even[p], totals[p])
-		}
-	}
-	k.start = func(int) {
-		a.Load(a.Param("x"), x)
-		a.Load(a.Param("middles"), middles)
-		totals, even, odd, scale = a.vecs(k.parts), a.vecs(k.parts), a.vecs(k.parts), a.vec()
-		for _, v := range [][]reg.VecVirtual{totals, even, odd, {scale}} {
-			a.zero(v...)
-		}
-	}
-	k.turn = func(next operand.Mem) {
-		fold()
-		a.VBROADCASTSS(next, scale)
-		a.zero(odd...)
-		a.zero(even[1:]...)
-		a.VMOVUPS(at(middles, 0), even[0])
-		a.ADDQ(operand.Imm(uint64(l.bytes)), middles)
-	}
-	k.use = func(slot, _, part int, w reg.VecVirtual) {
-		sums := even
-		if slot%2 == 1 {
-			sums = odd
-		}
-		a.VFMADD231PS(at(x, (slot*k.parts+part)*l.bytes), w, sums[part])
-	}
-	k.finish = func(int) {
-		fold()
-		a.addTo(at(y, 0), totals)
-		a.ADDQ(operand.Imm(4), y)
-	}
-	k.emit()
-}
-
-// emitPackedDecode emits the weights of columns, column by column, rounded to fp16 or not.
-func emitPackedDecode(a *assembly, l level, bits int, name string, rounded bool) {
-	what := "the weights"
-	if !rounded {
-		what = "the weights, not rounded to fp16,"
-	}
-	a.routine(l, name+strconv.Itoa(bits), "func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int)",
-		"stores "+what+" of the columns of a region, four times quads of them, stride apart in dst.")
-	k := newPackedKernel(a, bits)
-	k.exact = !rounded
 	dst, stride, stride3, to := a.pointer("dst"), a.pointer("stride"), a.GP64(), a.GP64()
 	a.SHLQ(operand.Imm(2), stride)
 	a.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, stride3)
@@ -191,11 +126,6 @@ func (k *packedKernel) emit() {
 	k.decoder = newDecoder(k)
 	quadCodes, quadScales, quads := k.pointer("codes"), k.pointer("scales"), k.pointer("quads")
 	k.codes, k.scales, k.values, k.left = k.GP64(), k.GP64(), k.GP64(), k.GP64()
-	k.quad = k.GP64()
-	k.Load(k.Param("rows"), k.quad)
-	k.ADDQ(operand.Imm(chunkRows-1), k.quad)
-	k.SHRQ(operand.Imm(7), k.quad)
-	k.IMUL3Q(operand.U32(abreast*lanes*k.bits), k.quad, k.quad)
 	k.loop(quads, func() {
 		for pass := range abreast / k.cols {
 			k.MOVQ(quadCodes, k.codes)
@@ -207,7 +137,11 @@ func (k *packedKernel) emit() {
 			k.finish(pass)
 		}
 		k.MOVQ(k.scales, quadScales)
-		k.ADDQ(k.quad, quadCodes)
+		k.Load(k.Param("rows"), k.left)
+		k.ADDQ(operand.Imm(chunkRows-1), k.left)
+		k.SHRQ(operand.Imm(7), k.left)
+		k.IMUL3Q(operand.U32(abreast*lanes*k.bits), k.left, k.left)
+		k.ADDQ(k.left, quadCodes)
 	})
 	k.end()
 }
@@ -218,7 +152,9 @@ func (k *packedKernel) chunks(pass int) {
 	top, out := k.fresh("chunk"), k.fresh("out")
 	k.Label(top)
 	first := pass * k.cols
-	k.prefetch(pass)
+	for disp := 0; pass == 0 && disp < abreast*lanes*k.bits; disp += 64 {
+		k.PREFETCHT0(at(k.codes, ahead+disp))
+	}
 	for col := range k.cols {
 		k.open(col, first+col)
 	}
@@ -244,22 +180,6 @@ func (k *packedKernel) chunks(pass int) {
 	k.SUBQ(operand.Imm(stepRows), k.left)
 	k.JNZ(operand.LabelRef(top))
 	k.Label(out)
-}
-
-// prefetch emits that codes to come are asked for: in the first pass those of all columns that are a little ahead; or, where each pass is
-// one of many, those of its own column of the next quad, so that memory is busy in all of them.
-func (k *packedKernel) prefetch(pass int) {
-	const line = 64
-	size := lanes * k.bits
-	if k.turn != nil {
-		for disp := 0; disp < size; disp += line {
-			k.PREFETCHT1(operand.Mem{Base: k.codes, Index: k.quad, Scale: 1, Disp: pass*size + disp})
-		}
-		return
-	}
-	for disp := 0; pass == 0 && disp < abreast*size; disp += line {
-		k.PREFETCHT0(at(k.codes, ahead+disp))
-	}
 }
 
 // changeScales emits the change to the next unit's scales, if one begins at a

@@ -87,7 +87,7 @@ func (m *matrix) multiply(d *Device, y, x strided, rows int) {
 	}
 	d.widenedProducts(y, strided{in, k, k}, rows, func(dst []float32, lo, hi int) {
 		n := wholeQuads(hi - lo)
-		m.Factors(dst[:n*k], lo, lo+n)
+		m.Decode(dst[:n*k], lo, lo+n)
 	})
 }
 

@@ -33,11 +33,9 @@ type kernels struct {
 	gemvF32           func(y, x, w *float32, stride, n, rows int)
 	gemvT             func(y, x, w *float32, stride, rows, cols int)
 
-	packedGemv    [9]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int)          // by bit width
-	packedSums    [9]func(y, x *float32, codes, scales *uint8, values, middles *float32, rows, unit, quads int) // in place of packedGemv
-	packedDecode  [9]decodePacked
-	packedFactors [9]decodePacked // in place of packedDecode, where there are packedSums
-	collectCodes  func(lane *uint64, words, next *uint32, down, up int, mask uint64, n int)
+	packedGemv   [9]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int) // by bit width
+	packedDecode [9]func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int)
+	collectCodes func(lane *uint64, words, next *uint32, down, up int, mask uint64, n int)
 
 	gridErrors    func(err, w *float32, stride int, importance *float32, rows int, scale, inv *float32, zero float32, cols int)
 	gridQuantize  func(codes *uint8, e, w, scale, inv *float32, rinv, zero float32, cols int)
@@ -51,9 +49,6 @@ type kernels struct {
 	maximum          func(max, x *float32, n int)
 	siluMul, geluMul func(dst, gate, up *float32, n int)
 }
-
-// decodePacked stores columns of a region.
-type decodePacked = func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int)
 
 // block is the elements that the assembly takes at a time.
 const block = 32

@@ -41,7 +41,7 @@ var avx512Kernels = kernels{
 	packedGemv: [...]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int){
 		2: packedGemv2AVX512, 3: packedGemv3AVX512, 4: packedGemv4AVX512, 5: packedGemv5AVX512, 6: packedGemv6AVX512, 8: packedGemv8AVX512,
 	},
-	packedDecode: [...]decodePacked{
+	packedDecode: [...]func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int){
 		2: packedDecode2AVX512, 3: packedDecode3AVX512, 4: packedDecode4AVX512, 5: packedDecode5AVX512, 6: packedDecode6AVX512, 8: packedDecode8AVX512,
 	},
 	collectCodes: collectCodesAVX512,
@@ -61,17 +61,13 @@ var avx2Kernels = kernels{
 
 	gemvF16: gemvF16AVX2, gemvBF16: gemvBF16AVX2, gemvF32: gemvF32AVX2, gemvT: gemvTAVX2,
 
-	packedGemv: [9]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int){
-		2: packedGemv2AVX2, 3: packedGemv3AVX2,
+	packedGemv: [...]func(y, x *float32, codes, scales *uint8, values *float32, rows, unit, quads int){
+		2: packedGemv2AVX2, 3: packedGemv3AVX2, 4: packedGemv4AVX2, 5: packedGemv5AVX2, 6: packedGemv6AVX2, 8: packedGemv8AVX2,
 	},
-	packedSums: [...]func(y, x *float32, codes, scales *uint8, values, middles *float32, rows, unit, quads int){
-		4: packedSums4AVX2, 5: packedSums5AVX2, 6: packedSums6AVX2, 8: packedSums8AVX2,
-	},
-	packedDecode: [...]decodePacked{
+	packedDecode: [...]func(dst *float32, stride int, codes, scales *uint8, values *float32, rows, unit, quads int){
 		2: packedDecode2AVX2, 3: packedDecode3AVX2, 4: packedDecode4AVX2, 5: packedDecode5AVX2, 6: packedDecode6AVX2, 8: packedDecode8AVX2,
 	},
-	packedFactors: [...]decodePacked{4: packedFactors4AVX2, 5: packedFactors5AVX2, 6: packedFactors6AVX2, 8: packedFactors8AVX2},
-	collectCodes:  collectCodesAVX2,
+	collectCodes: collectCodesAVX2,
 
 	gridErrors: gridErrorsAVX2, gridQuantize: gridQuantizeAVX2, gridDescend: gridDescendAVX2, subtractOuter: subtractOuterAVX2,
 

@@ -73,8 +73,7 @@ func (p *Packed) check(op string, lo, hi int) {
 //
 // for the weights w, rows in stored order as in x. lo and hi are multiples of 4.
 // The sum over each region of rows is made apart from y, in 16 lanes of fused
-// multiply-adds; its bits do not depend on lo and hi. With AVX2, weights of four bits
-// and more are not rounded to fp16: sums of codes are scaled, unit by unit.
+// multiply-adds; its bits do not depend on lo and hi.
 func (p *Packed) Gemv(y, x []float32, lo, hi int) {
 	p.check("Gemv", lo, hi)
 	if len(y) != hi-lo || len(x) != p.In {
@@ -86,12 +85,6 @@ func (p *Packed) Gemv(y, x []float32, lo, hi int) {
 	for i := range p.regions {
 		r := &p.regions[i]
 		in := x[r.row : r.row+r.rows]
-		if f := asm.packedSums[r.bits]; f != nil {
-			middles := r.middles(in)
-			f(&y[0], &in[0], &r.quadCodes(lo)[0], &r.quadScales(lo)[0], &r.values[0], &middles[0], r.rows, r.unit, (hi-lo)/abreast)
-			Keep(middles)
-			continue
-		}
 		if f := asm.packedGemv[r.bits]; f != nil {
 			f(&y[0], &in[0], &r.quadCodes(lo)[0], &r.quadScales(lo)[0], &r.values[0], r.rows, r.unit, (hi-lo)/abreast)
 			continue
@@ -116,32 +109,16 @@ func (p *Packed) Gemv(y, x []float32, lo, hi int) {
 // lo and hi are multiples of 4. The weights are those of exl2.Matrix.Decode to
 // the bit, as long as scales are finite and not negative.
 func (p *Packed) Decode(dst []float32, lo, hi int) {
-	p.decode("Decode", dst, lo, hi, &asm.packedDecode)
-}
-
-// Factors is Decode of what Gemv multiplies by: of weights that are not rounded where its sums are those of codes.
-func (p *Packed) Factors(dst []float32, lo, hi int) {
-	factors := asm.packedDecode
-	for bits, f := range asm.packedFactors {
-		if f != nil {
-			factors[bits] = f
-		}
-	}
-	p.decode("Factors", dst, lo, hi, &factors)
-}
-
-// decode decodes regions by routines for their widths.
-func (p *Packed) decode(op string, dst []float32, lo, hi int, routines *[9]decodePacked) {
-	p.check(op, lo, hi)
+	p.check("Decode", lo, hi)
 	if len(dst) != (hi-lo)*p.In {
-		panic(fmt.Sprintf("simd: %s: %d weights, want %d x %d", op, len(dst), hi-lo, p.In))
+		panic(fmt.Sprintf("simd: Decode: %d weights, want %d x %d", len(dst), hi-lo, p.In))
 	}
 	if lo == hi {
 		return
 	}
 	for i := range p.regions {
 		r := &p.regions[i]
-		if f := routines[r.bits]; f != nil {
+		if f := asm.packedDecode[r.bits]; f != nil {
 			f(&dst[r.row], p.In, &r.quadCodes(lo)[0], &r.quadScales(lo)[0], &r.values[0], r.rows, r.unit, (hi-lo)/abreast)
 			continue
 		}
@@ -150,32 +127,3 @@ func (p *Packed) decode(op string, dst []float32, lo, hi int, routines *[9]decod
 		}
 	}
 }
-
-// middles returns, for each unit of x, what the middle of the codes, 2^(bits-1), adds to sums of codes instead of differences from it: the
-// first of eight numbers, zeros beside. Keep takes it back.
-func (r *region) middles(x []float32) []float32 {
-	const each = 8
-	units, whole := r.units(), len(x)/r.unit
-	m := Scratch((each + 1) * units)
-	clear(m)
-	sums := m[each*units:]
-	if whole > 0 {
-		Gemv(sums[:whole], ones[:r.unit], x[:whole*r.unit], r.unit)
-	}
-	if rest := x[whole*r.unit:]; len(rest) > 0 {
-		Gemv(sums[whole:], ones[:len(rest)], rest, len(rest))
-	}
-	middle := float32(int(1) << (r.bits - 1))
-	for u, sum := range sums {
-		m[each*u] = -middle * sum
-	}
-	return m
-}
-
-// ones are as many as a unit has rows.
-var ones = func() (x [chunkRows]float32) {
-	for i := range x {
-		x[i] = 1
-	}
-	return x
-}()

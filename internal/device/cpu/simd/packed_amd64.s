@@ -90,400 +90,15 @@ DATA offsets5<>+120(SB)/4, $0x41600000
 DATA offsets5<>+124(SB)/4, $0x41700000
 GLOBL offsets5<>(SB), RODATA|NOPTR, $128
 
-// func packedDecode2AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, F16C, MMX+
-TEXT ·packedDecode2AVX2(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), BX
-	MOVQ   scales+24(FP), SI
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x00000080, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
-
-loop1:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	VPMOVZXWD    (R8), Y2
-	VPMOVZXWD    16(R8), Y3
-	VPMOVZXWD    32(R8), Y4
-	VPMOVZXWD    48(R8), Y5
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPERMPS      Y0, Y2, Y6
-	VMOVUPS      Y6, (DX)
-	VPERMPS      Y0, Y3, Y6
-	VMOVUPS      Y6, 32(DX)
-	VPERMPS      Y1, Y4, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VPERMPS      Y1, Y5, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VPSRLD       $0x02, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 64(DX)
-	VPSRLD       $0x02, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 96(DX)
-	VPSRLD       $0x02, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VPSRLD       $0x02, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VPSRLD       $0x04, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 128(DX)
-	VPSRLD       $0x04, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 160(DX)
-	VPSRLD       $0x04, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VPSRLD       $0x04, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VPSRLD       $0x06, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 192(DX)
-	VPSRLD       $0x06, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 224(DX)
-	VPSRLD       $0x06, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VPSRLD       $0x06, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VPSRLD       $0x08, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 256(DX)
-	VPSRLD       $0x08, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 288(DX)
-	VPSRLD       $0x08, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VPSRLD       $0x08, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VPSRLD       $0x0a, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 320(DX)
-	VPSRLD       $0x0a, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 352(DX)
-	VPSRLD       $0x0a, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VPSRLD       $0x0a, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VPSRLD  $0x0c, Y2, Y6
-	VPERMPS Y0, Y6, Y6
-	VMOVUPS Y6, 384(DX)
-	VPSRLD  $0x0c, Y3, Y6
-	VPERMPS Y0, Y6, Y6
-	VMOVUPS Y6, 416(DX)
-	VPSRLD  $0x0c, Y4, Y6
-	VPERMPS Y1, Y6, Y6
-	VMOVUPS Y6, 384(DX)(CX*1)
-	VPSRLD  $0x0c, Y5, Y6
-	VPERMPS Y1, Y6, Y6
-	VMOVUPS Y6, 416(DX)(CX*1)
-	VPSRLD  $0x0e, Y2, Y2
-	VPERMPS Y0, Y2, Y2
-	VMOVUPS Y2, 448(DX)
-	VPSRLD  $0x0e, Y3, Y2
-	VPERMPS Y0, Y2, Y2
-	VMOVUPS Y2, 480(DX)
-	VPSRLD  $0x0e, Y4, Y0
-	VPERMPS Y1, Y0, Y0
-	VMOVUPS Y0, 448(DX)(CX*1)
-	VPSRLD  $0x0e, Y5, Y0
-	VPERMPS Y1, Y0, Y0
-	VMOVUPS Y0, 480(DX)(CX*1)
-	ADDQ    $0x00000200, DX
-	ADDQ    $0x00000080, R8
-	SUBQ    $0x20, R11
-	JNZ     chunk3
-
-out4:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk9:
-	VPMOVZXWD    64(R8), Y2
-	VPMOVZXWD    80(R8), Y3
-	VPMOVZXWD    96(R8), Y4
-	VPMOVZXWD    112(R8), Y5
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPERMPS      Y0, Y2, Y6
-	VMOVUPS      Y6, (DX)
-	VPERMPS      Y0, Y3, Y6
-	VMOVUPS      Y6, 32(DX)
-	VPERMPS      Y1, Y4, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VPERMPS      Y1, Y5, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VPSRLD       $0x02, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 64(DX)
-	VPSRLD       $0x02, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 96(DX)
-	VPSRLD       $0x02, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VPSRLD       $0x02, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same12
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VPSRLD       $0x04, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 128(DX)
-	VPSRLD       $0x04, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 160(DX)
-	VPSRLD       $0x04, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VPSRLD       $0x04, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VPSRLD       $0x06, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 192(DX)
-	VPSRLD       $0x06, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 224(DX)
-	VPSRLD       $0x06, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VPSRLD       $0x06, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x40
-	JGT          same13
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VPSRLD       $0x08, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 256(DX)
-	VPSRLD       $0x08, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 288(DX)
-	VPSRLD       $0x08, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VPSRLD       $0x08, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VPSRLD       $0x0a, Y2, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 320(DX)
-	VPSRLD       $0x0a, Y3, Y6
-	VPERMPS      Y0, Y6, Y6
-	VMOVUPS      Y6, 352(DX)
-	VPSRLD       $0x0a, Y4, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VPSRLD       $0x0a, Y5, Y6
-	VPERMPS      Y1, Y6, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same14
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets2<>+0(SB), Y0, Y0
-	VCVTPS2PH    $0x00, Y0, X0
-	VCVTPH2PS    X0, Y0
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets2<>+0(SB), Y1, Y1
-	VCVTPS2PH    $0x00, Y1, X1
-	VCVTPH2PS    X1, Y1
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VPSRLD  $0x0c, Y2, Y6
-	VPERMPS Y0, Y6, Y6
-	VMOVUPS Y6, 384(DX)
-	VPSRLD  $0x0c, Y3, Y6
-	VPERMPS Y0, Y6, Y6
-	VMOVUPS Y6, 416(DX)
-	VPSRLD  $0x0c, Y4, Y6
-	VPERMPS Y1, Y6, Y6
-	VMOVUPS Y6, 384(DX)(CX*1)
-	VPSRLD  $0x0c, Y5, Y6
-	VPERMPS Y1, Y6, Y6
-	VMOVUPS Y6, 416(DX)(CX*1)
-	VPSRLD  $0x0e, Y2, Y2
-	VPERMPS Y0, Y2, Y2
-	VMOVUPS Y2, 448(DX)
-	VPSRLD  $0x0e, Y3, Y2
-	VPERMPS Y0, Y2, Y2
-	VMOVUPS Y2, 480(DX)
-	VPSRLD  $0x0e, Y4, Y0
-	VPERMPS Y1, Y0, Y0
-	VMOVUPS Y0, 448(DX)(CX*1)
-	VPSRLD  $0x0e, Y5, Y0
-	VPERMPS Y1, Y0, Y0
-	VMOVUPS Y0, 480(DX)(CX*1)
-	ADDQ    $0x00000200, DX
-	ADDQ    $0x00000080, R8
-	SUBQ    $0x20, R11
-	JNZ     chunk9
-
-out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
-
-done2:
-	VZEROUPPER
-	RET
-
 // func packedGemv2AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·packedGemv2AVX2(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), SI
-	MOVQ   rows+40(FP), R11
-	ADDQ   $0x7f, R11
-	SHRQ   $0x07, R11
-	IMUL3Q $0x00000080, R11, R11
-	TESTQ  SI, SI
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), SI
+	TESTQ SI, SI
+	JZ    done2
 
 loop1:
 	MOVQ  DX, DI
@@ -503,13 +118,13 @@ chunk3:
 	VPMOVZXWD    16(DI), Y7
 	VPMOVZXWD    32(DI), Y8
 	VPMOVZXWD    48(DI), Y9
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -539,13 +154,13 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -581,13 +196,13 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -623,13 +238,13 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -887,7 +502,11 @@ out10:
 	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
 	MOVQ         R8, BX
-	ADDQ         R11, DX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x00000080, R10, R10
+	ADDQ         R10, DX
 	DECQ         SI
 	JNZ          loop1
 
@@ -895,22 +514,18 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode3AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode2AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX2, F16C, MMX+
-TEXT ·packedDecode3AVX2(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), BX
-	MOVQ   scales+24(FP), SI
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x000000c0, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
+TEXT ·packedDecode2AVX2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), BX
+	MOVQ  scales+24(FP), SI
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
 
 loop1:
 	MOVQ BX, R8
@@ -923,31 +538,18 @@ loop1:
 chunk3:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
 	VPMOVZXWD    (R8), Y2
-	VPMOVZXBD    32(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y2, Y2
 	VPMOVZXWD    16(R8), Y3
-	VPMOVZXBD    40(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y3, Y3
-	VPMOVZXWD    48(R8), Y4
-	VPMOVZXBD    80(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y4, Y4
-	VPMOVZXWD    64(R8), Y5
-	VPMOVZXBD    88(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y5, Y5
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VPMOVZXWD    32(R8), Y4
+	VPMOVZXWD    48(R8), Y5
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
@@ -960,146 +562,146 @@ chunk3:
 	VMOVUPS      Y6, (DX)(CX*1)
 	VPERMPS      Y1, Y5, Y6
 	VMOVUPS      Y6, 32(DX)(CX*1)
-	VPSRLD       $0x03, Y2, Y6
+	VPSRLD       $0x02, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 64(DX)
-	VPSRLD       $0x03, Y3, Y6
+	VPSRLD       $0x02, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 96(DX)
-	VPSRLD       $0x03, Y4, Y6
+	VPSRLD       $0x02, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 64(DX)(CX*1)
-	VPSRLD       $0x03, Y5, Y6
+	VPSRLD       $0x02, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 96(DX)(CX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSRLD       $0x06, Y2, Y6
+	VPSRLD       $0x04, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 128(DX)
-	VPSRLD       $0x06, Y3, Y6
+	VPSRLD       $0x04, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 160(DX)
-	VPSRLD       $0x06, Y4, Y6
+	VPSRLD       $0x04, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 128(DX)(CX*1)
-	VPSRLD       $0x06, Y5, Y6
+	VPSRLD       $0x04, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 160(DX)(CX*1)
-	VPSRLD       $0x09, Y2, Y6
+	VPSRLD       $0x06, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 192(DX)
-	VPSRLD       $0x09, Y3, Y6
+	VPSRLD       $0x06, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 224(DX)
-	VPSRLD       $0x09, Y4, Y6
+	VPSRLD       $0x06, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 192(DX)(CX*1)
-	VPSRLD       $0x09, Y5, Y6
+	VPSRLD       $0x06, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 224(DX)(CX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSRLD       $0x0c, Y2, Y6
+	VPSRLD       $0x08, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 256(DX)
-	VPSRLD       $0x0c, Y3, Y6
+	VPSRLD       $0x08, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 288(DX)
-	VPSRLD       $0x0c, Y4, Y6
+	VPSRLD       $0x08, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 256(DX)(CX*1)
-	VPSRLD       $0x0c, Y5, Y6
+	VPSRLD       $0x08, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 288(DX)(CX*1)
-	VPSRLD       $0x0f, Y2, Y6
+	VPSRLD       $0x0a, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 320(DX)
-	VPSRLD       $0x0f, Y3, Y6
+	VPSRLD       $0x0a, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 352(DX)
-	VPSRLD       $0x0f, Y4, Y6
+	VPSRLD       $0x0a, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 320(DX)(CX*1)
-	VPSRLD       $0x0f, Y5, Y6
+	VPSRLD       $0x0a, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 352(DX)(CX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSRLD  $0x12, Y2, Y6
+	VPSRLD  $0x0c, Y2, Y6
 	VPERMPS Y0, Y6, Y6
 	VMOVUPS Y6, 384(DX)
-	VPSRLD  $0x12, Y3, Y6
+	VPSRLD  $0x0c, Y3, Y6
 	VPERMPS Y0, Y6, Y6
 	VMOVUPS Y6, 416(DX)
-	VPSRLD  $0x12, Y4, Y6
+	VPSRLD  $0x0c, Y4, Y6
 	VPERMPS Y1, Y6, Y6
 	VMOVUPS Y6, 384(DX)(CX*1)
-	VPSRLD  $0x12, Y5, Y6
+	VPSRLD  $0x0c, Y5, Y6
 	VPERMPS Y1, Y6, Y6
 	VMOVUPS Y6, 416(DX)(CX*1)
-	VPSRLD  $0x15, Y2, Y2
+	VPSRLD  $0x0e, Y2, Y2
 	VPERMPS Y0, Y2, Y2
 	VMOVUPS Y2, 448(DX)
-	VPSRLD  $0x15, Y3, Y2
+	VPSRLD  $0x0e, Y3, Y2
 	VPERMPS Y0, Y2, Y2
 	VMOVUPS Y2, 480(DX)
-	VPSRLD  $0x15, Y4, Y0
+	VPSRLD  $0x0e, Y4, Y0
 	VPERMPS Y1, Y0, Y0
 	VMOVUPS Y0, 448(DX)(CX*1)
-	VPSRLD  $0x15, Y5, Y0
+	VPSRLD  $0x0e, Y5, Y0
 	VPERMPS Y1, Y0, Y0
 	VMOVUPS Y0, 480(DX)(CX*1)
 	ADDQ    $0x00000200, DX
-	ADDQ    $0x000000c0, R8
+	ADDQ    $0x00000080, R8
 	SUBQ    $0x20, R11
 	JNZ     chunk3
 
@@ -1112,30 +714,18 @@ out4:
 	LEAQ (AX)(CX*2), AX
 
 chunk9:
-	VPMOVZXWD    96(R8), Y2
-	VPMOVZXBD    128(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y2, Y2
-	VPMOVZXWD    112(R8), Y3
-	VPMOVZXBD    136(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y3, Y3
-	VPMOVZXWD    144(R8), Y4
-	VPMOVZXBD    176(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y4, Y4
-	VPMOVZXWD    160(R8), Y5
-	VPMOVZXBD    184(R8), Y0
-	VPSLLD       $0x10, Y0, Y0
-	VPOR         Y0, Y5, Y5
+	VPMOVZXWD    64(R8), Y2
+	VPMOVZXWD    80(R8), Y3
+	VPMOVZXWD    96(R8), Y4
+	VPMOVZXWD    112(R8), Y5
 	MOVBQZX      2(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
 	MOVBQZX      3(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
@@ -1148,16 +738,16 @@ chunk9:
 	VMOVUPS      Y6, (DX)(CX*1)
 	VPERMPS      Y1, Y5, Y6
 	VMOVUPS      Y6, 32(DX)(CX*1)
-	VPSRLD       $0x03, Y2, Y6
+	VPSRLD       $0x02, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 64(DX)
-	VPSRLD       $0x03, Y3, Y6
+	VPSRLD       $0x02, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 96(DX)
-	VPSRLD       $0x03, Y4, Y6
+	VPSRLD       $0x02, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 64(DX)(CX*1)
-	VPSRLD       $0x03, Y5, Y6
+	VPSRLD       $0x02, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 96(DX)(CX*1)
 	SUBQ         $0x20, R11
@@ -1166,40 +756,40 @@ chunk9:
 	JGT          same12
 	MOVBQZX      2(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
 	MOVBQZX      3(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same12:
-	VPSRLD       $0x06, Y2, Y6
+	VPSRLD       $0x04, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 128(DX)
-	VPSRLD       $0x06, Y3, Y6
+	VPSRLD       $0x04, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 160(DX)
-	VPSRLD       $0x06, Y4, Y6
+	VPSRLD       $0x04, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 128(DX)(CX*1)
-	VPSRLD       $0x06, Y5, Y6
+	VPSRLD       $0x04, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 160(DX)(CX*1)
-	VPSRLD       $0x09, Y2, Y6
+	VPSRLD       $0x06, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 192(DX)
-	VPSRLD       $0x09, Y3, Y6
+	VPSRLD       $0x06, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 224(DX)
-	VPSRLD       $0x09, Y4, Y6
+	VPSRLD       $0x06, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 192(DX)(CX*1)
-	VPSRLD       $0x09, Y5, Y6
+	VPSRLD       $0x06, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 224(DX)(CX*1)
 	SUBQ         $0x20, R11
@@ -1208,40 +798,40 @@ same12:
 	JGT          same13
 	MOVBQZX      2(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
 	MOVBQZX      3(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same13:
-	VPSRLD       $0x0c, Y2, Y6
+	VPSRLD       $0x08, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 256(DX)
-	VPSRLD       $0x0c, Y3, Y6
+	VPSRLD       $0x08, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 288(DX)
-	VPSRLD       $0x0c, Y4, Y6
+	VPSRLD       $0x08, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 256(DX)(CX*1)
-	VPSRLD       $0x0c, Y5, Y6
+	VPSRLD       $0x08, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 288(DX)(CX*1)
-	VPSRLD       $0x0f, Y2, Y6
+	VPSRLD       $0x0a, Y2, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 320(DX)
-	VPSRLD       $0x0f, Y3, Y6
+	VPSRLD       $0x0a, Y3, Y6
 	VPERMPS      Y0, Y6, Y6
 	VMOVUPS      Y6, 352(DX)
-	VPSRLD       $0x0f, Y4, Y6
+	VPSRLD       $0x0a, Y4, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 320(DX)(CX*1)
-	VPSRLD       $0x0f, Y5, Y6
+	VPSRLD       $0x0a, Y5, Y6
 	VPERMPS      Y1, Y6, Y6
 	VMOVUPS      Y6, 352(DX)(CX*1)
 	SUBQ         $0x20, R11
@@ -1250,52 +840,56 @@ same13:
 	JGT          same14
 	MOVBQZX      2(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y0
-	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VMULPS       offsets2<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
 	MOVBQZX      3(R9), SI
 	VBROADCASTSS (R10)(SI*4), Y1
-	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VMULPS       offsets2<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same14:
-	VPSRLD  $0x12, Y2, Y6
+	VPSRLD  $0x0c, Y2, Y6
 	VPERMPS Y0, Y6, Y6
 	VMOVUPS Y6, 384(DX)
-	VPSRLD  $0x12, Y3, Y6
+	VPSRLD  $0x0c, Y3, Y6
 	VPERMPS Y0, Y6, Y6
 	VMOVUPS Y6, 416(DX)
-	VPSRLD  $0x12, Y4, Y6
+	VPSRLD  $0x0c, Y4, Y6
 	VPERMPS Y1, Y6, Y6
 	VMOVUPS Y6, 384(DX)(CX*1)
-	VPSRLD  $0x12, Y5, Y6
+	VPSRLD  $0x0c, Y5, Y6
 	VPERMPS Y1, Y6, Y6
 	VMOVUPS Y6, 416(DX)(CX*1)
-	VPSRLD  $0x15, Y2, Y2
+	VPSRLD  $0x0e, Y2, Y2
 	VPERMPS Y0, Y2, Y2
 	VMOVUPS Y2, 448(DX)
-	VPSRLD  $0x15, Y3, Y2
+	VPSRLD  $0x0e, Y3, Y2
 	VPERMPS Y0, Y2, Y2
 	VMOVUPS Y2, 480(DX)
-	VPSRLD  $0x15, Y4, Y0
+	VPSRLD  $0x0e, Y4, Y0
 	VPERMPS Y1, Y0, Y0
 	VMOVUPS Y0, 448(DX)(CX*1)
-	VPSRLD  $0x15, Y5, Y0
+	VPSRLD  $0x0e, Y5, Y0
 	VPERMPS Y1, Y0, Y0
 	VMOVUPS Y0, 480(DX)(CX*1)
 	ADDQ    $0x00000200, DX
-	ADDQ    $0x000000c0, R8
+	ADDQ    $0x00000080, R8
 	SUBQ    $0x20, R11
 	JNZ     chunk9
 
 out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000080, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -1304,16 +898,12 @@ done2:
 // func packedGemv3AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·packedGemv3AVX2(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), SI
-	MOVQ   rows+40(FP), R11
-	ADDQ   $0x7f, R11
-	SHRQ   $0x07, R11
-	IMUL3Q $0x000000c0, R11, R11
-	TESTQ  SI, SI
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), SI
+	TESTQ SI, SI
+	JZ    done2
 
 loop1:
 	MOVQ  DX, DI
@@ -1346,13 +936,13 @@ chunk3:
 	VPMOVZXBD    88(DI), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VPOR         Y0, Y9, Y9
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets3<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets3<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -1382,13 +972,13 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets3<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets3<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -1424,13 +1014,13 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets3<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets3<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -1466,13 +1056,13 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R8), R12
-	VBROADCASTSS (R9)(R12*4), Y0
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
 	VMULPS       offsets3<>+0(SB), Y0, Y0
 	VCVTPS2PH    $0x00, Y0, X0
 	VCVTPH2PS    X0, Y0
-	MOVBQZX      1(R8), R12
-	VBROADCASTSS (R9)(R12*4), Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y1
 	VMULPS       offsets3<>+0(SB), Y1, Y1
 	VCVTPS2PH    $0x00, Y1, X1
 	VCVTPH2PS    X1, Y1
@@ -1742,7 +1332,1185 @@ out10:
 	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
 	MOVQ         R8, BX
-	ADDQ         R11, DX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x000000c0, R10, R10
+	ADDQ         R10, DX
+	DECQ         SI
+	JNZ          loop1
+
+done2:
+	VZEROUPPER
+	RET
+
+// func packedDecode3AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·packedDecode3AVX2(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), BX
+	MOVQ  scales+24(FP), SI
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
+
+loop1:
+	MOVQ BX, R8
+	MOVQ SI, R9
+	MOVQ values+32(FP), R10
+	MOVQ rows+40(FP), R11
+	MOVQ AX, DX
+	LEAQ (AX)(CX*2), AX
+
+chunk3:
+	PREFETCHT0   2048(R8)
+	PREFETCHT0   2112(R8)
+	PREFETCHT0   2176(R8)
+	VPMOVZXWD    (R8), Y2
+	VPMOVZXBD    32(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y2, Y2
+	VPMOVZXWD    16(R8), Y3
+	VPMOVZXBD    40(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y3, Y3
+	VPMOVZXWD    48(R8), Y4
+	VPMOVZXBD    80(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y4, Y4
+	VPMOVZXWD    64(R8), Y5
+	VPMOVZXBD    88(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y5, Y5
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	VPERMPS      Y0, Y2, Y6
+	VMOVUPS      Y6, (DX)
+	VPERMPS      Y0, Y3, Y6
+	VMOVUPS      Y6, 32(DX)
+	VPERMPS      Y1, Y4, Y6
+	VMOVUPS      Y6, (DX)(CX*1)
+	VPERMPS      Y1, Y5, Y6
+	VMOVUPS      Y6, 32(DX)(CX*1)
+	VPSRLD       $0x03, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 64(DX)
+	VPSRLD       $0x03, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 96(DX)
+	VPSRLD       $0x03, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 64(DX)(CX*1)
+	VPSRLD       $0x03, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 96(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same6
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same6:
+	VPSRLD       $0x06, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 128(DX)
+	VPSRLD       $0x06, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 160(DX)
+	VPSRLD       $0x06, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 128(DX)(CX*1)
+	VPSRLD       $0x06, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 160(DX)(CX*1)
+	VPSRLD       $0x09, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 192(DX)
+	VPSRLD       $0x09, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 224(DX)
+	VPSRLD       $0x09, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 192(DX)(CX*1)
+	VPSRLD       $0x09, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 224(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x40
+	JGT          same7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same7:
+	VPSRLD       $0x0c, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 256(DX)
+	VPSRLD       $0x0c, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 288(DX)
+	VPSRLD       $0x0c, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 256(DX)(CX*1)
+	VPSRLD       $0x0c, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 288(DX)(CX*1)
+	VPSRLD       $0x0f, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 320(DX)
+	VPSRLD       $0x0f, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 352(DX)
+	VPSRLD       $0x0f, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 320(DX)(CX*1)
+	VPSRLD       $0x0f, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 352(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same8
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same8:
+	VPSRLD  $0x12, Y2, Y6
+	VPERMPS Y0, Y6, Y6
+	VMOVUPS Y6, 384(DX)
+	VPSRLD  $0x12, Y3, Y6
+	VPERMPS Y0, Y6, Y6
+	VMOVUPS Y6, 416(DX)
+	VPSRLD  $0x12, Y4, Y6
+	VPERMPS Y1, Y6, Y6
+	VMOVUPS Y6, 384(DX)(CX*1)
+	VPSRLD  $0x12, Y5, Y6
+	VPERMPS Y1, Y6, Y6
+	VMOVUPS Y6, 416(DX)(CX*1)
+	VPSRLD  $0x15, Y2, Y2
+	VPERMPS Y0, Y2, Y2
+	VMOVUPS Y2, 448(DX)
+	VPSRLD  $0x15, Y3, Y2
+	VPERMPS Y0, Y2, Y2
+	VMOVUPS Y2, 480(DX)
+	VPSRLD  $0x15, Y4, Y0
+	VPERMPS Y1, Y0, Y0
+	VMOVUPS Y0, 448(DX)(CX*1)
+	VPSRLD  $0x15, Y5, Y0
+	VPERMPS Y1, Y0, Y0
+	VMOVUPS Y0, 480(DX)(CX*1)
+	ADDQ    $0x00000200, DX
+	ADDQ    $0x000000c0, R8
+	SUBQ    $0x20, R11
+	JNZ     chunk3
+
+out4:
+	MOVQ BX, R8
+	MOVQ SI, R9
+	MOVQ values+32(FP), R10
+	MOVQ rows+40(FP), R11
+	MOVQ AX, DX
+	LEAQ (AX)(CX*2), AX
+
+chunk9:
+	VPMOVZXWD    96(R8), Y2
+	VPMOVZXBD    128(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y2, Y2
+	VPMOVZXWD    112(R8), Y3
+	VPMOVZXBD    136(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y3, Y3
+	VPMOVZXWD    144(R8), Y4
+	VPMOVZXBD    176(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y4, Y4
+	VPMOVZXWD    160(R8), Y5
+	VPMOVZXBD    184(R8), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPOR         Y0, Y5, Y5
+	MOVBQZX      2(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      3(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	VPERMPS      Y0, Y2, Y6
+	VMOVUPS      Y6, (DX)
+	VPERMPS      Y0, Y3, Y6
+	VMOVUPS      Y6, 32(DX)
+	VPERMPS      Y1, Y4, Y6
+	VMOVUPS      Y6, (DX)(CX*1)
+	VPERMPS      Y1, Y5, Y6
+	VMOVUPS      Y6, 32(DX)(CX*1)
+	VPSRLD       $0x03, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 64(DX)
+	VPSRLD       $0x03, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 96(DX)
+	VPSRLD       $0x03, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 64(DX)(CX*1)
+	VPSRLD       $0x03, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 96(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out10
+	CMPQ         unit+48(FP), $0x20
+	JGT          same12
+	MOVBQZX      2(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      3(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same12:
+	VPSRLD       $0x06, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 128(DX)
+	VPSRLD       $0x06, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 160(DX)
+	VPSRLD       $0x06, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 128(DX)(CX*1)
+	VPSRLD       $0x06, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 160(DX)(CX*1)
+	VPSRLD       $0x09, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 192(DX)
+	VPSRLD       $0x09, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 224(DX)
+	VPSRLD       $0x09, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 192(DX)(CX*1)
+	VPSRLD       $0x09, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 224(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out10
+	CMPQ         unit+48(FP), $0x40
+	JGT          same13
+	MOVBQZX      2(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      3(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same13:
+	VPSRLD       $0x0c, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 256(DX)
+	VPSRLD       $0x0c, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 288(DX)
+	VPSRLD       $0x0c, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 256(DX)(CX*1)
+	VPSRLD       $0x0c, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 288(DX)(CX*1)
+	VPSRLD       $0x0f, Y2, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 320(DX)
+	VPSRLD       $0x0f, Y3, Y6
+	VPERMPS      Y0, Y6, Y6
+	VMOVUPS      Y6, 352(DX)
+	VPSRLD       $0x0f, Y4, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 320(DX)(CX*1)
+	VPSRLD       $0x0f, Y5, Y6
+	VPERMPS      Y1, Y6, Y6
+	VMOVUPS      Y6, 352(DX)(CX*1)
+	SUBQ         $0x20, R11
+	JZ           out10
+	CMPQ         unit+48(FP), $0x20
+	JGT          same14
+	MOVBQZX      2(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y0
+	VMULPS       offsets3<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X0
+	VCVTPH2PS    X0, Y0
+	MOVBQZX      3(R9), SI
+	VBROADCASTSS (R10)(SI*4), Y1
+	VMULPS       offsets3<>+0(SB), Y1, Y1
+	VCVTPS2PH    $0x00, Y1, X1
+	VCVTPH2PS    X1, Y1
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same14:
+	VPSRLD  $0x12, Y2, Y6
+	VPERMPS Y0, Y6, Y6
+	VMOVUPS Y6, 384(DX)
+	VPSRLD  $0x12, Y3, Y6
+	VPERMPS Y0, Y6, Y6
+	VMOVUPS Y6, 416(DX)
+	VPSRLD  $0x12, Y4, Y6
+	VPERMPS Y1, Y6, Y6
+	VMOVUPS Y6, 384(DX)(CX*1)
+	VPSRLD  $0x12, Y5, Y6
+	VPERMPS Y1, Y6, Y6
+	VMOVUPS Y6, 416(DX)(CX*1)
+	VPSRLD  $0x15, Y2, Y2
+	VPERMPS Y0, Y2, Y2
+	VMOVUPS Y2, 448(DX)
+	VPSRLD  $0x15, Y3, Y2
+	VPERMPS Y0, Y2, Y2
+	VMOVUPS Y2, 480(DX)
+	VPSRLD  $0x15, Y4, Y0
+	VPERMPS Y1, Y0, Y0
+	VMOVUPS Y0, 448(DX)(CX*1)
+	VPSRLD  $0x15, Y5, Y0
+	VPERMPS Y1, Y0, Y0
+	VMOVUPS Y0, 480(DX)(CX*1)
+	ADDQ    $0x00000200, DX
+	ADDQ    $0x000000c0, R8
+	SUBQ    $0x20, R11
+	JNZ     chunk9
+
+out10:
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x000000c0, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
+
+done2:
+	VZEROUPPER
+	RET
+
+// func packedGemv4AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·packedGemv4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         y+0(FP), AX
+	MOVL         $0x00780000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y4
+	MOVL         $0x41800000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y5
+	MOVQ         codes+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         quads+56(FP), SI
+	TESTQ        SI, SI
+	JZ           done2
+
+loop1:
+	MOVQ  DX, DI
+	MOVQ  BX, R8
+	MOVQ  values+32(FP), R9
+	MOVQ  rows+40(FP), R10
+	MOVQ  x+8(FP), CX
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+
+chunk3:
+	PREFETCHT0   2048(DI)
+	PREFETCHT0   2112(DI)
+	PREFETCHT0   2176(DI)
+	PREFETCHT0   2240(DI)
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same6
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same6:
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out4
+	CMPQ         unit+48(FP), $0x40
+	JGT          same7
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same7:
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      64(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      96(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same8
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x41c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same8:
+	VMOVDQU     (DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     64(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     96(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     (DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     64(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     96(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
+	ADDQ        $0x00000200, CX
+	ADDQ        $0x00000100, DI
+	SUBQ        $0x20, R10
+	JNZ         chunk3
+
+out4:
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	MOVQ         DX, DI
+	MOVQ         BX, R8
+	MOVQ         values+32(FP), R9
+	MOVQ         rows+40(FP), R10
+	MOVQ         x+8(FP), CX
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+
+chunk9:
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x13, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out10
+	CMPQ         unit+48(FP), $0x20
+	JGT          same12
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same12:
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out10
+	CMPQ         unit+48(FP), $0x40
+	JGT          same13
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same13:
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      128(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      160(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      192(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      224(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
+	JZ           out10
+	CMPQ         unit+48(FP), $0x20
+	JGT          same14
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x41c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+
+same14:
+	VMOVDQU     128(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     160(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     192(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     224(DI), Y10
+	VPSRLD      $0x05, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     128(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     160(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     192(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     224(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
+	ADDQ        $0x00000200, CX
+	ADDQ        $0x00000100, DI
+	SUBQ        $0x20, R10
+	JNZ         chunk9
+
+out10:
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	MOVQ         R8, BX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x00000100, R10, R10
+	ADDQ         R10, DX
 	DECQ         SI
 	JNZ          loop1
 
@@ -1766,10 +2534,6 @@ TEXT ·packedDecode4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), BX
 	MOVQ         scales+24(FP), SI
 	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000100, R12, R12
 	TESTQ        DI, DI
 	JZ           done2
 
@@ -1786,16 +2550,16 @@ chunk3:
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
 	PREFETCHT0   2240(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -1868,16 +2632,16 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -1952,16 +2716,16 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -2036,16 +2800,16 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x41c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -2466,1306 +3230,847 @@ same14:
 	JNZ         chunk9
 
 out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000100, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
 	RET
 
-// func packedSums4AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedSums4AVX2(SB), NOSPLIT, $0-72
+// func packedGemv5AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·packedGemv5AVX2(SB), NOSPLIT, $0-64
 	MOVQ         y+0(FP), AX
-	MOVL         $0x0000000f, CX
+	MOVL         $0x007c0000, CX
 	VMOVD        CX, X0
-	VPBROADCASTD X0, Y0
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+64(FP), DI
-	MOVQ         rows+48(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000100, R12, R12
-	TESTQ        DI, DI
+	VPBROADCASTD X0, Y4
+	MOVL         $0x42000000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y5
+	MOVQ         codes+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         quads+56(FP), SI
+	TESTQ        SI, SI
 	JZ           done2
 
 loop1:
+	MOVQ  DX, DI
 	MOVQ  BX, R8
-	MOVQ  SI, R9
-	MOVQ  values+32(FP), R10
-	MOVQ  rows+48(FP), R11
+	MOVQ  values+32(FP), R9
+	MOVQ  rows+40(FP), R10
 	MOVQ  x+8(FP), CX
-	MOVQ  middles+40(FP), DX
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
 
 chunk3:
-	PREFETCHT1   (R8)(R12*1)
-	VMOVDQU      (R8), Y8
-	VMOVDQU      32(R8), Y9
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  (CX), Y10, Y3
-	VPAND        Y0, Y9, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  32(CX), Y10, Y4
-	VPSRLD       $0x04, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  64(CX), Y10, Y5
-	VPSRLD       $0x04, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  96(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	PREFETCHT0   2048(DI)
+	PREFETCHT0   2112(DI)
+	PREFETCHT0   2176(DI)
+	PREFETCHT0   2240(DI)
+	PREFETCHT0   2304(DI)
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same6:
-	VPSRLD       $0x08, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  128(CX), Y10, Y3
-	VPSRLD       $0x08, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  160(CX), Y10, Y4
-	VPSRLD       $0x0c, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  192(CX), Y10, Y5
-	VPSRLD       $0x0c, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  224(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same7:
-	VPSRLD       $0x10, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  256(CX), Y10, Y3
-	VPSRLD       $0x10, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  288(CX), Y10, Y4
-	VPSRLD       $0x14, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  320(CX), Y10, Y5
-	VPSRLD       $0x14, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  352(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      80(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      112(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42400000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same8:
-	VPSRLD      $0x18, Y8, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 384(CX), Y10, Y3
-	VPSRLD      $0x18, Y9, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 416(CX), Y10, Y4
-	VPSRLD      $0x1c, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x1c, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     (DI), Y10
+	VPMOVZXBD   64(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPMOVZXBD   72(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     80(DI), Y10
+	VPMOVZXBD   144(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     112(DI), Y10
+	VPMOVZXBD   152(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     (DI), Y10
+	VPMOVZXBD   64(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0d, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPMOVZXBD   72(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0d, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     80(DI), Y0
+	VPMOVZXBD   144(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x0d, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     112(DI), Y0
+	VPMOVZXBD   152(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x0d, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000140, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk3
 
 out4:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	MOVQ         DX, DI
 	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
+	MOVQ         values+32(FP), R9
+	MOVQ         rows+40(FP), R10
 	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	VPXOR        Y6, Y6, Y6
 	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
 
 chunk9:
-	PREFETCHT1   64(R8)(R12*1)
-	VMOVDQU      64(R8), Y8
-	VMOVDQU      96(R8), Y9
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  (CX), Y10, Y3
-	VPAND        Y0, Y9, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  32(CX), Y10, Y4
-	VPSRLD       $0x04, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  64(CX), Y10, Y5
-	VPSRLD       $0x04, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  96(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSLLD       $0x12, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSLLD       $0x0d, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same12
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same12:
-	VPSRLD       $0x08, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  128(CX), Y10, Y3
-	VPSRLD       $0x08, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  160(CX), Y10, Y4
-	VPSRLD       $0x0c, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  192(CX), Y10, Y5
-	VPSRLD       $0x0c, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  224(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSLLD       $0x08, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same13
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same13:
-	VPSRLD       $0x10, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  256(CX), Y10, Y3
-	VPSRLD       $0x10, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  288(CX), Y10, Y4
-	VPSRLD       $0x14, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  320(CX), Y10, Y5
-	VPSRLD       $0x14, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  352(CX), Y10, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      160(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSRLD       $0x02, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      160(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      192(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      240(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      272(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same14
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42400000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same14:
-	VPSRLD      $0x18, Y8, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 384(CX), Y10, Y3
-	VPSRLD      $0x18, Y9, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 416(CX), Y10, Y4
-	VPSRLD      $0x1c, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x1c, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     160(DI), Y10
+	VPMOVZXBD   224(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     192(DI), Y10
+	VPMOVZXBD   232(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     240(DI), Y10
+	VPMOVZXBD   304(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     272(DI), Y10
+	VPMOVZXBD   312(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x12, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     160(DI), Y10
+	VPMOVZXBD   224(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0d, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     192(DI), Y10
+	VPMOVZXBD   232(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0d, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     240(DI), Y0
+	VPMOVZXBD   304(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x0d, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     272(DI), Y0
+	VPMOVZXBD   312(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x0d, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000140, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk9
 
 out10:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk15:
-	PREFETCHT1   128(R8)(R12*1)
-	VMOVDQU      128(R8), Y8
-	VMOVDQU      160(R8), Y9
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  (CX), Y10, Y3
-	VPAND        Y0, Y9, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  32(CX), Y10, Y4
-	VPSRLD       $0x04, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  64(CX), Y10, Y5
-	VPSRLD       $0x04, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  96(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same18
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same18:
-	VPSRLD       $0x08, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  128(CX), Y10, Y3
-	VPSRLD       $0x08, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  160(CX), Y10, Y4
-	VPSRLD       $0x0c, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  192(CX), Y10, Y5
-	VPSRLD       $0x0c, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  224(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x40
-	JGT          same19
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same19:
-	VPSRLD       $0x10, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  256(CX), Y10, Y3
-	VPSRLD       $0x10, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  288(CX), Y10, Y4
-	VPSRLD       $0x14, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  320(CX), Y10, Y5
-	VPSRLD       $0x14, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  352(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same20
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same20:
-	VPSRLD      $0x18, Y8, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 384(CX), Y10, Y3
-	VPSRLD      $0x18, Y9, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 416(CX), Y10, Y4
-	VPSRLD      $0x1c, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x1c, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk15
-
-out16:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk21:
-	PREFETCHT1   192(R8)(R12*1)
-	VMOVDQU      192(R8), Y8
-	VMOVDQU      224(R8), Y9
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  (CX), Y10, Y3
-	VPAND        Y0, Y9, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  32(CX), Y10, Y4
-	VPSRLD       $0x04, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  64(CX), Y10, Y5
-	VPSRLD       $0x04, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  96(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same24
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same24:
-	VPSRLD       $0x08, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  128(CX), Y10, Y3
-	VPSRLD       $0x08, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  160(CX), Y10, Y4
-	VPSRLD       $0x0c, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  192(CX), Y10, Y5
-	VPSRLD       $0x0c, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  224(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x40
-	JGT          same25
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same25:
-	VPSRLD       $0x10, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  256(CX), Y10, Y3
-	VPSRLD       $0x10, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  288(CX), Y10, Y4
-	VPSRLD       $0x14, Y8, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  320(CX), Y10, Y5
-	VPSRLD       $0x14, Y9, Y10
-	VPAND        Y0, Y10, Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  352(CX), Y10, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same26
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same26:
-	VPSRLD      $0x18, Y8, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 384(CX), Y10, Y3
-	VPSRLD      $0x18, Y9, Y10
-	VPAND       Y0, Y10, Y10
-	VCVTDQ2PS   Y10, Y10
-	VFMADD231PS 416(CX), Y10, Y4
-	VPSRLD      $0x1c, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x1c, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk21
-
-out22:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         R9, SI
-	ADDQ         R12, BX
-	DECQ         DI
+	MOVQ         R8, BX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x00000140, R10, R10
+	ADDQ         R10, DX
+	DECQ         SI
 	JNZ          loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedFactors4AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedFactors4AVX2(SB), NOSPLIT, $0-64
-	MOVQ         dst+0(FP), AX
-	MOVQ         stride+8(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x00780000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y4
-	MOVL         $0x41800000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y5
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000100, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
-
-loop1:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
-	PREFETCHT0   2240(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      64(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      96(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x41c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VMOVDQU     (R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     32(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     64(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     96(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     (R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     32(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     64(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     96(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
-
-out4:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk9:
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x13, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same12
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x40
-	JGT          same13
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      160(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      192(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      224(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same14
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x41c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VMOVDQU     128(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     160(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     192(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     224(R8), Y6
-	VPSRLD      $0x05, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     128(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     160(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     192(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     224(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000100, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk9
-
-out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
 
 done2:
 	VZEROUPPER
@@ -3787,10 +4092,6 @@ TEXT ·packedDecode5AVX2(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), BX
 	MOVQ         scales+24(FP), SI
 	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000140, R12, R12
 	TESTQ        DI, DI
 	JZ           done2
 
@@ -3808,16 +4109,16 @@ chunk3:
 	PREFETCHT0   2176(R8)
 	PREFETCHT0   2240(R8)
 	PREFETCHT0   2304(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -3890,16 +4191,16 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -3974,16 +4275,16 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -4058,16 +4359,16 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42400000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -4552,1399 +4853,880 @@ same14:
 	JNZ         chunk9
 
 out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000140, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
 	RET
 
-// func packedSums5AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedSums5AVX2(SB), NOSPLIT, $0-72
+// func packedGemv6AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·packedGemv6AVX2(SB), NOSPLIT, $0-64
 	MOVQ         y+0(FP), AX
-	MOVL         $0x0000001f, CX
+	MOVL         $0x007e0000, CX
 	VMOVD        CX, X0
-	VPBROADCASTD X0, Y0
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+64(FP), DI
-	MOVQ         rows+48(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000140, R12, R12
-	TESTQ        DI, DI
+	VPBROADCASTD X0, Y4
+	MOVL         $0x42800000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y5
+	MOVQ         codes+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         quads+56(FP), SI
+	TESTQ        SI, SI
 	JZ           done2
 
 loop1:
+	MOVQ  DX, DI
 	MOVQ  BX, R8
-	MOVQ  SI, R9
-	MOVQ  values+32(FP), R10
-	MOVQ  rows+48(FP), R11
+	MOVQ  values+32(FP), R9
+	MOVQ  rows+40(FP), R10
 	MOVQ  x+8(FP), CX
-	MOVQ  middles+40(FP), DX
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
 
 chunk3:
-	PREFETCHT1   (R8)(R12*1)
-	PREFETCHT1   64(R8)(R12*1)
-	VMOVDQU      (R8), Y8
-	VMOVDQU      32(R8), Y9
-	VPMOVZXBD    64(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXBD    72(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x05, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x05, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	PREFETCHT0   2048(DI)
+	PREFETCHT0   2112(DI)
+	PREFETCHT0   2176(DI)
+	PREFETCHT0   2240(DI)
+	PREFETCHT0   2304(DI)
+	PREFETCHT0   2368(DI)
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same6:
-	VPSRLD       $0x0a, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0a, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x0f, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x0f, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same7:
-	VPSRLD       $0x14, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  256(CX), Y12, Y3
-	VPSRLD       $0x14, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  288(CX), Y12, Y4
-	VPSRLD       $0x19, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x19, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPMOVZXWD    64(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPMOVZXWD    80(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      96(DI), Y10
+	VPMOVZXWD    160(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      128(DI), Y10
+	VPMOVZXWD    176(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x42c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same8:
-	VPAND       Y0, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPAND       Y0, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x05, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x05, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     (DI), Y10
+	VPMOVZXWD   64(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPMOVZXWD   80(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     96(DI), Y10
+	VPMOVZXWD   160(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     128(DI), Y10
+	VPMOVZXWD   176(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     (DI), Y10
+	VPMOVZXWD   64(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x05, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VPMOVZXWD   80(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x05, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     96(DI), Y0
+	VPMOVZXWD   160(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x05, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     128(DI), Y0
+	VPMOVZXWD   176(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x05, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000180, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk3
 
 out4:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	MOVQ         DX, DI
 	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
+	MOVQ         values+32(FP), R9
+	MOVQ         rows+40(FP), R10
 	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	VPXOR        Y6, Y6, Y6
 	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
 
 chunk9:
-	PREFETCHT1   80(R8)(R12*1)
-	PREFETCHT1   144(R8)(R12*1)
-	VMOVDQU      80(R8), Y8
-	VMOVDQU      112(R8), Y9
-	VPMOVZXBD    144(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXBD    152(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x05, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x05, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPSLLD       $0x11, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPSLLD       $0x0b, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same12
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same12:
-	VPSRLD       $0x0a, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0a, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x0f, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x0f, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPSLLD       $0x05, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      192(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same13
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same13:
-	VPSRLD       $0x14, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  256(CX), Y12, Y3
-	VPSRLD       $0x14, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  288(CX), Y12, Y4
-	VPSRLD       $0x19, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x19, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      192(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPSRLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      192(DI), Y10
+	VPMOVZXWD    256(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      224(DI), Y10
+	VPMOVZXWD    272(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      288(DI), Y10
+	VPMOVZXWD    352(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      320(DI), Y10
+	VPMOVZXWD    368(DI), Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPSRLD       $0x1e, Y10, Y10
+	VPOR         Y10, Y11, Y11
+	VPSLLD       $0x11, Y11, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same14
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x42c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same14:
-	VPAND       Y0, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPAND       Y0, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x05, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x05, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     192(DI), Y10
+	VPMOVZXWD   256(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     224(DI), Y10
+	VPMOVZXWD   272(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     288(DI), Y10
+	VPMOVZXWD   352(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     320(DI), Y10
+	VPMOVZXWD   368(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x0b, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     192(DI), Y10
+	VPMOVZXWD   256(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x05, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     224(DI), Y10
+	VPMOVZXWD   272(DI), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSRLD      $0x1e, Y10, Y10
+	VPOR        Y10, Y11, Y11
+	VPSLLD      $0x05, Y11, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     288(DI), Y0
+	VPMOVZXWD   352(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x05, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     320(DI), Y0
+	VPMOVZXWD   368(DI), Y1
+	VPSLLD      $0x02, Y1, Y1
+	VPSRLD      $0x1e, Y0, Y0
+	VPOR        Y0, Y1, Y1
+	VPSLLD      $0x05, Y1, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000180, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk9
 
 out10:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk15:
-	PREFETCHT1   160(R8)(R12*1)
-	PREFETCHT1   224(R8)(R12*1)
-	VMOVDQU      160(R8), Y8
-	VMOVDQU      192(R8), Y9
-	VPMOVZXBD    224(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXBD    232(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x05, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x05, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same18
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same18:
-	VPSRLD       $0x0a, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0a, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x0f, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x0f, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x40
-	JGT          same19
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same19:
-	VPSRLD       $0x14, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  256(CX), Y12, Y3
-	VPSRLD       $0x14, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  288(CX), Y12, Y4
-	VPSRLD       $0x19, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x19, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same20
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same20:
-	VPAND       Y0, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPAND       Y0, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x05, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x05, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk15
-
-out16:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk21:
-	PREFETCHT1   240(R8)(R12*1)
-	PREFETCHT1   304(R8)(R12*1)
-	VMOVDQU      240(R8), Y8
-	VMOVDQU      272(R8), Y9
-	VPMOVZXBD    304(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXBD    312(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x05, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x05, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same24
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same24:
-	VPSRLD       $0x0a, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0a, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x0f, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x0f, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x40
-	JGT          same25
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same25:
-	VPSRLD       $0x14, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  256(CX), Y12, Y3
-	VPSRLD       $0x14, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  288(CX), Y12, Y4
-	VPSRLD       $0x19, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x19, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same26
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same26:
-	VPAND       Y0, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPAND       Y0, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x05, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x05, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk21
-
-out22:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         R9, SI
-	ADDQ         R12, BX
-	DECQ         DI
+	MOVQ         R8, BX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x00000180, R10, R10
+	ADDQ         R10, DX
+	DECQ         SI
 	JNZ          loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedFactors5AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedFactors5AVX2(SB), NOSPLIT, $0-64
-	MOVQ         dst+0(FP), AX
-	MOVQ         stride+8(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x007c0000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y4
-	MOVL         $0x42000000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y5
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000140, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
-
-loop1:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
-	PREFETCHT0   2240(R8)
-	PREFETCHT0   2304(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      80(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      80(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      80(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      80(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      80(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      80(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      112(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42400000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VMOVDQU     (R8), Y6
-	VPMOVZXBD   64(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     32(R8), Y6
-	VPMOVZXBD   72(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     80(R8), Y6
-	VPMOVZXBD   144(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     112(R8), Y6
-	VPMOVZXBD   152(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     (R8), Y6
-	VPMOVZXBD   64(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0d, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     32(R8), Y6
-	VPMOVZXBD   72(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0d, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     80(R8), Y0
-	VPMOVZXBD   144(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x0d, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     112(R8), Y0
-	VPMOVZXBD   152(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x0d, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
-
-out4:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk9:
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      240(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSLLD       $0x12, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      240(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSLLD       $0x0d, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same12
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      240(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSLLD       $0x08, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      240(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSLLD       $0x03, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x40
-	JGT          same13
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VMOVDQU      160(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      192(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      240(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSRLD       $0x02, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      192(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      240(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      272(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same14
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42400000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VMOVDQU     160(R8), Y6
-	VPMOVZXBD   224(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     192(R8), Y6
-	VPMOVZXBD   232(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     240(R8), Y6
-	VPMOVZXBD   304(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     272(R8), Y6
-	VPMOVZXBD   312(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x12, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     160(R8), Y6
-	VPMOVZXBD   224(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0d, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     192(R8), Y6
-	VPMOVZXBD   232(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0d, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     240(R8), Y0
-	VPMOVZXBD   304(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x0d, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     272(R8), Y0
-	VPMOVZXBD   312(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x0d, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000140, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk9
-
-out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
 
 done2:
 	VZEROUPPER
@@ -5966,10 +5748,6 @@ TEXT ·packedDecode6AVX2(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), BX
 	MOVQ         scales+24(FP), SI
 	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000180, R12, R12
 	TESTQ        DI, DI
 	JZ           done2
 
@@ -5988,16 +5766,16 @@ chunk3:
 	PREFETCHT0   2240(R8)
 	PREFETCHT0   2304(R8)
 	PREFETCHT0   2368(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -6070,16 +5848,16 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -6154,16 +5932,16 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -6254,16 +6032,16 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -6764,1432 +6542,818 @@ same14:
 	JNZ         chunk9
 
 out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000180, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
 	RET
 
-// func packedSums6AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedSums6AVX2(SB), NOSPLIT, $0-72
+// func packedGemv8AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·packedGemv8AVX2(SB), NOSPLIT, $0-64
 	MOVQ         y+0(FP), AX
-	MOVL         $0x0000003f, CX
+	MOVL         $0x007f8000, CX
 	VMOVD        CX, X0
-	VPBROADCASTD X0, Y0
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+64(FP), DI
-	MOVQ         rows+48(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000180, R12, R12
-	TESTQ        DI, DI
+	VPBROADCASTD X0, Y4
+	MOVL         $0x43800000, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y5
+	MOVQ         codes+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         quads+56(FP), SI
+	TESTQ        SI, SI
 	JZ           done2
 
 loop1:
+	MOVQ  DX, DI
 	MOVQ  BX, R8
-	MOVQ  SI, R9
-	MOVQ  values+32(FP), R10
-	MOVQ  rows+48(FP), R11
+	MOVQ  values+32(FP), R9
+	MOVQ  rows+40(FP), R10
 	MOVQ  x+8(FP), CX
-	MOVQ  middles+40(FP), DX
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
 
 chunk3:
-	PREFETCHT1   (R8)(R12*1)
-	PREFETCHT1   64(R8)(R12*1)
-	VMOVDQU      (R8), Y8
-	VMOVDQU      32(R8), Y9
-	VPMOVZXWD    64(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXWD    80(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x06, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x06, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	PREFETCHT0   2048(DI)
+	PREFETCHT0   2112(DI)
+	PREFETCHT0   2176(DI)
+	PREFETCHT0   2240(DI)
+	PREFETCHT0   2304(DI)
+	PREFETCHT0   2368(DI)
+	PREFETCHT0   2432(DI)
+	PREFETCHT0   2496(DI)
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same6:
-	VPSRLD       $0x0c, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0c, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x12, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x12, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same7:
-	VPSRLD       $0x18, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPSRLD       $0x18, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      (DI), Y10
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      (DI), Y10
+	VMOVDQU      64(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      32(DI), Y10
+	VMOVDQU      96(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      128(DI), Y10
+	VMOVDQU      192(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      160(DI), Y10
+	VMOVDQU      224(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out4
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      (R8), R11
+	VBROADCASTSS (R9)(R11*4), Y0
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      1(R8), R11
+	VBROADCASTSS (R9)(R11*4), Y2
+	MOVL         $0x43c00000, R11
+	VMOVD        R11, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same8:
-	VPSRLD      $0x06, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x06, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x0c, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x0c, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     (DI), Y10
+	VMOVDQU     64(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VMOVDQU     96(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     128(DI), Y10
+	VMOVDQU     192(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     160(DI), Y10
+	VMOVDQU     224(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     (DI), Y10
+	VMOVDQU     64(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     32(DI), Y10
+	VMOVDQU     96(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     128(DI), Y0
+	VMOVDQU     192(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     160(DI), Y0
+	VMOVDQU     224(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000200, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk3
 
 out4:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
+	MOVQ         DX, DI
 	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
+	MOVQ         values+32(FP), R9
+	MOVQ         rows+40(FP), R10
 	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
 	VPXOR        Y6, Y6, Y6
 	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
 
 chunk9:
-	PREFETCHT1   96(R8)(R12*1)
-	PREFETCHT1   160(R8)(R12*1)
-	VMOVDQU      96(R8), Y8
-	VMOVDQU      128(R8), Y9
-	VPMOVZXWD    160(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXWD    176(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x06, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x06, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
+	VMOVDQU      256(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  (CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  32(CX), Y10, Y9
+	VMOVDQU      256(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  64(CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  96(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same12
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same12:
-	VPSRLD       $0x0c, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0c, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x12, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x12, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      256(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  128(CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VPSRLD       $0x01, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  160(CX), Y10, Y9
+	VMOVDQU      256(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  192(CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VPSRLD       $0x09, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  224(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x40
+	CMPQ         unit+48(FP), $0x40
 	JGT          same13
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same13:
-	VPSRLD       $0x18, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPSRLD       $0x18, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
+	VMOVDQU      256(DI), Y10
+	VMOVDQU      320(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VMOVDQU      352(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VMOVDQU      448(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  256(CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VMOVDQU      480(DI), Y10
+	VPSLLD       $0x0f, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  288(CX), Y10, Y9
+	VMOVDQU      256(DI), Y10
+	VMOVDQU      320(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y6
+	VMOVDQU      288(DI), Y10
+	VMOVDQU      352(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y1, Y0, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y7
+	VMOVDQU      384(DI), Y10
+	VMOVDQU      448(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  320(CX), Y10, Y8
+	VMOVDQU      416(DI), Y10
+	VMOVDQU      480(DI), Y10
+	VPSLLD       $0x07, Y10, Y10
+	VPAND        Y4, Y10, Y10
+	VPOR         Y5, Y10, Y10
+	VFMSUB213PS  Y3, Y2, Y10
+	VCVTPS2PH    $0x00, Y10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  352(CX), Y10, Y9
+	SUBQ         $0x20, R10
 	JZ           out10
-	CMPQ         unit+56(FP), $0x20
+	CMPQ         unit+48(FP), $0x20
 	JGT          same14
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
+	MOVBQZX      2(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y0
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	VMULPS       Y1, Y0, Y1
+	MOVBQZX      3(R8), BX
+	VBROADCASTSS (R9)(BX*4), Y2
+	MOVL         $0x43c00000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VMULPS       Y3, Y2, Y3
+	ADDQ         $0x04, R8
+	ADDQ         $0x40, R9
 
 same14:
-	VPSRLD      $0x06, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x06, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x0c, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x0c, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
+	VMOVDQU     256(DI), Y10
+	VMOVDQU     320(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y6
+	VMOVDQU     288(DI), Y10
+	VMOVDQU     352(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y7
+	VMOVDQU     384(DI), Y10
+	VMOVDQU     448(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 384(CX), Y10, Y8
+	VMOVDQU     416(DI), Y10
+	VMOVDQU     480(DI), Y10
+	VPSRLD      $0x01, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y3, Y2, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 416(CX), Y10, Y9
+	VMOVDQU     256(DI), Y10
+	VMOVDQU     320(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X10
+	VCVTPH2PS   X10, Y10
+	VFMADD231PS 448(CX), Y10, Y6
+	VMOVDQU     288(DI), Y10
+	VMOVDQU     352(DI), Y10
+	VPSRLD      $0x09, Y10, Y10
+	VPAND       Y4, Y10, Y10
+	VPOR        Y5, Y10, Y10
+	VFMSUB213PS Y1, Y0, Y10
+	VCVTPS2PH   $0x00, Y10, X0
+	VCVTPH2PS   X0, Y10
+	VFMADD231PS 480(CX), Y10, Y7
+	VMOVDQU     384(DI), Y0
+	VMOVDQU     448(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 448(CX), Y0, Y8
+	VMOVDQU     416(DI), Y0
+	VMOVDQU     480(DI), Y0
+	VPSRLD      $0x09, Y0, Y0
+	VPAND       Y4, Y0, Y0
+	VPOR        Y5, Y0, Y0
+	VFMSUB213PS Y3, Y2, Y0
+	VCVTPS2PH   $0x00, Y0, X0
+	VCVTPH2PS   X0, Y0
+	VFMADD231PS 480(CX), Y0, Y9
 	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
+	ADDQ        $0x00000200, DI
+	SUBQ        $0x20, R10
 	JNZ         chunk9
 
 out10:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y7, Y6, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk15:
-	PREFETCHT1   192(R8)(R12*1)
-	PREFETCHT1   256(R8)(R12*1)
-	VMOVDQU      192(R8), Y8
-	VMOVDQU      224(R8), Y9
-	VPMOVZXWD    256(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXWD    272(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x06, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x06, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same18
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same18:
-	VPSRLD       $0x0c, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0c, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x12, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x12, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x40
-	JGT          same19
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same19:
-	VPSRLD       $0x18, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPSRLD       $0x18, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same20
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same20:
-	VPSRLD      $0x06, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x06, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x0c, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x0c, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk15
-
-out16:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
+	VADDPS       Y9, Y8, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VADDSS       (AX), X0, X0
+	VMOVSS       X0, (AX)
 	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk21:
-	PREFETCHT1   288(R8)(R12*1)
-	PREFETCHT1   352(R8)(R12*1)
-	VMOVDQU      288(R8), Y8
-	VMOVDQU      320(R8), Y9
-	VPMOVZXWD    352(R8), Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPSRLD       $0x1e, Y8, Y11
-	VPOR         Y11, Y10, Y10
-	VPMOVZXWD    368(R8), Y11
-	VPSLLD       $0x02, Y11, Y11
-	VPSRLD       $0x1e, Y9, Y12
-	VPOR         Y12, Y11, Y11
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x06, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x06, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same24
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same24:
-	VPSRLD       $0x0c, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x0c, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x12, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  192(CX), Y12, Y5
-	VPSRLD       $0x12, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  224(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x40
-	JGT          same25
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same25:
-	VPSRLD       $0x18, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPSRLD       $0x18, Y9, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same26
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same26:
-	VPSRLD      $0x06, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x06, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x0c, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x0c, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk21
-
-out22:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         R9, SI
-	ADDQ         R12, BX
-	DECQ         DI
+	MOVQ         R8, BX
+	MOVQ         rows+40(FP), R10
+	ADDQ         $0x7f, R10
+	SHRQ         $0x07, R10
+	IMUL3Q       $0x00000200, R10, R10
+	ADDQ         R10, DX
+	DECQ         SI
 	JNZ          loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedFactors6AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedFactors6AVX2(SB), NOSPLIT, $0-64
-	MOVQ         dst+0(FP), AX
-	MOVQ         stride+8(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x007e0000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y4
-	MOVL         $0x42800000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y5
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000180, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
-
-loop1:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
-	PREFETCHT0   2240(R8)
-	PREFETCHT0   2304(R8)
-	PREFETCHT0   2368(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      96(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      96(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPMOVZXWD    64(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      32(R8), Y6
-	VPMOVZXWD    80(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      96(R8), Y6
-	VPMOVZXWD    160(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      128(R8), Y6
-	VPMOVZXWD    176(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VMOVDQU     (R8), Y6
-	VPMOVZXWD   64(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     32(R8), Y6
-	VPMOVZXWD   80(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     96(R8), Y6
-	VPMOVZXWD   160(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     128(R8), Y6
-	VPMOVZXWD   176(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     (R8), Y6
-	VPMOVZXWD   64(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x05, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     32(R8), Y6
-	VPMOVZXWD   80(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x05, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     96(R8), Y0
-	VPMOVZXWD   160(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x05, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     128(R8), Y0
-	VPMOVZXWD   176(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x05, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
-
-out4:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk9:
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      288(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPSLLD       $0x11, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      288(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPSLLD       $0x0b, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same12
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      288(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPSLLD       $0x05, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      192(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      224(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      288(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x40
-	JGT          same13
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VMOVDQU      192(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      224(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      288(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPSRLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      192(R8), Y6
-	VPMOVZXWD    256(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      224(R8), Y6
-	VPMOVZXWD    272(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      288(R8), Y6
-	VPMOVZXWD    352(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      320(R8), Y6
-	VPMOVZXWD    368(R8), Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPSRLD       $0x1e, Y6, Y6
-	VPOR         Y6, Y7, Y7
-	VPSLLD       $0x11, Y7, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same14
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x42c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VMOVDQU     192(R8), Y6
-	VPMOVZXWD   256(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     224(R8), Y6
-	VPMOVZXWD   272(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     288(R8), Y6
-	VPMOVZXWD   352(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     320(R8), Y6
-	VPMOVZXWD   368(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x0b, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     192(R8), Y6
-	VPMOVZXWD   256(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x05, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     224(R8), Y6
-	VPMOVZXWD   272(R8), Y7
-	VPSLLD      $0x02, Y7, Y7
-	VPSRLD      $0x1e, Y6, Y6
-	VPOR        Y6, Y7, Y7
-	VPSLLD      $0x05, Y7, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     288(R8), Y0
-	VPMOVZXWD   352(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x05, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     320(R8), Y0
-	VPMOVZXWD   368(R8), Y1
-	VPSLLD      $0x02, Y1, Y1
-	VPSRLD      $0x1e, Y0, Y0
-	VPOR        Y0, Y1, Y1
-	VPSLLD      $0x05, Y1, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk9
-
-out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
 
 done2:
 	VZEROUPPER
@@ -8211,10 +7375,6 @@ TEXT ·packedDecode8AVX2(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), BX
 	MOVQ         scales+24(FP), SI
 	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000200, R12, R12
 	TESTQ        DI, DI
 	JZ           done2
 
@@ -8235,16 +7395,16 @@ chunk3:
 	PREFETCHT0   2368(R8)
 	PREFETCHT0   2432(R8)
 	PREFETCHT0   2496(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -8317,16 +7477,16 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -8401,16 +7561,16 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -8493,16 +7653,16 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Y0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Y1
 	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Y2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Y3
 	VMULPS       Y3, Y2, Y3
 	ADDQ         $0x04, R9
@@ -8947,1583 +8107,14 @@ same14:
 	JNZ         chunk9
 
 out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedSums8AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedSums8AVX2(SB), NOSPLIT, $0-72
-	MOVQ         y+0(FP), AX
-	MOVL         $0x000000ff, CX
-	VMOVD        CX, X0
-	VPBROADCASTD X0, Y0
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+64(FP), DI
-	MOVQ         rows+48(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000200, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
-
-loop1:
-	MOVQ  BX, R8
-	MOVQ  SI, R9
-	MOVQ  values+32(FP), R10
-	MOVQ  rows+48(FP), R11
-	MOVQ  x+8(FP), CX
-	MOVQ  middles+40(FP), DX
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-
-chunk3:
-	PREFETCHT1   (R8)(R12*1)
-	PREFETCHT1   64(R8)(R12*1)
-	VMOVDQU      (R8), Y8
-	VMOVDQU      32(R8), Y9
-	VMOVDQU      64(R8), Y10
-	VMOVDQU      96(R8), Y11
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x08, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x08, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+56(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VPSRLD       $0x10, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x10, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x18, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  192(CX), Y8, Y5
-	VPSRLD       $0x18, Y9, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  224(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+56(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPSRLD       $0x08, Y10, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x08, Y11, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+56(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VPSRLD      $0x10, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x10, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
-
-out4:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk9:
-	PREFETCHT1   128(R8)(R12*1)
-	PREFETCHT1   192(R8)(R12*1)
-	VMOVDQU      128(R8), Y8
-	VMOVDQU      160(R8), Y9
-	VMOVDQU      192(R8), Y10
-	VMOVDQU      224(R8), Y11
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x08, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x08, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+56(FP), $0x20
-	JGT          same12
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VPSRLD       $0x10, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x10, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x18, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  192(CX), Y8, Y5
-	VPSRLD       $0x18, Y9, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  224(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+56(FP), $0x40
-	JGT          same13
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPSRLD       $0x08, Y10, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x08, Y11, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+56(FP), $0x20
-	JGT          same14
-	MOVBQZX      1(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VPSRLD      $0x10, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x10, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk9
-
-out10:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk15:
-	PREFETCHT1   256(R8)(R12*1)
-	PREFETCHT1   320(R8)(R12*1)
-	VMOVDQU      256(R8), Y8
-	VMOVDQU      288(R8), Y9
-	VMOVDQU      320(R8), Y10
-	VMOVDQU      352(R8), Y11
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x08, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x08, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same18
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same18:
-	VPSRLD       $0x10, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x10, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x18, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  192(CX), Y8, Y5
-	VPSRLD       $0x18, Y9, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  224(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x40
-	JGT          same19
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same19:
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPSRLD       $0x08, Y10, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x08, Y11, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out16
-	CMPQ         unit+56(FP), $0x20
-	JGT          same20
-	MOVBQZX      2(R9), R13
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(R13*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same20:
-	VPSRLD      $0x10, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x10, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk15
-
-out16:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         BX, R8
-	MOVQ         SI, R9
-	MOVQ         values+32(FP), R10
-	MOVQ         rows+48(FP), R11
-	MOVQ         x+8(FP), CX
-	MOVQ         middles+40(FP), DX
-	VPXOR        Y1, Y1, Y1
-	VPXOR        Y2, Y2, Y2
-	VPXOR        Y3, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y7, Y7, Y7
-
-chunk21:
-	PREFETCHT1   384(R8)(R12*1)
-	PREFETCHT1   448(R8)(R12*1)
-	VMOVDQU      384(R8), Y8
-	VMOVDQU      416(R8), Y9
-	VMOVDQU      448(R8), Y10
-	VMOVDQU      480(R8), Y11
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPAND        Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  (CX), Y12, Y3
-	VPAND        Y0, Y9, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  32(CX), Y12, Y4
-	VPSRLD       $0x08, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  64(CX), Y12, Y5
-	VPSRLD       $0x08, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  96(CX), Y12, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same24
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same24:
-	VPSRLD       $0x10, Y8, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  128(CX), Y12, Y3
-	VPSRLD       $0x10, Y9, Y12
-	VPAND        Y0, Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  160(CX), Y12, Y4
-	VPSRLD       $0x18, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  192(CX), Y8, Y5
-	VPSRLD       $0x18, Y9, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  224(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x40
-	JGT          same25
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same25:
-	VPAND        Y0, Y10, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  256(CX), Y8, Y3
-	VPAND        Y0, Y11, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  288(CX), Y8, Y4
-	VPSRLD       $0x08, Y10, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  320(CX), Y8, Y5
-	VPSRLD       $0x08, Y11, Y8
-	VPAND        Y0, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  352(CX), Y8, Y6
-	SUBQ         $0x20, R11
-	JZ           out22
-	CMPQ         unit+56(FP), $0x20
-	JGT          same26
-	MOVBQZX      3(R9), SI
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VBROADCASTSS (R10)(SI*4), Y7
-	VPXOR        Y5, Y5, Y5
-	VPXOR        Y6, Y6, Y6
-	VPXOR        Y4, Y4, Y4
-	VMOVUPS      (DX), Y3
-	ADDQ         $0x20, DX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same26:
-	VPSRLD      $0x10, Y10, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 384(CX), Y8, Y3
-	VPSRLD      $0x10, Y11, Y8
-	VPAND       Y0, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 416(CX), Y8, Y4
-	VPSRLD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 448(CX), Y8, Y5
-	VPSRLD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS 480(CX), Y8, Y6
-	ADDQ        $0x00000200, CX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk21
-
-out22:
-	VADDPS       Y5, Y3, Y3
-	VFMADD231PS  Y7, Y3, Y1
-	VADDPS       Y6, Y4, Y4
-	VFMADD231PS  Y7, Y4, Y2
-	VADDPS       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VADDSS       (AX), X1, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	MOVQ         R9, SI
-	ADDQ         R12, BX
-	DECQ         DI
-	JNZ          loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedFactors8AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·packedFactors8AVX2(SB), NOSPLIT, $0-64
-	MOVQ         dst+0(FP), AX
-	MOVQ         stride+8(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x007f8000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y4
-	MOVL         $0x43800000, DX
-	VMOVD        DX, X0
-	VPBROADCASTD X0, Y5
-	MOVQ         codes+16(FP), BX
-	MOVQ         scales+24(FP), SI
-	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000200, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
-
-loop1:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
-	PREFETCHT0   2240(R8)
-	PREFETCHT0   2304(R8)
-	PREFETCHT0   2368(R8)
-	PREFETCHT0   2432(R8)
-	PREFETCHT0   2496(R8)
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      32(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      128(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      128(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      32(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      128(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VMOVDQU      (R8), Y6
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      32(R8), Y6
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      128(R8), Y6
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      (R8), Y6
-	VMOVDQU      64(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      32(R8), Y6
-	VMOVDQU      96(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      128(R8), Y6
-	VMOVDQU      192(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      160(R8), Y6
-	VMOVDQU      224(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Y0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Y2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VMOVDQU     (R8), Y6
-	VMOVDQU     64(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     32(R8), Y6
-	VMOVDQU     96(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     128(R8), Y6
-	VMOVDQU     192(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     160(R8), Y6
-	VMOVDQU     224(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     (R8), Y6
-	VMOVDQU     64(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     32(R8), Y6
-	VMOVDQU     96(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     128(R8), Y0
-	VMOVDQU     192(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     160(R8), Y0
-	VMOVDQU     224(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
-
-out4:
-	MOVQ BX, R8
-	MOVQ SI, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, DX
-	LEAQ (AX)(CX*2), AX
-
-chunk9:
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VMOVDQU      256(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, (DX)
-	VMOVDQU      288(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 32(DX)
-	VMOVDQU      384(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, (DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 32(DX)(CX*1)
-	VMOVDQU      256(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 64(DX)
-	VMOVDQU      288(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 96(DX)
-	VMOVDQU      384(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 64(DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 96(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same12
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same12:
-	VMOVDQU      256(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 128(DX)
-	VMOVDQU      288(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 160(DX)
-	VMOVDQU      384(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 128(DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VPSRLD       $0x01, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 160(DX)(CX*1)
-	VMOVDQU      256(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 192(DX)
-	VMOVDQU      288(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 224(DX)
-	VMOVDQU      384(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 192(DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VPSRLD       $0x09, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 224(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x40
-	JGT          same13
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same13:
-	VMOVDQU      256(R8), Y6
-	VMOVDQU      320(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 256(DX)
-	VMOVDQU      288(R8), Y6
-	VMOVDQU      352(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 288(DX)
-	VMOVDQU      384(R8), Y6
-	VMOVDQU      448(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 256(DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VMOVDQU      480(R8), Y6
-	VPSLLD       $0x0f, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 288(DX)(CX*1)
-	VMOVDQU      256(R8), Y6
-	VMOVDQU      320(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 320(DX)
-	VMOVDQU      288(R8), Y6
-	VMOVDQU      352(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y1, Y0, Y6
-	VMOVUPS      Y6, 352(DX)
-	VMOVDQU      384(R8), Y6
-	VMOVDQU      448(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 320(DX)(CX*1)
-	VMOVDQU      416(R8), Y6
-	VMOVDQU      480(R8), Y6
-	VPSLLD       $0x07, Y6, Y6
-	VPAND        Y4, Y6, Y6
-	VPOR         Y5, Y6, Y6
-	VFMSUB213PS  Y3, Y2, Y6
-	VMOVUPS      Y6, 352(DX)(CX*1)
-	SUBQ         $0x20, R11
-	JZ           out10
-	CMPQ         unit+48(FP), $0x20
-	JGT          same14
-	MOVBQZX      2(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y0
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	VMULPS       Y1, Y0, Y1
-	MOVBQZX      3(R9), SI
-	VBROADCASTSS (R10)(SI*4), Y2
-	MOVL         $0x43c00000, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	VMULPS       Y3, Y2, Y3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same14:
-	VMOVDQU     256(R8), Y6
-	VMOVDQU     320(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 384(DX)
-	VMOVDQU     288(R8), Y6
-	VMOVDQU     352(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 416(DX)
-	VMOVDQU     384(R8), Y6
-	VMOVDQU     448(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 384(DX)(CX*1)
-	VMOVDQU     416(R8), Y6
-	VMOVDQU     480(R8), Y6
-	VPSRLD      $0x01, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y3, Y2, Y6
-	VMOVUPS     Y6, 416(DX)(CX*1)
-	VMOVDQU     256(R8), Y6
-	VMOVDQU     320(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 448(DX)
-	VMOVDQU     288(R8), Y6
-	VMOVDQU     352(R8), Y6
-	VPSRLD      $0x09, Y6, Y6
-	VPAND       Y4, Y6, Y6
-	VPOR        Y5, Y6, Y6
-	VFMSUB213PS Y1, Y0, Y6
-	VMOVUPS     Y6, 480(DX)
-	VMOVDQU     384(R8), Y0
-	VMOVDQU     448(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 448(DX)(CX*1)
-	VMOVDQU     416(R8), Y0
-	VMOVDQU     480(R8), Y0
-	VPSRLD      $0x09, Y0, Y0
-	VPAND       Y4, Y0, Y0
-	VPOR        Y5, Y0, Y0
-	VFMSUB213PS Y3, Y2, Y0
-	VMOVUPS     Y0, 480(DX)(CX*1)
-	ADDQ        $0x00000200, DX
-	ADDQ        $0x00000200, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk9
-
-out10:
-	MOVQ R9, SI
-	ADDQ R12, BX
-	DECQ DI
-	JNZ  loop1
-
-done2:
-	VZEROUPPER
-	RET
-
-// func packedDecode2AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode2AVX512(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), SI
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x00000080, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
-
-loop1:
-	MOVQ SI, R8
-	MOVQ BX, R9
-	MOVQ values+32(FP), R10
-	MOVQ rows+40(FP), R11
-	MOVQ AX, BX
-	LEAQ (AX)(CX*4), AX
-
-chunk3:
-	PREFETCHT0   2048(R8)
-	PREFETCHT0   2112(R8)
-	VPMOVZXWD    (R8), Z4
-	VPMOVZXWD    32(R8), Z5
-	VPMOVZXWD    64(R8), Z6
-	VPMOVZXWD    96(R8), Z7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets2<>+0(SB), Z0, Z0
-	VCVTPS2PH    $0x00, Z0, Y0
-	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets2<>+0(SB), Z1, Z1
-	VCVTPS2PH    $0x00, Z1, Y1
-	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets2<>+0(SB), Z2, Z2
-	VCVTPS2PH    $0x00, Z2, Y2
-	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets2<>+0(SB), Z3, Z3
-	VCVTPS2PH    $0x00, Z3, Y3
-	VCVTPH2PS    Y3, Z3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	VPERMPS      Z0, Z4, Z8
-	VMOVUPS      Z8, (BX)
-	VPERMPS      Z1, Z5, Z8
-	VMOVUPS      Z8, (BX)(CX*1)
-	VPERMPS      Z2, Z6, Z8
-	VMOVUPS      Z8, (BX)(CX*2)
-	VPERMPS      Z3, Z7, Z8
-	VMOVUPS      Z8, (BX)(DX*1)
-	VPSRLD       $0x02, Z4, Z8
-	VPERMPS      Z0, Z8, Z8
-	VMOVUPS      Z8, 64(BX)
-	VPSRLD       $0x02, Z5, Z8
-	VPERMPS      Z1, Z8, Z8
-	VMOVUPS      Z8, 64(BX)(CX*1)
-	VPSRLD       $0x02, Z6, Z8
-	VPERMPS      Z2, Z8, Z8
-	VMOVUPS      Z8, 64(BX)(CX*2)
-	VPSRLD       $0x02, Z7, Z8
-	VPERMPS      Z3, Z8, Z8
-	VMOVUPS      Z8, 64(BX)(DX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets2<>+0(SB), Z0, Z0
-	VCVTPS2PH    $0x00, Z0, Y0
-	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets2<>+0(SB), Z1, Z1
-	VCVTPS2PH    $0x00, Z1, Y1
-	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets2<>+0(SB), Z2, Z2
-	VCVTPS2PH    $0x00, Z2, Y2
-	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets2<>+0(SB), Z3, Z3
-	VCVTPS2PH    $0x00, Z3, Y3
-	VCVTPH2PS    Y3, Z3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same6:
-	VPSRLD       $0x04, Z4, Z8
-	VPERMPS      Z0, Z8, Z8
-	VMOVUPS      Z8, 128(BX)
-	VPSRLD       $0x04, Z5, Z8
-	VPERMPS      Z1, Z8, Z8
-	VMOVUPS      Z8, 128(BX)(CX*1)
-	VPSRLD       $0x04, Z6, Z8
-	VPERMPS      Z2, Z8, Z8
-	VMOVUPS      Z8, 128(BX)(CX*2)
-	VPSRLD       $0x04, Z7, Z8
-	VPERMPS      Z3, Z8, Z8
-	VMOVUPS      Z8, 128(BX)(DX*1)
-	VPSRLD       $0x06, Z4, Z8
-	VPERMPS      Z0, Z8, Z8
-	VMOVUPS      Z8, 192(BX)
-	VPSRLD       $0x06, Z5, Z8
-	VPERMPS      Z1, Z8, Z8
-	VMOVUPS      Z8, 192(BX)(CX*1)
-	VPSRLD       $0x06, Z6, Z8
-	VPERMPS      Z2, Z8, Z8
-	VMOVUPS      Z8, 192(BX)(CX*2)
-	VPSRLD       $0x06, Z7, Z8
-	VPERMPS      Z3, Z8, Z8
-	VMOVUPS      Z8, 192(BX)(DX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x40
-	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets2<>+0(SB), Z0, Z0
-	VCVTPS2PH    $0x00, Z0, Y0
-	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets2<>+0(SB), Z1, Z1
-	VCVTPS2PH    $0x00, Z1, Y1
-	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets2<>+0(SB), Z2, Z2
-	VCVTPS2PH    $0x00, Z2, Y2
-	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets2<>+0(SB), Z3, Z3
-	VCVTPS2PH    $0x00, Z3, Y3
-	VCVTPH2PS    Y3, Z3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same7:
-	VPSRLD       $0x08, Z4, Z8
-	VPERMPS      Z0, Z8, Z8
-	VMOVUPS      Z8, 256(BX)
-	VPSRLD       $0x08, Z5, Z8
-	VPERMPS      Z1, Z8, Z8
-	VMOVUPS      Z8, 256(BX)(CX*1)
-	VPSRLD       $0x08, Z6, Z8
-	VPERMPS      Z2, Z8, Z8
-	VMOVUPS      Z8, 256(BX)(CX*2)
-	VPSRLD       $0x08, Z7, Z8
-	VPERMPS      Z3, Z8, Z8
-	VMOVUPS      Z8, 256(BX)(DX*1)
-	VPSRLD       $0x0a, Z4, Z8
-	VPERMPS      Z0, Z8, Z8
-	VMOVUPS      Z8, 320(BX)
-	VPSRLD       $0x0a, Z5, Z8
-	VPERMPS      Z1, Z8, Z8
-	VMOVUPS      Z8, 320(BX)(CX*1)
-	VPSRLD       $0x0a, Z6, Z8
-	VPERMPS      Z2, Z8, Z8
-	VMOVUPS      Z8, 320(BX)(CX*2)
-	VPSRLD       $0x0a, Z7, Z8
-	VPERMPS      Z3, Z8, Z8
-	VMOVUPS      Z8, 320(BX)(DX*1)
-	SUBQ         $0x20, R11
-	JZ           out4
-	CMPQ         unit+48(FP), $0x20
-	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets2<>+0(SB), Z0, Z0
-	VCVTPS2PH    $0x00, Z0, Y0
-	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets2<>+0(SB), Z1, Z1
-	VCVTPS2PH    $0x00, Z1, Y1
-	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets2<>+0(SB), Z2, Z2
-	VCVTPS2PH    $0x00, Z2, Y2
-	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets2<>+0(SB), Z3, Z3
-	VCVTPS2PH    $0x00, Z3, Y3
-	VCVTPH2PS    Y3, Z3
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-
-same8:
-	VPSRLD  $0x0c, Z4, Z8
-	VPERMPS Z0, Z8, Z8
-	VMOVUPS Z8, 384(BX)
-	VPSRLD  $0x0c, Z5, Z8
-	VPERMPS Z1, Z8, Z8
-	VMOVUPS Z8, 384(BX)(CX*1)
-	VPSRLD  $0x0c, Z6, Z8
-	VPERMPS Z2, Z8, Z8
-	VMOVUPS Z8, 384(BX)(CX*2)
-	VPSRLD  $0x0c, Z7, Z8
-	VPERMPS Z3, Z8, Z8
-	VMOVUPS Z8, 384(BX)(DX*1)
-	VPSRLD  $0x0e, Z4, Z4
-	VPERMPS Z0, Z4, Z4
-	VMOVUPS Z4, 448(BX)
-	VPSRLD  $0x0e, Z5, Z0
-	VPERMPS Z1, Z0, Z0
-	VMOVUPS Z0, 448(BX)(CX*1)
-	VPSRLD  $0x0e, Z6, Z0
-	VPERMPS Z2, Z0, Z0
-	VMOVUPS Z0, 448(BX)(CX*2)
-	VPSRLD  $0x0e, Z7, Z0
-	VPERMPS Z3, Z0, Z0
-	VMOVUPS Z0, 448(BX)(DX*1)
-	ADDQ    $0x00000200, BX
-	ADDQ    $0x00000080, R8
-	SUBQ    $0x20, R11
-	JNZ     chunk3
-
-out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, SI
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000200, R11, R11
+	ADDQ   R11, BX
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -10532,16 +8123,12 @@ done2:
 // func packedGemv2AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·packedGemv2AVX512(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), CX
-	MOVQ   quads+56(FP), BX
-	MOVQ   rows+40(FP), R10
-	ADDQ   $0x7f, R10
-	SHRQ   $0x07, R10
-	IMUL3Q $0x00000080, R10, R10
-	TESTQ  BX, BX
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), CX
+	MOVQ  quads+56(FP), BX
+	TESTQ BX, BX
+	JZ    done2
 
 loop1:
 	MOVQ   DX, SI
@@ -10561,23 +8148,23 @@ chunk3:
 	VPMOVZXWD    32(SI), Z9
 	VPMOVZXWD    64(SI), Z10
 	VPMOVZXWD    96(SI), Z11
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -10607,23 +8194,23 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -10659,23 +8246,23 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -10711,23 +8298,23 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -10810,7 +8397,11 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x00000080, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
 
@@ -10818,22 +8409,18 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode3AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode2AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode3AVX512(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), SI
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x000000c0, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
+TEXT ·packedDecode2AVX512(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), SI
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
 
 loop1:
 	MOVQ SI, R8
@@ -10846,41 +8433,28 @@ loop1:
 chunk3:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
-	PREFETCHT0   2176(R8)
 	VPMOVZXWD    (R8), Z4
-	VPMOVZXBD    32(R8), Z0
-	VPSLLD       $0x10, Z0, Z0
-	VPORD        Z0, Z4, Z4
-	VPMOVZXWD    48(R8), Z5
-	VPMOVZXBD    80(R8), Z0
-	VPSLLD       $0x10, Z0, Z0
-	VPORD        Z0, Z5, Z5
-	VPMOVZXWD    96(R8), Z6
-	VPMOVZXBD    128(R8), Z0
-	VPSLLD       $0x10, Z0, Z0
-	VPORD        Z0, Z6, Z6
-	VPMOVZXWD    144(R8), Z7
-	VPMOVZXBD    176(R8), Z0
-	VPSLLD       $0x10, Z0, Z0
-	VPORD        Z0, Z7, Z7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets3<>+0(SB), Z0, Z0
+	VPMOVZXWD    32(R8), Z5
+	VPMOVZXWD    64(R8), Z6
+	VPMOVZXWD    96(R8), Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets3<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets3<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets3<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
@@ -10893,184 +8467,188 @@ chunk3:
 	VMOVUPS      Z8, (BX)(CX*2)
 	VPERMPS      Z3, Z7, Z8
 	VMOVUPS      Z8, (BX)(DX*1)
-	VPSRLD       $0x03, Z4, Z8
+	VPSRLD       $0x02, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 64(BX)
-	VPSRLD       $0x03, Z5, Z8
+	VPSRLD       $0x02, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(CX*1)
-	VPSRLD       $0x03, Z6, Z8
+	VPSRLD       $0x02, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(CX*2)
-	VPSRLD       $0x03, Z7, Z8
+	VPSRLD       $0x02, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets3<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets3<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets3<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets3<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSRLD       $0x06, Z4, Z8
+	VPSRLD       $0x04, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 128(BX)
-	VPSRLD       $0x06, Z5, Z8
+	VPSRLD       $0x04, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(CX*1)
-	VPSRLD       $0x06, Z6, Z8
+	VPSRLD       $0x04, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(CX*2)
-	VPSRLD       $0x06, Z7, Z8
+	VPSRLD       $0x04, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(DX*1)
-	VPSRLD       $0x09, Z4, Z8
+	VPSRLD       $0x06, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 192(BX)
-	VPSRLD       $0x09, Z5, Z8
+	VPSRLD       $0x06, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(CX*1)
-	VPSRLD       $0x09, Z6, Z8
+	VPSRLD       $0x06, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(CX*2)
-	VPSRLD       $0x09, Z7, Z8
+	VPSRLD       $0x06, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets3<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets3<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets3<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets3<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSRLD       $0x0c, Z4, Z8
+	VPSRLD       $0x08, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 256(BX)
-	VPSRLD       $0x0c, Z5, Z8
+	VPSRLD       $0x08, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(CX*1)
-	VPSRLD       $0x0c, Z6, Z8
+	VPSRLD       $0x08, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(CX*2)
-	VPSRLD       $0x0c, Z7, Z8
+	VPSRLD       $0x08, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(DX*1)
-	VPSRLD       $0x0f, Z4, Z8
+	VPSRLD       $0x0a, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 320(BX)
-	VPSRLD       $0x0f, Z5, Z8
+	VPSRLD       $0x0a, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*1)
-	VPSRLD       $0x0f, Z6, Z8
+	VPSRLD       $0x0a, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*2)
-	VPSRLD       $0x0f, Z7, Z8
+	VPSRLD       $0x0a, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets3<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets2<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets3<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets2<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets3<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets2<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets3<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets2<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSRLD  $0x12, Z4, Z8
+	VPSRLD  $0x0c, Z4, Z8
 	VPERMPS Z0, Z8, Z8
 	VMOVUPS Z8, 384(BX)
-	VPSRLD  $0x12, Z5, Z8
+	VPSRLD  $0x0c, Z5, Z8
 	VPERMPS Z1, Z8, Z8
 	VMOVUPS Z8, 384(BX)(CX*1)
-	VPSRLD  $0x12, Z6, Z8
+	VPSRLD  $0x0c, Z6, Z8
 	VPERMPS Z2, Z8, Z8
 	VMOVUPS Z8, 384(BX)(CX*2)
-	VPSRLD  $0x12, Z7, Z8
+	VPSRLD  $0x0c, Z7, Z8
 	VPERMPS Z3, Z8, Z8
 	VMOVUPS Z8, 384(BX)(DX*1)
-	VPSRLD  $0x15, Z4, Z4
+	VPSRLD  $0x0e, Z4, Z4
 	VPERMPS Z0, Z4, Z4
 	VMOVUPS Z4, 448(BX)
-	VPSRLD  $0x15, Z5, Z0
+	VPSRLD  $0x0e, Z5, Z0
 	VPERMPS Z1, Z0, Z0
 	VMOVUPS Z0, 448(BX)(CX*1)
-	VPSRLD  $0x15, Z6, Z0
+	VPSRLD  $0x0e, Z6, Z0
 	VPERMPS Z2, Z0, Z0
 	VMOVUPS Z0, 448(BX)(CX*2)
-	VPSRLD  $0x15, Z7, Z0
+	VPSRLD  $0x0e, Z7, Z0
 	VPERMPS Z3, Z0, Z0
 	VMOVUPS Z0, 448(BX)(DX*1)
 	ADDQ    $0x00000200, BX
-	ADDQ    $0x000000c0, R8
+	ADDQ    $0x00000080, R8
 	SUBQ    $0x20, R11
 	JNZ     chunk3
 
 out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000080, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -11079,16 +8657,12 @@ done2:
 // func packedGemv3AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·packedGemv3AVX512(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), CX
-	MOVQ   quads+56(FP), BX
-	MOVQ   rows+40(FP), R10
-	ADDQ   $0x7f, R10
-	SHRQ   $0x07, R10
-	IMUL3Q $0x000000c0, R10, R10
-	TESTQ  BX, BX
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), CX
+	MOVQ  quads+56(FP), BX
+	TESTQ BX, BX
+	JZ    done2
 
 loop1:
 	MOVQ   DX, SI
@@ -11121,23 +8695,23 @@ chunk3:
 	VPMOVZXBD    176(SI), Z0
 	VPSLLD       $0x10, Z0, Z0
 	VPORD        Z0, Z11, Z11
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11167,23 +8741,23 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11219,23 +8793,23 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11271,23 +8845,23 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11370,7 +8944,11 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x000000c0, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
 
@@ -11378,22 +8956,18 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode4AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode3AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode4AVX512(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), SI
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x00000100, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
+TEXT ·packedDecode3AVX512(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), SI
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
 
 loop1:
 	MOVQ SI, R8
@@ -11407,29 +8981,40 @@ chunk3:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
-	PREFETCHT0   2240(R8)
-	VMOVDQU32    (R8), Z4
-	VMOVDQU32    64(R8), Z5
-	VMOVDQU32    128(R8), Z6
-	VMOVDQU32    192(R8), Z7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets4<>+0(SB), Z0, Z0
+	VPMOVZXWD    (R8), Z4
+	VPMOVZXBD    32(R8), Z0
+	VPSLLD       $0x10, Z0, Z0
+	VPORD        Z0, Z4, Z4
+	VPMOVZXWD    48(R8), Z5
+	VPMOVZXBD    80(R8), Z0
+	VPSLLD       $0x10, Z0, Z0
+	VPORD        Z0, Z5, Z5
+	VPMOVZXWD    96(R8), Z6
+	VPMOVZXBD    128(R8), Z0
+	VPSLLD       $0x10, Z0, Z0
+	VPORD        Z0, Z6, Z6
+	VPMOVZXWD    144(R8), Z7
+	VPMOVZXBD    176(R8), Z0
+	VPSLLD       $0x10, Z0, Z0
+	VPORD        Z0, Z7, Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets4<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets4<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets4<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
@@ -11442,184 +9027,188 @@ chunk3:
 	VMOVUPS      Z8, (BX)(CX*2)
 	VPERMPS      Z3, Z7, Z8
 	VMOVUPS      Z8, (BX)(DX*1)
-	VPSRLD       $0x04, Z4, Z8
+	VPSRLD       $0x03, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 64(BX)
-	VPSRLD       $0x04, Z5, Z8
+	VPSRLD       $0x03, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(CX*1)
-	VPSRLD       $0x04, Z6, Z8
+	VPSRLD       $0x03, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(CX*2)
-	VPSRLD       $0x04, Z7, Z8
+	VPSRLD       $0x03, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 64(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets4<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets4<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets4<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets4<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSRLD       $0x08, Z4, Z8
+	VPSRLD       $0x06, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 128(BX)
-	VPSRLD       $0x08, Z5, Z8
+	VPSRLD       $0x06, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(CX*1)
-	VPSRLD       $0x08, Z6, Z8
+	VPSRLD       $0x06, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(CX*2)
-	VPSRLD       $0x08, Z7, Z8
+	VPSRLD       $0x06, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 128(BX)(DX*1)
-	VPSRLD       $0x0c, Z4, Z8
+	VPSRLD       $0x09, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 192(BX)
-	VPSRLD       $0x0c, Z5, Z8
+	VPSRLD       $0x09, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(CX*1)
-	VPSRLD       $0x0c, Z6, Z8
+	VPSRLD       $0x09, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(CX*2)
-	VPSRLD       $0x0c, Z7, Z8
+	VPSRLD       $0x09, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 192(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets4<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets4<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets4<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets4<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSRLD       $0x10, Z4, Z8
+	VPSRLD       $0x0c, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 256(BX)
-	VPSRLD       $0x10, Z5, Z8
+	VPSRLD       $0x0c, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(CX*1)
-	VPSRLD       $0x10, Z6, Z8
+	VPSRLD       $0x0c, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(CX*2)
-	VPSRLD       $0x10, Z7, Z8
+	VPSRLD       $0x0c, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 256(BX)(DX*1)
-	VPSRLD       $0x14, Z4, Z8
+	VPSRLD       $0x0f, Z4, Z8
 	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 320(BX)
-	VPSRLD       $0x14, Z5, Z8
+	VPSRLD       $0x0f, Z5, Z8
 	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*1)
-	VPSRLD       $0x14, Z6, Z8
+	VPSRLD       $0x0f, Z6, Z8
 	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*2)
-	VPSRLD       $0x14, Z7, Z8
+	VPSRLD       $0x0f, Z7, Z8
 	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets4<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets3<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z1
-	VMULPS       offsets4<>+0(SB), Z1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets3<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets4<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets3<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z3
-	VMULPS       offsets4<>+0(SB), Z3, Z3
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets3<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSRLD  $0x18, Z4, Z8
+	VPSRLD  $0x12, Z4, Z8
 	VPERMPS Z0, Z8, Z8
 	VMOVUPS Z8, 384(BX)
-	VPSRLD  $0x18, Z5, Z8
+	VPSRLD  $0x12, Z5, Z8
 	VPERMPS Z1, Z8, Z8
 	VMOVUPS Z8, 384(BX)(CX*1)
-	VPSRLD  $0x18, Z6, Z8
+	VPSRLD  $0x12, Z6, Z8
 	VPERMPS Z2, Z8, Z8
 	VMOVUPS Z8, 384(BX)(CX*2)
-	VPSRLD  $0x18, Z7, Z8
+	VPSRLD  $0x12, Z7, Z8
 	VPERMPS Z3, Z8, Z8
 	VMOVUPS Z8, 384(BX)(DX*1)
-	VPSRLD  $0x1c, Z4, Z4
+	VPSRLD  $0x15, Z4, Z4
 	VPERMPS Z0, Z4, Z4
 	VMOVUPS Z4, 448(BX)
-	VPSRLD  $0x1c, Z5, Z0
+	VPSRLD  $0x15, Z5, Z0
 	VPERMPS Z1, Z0, Z0
 	VMOVUPS Z0, 448(BX)(CX*1)
-	VPSRLD  $0x1c, Z6, Z0
+	VPSRLD  $0x15, Z6, Z0
 	VPERMPS Z2, Z0, Z0
 	VMOVUPS Z0, 448(BX)(CX*2)
-	VPSRLD  $0x1c, Z7, Z0
+	VPSRLD  $0x15, Z7, Z0
 	VPERMPS Z3, Z0, Z0
 	VMOVUPS Z0, 448(BX)(DX*1)
 	ADDQ    $0x00000200, BX
-	ADDQ    $0x00000100, R8
+	ADDQ    $0x000000c0, R8
 	SUBQ    $0x20, R11
 	JNZ     chunk3
 
 out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x000000c0, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -11628,16 +9217,12 @@ done2:
 // func packedGemv4AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·packedGemv4AVX512(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), CX
-	MOVQ   quads+56(FP), BX
-	MOVQ   rows+40(FP), R10
-	ADDQ   $0x7f, R10
-	SHRQ   $0x07, R10
-	IMUL3Q $0x00000100, R10, R10
-	TESTQ  BX, BX
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), CX
+	MOVQ  quads+56(FP), BX
+	TESTQ BX, BX
+	JZ    done2
 
 loop1:
 	MOVQ   DX, SI
@@ -11659,23 +9244,23 @@ chunk3:
 	VMOVDQU32    64(SI), Z9
 	VMOVDQU32    128(SI), Z10
 	VMOVDQU32    192(SI), Z11
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11705,23 +9290,23 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11757,23 +9342,23 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11809,23 +9394,23 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z1
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z1
 	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z3
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z3
 	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
@@ -11908,7 +9493,11 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x00000100, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
 
@@ -11916,22 +9505,18 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode5AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode4AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode5AVX512(SB), NOSPLIT, $0-64
-	MOVQ   dst+0(FP), AX
-	MOVQ   stride+8(FP), CX
-	SHLQ   $0x02, CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   codes+16(FP), SI
-	MOVQ   scales+24(FP), BX
-	MOVQ   quads+56(FP), DI
-	MOVQ   rows+40(FP), R12
-	ADDQ   $0x7f, R12
-	SHRQ   $0x07, R12
-	IMUL3Q $0x00000140, R12, R12
-	TESTQ  DI, DI
-	JZ     done2
+TEXT ·packedDecode4AVX512(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), SI
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
 
 loop1:
 	MOVQ SI, R8
@@ -11946,287 +9531,222 @@ chunk3:
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
 	PREFETCHT0   2240(R8)
-	PREFETCHT0   2304(R8)
-	VMOVDQU32    (R8), Z8
-	VPMOVZXBD    64(R8), Z9
-	VPSLLD       $0x02, Z9, Z9
-	VPSRLD       $0x1e, Z8, Z0
-	VPORD        Z0, Z9, Z9
-	VMOVDQU32    80(R8), Z10
-	VPMOVZXBD    144(R8), Z11
-	VPSLLD       $0x02, Z11, Z11
-	VPSRLD       $0x1e, Z10, Z0
-	VPORD        Z0, Z11, Z11
-	VMOVDQU32    160(R8), Z12
-	VPMOVZXBD    224(R8), Z13
-	VPSLLD       $0x02, Z13, Z13
-	VPSRLD       $0x1e, Z12, Z0
-	VPORD        Z0, Z13, Z13
-	VMOVDQU32    240(R8), Z14
-	VPMOVZXBD    304(R8), Z15
-	VPSLLD       $0x02, Z15, Z15
-	VPSRLD       $0x1e, Z14, Z0
-	VPORD        Z0, Z15, Z15
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets5<>+64(SB), Z0, Z1
-	VMULPS       offsets5<>+0(SB), Z0, Z0
+	VMOVDQU32    (R8), Z4
+	VMOVDQU32    64(R8), Z5
+	VMOVDQU32    128(R8), Z6
+	VMOVDQU32    192(R8), Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets5<>+64(SB), Z2, Z3
-	VMULPS       offsets5<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	VMULPS       offsets5<>+64(SB), Z4, Z5
-	VMULPS       offsets5<>+0(SB), Z4, Z4
-	VCVTPS2PH    $0x00, Z4, Y4
-	VCVTPH2PS    Y4, Z4
-	VCVTPS2PH    $0x00, Z5, Y5
-	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	VMULPS       offsets5<>+64(SB), Z6, Z7
-	VMULPS       offsets5<>+0(SB), Z6, Z6
-	VCVTPS2PH    $0x00, Z6, Y6
-	VCVTPH2PS    Y6, Z6
-	VCVTPS2PH    $0x00, Z7, Y7
-	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
-	VPSRLD       $0x00, Z8, Z16
-	VPERMI2PS    Z1, Z0, Z16
-	VMOVUPS      Z16, (BX)
-	VPSRLD       $0x00, Z10, Z16
-	VPERMI2PS    Z3, Z2, Z16
-	VMOVUPS      Z16, (BX)(CX*1)
-	VPSRLD       $0x00, Z12, Z16
-	VPERMI2PS    Z5, Z4, Z16
-	VMOVUPS      Z16, (BX)(CX*2)
-	VPSRLD       $0x00, Z14, Z16
-	VPERMI2PS    Z7, Z6, Z16
-	VMOVUPS      Z16, (BX)(DX*1)
-	VPSRLD       $0x05, Z8, Z16
-	VPERMI2PS    Z1, Z0, Z16
-	VMOVUPS      Z16, 64(BX)
-	VPSRLD       $0x05, Z10, Z16
-	VPERMI2PS    Z3, Z2, Z16
-	VMOVUPS      Z16, 64(BX)(CX*1)
-	VPSRLD       $0x05, Z12, Z16
-	VPERMI2PS    Z5, Z4, Z16
-	VMOVUPS      Z16, 64(BX)(CX*2)
-	VPSRLD       $0x05, Z14, Z16
-	VPERMI2PS    Z7, Z6, Z16
-	VMOVUPS      Z16, 64(BX)(DX*1)
+	VPERMPS      Z0, Z4, Z8
+	VMOVUPS      Z8, (BX)
+	VPERMPS      Z1, Z5, Z8
+	VMOVUPS      Z8, (BX)(CX*1)
+	VPERMPS      Z2, Z6, Z8
+	VMOVUPS      Z8, (BX)(CX*2)
+	VPERMPS      Z3, Z7, Z8
+	VMOVUPS      Z8, (BX)(DX*1)
+	VPSRLD       $0x04, Z4, Z8
+	VPERMPS      Z0, Z8, Z8
+	VMOVUPS      Z8, 64(BX)
+	VPSRLD       $0x04, Z5, Z8
+	VPERMPS      Z1, Z8, Z8
+	VMOVUPS      Z8, 64(BX)(CX*1)
+	VPSRLD       $0x04, Z6, Z8
+	VPERMPS      Z2, Z8, Z8
+	VMOVUPS      Z8, 64(BX)(CX*2)
+	VPSRLD       $0x04, Z7, Z8
+	VPERMPS      Z3, Z8, Z8
+	VMOVUPS      Z8, 64(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets5<>+64(SB), Z0, Z1
-	VMULPS       offsets5<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets5<>+64(SB), Z2, Z3
-	VMULPS       offsets5<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	VMULPS       offsets5<>+64(SB), Z4, Z5
-	VMULPS       offsets5<>+0(SB), Z4, Z4
-	VCVTPS2PH    $0x00, Z4, Y4
-	VCVTPH2PS    Y4, Z4
-	VCVTPS2PH    $0x00, Z5, Y5
-	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	VMULPS       offsets5<>+64(SB), Z6, Z7
-	VMULPS       offsets5<>+0(SB), Z6, Z6
-	VCVTPS2PH    $0x00, Z6, Y6
-	VCVTPH2PS    Y6, Z6
-	VCVTPS2PH    $0x00, Z7, Y7
-	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSRLD       $0x0a, Z8, Z16
-	VPERMI2PS    Z1, Z0, Z16
-	VMOVUPS      Z16, 128(BX)
-	VPSRLD       $0x0a, Z10, Z16
-	VPERMI2PS    Z3, Z2, Z16
-	VMOVUPS      Z16, 128(BX)(CX*1)
-	VPSRLD       $0x0a, Z12, Z16
-	VPERMI2PS    Z5, Z4, Z16
-	VMOVUPS      Z16, 128(BX)(CX*2)
-	VPSRLD       $0x0a, Z14, Z16
-	VPERMI2PS    Z7, Z6, Z16
-	VMOVUPS      Z16, 128(BX)(DX*1)
-	VPSRLD       $0x0f, Z8, Z16
-	VPERMI2PS    Z1, Z0, Z16
-	VMOVUPS      Z16, 192(BX)
-	VPSRLD       $0x0f, Z10, Z16
-	VPERMI2PS    Z3, Z2, Z16
-	VMOVUPS      Z16, 192(BX)(CX*1)
-	VPSRLD       $0x0f, Z12, Z16
-	VPERMI2PS    Z5, Z4, Z16
-	VMOVUPS      Z16, 192(BX)(CX*2)
-	VPSRLD       $0x0f, Z14, Z16
-	VPERMI2PS    Z7, Z6, Z16
-	VMOVUPS      Z16, 192(BX)(DX*1)
+	VPSRLD       $0x08, Z4, Z8
+	VPERMPS      Z0, Z8, Z8
+	VMOVUPS      Z8, 128(BX)
+	VPSRLD       $0x08, Z5, Z8
+	VPERMPS      Z1, Z8, Z8
+	VMOVUPS      Z8, 128(BX)(CX*1)
+	VPSRLD       $0x08, Z6, Z8
+	VPERMPS      Z2, Z8, Z8
+	VMOVUPS      Z8, 128(BX)(CX*2)
+	VPSRLD       $0x08, Z7, Z8
+	VPERMPS      Z3, Z8, Z8
+	VMOVUPS      Z8, 128(BX)(DX*1)
+	VPSRLD       $0x0c, Z4, Z8
+	VPERMPS      Z0, Z8, Z8
+	VMOVUPS      Z8, 192(BX)
+	VPSRLD       $0x0c, Z5, Z8
+	VPERMPS      Z1, Z8, Z8
+	VMOVUPS      Z8, 192(BX)(CX*1)
+	VPSRLD       $0x0c, Z6, Z8
+	VPERMPS      Z2, Z8, Z8
+	VMOVUPS      Z8, 192(BX)(CX*2)
+	VPSRLD       $0x0c, Z7, Z8
+	VPERMPS      Z3, Z8, Z8
+	VMOVUPS      Z8, 192(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets5<>+64(SB), Z0, Z1
-	VMULPS       offsets5<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets5<>+64(SB), Z2, Z3
-	VMULPS       offsets5<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	VMULPS       offsets5<>+64(SB), Z4, Z5
-	VMULPS       offsets5<>+0(SB), Z4, Z4
-	VCVTPS2PH    $0x00, Z4, Y4
-	VCVTPH2PS    Y4, Z4
-	VCVTPS2PH    $0x00, Z5, Y5
-	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	VMULPS       offsets5<>+64(SB), Z6, Z7
-	VMULPS       offsets5<>+0(SB), Z6, Z6
-	VCVTPS2PH    $0x00, Z6, Y6
-	VCVTPH2PS    Y6, Z6
-	VCVTPS2PH    $0x00, Z7, Y7
-	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSRLD       $0x14, Z8, Z16
-	VPERMI2PS    Z1, Z0, Z16
-	VMOVUPS      Z16, 256(BX)
-	VPSRLD       $0x14, Z10, Z16
-	VPERMI2PS    Z3, Z2, Z16
-	VMOVUPS      Z16, 256(BX)(CX*1)
-	VPSRLD       $0x14, Z12, Z16
-	VPERMI2PS    Z5, Z4, Z16
-	VMOVUPS      Z16, 256(BX)(CX*2)
-	VPSRLD       $0x14, Z14, Z16
-	VPERMI2PS    Z7, Z6, Z16
-	VMOVUPS      Z16, 256(BX)(DX*1)
-	VPSRLD       $0x19, Z8, Z8
-	VPERMI2PS    Z1, Z0, Z8
+	VPSRLD       $0x10, Z4, Z8
+	VPERMPS      Z0, Z8, Z8
+	VMOVUPS      Z8, 256(BX)
+	VPSRLD       $0x10, Z5, Z8
+	VPERMPS      Z1, Z8, Z8
+	VMOVUPS      Z8, 256(BX)(CX*1)
+	VPSRLD       $0x10, Z6, Z8
+	VPERMPS      Z2, Z8, Z8
+	VMOVUPS      Z8, 256(BX)(CX*2)
+	VPSRLD       $0x10, Z7, Z8
+	VPERMPS      Z3, Z8, Z8
+	VMOVUPS      Z8, 256(BX)(DX*1)
+	VPSRLD       $0x14, Z4, Z8
+	VPERMPS      Z0, Z8, Z8
 	VMOVUPS      Z8, 320(BX)
-	VPSRLD       $0x19, Z10, Z8
-	VPERMI2PS    Z3, Z2, Z8
+	VPSRLD       $0x14, Z5, Z8
+	VPERMPS      Z1, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*1)
-	VPSRLD       $0x19, Z12, Z8
-	VPERMI2PS    Z5, Z4, Z8
+	VPSRLD       $0x14, Z6, Z8
+	VPERMPS      Z2, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(CX*2)
-	VPSRLD       $0x19, Z14, Z8
-	VPERMI2PS    Z7, Z6, Z8
+	VPSRLD       $0x14, Z7, Z8
+	VPERMPS      Z3, Z8, Z8
 	VMOVUPS      Z8, 320(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	VMULPS       offsets5<>+64(SB), Z0, Z1
-	VMULPS       offsets5<>+0(SB), Z0, Z0
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets4<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z1
+	VMULPS       offsets4<>+0(SB), Z1, Z1
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	VMULPS       offsets5<>+64(SB), Z2, Z3
-	VMULPS       offsets5<>+0(SB), Z2, Z2
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets4<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z3
+	VMULPS       offsets4<>+0(SB), Z3, Z3
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	VMULPS       offsets5<>+64(SB), Z4, Z5
-	VMULPS       offsets5<>+0(SB), Z4, Z4
-	VCVTPS2PH    $0x00, Z4, Y4
-	VCVTPH2PS    Y4, Z4
-	VCVTPS2PH    $0x00, Z5, Y5
-	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	VMULPS       offsets5<>+64(SB), Z6, Z7
-	VMULPS       offsets5<>+0(SB), Z6, Z6
-	VCVTPS2PH    $0x00, Z6, Y6
-	VCVTPH2PS    Y6, Z6
-	VCVTPS2PH    $0x00, Z7, Y7
-	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSRLD    $0x00, Z9, Z8
-	VPERMI2PS Z1, Z0, Z8
-	VMOVUPS   Z8, 384(BX)
-	VPSRLD    $0x00, Z11, Z8
-	VPERMI2PS Z3, Z2, Z8
-	VMOVUPS   Z8, 384(BX)(CX*1)
-	VPSRLD    $0x00, Z13, Z8
-	VPERMI2PS Z5, Z4, Z8
-	VMOVUPS   Z8, 384(BX)(CX*2)
-	VPSRLD    $0x00, Z15, Z8
-	VPERMI2PS Z7, Z6, Z8
-	VMOVUPS   Z8, 384(BX)(DX*1)
-	VPSRLD    $0x05, Z9, Z8
-	VPERMI2PS Z1, Z0, Z8
-	VMOVUPS   Z8, 448(BX)
-	VPSRLD    $0x05, Z11, Z0
-	VPERMI2PS Z3, Z2, Z0
-	VMOVUPS   Z0, 448(BX)(CX*1)
-	VPSRLD    $0x05, Z13, Z0
-	VPERMI2PS Z5, Z4, Z0
-	VMOVUPS   Z0, 448(BX)(CX*2)
-	VPSRLD    $0x05, Z15, Z0
-	VPERMI2PS Z7, Z6, Z0
-	VMOVUPS   Z0, 448(BX)(DX*1)
-	ADDQ      $0x00000200, BX
-	ADDQ      $0x00000140, R8
-	SUBQ      $0x20, R11
-	JNZ       chunk3
+	VPSRLD  $0x18, Z4, Z8
+	VPERMPS Z0, Z8, Z8
+	VMOVUPS Z8, 384(BX)
+	VPSRLD  $0x18, Z5, Z8
+	VPERMPS Z1, Z8, Z8
+	VMOVUPS Z8, 384(BX)(CX*1)
+	VPSRLD  $0x18, Z6, Z8
+	VPERMPS Z2, Z8, Z8
+	VMOVUPS Z8, 384(BX)(CX*2)
+	VPSRLD  $0x18, Z7, Z8
+	VPERMPS Z3, Z8, Z8
+	VMOVUPS Z8, 384(BX)(DX*1)
+	VPSRLD  $0x1c, Z4, Z4
+	VPERMPS Z0, Z4, Z4
+	VMOVUPS Z4, 448(BX)
+	VPSRLD  $0x1c, Z5, Z0
+	VPERMPS Z1, Z0, Z0
+	VMOVUPS Z0, 448(BX)(CX*1)
+	VPSRLD  $0x1c, Z6, Z0
+	VPERMPS Z2, Z0, Z0
+	VMOVUPS Z0, 448(BX)(CX*2)
+	VPSRLD  $0x1c, Z7, Z0
+	VPERMPS Z3, Z0, Z0
+	VMOVUPS Z0, 448(BX)(DX*1)
+	ADDQ    $0x00000200, BX
+	ADDQ    $0x00000100, R8
+	SUBQ    $0x20, R11
+	JNZ     chunk3
 
 out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000100, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -12235,16 +9755,12 @@ done2:
 // func packedGemv5AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·packedGemv5AVX512(SB), NOSPLIT, $0-64
-	MOVQ   y+0(FP), AX
-	MOVQ   codes+16(FP), DX
-	MOVQ   scales+24(FP), CX
-	MOVQ   quads+56(FP), BX
-	MOVQ   rows+40(FP), R10
-	ADDQ   $0x7f, R10
-	SHRQ   $0x07, R10
-	IMUL3Q $0x00000140, R10, R10
-	TESTQ  BX, BX
-	JZ     done2
+	MOVQ  y+0(FP), AX
+	MOVQ  codes+16(FP), DX
+	MOVQ  scales+24(FP), CX
+	MOVQ  quads+56(FP), BX
+	TESTQ BX, BX
+	JZ    done2
 
 loop1:
 	MOVQ   DX, SI
@@ -12283,32 +9799,32 @@ chunk3:
 	VPSLLD       $0x02, Z19, Z19
 	VPSRLD       $0x1e, Z18, Z0
 	VPORD        Z0, Z19, Z19
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets5<>+64(SB), Z0, Z1
 	VMULPS       offsets5<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets5<>+64(SB), Z2, Z3
 	VMULPS       offsets5<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
 	VMULPS       offsets5<>+64(SB), Z4, Z5
 	VMULPS       offsets5<>+0(SB), Z4, Z4
 	VCVTPS2PH    $0x00, Z4, Y4
 	VCVTPH2PS    Y4, Z4
 	VCVTPS2PH    $0x00, Z5, Y5
 	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
 	VMULPS       offsets5<>+64(SB), Z6, Z7
 	VMULPS       offsets5<>+0(SB), Z6, Z6
 	VCVTPS2PH    $0x00, Z6, Y6
@@ -12345,32 +9861,32 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets5<>+64(SB), Z0, Z1
 	VMULPS       offsets5<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets5<>+64(SB), Z2, Z3
 	VMULPS       offsets5<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
 	VMULPS       offsets5<>+64(SB), Z4, Z5
 	VMULPS       offsets5<>+0(SB), Z4, Z4
 	VCVTPS2PH    $0x00, Z4, Y4
 	VCVTPH2PS    Y4, Z4
 	VCVTPS2PH    $0x00, Z5, Y5
 	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
 	VMULPS       offsets5<>+64(SB), Z6, Z7
 	VMULPS       offsets5<>+0(SB), Z6, Z6
 	VCVTPS2PH    $0x00, Z6, Y6
@@ -12409,32 +9925,32 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets5<>+64(SB), Z0, Z1
 	VMULPS       offsets5<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets5<>+64(SB), Z2, Z3
 	VMULPS       offsets5<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
 	VMULPS       offsets5<>+64(SB), Z4, Z5
 	VMULPS       offsets5<>+0(SB), Z4, Z4
 	VCVTPS2PH    $0x00, Z4, Y4
 	VCVTPH2PS    Y4, Z4
 	VCVTPS2PH    $0x00, Z5, Y5
 	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
 	VMULPS       offsets5<>+64(SB), Z6, Z7
 	VMULPS       offsets5<>+0(SB), Z6, Z6
 	VCVTPS2PH    $0x00, Z6, Y6
@@ -12473,32 +9989,32 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
 	VMULPS       offsets5<>+64(SB), Z0, Z1
 	VMULPS       offsets5<>+0(SB), Z0, Z0
 	VCVTPS2PH    $0x00, Z0, Y0
 	VCVTPH2PS    Y0, Z0
 	VCVTPS2PH    $0x00, Z1, Y1
 	VCVTPH2PS    Y1, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
 	VMULPS       offsets5<>+64(SB), Z2, Z3
 	VMULPS       offsets5<>+0(SB), Z2, Z2
 	VCVTPS2PH    $0x00, Z2, Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTPS2PH    $0x00, Z3, Y3
 	VCVTPH2PS    Y3, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
 	VMULPS       offsets5<>+64(SB), Z4, Z5
 	VMULPS       offsets5<>+0(SB), Z4, Z4
 	VCVTPS2PH    $0x00, Z4, Y4
 	VCVTPH2PS    Y4, Z4
 	VCVTPS2PH    $0x00, Z5, Y5
 	VCVTPH2PS    Y5, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
 	VMULPS       offsets5<>+64(SB), Z6, Z7
 	VMULPS       offsets5<>+0(SB), Z6, Z6
 	VCVTPS2PH    $0x00, Z6, Y6
@@ -12584,7 +10100,11 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x00000140, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
 
@@ -12592,28 +10112,18 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode6AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode5AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode6AVX512(SB), NOSPLIT, $0-64
-	MOVQ         dst+0(FP), AX
-	MOVQ         stride+8(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x007e0000, BX
-	VMOVD        BX, X0
-	VPBROADCASTD X0, Z8
-	MOVL         $0x42800000, BX
-	VMOVD        BX, X0
-	VPBROADCASTD X0, Z9
-	MOVQ         codes+16(FP), SI
-	MOVQ         scales+24(FP), BX
-	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000180, R12, R12
-	TESTQ        DI, DI
-	JZ           done2
+TEXT ·packedDecode5AVX512(SB), NOSPLIT, $0-64
+	MOVQ  dst+0(FP), AX
+	MOVQ  stride+8(FP), CX
+	SHLQ  $0x02, CX
+	LEAQ  (CX)(CX*2), DX
+	MOVQ  codes+16(FP), SI
+	MOVQ  scales+24(FP), BX
+	MOVQ  quads+56(FP), DI
+	TESTQ DI, DI
+	JZ    done2
 
 loop1:
 	MOVQ SI, R8
@@ -12629,351 +10139,290 @@ chunk3:
 	PREFETCHT0   2176(R8)
 	PREFETCHT0   2240(R8)
 	PREFETCHT0   2304(R8)
-	PREFETCHT0   2368(R8)
-	VMOVDQU32    (R8), Z10
-	VPMOVZXWD    64(R8), Z11
+	VMOVDQU32    (R8), Z8
+	VPMOVZXBD    64(R8), Z9
+	VPSLLD       $0x02, Z9, Z9
+	VPSRLD       $0x1e, Z8, Z0
+	VPORD        Z0, Z9, Z9
+	VMOVDQU32    80(R8), Z10
+	VPMOVZXBD    144(R8), Z11
 	VPSLLD       $0x02, Z11, Z11
 	VPSRLD       $0x1e, Z10, Z0
 	VPORD        Z0, Z11, Z11
-	VMOVDQU32    96(R8), Z12
-	VPMOVZXWD    160(R8), Z13
+	VMOVDQU32    160(R8), Z12
+	VPMOVZXBD    224(R8), Z13
 	VPSLLD       $0x02, Z13, Z13
 	VPSRLD       $0x1e, Z12, Z0
 	VPORD        Z0, Z13, Z13
-	VMOVDQU32    192(R8), Z14
-	VPMOVZXWD    256(R8), Z15
+	VMOVDQU32    240(R8), Z14
+	VPMOVZXBD    304(R8), Z15
 	VPSLLD       $0x02, Z15, Z15
 	VPSRLD       $0x1e, Z14, Z0
 	VPORD        Z0, Z15, Z15
-	VMOVDQU32    288(R8), Z16
-	VPMOVZXWD    352(R8), Z17
-	VPSLLD       $0x02, Z17, Z17
-	VPSRLD       $0x1e, Z16, Z0
-	VPORD        Z0, Z17, Z17
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Z1
-	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Z3
-	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X5
-	VPBROADCASTD X5, Z5
-	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X7
-	VPBROADCASTD X7, Z7
-	VMULPS       Z7, Z6, Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets5<>+64(SB), Z0, Z1
+	VMULPS       offsets5<>+0(SB), Z0, Z0
+	VCVTPS2PH    $0x00, Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VCVTPS2PH    $0x00, Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets5<>+64(SB), Z2, Z3
+	VMULPS       offsets5<>+0(SB), Z2, Z2
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VCVTPH2PS    Y3, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	VMULPS       offsets5<>+64(SB), Z4, Z5
+	VMULPS       offsets5<>+0(SB), Z4, Z4
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPH2PS    Y4, Z4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPH2PS    Y5, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	VMULPS       offsets5<>+64(SB), Z6, Z7
+	VMULPS       offsets5<>+0(SB), Z6, Z6
+	VCVTPS2PH    $0x00, Z6, Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTPS2PH    $0x00, Z7, Y7
+	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
-	VPSLLD       $0x11, Z10, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z1, Z0, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, (BX)
-	VPSLLD       $0x11, Z12, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z3, Z2, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, (BX)(CX*1)
-	VPSLLD       $0x11, Z14, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z5, Z4, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, (BX)(CX*2)
-	VPSLLD       $0x11, Z16, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z7, Z6, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, (BX)(DX*1)
-	VPSLLD       $0x0b, Z10, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z1, Z0, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 64(BX)
-	VPSLLD       $0x0b, Z12, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z3, Z2, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 64(BX)(CX*1)
-	VPSLLD       $0x0b, Z14, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z5, Z4, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 64(BX)(CX*2)
-	VPSLLD       $0x0b, Z16, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z7, Z6, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 64(BX)(DX*1)
+	VPSRLD       $0x00, Z8, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VMOVUPS      Z16, (BX)
+	VPSRLD       $0x00, Z10, Z16
+	VPERMI2PS    Z3, Z2, Z16
+	VMOVUPS      Z16, (BX)(CX*1)
+	VPSRLD       $0x00, Z12, Z16
+	VPERMI2PS    Z5, Z4, Z16
+	VMOVUPS      Z16, (BX)(CX*2)
+	VPSRLD       $0x00, Z14, Z16
+	VPERMI2PS    Z7, Z6, Z16
+	VMOVUPS      Z16, (BX)(DX*1)
+	VPSRLD       $0x05, Z8, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VMOVUPS      Z16, 64(BX)
+	VPSRLD       $0x05, Z10, Z16
+	VPERMI2PS    Z3, Z2, Z16
+	VMOVUPS      Z16, 64(BX)(CX*1)
+	VPSRLD       $0x05, Z12, Z16
+	VPERMI2PS    Z5, Z4, Z16
+	VMOVUPS      Z16, 64(BX)(CX*2)
+	VPSRLD       $0x05, Z14, Z16
+	VPERMI2PS    Z7, Z6, Z16
+	VMOVUPS      Z16, 64(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Z1
-	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Z3
-	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X5
-	VPBROADCASTD X5, Z5
-	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X7
-	VPBROADCASTD X7, Z7
-	VMULPS       Z7, Z6, Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets5<>+64(SB), Z0, Z1
+	VMULPS       offsets5<>+0(SB), Z0, Z0
+	VCVTPS2PH    $0x00, Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VCVTPS2PH    $0x00, Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets5<>+64(SB), Z2, Z3
+	VMULPS       offsets5<>+0(SB), Z2, Z2
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VCVTPH2PS    Y3, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	VMULPS       offsets5<>+64(SB), Z4, Z5
+	VMULPS       offsets5<>+0(SB), Z4, Z4
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPH2PS    Y4, Z4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPH2PS    Y5, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	VMULPS       offsets5<>+64(SB), Z6, Z7
+	VMULPS       offsets5<>+0(SB), Z6, Z6
+	VCVTPS2PH    $0x00, Z6, Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTPS2PH    $0x00, Z7, Y7
+	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSLLD       $0x05, Z10, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z1, Z0, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 128(BX)
-	VPSLLD       $0x05, Z12, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z3, Z2, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 128(BX)(CX*1)
-	VPSLLD       $0x05, Z14, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z5, Z4, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 128(BX)(CX*2)
-	VPSLLD       $0x05, Z16, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z7, Z6, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 128(BX)(DX*1)
-	VPSRLD       $0x01, Z10, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z1, Z0, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 192(BX)
-	VPSRLD       $0x01, Z12, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z3, Z2, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 192(BX)(CX*1)
-	VPSRLD       $0x01, Z14, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z5, Z4, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 192(BX)(CX*2)
-	VPSRLD       $0x01, Z16, Z18
-	VPTERNLOGD   $0xea, Z9, Z8, Z18
-	VFMSUB213PS  Z7, Z6, Z18
-	VCVTPS2PH    $0x00, Z18, Y18
-	VCVTPH2PS    Y18, Z18
-	VMOVUPS      Z18, 192(BX)(DX*1)
+	VPSRLD       $0x0a, Z8, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VMOVUPS      Z16, 128(BX)
+	VPSRLD       $0x0a, Z10, Z16
+	VPERMI2PS    Z3, Z2, Z16
+	VMOVUPS      Z16, 128(BX)(CX*1)
+	VPSRLD       $0x0a, Z12, Z16
+	VPERMI2PS    Z5, Z4, Z16
+	VMOVUPS      Z16, 128(BX)(CX*2)
+	VPSRLD       $0x0a, Z14, Z16
+	VPERMI2PS    Z7, Z6, Z16
+	VMOVUPS      Z16, 128(BX)(DX*1)
+	VPSRLD       $0x0f, Z8, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VMOVUPS      Z16, 192(BX)
+	VPSRLD       $0x0f, Z10, Z16
+	VPERMI2PS    Z3, Z2, Z16
+	VMOVUPS      Z16, 192(BX)(CX*1)
+	VPSRLD       $0x0f, Z12, Z16
+	VPERMI2PS    Z5, Z4, Z16
+	VMOVUPS      Z16, 192(BX)(CX*2)
+	VPSRLD       $0x0f, Z14, Z16
+	VPERMI2PS    Z7, Z6, Z16
+	VMOVUPS      Z16, 192(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Z1
-	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Z3
-	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X5
-	VPBROADCASTD X5, Z5
-	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X7
-	VPBROADCASTD X7, Z7
-	VMULPS       Z7, Z6, Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets5<>+64(SB), Z0, Z1
+	VMULPS       offsets5<>+0(SB), Z0, Z0
+	VCVTPS2PH    $0x00, Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VCVTPS2PH    $0x00, Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets5<>+64(SB), Z2, Z3
+	VMULPS       offsets5<>+0(SB), Z2, Z2
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VCVTPH2PS    Y3, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	VMULPS       offsets5<>+64(SB), Z4, Z5
+	VMULPS       offsets5<>+0(SB), Z4, Z4
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPH2PS    Y4, Z4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPH2PS    Y5, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	VMULPS       offsets5<>+64(SB), Z6, Z7
+	VMULPS       offsets5<>+0(SB), Z6, Z6
+	VCVTPS2PH    $0x00, Z6, Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTPS2PH    $0x00, Z7, Y7
+	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSRLD       $0x07, Z10, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z1, Z0, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 256(BX)
-	VPSRLD       $0x07, Z12, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z3, Z2, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 256(BX)(CX*1)
-	VPSRLD       $0x07, Z14, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z5, Z4, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 256(BX)(CX*2)
-	VPSRLD       $0x07, Z16, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z7, Z6, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 256(BX)(DX*1)
-	VPSLLD       $0x11, Z11, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z1, Z0, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 320(BX)
-	VPSLLD       $0x11, Z13, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z3, Z2, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 320(BX)(CX*1)
-	VPSLLD       $0x11, Z15, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z5, Z4, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 320(BX)(CX*2)
-	VPSLLD       $0x11, Z17, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z7, Z6, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 320(BX)(DX*1)
+	VPSRLD       $0x14, Z8, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VMOVUPS      Z16, 256(BX)
+	VPSRLD       $0x14, Z10, Z16
+	VPERMI2PS    Z3, Z2, Z16
+	VMOVUPS      Z16, 256(BX)(CX*1)
+	VPSRLD       $0x14, Z12, Z16
+	VPERMI2PS    Z5, Z4, Z16
+	VMOVUPS      Z16, 256(BX)(CX*2)
+	VPSRLD       $0x14, Z14, Z16
+	VPERMI2PS    Z7, Z6, Z16
+	VMOVUPS      Z16, 256(BX)(DX*1)
+	VPSRLD       $0x19, Z8, Z8
+	VPERMI2PS    Z1, Z0, Z8
+	VMOVUPS      Z8, 320(BX)
+	VPSRLD       $0x19, Z10, Z8
+	VPERMI2PS    Z3, Z2, Z8
+	VMOVUPS      Z8, 320(BX)(CX*1)
+	VPSRLD       $0x19, Z12, Z8
+	VPERMI2PS    Z5, Z4, Z8
+	VMOVUPS      Z8, 320(BX)(CX*2)
+	VPSRLD       $0x19, Z14, Z8
+	VPERMI2PS    Z7, Z6, Z8
+	VMOVUPS      Z8, 320(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X1
-	VPBROADCASTD X1, Z1
-	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X3
-	VPBROADCASTD X3, Z3
-	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X5
-	VPBROADCASTD X5, Z5
-	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x42c00000, R13
-	VMOVD        R13, X7
-	VPBROADCASTD X7, Z7
-	VMULPS       Z7, Z6, Z7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	VMULPS       offsets5<>+64(SB), Z0, Z1
+	VMULPS       offsets5<>+0(SB), Z0, Z0
+	VCVTPS2PH    $0x00, Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VCVTPS2PH    $0x00, Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	VMULPS       offsets5<>+64(SB), Z2, Z3
+	VMULPS       offsets5<>+0(SB), Z2, Z2
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPH2PS    Y2, Z2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VCVTPH2PS    Y3, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	VMULPS       offsets5<>+64(SB), Z4, Z5
+	VMULPS       offsets5<>+0(SB), Z4, Z4
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPH2PS    Y4, Z4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPH2PS    Y5, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	VMULPS       offsets5<>+64(SB), Z6, Z7
+	VMULPS       offsets5<>+0(SB), Z6, Z6
+	VCVTPS2PH    $0x00, Z6, Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTPS2PH    $0x00, Z7, Y7
+	VCVTPH2PS    Y7, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSLLD      $0x0b, Z11, Z10
-	VPTERNLOGD  $0xea, Z9, Z8, Z10
-	VFMSUB213PS Z1, Z0, Z10
-	VCVTPS2PH   $0x00, Z10, Y10
-	VCVTPH2PS   Y10, Z10
-	VMOVUPS     Z10, 384(BX)
-	VPSLLD      $0x0b, Z13, Z10
-	VPTERNLOGD  $0xea, Z9, Z8, Z10
-	VFMSUB213PS Z3, Z2, Z10
-	VCVTPS2PH   $0x00, Z10, Y10
-	VCVTPH2PS   Y10, Z10
-	VMOVUPS     Z10, 384(BX)(CX*1)
-	VPSLLD      $0x0b, Z15, Z10
-	VPTERNLOGD  $0xea, Z9, Z8, Z10
-	VFMSUB213PS Z5, Z4, Z10
-	VCVTPS2PH   $0x00, Z10, Y10
-	VCVTPH2PS   Y10, Z10
-	VMOVUPS     Z10, 384(BX)(CX*2)
-	VPSLLD      $0x0b, Z17, Z10
-	VPTERNLOGD  $0xea, Z9, Z8, Z10
-	VFMSUB213PS Z7, Z6, Z10
-	VCVTPS2PH   $0x00, Z10, Y10
-	VCVTPH2PS   Y10, Z10
-	VMOVUPS     Z10, 384(BX)(DX*1)
-	VPSLLD      $0x05, Z11, Z10
-	VPTERNLOGD  $0xea, Z9, Z8, Z10
-	VFMSUB213PS Z1, Z0, Z10
-	VCVTPS2PH   $0x00, Z10, Y0
-	VCVTPH2PS   Y0, Z10
-	VMOVUPS     Z10, 448(BX)
-	VPSLLD      $0x05, Z13, Z0
-	VPTERNLOGD  $0xea, Z9, Z8, Z0
-	VFMSUB213PS Z3, Z2, Z0
-	VCVTPS2PH   $0x00, Z0, Y0
-	VCVTPH2PS   Y0, Z0
-	VMOVUPS     Z0, 448(BX)(CX*1)
-	VPSLLD      $0x05, Z15, Z0
-	VPTERNLOGD  $0xea, Z9, Z8, Z0
-	VFMSUB213PS Z5, Z4, Z0
-	VCVTPS2PH   $0x00, Z0, Y0
-	VCVTPH2PS   Y0, Z0
-	VMOVUPS     Z0, 448(BX)(CX*2)
-	VPSLLD      $0x05, Z17, Z0
-	VPTERNLOGD  $0xea, Z9, Z8, Z0
-	VFMSUB213PS Z7, Z6, Z0
-	VCVTPS2PH   $0x00, Z0, Y0
-	VCVTPH2PS   Y0, Z0
-	VMOVUPS     Z0, 448(BX)(DX*1)
-	ADDQ        $0x00000200, BX
-	ADDQ        $0x00000180, R8
-	SUBQ        $0x20, R11
-	JNZ         chunk3
+	VPSRLD    $0x00, Z9, Z8
+	VPERMI2PS Z1, Z0, Z8
+	VMOVUPS   Z8, 384(BX)
+	VPSRLD    $0x00, Z11, Z8
+	VPERMI2PS Z3, Z2, Z8
+	VMOVUPS   Z8, 384(BX)(CX*1)
+	VPSRLD    $0x00, Z13, Z8
+	VPERMI2PS Z5, Z4, Z8
+	VMOVUPS   Z8, 384(BX)(CX*2)
+	VPSRLD    $0x00, Z15, Z8
+	VPERMI2PS Z7, Z6, Z8
+	VMOVUPS   Z8, 384(BX)(DX*1)
+	VPSRLD    $0x05, Z9, Z8
+	VPERMI2PS Z1, Z0, Z8
+	VMOVUPS   Z8, 448(BX)
+	VPSRLD    $0x05, Z11, Z0
+	VPERMI2PS Z3, Z2, Z0
+	VMOVUPS   Z0, 448(BX)(CX*1)
+	VPSRLD    $0x05, Z13, Z0
+	VPERMI2PS Z5, Z4, Z0
+	VMOVUPS   Z0, 448(BX)(CX*2)
+	VPSRLD    $0x05, Z15, Z0
+	VPERMI2PS Z7, Z6, Z0
+	VMOVUPS   Z0, 448(BX)(DX*1)
+	ADDQ      $0x00000200, BX
+	ADDQ      $0x00000140, R8
+	SUBQ      $0x20, R11
+	JNZ       chunk3
 
 out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000140, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -12992,10 +10441,6 @@ TEXT ·packedGemv6AVX512(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), DX
 	MOVQ         scales+24(FP), CX
 	MOVQ         quads+56(FP), BX
-	MOVQ         rows+40(FP), R10
-	ADDQ         $0x7f, R10
-	SHRQ         $0x07, R10
-	IMUL3Q       $0x00000180, R10, R10
 	TESTQ        BX, BX
 	JZ           done2
 
@@ -13037,28 +10482,28 @@ chunk3:
 	VPSLLD       $0x02, Z21, Z21
 	VPSRLD       $0x1e, Z20, Z0
 	VPORD        Z0, Z21, Z21
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13115,28 +10560,28 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13195,28 +10640,28 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13275,28 +10720,28 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x42c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x42c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13402,7 +10847,11 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x00000180, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
 
@@ -13410,26 +10859,22 @@ done2:
 	VZEROUPPER
 	RET
 
-// func packedDecode8AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// func packedDecode6AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packedDecode8AVX512(SB), NOSPLIT, $0-64
+TEXT ·packedDecode6AVX512(SB), NOSPLIT, $0-64
 	MOVQ         dst+0(FP), AX
 	MOVQ         stride+8(FP), CX
 	SHLQ         $0x02, CX
 	LEAQ         (CX)(CX*2), DX
-	MOVL         $0x007f8000, BX
+	MOVL         $0x007e0000, BX
 	VMOVD        BX, X0
 	VPBROADCASTD X0, Z8
-	MOVL         $0x43800000, BX
+	MOVL         $0x42800000, BX
 	VMOVD        BX, X0
 	VPBROADCASTD X0, Z9
 	MOVQ         codes+16(FP), SI
 	MOVQ         scales+24(FP), BX
 	MOVQ         quads+56(FP), DI
-	MOVQ         rows+40(FP), R12
-	ADDQ         $0x7f, R12
-	SHRQ         $0x07, R12
-	IMUL3Q       $0x00000200, R12, R12
 	TESTQ        DI, DI
 	JZ           done2
 
@@ -13448,85 +10893,95 @@ chunk3:
 	PREFETCHT0   2240(R8)
 	PREFETCHT0   2304(R8)
 	PREFETCHT0   2368(R8)
-	PREFETCHT0   2432(R8)
-	PREFETCHT0   2496(R8)
 	VMOVDQU32    (R8), Z10
-	VMOVDQU32    64(R8), Z11
-	VMOVDQU32    128(R8), Z12
-	VMOVDQU32    192(R8), Z13
-	VMOVDQU32    256(R8), Z14
-	VMOVDQU32    320(R8), Z15
-	VMOVDQU32    384(R8), Z16
-	VMOVDQU32    448(R8), Z17
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	VPMOVZXWD    64(R8), Z11
+	VPSLLD       $0x02, Z11, Z11
+	VPSRLD       $0x1e, Z10, Z0
+	VPORD        Z0, Z11, Z11
+	VMOVDQU32    96(R8), Z12
+	VPMOVZXWD    160(R8), Z13
+	VPSLLD       $0x02, Z13, Z13
+	VPSRLD       $0x1e, Z12, Z0
+	VPORD        Z0, Z13, Z13
+	VMOVDQU32    192(R8), Z14
+	VPMOVZXWD    256(R8), Z15
+	VPSLLD       $0x02, Z15, Z15
+	VPSRLD       $0x1e, Z14, Z0
+	VPORD        Z0, Z15, Z15
+	VMOVDQU32    288(R8), Z16
+	VPMOVZXWD    352(R8), Z17
+	VPSLLD       $0x02, Z17, Z17
+	VPSRLD       $0x1e, Z16, Z0
+	VPORD        Z0, Z17, Z17
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X5
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X7
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
-	VPSLLD       $0x0f, Z10, Z18
+	VPSLLD       $0x11, Z10, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z1, Z0, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, (BX)
-	VPSLLD       $0x0f, Z12, Z18
+	VPSLLD       $0x11, Z12, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z3, Z2, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, (BX)(CX*1)
-	VPSLLD       $0x0f, Z14, Z18
+	VPSLLD       $0x11, Z14, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z5, Z4, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, (BX)(CX*2)
-	VPSLLD       $0x0f, Z16, Z18
+	VPSLLD       $0x11, Z16, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z7, Z6, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, (BX)(DX*1)
-	VPSLLD       $0x07, Z10, Z18
+	VPSLLD       $0x0b, Z10, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z1, Z0, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 64(BX)
-	VPSLLD       $0x07, Z12, Z18
+	VPSLLD       $0x0b, Z12, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z3, Z2, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 64(BX)(CX*1)
-	VPSLLD       $0x07, Z14, Z18
+	VPSLLD       $0x0b, Z14, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z5, Z4, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 64(BX)(CX*2)
-	VPSLLD       $0x07, Z16, Z18
+	VPSLLD       $0x0b, Z16, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z7, Z6, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
@@ -13536,157 +10991,157 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X5
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X7
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same6:
-	VPSRLD       $0x01, Z10, Z18
+	VPSLLD       $0x05, Z10, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z1, Z0, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 128(BX)
-	VPSRLD       $0x01, Z12, Z18
+	VPSLLD       $0x05, Z12, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z3, Z2, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 128(BX)(CX*1)
-	VPSRLD       $0x01, Z14, Z18
+	VPSLLD       $0x05, Z14, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z5, Z4, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 128(BX)(CX*2)
-	VPSRLD       $0x01, Z16, Z18
+	VPSLLD       $0x05, Z16, Z18
 	VPTERNLOGD   $0xea, Z9, Z8, Z18
 	VFMSUB213PS  Z7, Z6, Z18
 	VCVTPS2PH    $0x00, Z18, Y18
 	VCVTPH2PS    Y18, Z18
 	VMOVUPS      Z18, 128(BX)(DX*1)
-	VPSRLD       $0x09, Z10, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z1, Z0, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 192(BX)
-	VPSRLD       $0x09, Z12, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z3, Z2, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 192(BX)(CX*1)
-	VPSRLD       $0x09, Z14, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z5, Z4, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 192(BX)(CX*2)
-	VPSRLD       $0x09, Z16, Z10
-	VPTERNLOGD   $0xea, Z9, Z8, Z10
-	VFMSUB213PS  Z7, Z6, Z10
-	VCVTPS2PH    $0x00, Z10, Y10
-	VCVTPH2PS    Y10, Z10
-	VMOVUPS      Z10, 192(BX)(DX*1)
+	VPSRLD       $0x01, Z10, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z1, Z0, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 192(BX)
+	VPSRLD       $0x01, Z12, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z3, Z2, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 192(BX)(CX*1)
+	VPSRLD       $0x01, Z14, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z5, Z4, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 192(BX)(CX*2)
+	VPSRLD       $0x01, Z16, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z7, Z6, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 192(BX)(DX*1)
 	SUBQ         $0x20, R11
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X5
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X7
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same7:
-	VPSLLD       $0x0f, Z11, Z10
+	VPSRLD       $0x07, Z10, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z1, Z0, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 256(BX)
-	VPSLLD       $0x0f, Z13, Z10
+	VPSRLD       $0x07, Z12, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z3, Z2, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 256(BX)(CX*1)
-	VPSLLD       $0x0f, Z15, Z10
+	VPSRLD       $0x07, Z14, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z5, Z4, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 256(BX)(CX*2)
-	VPSLLD       $0x0f, Z17, Z10
+	VPSRLD       $0x07, Z16, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z7, Z6, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 256(BX)(DX*1)
-	VPSLLD       $0x07, Z11, Z10
+	VPSLLD       $0x11, Z11, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z1, Z0, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 320(BX)
-	VPSLLD       $0x07, Z13, Z10
+	VPSLLD       $0x11, Z13, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z3, Z2, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 320(BX)(CX*1)
-	VPSLLD       $0x07, Z15, Z10
+	VPSLLD       $0x11, Z15, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z5, Z4, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
 	VCVTPH2PS    Y10, Z10
 	VMOVUPS      Z10, 320(BX)(CX*2)
-	VPSLLD       $0x07, Z17, Z10
+	VPSLLD       $0x11, Z17, Z10
 	VPTERNLOGD   $0xea, Z9, Z8, Z10
 	VFMSUB213PS  Z7, Z6, Z10
 	VCVTPS2PH    $0x00, Z10, Y10
@@ -13696,92 +11151,96 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (R9), R13
-	VBROADCASTSS (R10)(R13*4), Z0
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X1
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z2
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X3
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z4
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X5
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(R9), R13
-	VBROADCASTSS (R10)(R13*4), Z6
-	MOVL         $0x43c00000, R13
-	VMOVD        R13, X7
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x42c00000, R12
+	VMOVD        R12, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, R9
 	ADDQ         $0x40, R10
 
 same8:
-	VPSRLD      $0x01, Z11, Z10
+	VPSLLD      $0x0b, Z11, Z10
 	VPTERNLOGD  $0xea, Z9, Z8, Z10
 	VFMSUB213PS Z1, Z0, Z10
 	VCVTPS2PH   $0x00, Z10, Y10
 	VCVTPH2PS   Y10, Z10
 	VMOVUPS     Z10, 384(BX)
-	VPSRLD      $0x01, Z13, Z10
+	VPSLLD      $0x0b, Z13, Z10
 	VPTERNLOGD  $0xea, Z9, Z8, Z10
 	VFMSUB213PS Z3, Z2, Z10
 	VCVTPS2PH   $0x00, Z10, Y10
 	VCVTPH2PS   Y10, Z10
 	VMOVUPS     Z10, 384(BX)(CX*1)
-	VPSRLD      $0x01, Z15, Z10
+	VPSLLD      $0x0b, Z15, Z10
 	VPTERNLOGD  $0xea, Z9, Z8, Z10
 	VFMSUB213PS Z5, Z4, Z10
 	VCVTPS2PH   $0x00, Z10, Y10
 	VCVTPH2PS   Y10, Z10
 	VMOVUPS     Z10, 384(BX)(CX*2)
-	VPSRLD      $0x01, Z17, Z10
+	VPSLLD      $0x0b, Z17, Z10
 	VPTERNLOGD  $0xea, Z9, Z8, Z10
 	VFMSUB213PS Z7, Z6, Z10
 	VCVTPS2PH   $0x00, Z10, Y10
 	VCVTPH2PS   Y10, Z10
 	VMOVUPS     Z10, 384(BX)(DX*1)
-	VPSRLD      $0x09, Z11, Z10
+	VPSLLD      $0x05, Z11, Z10
 	VPTERNLOGD  $0xea, Z9, Z8, Z10
 	VFMSUB213PS Z1, Z0, Z10
 	VCVTPS2PH   $0x00, Z10, Y0
 	VCVTPH2PS   Y0, Z10
 	VMOVUPS     Z10, 448(BX)
-	VPSRLD      $0x09, Z13, Z0
+	VPSLLD      $0x05, Z13, Z0
 	VPTERNLOGD  $0xea, Z9, Z8, Z0
 	VFMSUB213PS Z3, Z2, Z0
 	VCVTPS2PH   $0x00, Z0, Y0
 	VCVTPH2PS   Y0, Z0
 	VMOVUPS     Z0, 448(BX)(CX*1)
-	VPSRLD      $0x09, Z15, Z0
+	VPSLLD      $0x05, Z15, Z0
 	VPTERNLOGD  $0xea, Z9, Z8, Z0
 	VFMSUB213PS Z5, Z4, Z0
 	VCVTPS2PH   $0x00, Z0, Y0
 	VCVTPH2PS   Y0, Z0
 	VMOVUPS     Z0, 448(BX)(CX*2)
-	VPSRLD      $0x09, Z17, Z0
+	VPSLLD      $0x05, Z17, Z0
 	VPTERNLOGD  $0xea, Z9, Z8, Z0
 	VFMSUB213PS Z7, Z6, Z0
 	VCVTPS2PH   $0x00, Z0, Y0
 	VCVTPH2PS   Y0, Z0
 	VMOVUPS     Z0, 448(BX)(DX*1)
 	ADDQ        $0x00000200, BX
-	ADDQ        $0x00000200, R8
+	ADDQ        $0x00000180, R8
 	SUBQ        $0x20, R11
 	JNZ         chunk3
 
 out4:
-	MOVQ R9, BX
-	ADDQ R12, SI
-	DECQ DI
-	JNZ  loop1
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000180, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER
@@ -13800,10 +11259,6 @@ TEXT ·packedGemv8AVX512(SB), NOSPLIT, $0-64
 	MOVQ         codes+16(FP), DX
 	MOVQ         scales+24(FP), CX
 	MOVQ         quads+56(FP), BX
-	MOVQ         rows+40(FP), R10
-	ADDQ         $0x7f, R10
-	SHRQ         $0x07, R10
-	IMUL3Q       $0x00000200, R10, R10
 	TESTQ        BX, BX
 	JZ           done2
 
@@ -13835,28 +11290,28 @@ chunk3:
 	VMOVDQU32    320(SI), Z19
 	VMOVDQU32    384(SI), Z20
 	VMOVDQU32    448(SI), Z21
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13913,28 +11368,28 @@ chunk3:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same6
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -13993,28 +11448,28 @@ same6:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x40
 	JGT          same7
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -14073,28 +11528,28 @@ same7:
 	JZ           out4
 	CMPQ         unit+48(FP), $0x20
 	JGT          same8
-	MOVBQZX      (DI), R11
-	VBROADCASTSS (R8)(R11*4), Z0
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X1
+	MOVBQZX      (DI), R10
+	VBROADCASTSS (R8)(R10*4), Z0
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X1
 	VPBROADCASTD X1, Z1
 	VMULPS       Z1, Z0, Z1
-	MOVBQZX      1(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z2
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X3
+	MOVBQZX      1(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z2
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X3
 	VPBROADCASTD X3, Z3
 	VMULPS       Z3, Z2, Z3
-	MOVBQZX      2(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z4
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X5
+	MOVBQZX      2(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z4
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X5
 	VPBROADCASTD X5, Z5
 	VMULPS       Z5, Z4, Z5
-	MOVBQZX      3(DI), R11
-	VBROADCASTSS (R8)(R11*4), Z6
-	MOVL         $0x43c00000, R11
-	VMOVD        R11, X7
+	MOVBQZX      3(DI), R10
+	VBROADCASTSS (R8)(R10*4), Z6
+	MOVL         $0x43c00000, R10
+	VMOVD        R10, X7
 	VPBROADCASTD X7, Z7
 	VMULPS       Z7, Z6, Z7
 	ADDQ         $0x04, DI
@@ -14200,9 +11655,390 @@ out4:
 	VMOVSS        X0, (AX)
 	ADDQ          $0x04, AX
 	MOVQ          DI, CX
-	ADDQ          R10, DX
+	MOVQ          rows+40(FP), R9
+	ADDQ          $0x7f, R9
+	SHRQ          $0x07, R9
+	IMUL3Q        $0x00000200, R9, R9
+	ADDQ          R9, DX
 	DECQ          BX
 	JNZ           loop1
+
+done2:
+	VZEROUPPER
+	RET
+
+// func packedDecode8AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·packedDecode8AVX512(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         stride+8(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	MOVL         $0x007f8000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z8
+	MOVL         $0x43800000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z9
+	MOVQ         codes+16(FP), SI
+	MOVQ         scales+24(FP), BX
+	MOVQ         quads+56(FP), DI
+	TESTQ        DI, DI
+	JZ           done2
+
+loop1:
+	MOVQ SI, R8
+	MOVQ BX, R9
+	MOVQ values+32(FP), R10
+	MOVQ rows+40(FP), R11
+	MOVQ AX, BX
+	LEAQ (AX)(CX*4), AX
+
+chunk3:
+	PREFETCHT0   2048(R8)
+	PREFETCHT0   2112(R8)
+	PREFETCHT0   2176(R8)
+	PREFETCHT0   2240(R8)
+	PREFETCHT0   2304(R8)
+	PREFETCHT0   2368(R8)
+	PREFETCHT0   2432(R8)
+	PREFETCHT0   2496(R8)
+	VMOVDQU32    (R8), Z10
+	VMOVDQU32    64(R8), Z11
+	VMOVDQU32    128(R8), Z12
+	VMOVDQU32    192(R8), Z13
+	VMOVDQU32    256(R8), Z14
+	VMOVDQU32    320(R8), Z15
+	VMOVDQU32    384(R8), Z16
+	VMOVDQU32    448(R8), Z17
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
+	VPBROADCASTD X1, Z1
+	VMULPS       Z1, Z0, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Z3
+	VMULPS       Z3, Z2, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Z5
+	VMULPS       Z5, Z4, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Z7
+	VMULPS       Z7, Z6, Z7
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	VPSLLD       $0x0f, Z10, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z1, Z0, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, (BX)
+	VPSLLD       $0x0f, Z12, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z3, Z2, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, (BX)(CX*1)
+	VPSLLD       $0x0f, Z14, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z5, Z4, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, (BX)(CX*2)
+	VPSLLD       $0x0f, Z16, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z7, Z6, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, (BX)(DX*1)
+	VPSLLD       $0x07, Z10, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z1, Z0, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 64(BX)
+	VPSLLD       $0x07, Z12, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z3, Z2, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 64(BX)(CX*1)
+	VPSLLD       $0x07, Z14, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z5, Z4, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 64(BX)(CX*2)
+	VPSLLD       $0x07, Z16, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z7, Z6, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 64(BX)(DX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same6
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
+	VPBROADCASTD X1, Z1
+	VMULPS       Z1, Z0, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Z3
+	VMULPS       Z3, Z2, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Z5
+	VMULPS       Z5, Z4, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Z7
+	VMULPS       Z7, Z6, Z7
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same6:
+	VPSRLD       $0x01, Z10, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z1, Z0, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 128(BX)
+	VPSRLD       $0x01, Z12, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z3, Z2, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 128(BX)(CX*1)
+	VPSRLD       $0x01, Z14, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z5, Z4, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 128(BX)(CX*2)
+	VPSRLD       $0x01, Z16, Z18
+	VPTERNLOGD   $0xea, Z9, Z8, Z18
+	VFMSUB213PS  Z7, Z6, Z18
+	VCVTPS2PH    $0x00, Z18, Y18
+	VCVTPH2PS    Y18, Z18
+	VMOVUPS      Z18, 128(BX)(DX*1)
+	VPSRLD       $0x09, Z10, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z1, Z0, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 192(BX)
+	VPSRLD       $0x09, Z12, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z3, Z2, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 192(BX)(CX*1)
+	VPSRLD       $0x09, Z14, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z5, Z4, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 192(BX)(CX*2)
+	VPSRLD       $0x09, Z16, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z7, Z6, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 192(BX)(DX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x40
+	JGT          same7
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
+	VPBROADCASTD X1, Z1
+	VMULPS       Z1, Z0, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Z3
+	VMULPS       Z3, Z2, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Z5
+	VMULPS       Z5, Z4, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Z7
+	VMULPS       Z7, Z6, Z7
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same7:
+	VPSLLD       $0x0f, Z11, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z1, Z0, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 256(BX)
+	VPSLLD       $0x0f, Z13, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z3, Z2, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 256(BX)(CX*1)
+	VPSLLD       $0x0f, Z15, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z5, Z4, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 256(BX)(CX*2)
+	VPSLLD       $0x0f, Z17, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z7, Z6, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 256(BX)(DX*1)
+	VPSLLD       $0x07, Z11, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z1, Z0, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 320(BX)
+	VPSLLD       $0x07, Z13, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z3, Z2, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 320(BX)(CX*1)
+	VPSLLD       $0x07, Z15, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z5, Z4, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 320(BX)(CX*2)
+	VPSLLD       $0x07, Z17, Z10
+	VPTERNLOGD   $0xea, Z9, Z8, Z10
+	VFMSUB213PS  Z7, Z6, Z10
+	VCVTPS2PH    $0x00, Z10, Y10
+	VCVTPH2PS    Y10, Z10
+	VMOVUPS      Z10, 320(BX)(DX*1)
+	SUBQ         $0x20, R11
+	JZ           out4
+	CMPQ         unit+48(FP), $0x20
+	JGT          same8
+	MOVBQZX      (R9), R12
+	VBROADCASTSS (R10)(R12*4), Z0
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X1
+	VPBROADCASTD X1, Z1
+	VMULPS       Z1, Z0, Z1
+	MOVBQZX      1(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z2
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Z3
+	VMULPS       Z3, Z2, Z3
+	MOVBQZX      2(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z4
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Z5
+	VMULPS       Z5, Z4, Z5
+	MOVBQZX      3(R9), R12
+	VBROADCASTSS (R10)(R12*4), Z6
+	MOVL         $0x43c00000, R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Z7
+	VMULPS       Z7, Z6, Z7
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+
+same8:
+	VPSRLD      $0x01, Z11, Z10
+	VPTERNLOGD  $0xea, Z9, Z8, Z10
+	VFMSUB213PS Z1, Z0, Z10
+	VCVTPS2PH   $0x00, Z10, Y10
+	VCVTPH2PS   Y10, Z10
+	VMOVUPS     Z10, 384(BX)
+	VPSRLD      $0x01, Z13, Z10
+	VPTERNLOGD  $0xea, Z9, Z8, Z10
+	VFMSUB213PS Z3, Z2, Z10
+	VCVTPS2PH   $0x00, Z10, Y10
+	VCVTPH2PS   Y10, Z10
+	VMOVUPS     Z10, 384(BX)(CX*1)
+	VPSRLD      $0x01, Z15, Z10
+	VPTERNLOGD  $0xea, Z9, Z8, Z10
+	VFMSUB213PS Z5, Z4, Z10
+	VCVTPS2PH   $0x00, Z10, Y10
+	VCVTPH2PS   Y10, Z10
+	VMOVUPS     Z10, 384(BX)(CX*2)
+	VPSRLD      $0x01, Z17, Z10
+	VPTERNLOGD  $0xea, Z9, Z8, Z10
+	VFMSUB213PS Z7, Z6, Z10
+	VCVTPS2PH   $0x00, Z10, Y10
+	VCVTPH2PS   Y10, Z10
+	VMOVUPS     Z10, 384(BX)(DX*1)
+	VPSRLD      $0x09, Z11, Z10
+	VPTERNLOGD  $0xea, Z9, Z8, Z10
+	VFMSUB213PS Z1, Z0, Z10
+	VCVTPS2PH   $0x00, Z10, Y0
+	VCVTPH2PS   Y0, Z10
+	VMOVUPS     Z10, 448(BX)
+	VPSRLD      $0x09, Z13, Z0
+	VPTERNLOGD  $0xea, Z9, Z8, Z0
+	VFMSUB213PS Z3, Z2, Z0
+	VCVTPS2PH   $0x00, Z0, Y0
+	VCVTPH2PS   Y0, Z0
+	VMOVUPS     Z0, 448(BX)(CX*1)
+	VPSRLD      $0x09, Z15, Z0
+	VPTERNLOGD  $0xea, Z9, Z8, Z0
+	VFMSUB213PS Z5, Z4, Z0
+	VCVTPS2PH   $0x00, Z0, Y0
+	VCVTPH2PS   Y0, Z0
+	VMOVUPS     Z0, 448(BX)(CX*2)
+	VPSRLD      $0x09, Z17, Z0
+	VPTERNLOGD  $0xea, Z9, Z8, Z0
+	VFMSUB213PS Z7, Z6, Z0
+	VCVTPS2PH   $0x00, Z0, Y0
+	VCVTPH2PS   Y0, Z0
+	VMOVUPS     Z0, 448(BX)(DX*1)
+	ADDQ        $0x00000200, BX
+	ADDQ        $0x00000200, R8
+	SUBQ        $0x20, R11
+	JNZ         chunk3
+
+out4:
+	MOVQ   R9, BX
+	MOVQ   rows+40(FP), R11
+	ADDQ   $0x7f, R11
+	SHRQ   $0x07, R11
+	IMUL3Q $0x00000200, R11, R11
+	ADDQ   R11, SI
+	DECQ   DI
+	JNZ    loop1
 
 done2:
 	VZEROUPPER

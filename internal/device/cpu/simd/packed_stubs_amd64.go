@@ -2,142 +2,122 @@
 
 package simd
 
-// packedDecode2AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
-//
-//go:noescape
-func packedDecode2AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-
 // packedGemv2AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
 func packedGemv2AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedDecode3AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
+// packedDecode2AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
-func packedDecode3AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedDecode2AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedGemv3AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
 func packedGemv3AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
+// packedDecode3AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
+//
+//go:noescape
+func packedDecode3AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+
+// packedGemv4AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
+//
+//go:noescape
+func packedGemv4AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+
 // packedDecode4AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode4AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedSums4AVX2 adds the products of x with the columns of a region, four times quads of them, to y; a unit's sums begin with eight of middles.
+// packedGemv5AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedSums4AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-
-// packedFactors4AVX2 stores the weights, not rounded to fp16, of the columns of a region, four times quads of them, stride apart in dst.
-//
-//go:noescape
-func packedFactors4AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv5AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode5AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode5AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedSums5AVX2 adds the products of x with the columns of a region, four times quads of them, to y; a unit's sums begin with eight of middles.
+// packedGemv6AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedSums5AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-
-// packedFactors5AVX2 stores the weights, not rounded to fp16, of the columns of a region, four times quads of them, stride apart in dst.
-//
-//go:noescape
-func packedFactors5AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv6AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode6AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode6AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedSums6AVX2 adds the products of x with the columns of a region, four times quads of them, to y; a unit's sums begin with eight of middles.
+// packedGemv8AVX2 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedSums6AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-
-// packedFactors6AVX2 stores the weights, not rounded to fp16, of the columns of a region, four times quads of them, stride apart in dst.
-//
-//go:noescape
-func packedFactors6AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv8AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode8AVX2 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode8AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedSums8AVX2 adds the products of x with the columns of a region, four times quads of them, to y; a unit's sums begin with eight of middles.
+// packedGemv2AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedSums8AVX2(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, middles *float32, rows int, unit int, quads int)
-
-// packedFactors8AVX2 stores the weights, not rounded to fp16, of the columns of a region, four times quads of them, stride apart in dst.
-//
-//go:noescape
-func packedFactors8AVX2(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv2AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode2AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode2AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedGemv2AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
+// packedGemv3AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedGemv2AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv3AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode3AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode3AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedGemv3AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
+// packedGemv4AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedGemv3AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv4AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode4AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode4AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedGemv4AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
+// packedGemv5AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedGemv4AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv5AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode5AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode5AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedGemv5AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
+// packedGemv6AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedGemv5AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv6AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode6AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode6AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
-// packedGemv6AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
+// packedGemv8AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
 //
 //go:noescape
-func packedGemv6AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
+func packedGemv8AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
 
 // packedDecode8AVX512 stores the weights of the columns of a region, four times quads of them, stride apart in dst.
 //
 //go:noescape
 func packedDecode8AVX512(dst *float32, stride int, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
-
-// packedGemv8AVX512 adds the products of x with the columns of a region, four times quads of them, to y.
-//
-//go:noescape
-func packedGemv8AVX512(y *float32, x *float32, codes *uint8, scales *uint8, values *float32, rows int, unit int, quads int)
