@@ -131,7 +131,7 @@ const manyGatedRows = 32
 // foursAt reports whether rows of all begin where four numbers are read at once.
 func foursAt(ts ...tensor.Tensor) bool {
 	for _, t := range ts {
-		if each := 4 * t.Type.Size(); t.Off%each != 0 || t.Rows > 1 && t.Stride%4 != 0 {
+		if !rowsAt(t, 4*t.Type.Size()) {
 			return false
 		}
 	}

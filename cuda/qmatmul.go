@@ -66,8 +66,11 @@ func (d *Device) aligned(x tensor.Tensor) tensor.Tensor {
 }
 
 // atSixteenBytes reports whether every row of x begins at 16 bytes.
-func atSixteenBytes(x tensor.Tensor) bool {
-	return x.Off%16 == 0 && (x.Rows <= 1 || x.Stride*x.Type.Size()%16 == 0)
+func atSixteenBytes(x tensor.Tensor) bool { return rowsAt(x, 16) }
+
+// rowsAt reports whether every row of x begins at a multiple of so many bytes.
+func rowsAt(x tensor.Tensor, bytes int) bool {
+	return x.Off%bytes == 0 && (x.Rows <= 1 || x.Stride*x.Type.Size()%bytes == 0)
 }
 
 // decodedBytes is how much of a matrix is decoded at a time.

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"slices"
 
 	"exl2/internal/device"
@@ -80,17 +81,20 @@ func (e *Engine) record(i int, k decode) (replay func(), err error) {
 	return s.dev.Record(part)
 }
 
-// atOnce returns how many of the rows of a pass go through all modules but the head at once.
-func (e *Engine) atOnce(rows int) (most int) {
+// atOnce returns how many of the rows of a pass go through all modules but the head at once. Devices plan products for an answer, so they
+// are asked once.
+func (e *Engine) atOnce(rows int) int {
+	if each, ok := e.each[rows]; ok {
+		return each
+	}
+	each := 0
 	for _, s := range e.stages {
 		for _, m := range s.modules {
-			most = max(most, m.AtOnce(rows))
+			each = max(each, m.AtOnce(rows))
 		}
 	}
-	if most == 0 {
-		return rows
-	}
-	return most
+	e.each[rows] = cmp.Or(each, rows)
+	return e.each[rows]
 }
 
 // parts returns in how many parts so many rows do.

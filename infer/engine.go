@@ -69,6 +69,7 @@ type Engine struct {
 	pages    *model.Pages
 	choice   *choice
 	replays  map[decode][]func() // recorded decode steps, by stage
+	each     map[int]int         // how many rows of a pass of so many go through modules at once
 	track    track
 	furthest int // position in the pass that is next, or was last
 	paces    map[decode]*pace
@@ -159,7 +160,7 @@ func fit(l *model.Loader, mapped bool, list devices.List, o Options) (*Engine, e
 	if err := l.CheckLength(o.Positions); err != nil {
 		return nil, err
 	}
-	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, paces: map[decode]*pace{}, track: track{reached: make([]int, o.Sequences)}}
+	e := &Engine{Options: o, spec: l.Spec, replays: map[decode][]func(){}, each: map[int]int{}, paces: map[decode]*pace{}, track: track{reached: make([]int, o.Sequences)}}
 	if err := e.load(l, list, parts); err != nil {
 		e.Close()
 		return nil, err

@@ -112,13 +112,3 @@ func openParted(t *testing.T, dir string, o Options) (*Engine, *parted) {
 	t.Cleanup(e.Close)
 	return e, p
 }
-
-// logitsOf returns the logits of runs.
-func logitsOf(t *testing.T, e *Engine, runs []Run) (all [][]float32) {
-	t.Helper()
-	err := e.Step(runs, func(_, _ int, logits [][]float32) { all = append(all, slices.Clone(logits[0])) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}

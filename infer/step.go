@@ -104,13 +104,13 @@ func (e *Engine) alike(runs []Run) int {
 // together processes runs of one length, some positions at a time; offset is the
 // number of the first.
 func (e *Engine) together(ctx context.Context, runs []Run, offset int, f func(run, first int, logits [][]float32)) error {
-	length, span := len(runs[0].IDs), 0
-	for lo := 0; lo < length; lo += span {
+	var p pass
+	length := len(runs[0].IDs)
+	for lo := 0; lo < length; lo += p.span {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		span = e.span(len(runs), length-lo)
-		p := pass{span: span}
+		p = pass{span: e.span(len(runs), length-lo)}
 		for _, r := range runs {
 			p.runs = append(p.runs, model.Run{Sequence: r.Sequence, Position: r.First + lo})
 			p.ids = append(p.ids, r.IDs[lo:lo+p.span]...)

@@ -11,12 +11,18 @@ import (
 
 // lastOf returns the logits of the last positions of runs of ids, one in each sequence, of which
 // the first logits are those of the first wanted.
-func lastOf(t *testing.T, e *Engine, ids [][]int32, wanted int) (all [][]float32) {
+func lastOf(t *testing.T, e *Engine, ids [][]int32, wanted int) [][]float32 {
 	t.Helper()
 	var runs []Run
 	for s := range ids {
 		runs = append(runs, Run{Sequence: s, IDs: ids[s], Logits: wanted})
 	}
+	return logitsOf(t, e, runs)
+}
+
+// logitsOf returns the logits that are wanted of runs.
+func logitsOf(t testing.TB, e *Engine, runs []Run) (all [][]float32) {
+	t.Helper()
 	err := e.Step(runs, func(_, _ int, logits [][]float32) {
 		for _, row := range logits {
 			all = append(all, slices.Clone(row))

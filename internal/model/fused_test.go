@@ -42,9 +42,10 @@ func (f *fusing) leaveFor(y tensor.Tensor, reader device.Matrix) {
 	f.Clear(y)
 }
 
-// ActMulFor leaves its result as Mix does.
+// AtOnce is all rows.
 func (f *fusing) AtOnce(rows int, _ device.Matrix) int { return rows }
 
+// ActMulFor leaves its result as Mix does.
 func (f *fusing) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) bool {
 	f.ActMul(y, gate, up, a)
 	f.leaveFor(y, reader)

@@ -57,16 +57,12 @@ func (m *Module) Waits() bool { return m.waits != nil && m.waits() }
 // time, or 0 if it has nothing to multiply. Experts read less where rows are together.
 func (m *Module) AtOnce(rows int) (most int) {
 	f, ok := m.dev.(device.Fuser)
-	for i := range m.Steps {
-		for _, t := range m.Steps[i].Sites {
-			for _, l := range t.Linears {
-				w, packed := l.W.(Quantized)
-				if !ok || !packed || m.Kind == Experts {
-					return rows
-				}
-				most = max(most, f.AtOnce(rows, w.Matrix))
-			}
+	for _, l := range m.AllLinears() {
+		w, packed := l.W.(Quantized)
+		if !ok || !packed || m.Kind == Experts {
+			return rows
 		}
+		most = max(most, f.AtOnce(rows, w.Matrix))
 	}
 	return most
 }
