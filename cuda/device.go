@@ -54,6 +54,8 @@ type Device struct {
 	packed    packedProduct // that was launched last
 	rows      rowsProduct   // the same, of several rows
 	batch     batchProduct  // the same, by clusters
+	some      qgemmProduct  // the same, of more
+	opened    opened        // what the last gate of those has left
 	left      leftGiven     // that attention was given last
 	step      stepGiven     // that linear attention was given last
 	mixed     mixed

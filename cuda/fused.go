@@ -6,7 +6,7 @@ import (
 )
 
 // Products does what there is for matrices of EXL2, and up to sixteen rows or, on Hopper,
-// many: each of list in one product, if its matrices read x in one order.
+// any: each of list in one product, if its matrices read x in one order.
 func (d *Device) Products(list ...device.Products) bool {
 	var all []packed
 	for _, p := range list {
@@ -15,21 +15,34 @@ func (d *Device) Products(list ...device.Products) bool {
 			return false
 		}
 		for i := range parts {
-			few, turns := p.X.Rows <= qmatmul_rows_most, p.Then == device.Turn
-			if few && (turns || !d.takesPacked(&parts[i])) || !few && !d.takesMany(&parts[i]) || turns && !d.turnsHeads(&parts[i]) {
+			if !d.takes(&parts[i]) {
 				return false
 			}
 		}
 		all = append(all, parts...)
 	}
 	for i := range all {
-		if all[i].x.Rows <= qmatmul_rows_most {
+		switch rows := all[i].x.Rows; {
+		case rows <= qmatmul_rows_most:
 			d.multiplyPacked(&all[i])
-		} else {
+		case rows < tiledRows:
+			d.someProducts(&all[i])
+		default:
 			d.manyProducts(&all[i])
 		}
 	}
 	return true
+}
+
+// takes reports whether there is a kernel for p.
+func (d *Device) takes(p *packed) bool {
+	switch rows := p.x.Rows; {
+	case rows <= qmatmul_rows_most:
+		return p.then != device.Turn && d.takesPacked(p)
+	case rows < tiledRows:
+		return d.takesSome(p)
+	}
+	return d.takesMany(p) && (p.then != device.Turn || d.turnsHeads(p))
 }
 
 // parts cuts p where matrices read x in different orders.
@@ -73,10 +86,10 @@ func (d *Device) parts(p device.Products) (parts []packed, ok bool) {
 }
 
 // AtOnce has rows that are some more than kernels of packed products take go through these two times or three, if the one for as many
-// as it may has room for those of this matrix: what multiplies more takes longer (docs/decoding.md, "More rows than sixteen").
+// as it may has room for those of this matrix, where there is none for more that is faster (docs/decoding.md, "More rows than sixteen").
 func (d *Device) AtOnce(rows int, w device.Matrix) int {
 	m, ok := w.(*matrix)
-	if !ok || rows <= batch_rows_most || rows > mostParts*batch_rows_most || m.order.Nil() {
+	if !ok || d.hopper() || rows <= batch_rows_most || rows > mostParts*batch_rows_most || m.order.Nil() {
 		return rows
 	}
 	p := packed{x: tensor.New(tensor.F16, batch_rows_most, m.in, nil), list: [mostMatrices]*matrix{m}, n: 1}
@@ -93,7 +106,7 @@ const mostParts = 3
 func matricesAtOnce(rows int) int {
 	switch {
 	case rows > qmatmul_rows_most:
-		return gemm_tiles_most_matrices
+		return min(gemm_tiles_most_matrices, qgemm_some_most_matrices)
 	case rows == 3 || rows == 4:
 		return digit_rows_four_matrices
 	}

@@ -26,10 +26,11 @@ func TestEvenly(t *testing.T) {
 	}
 }
 
-// A few rows more than packed products take go in parts, but none of matrices for which there is no room, or whose products take more.
+// A few rows more than packed products take go in parts, but none of matrices for which there is no room, or whose products take more; and none on
+// Hopper, which has products of as many.
 func TestAtOnce(t *testing.T) {
-	d := hopperFake(t)
-	d.shared = 227 << 10
+	hopper, d := hopperFake(t), planner(t, 10, 132, 227<<10, 128)
+	d.atOnce = [9]int{2: 66, 3: 43, 4: 30}
 	m, large := orderedMatrix(d, 4096, 256), orderedMatrix(d, 15680, 256)
 	for rows, want := range map[int]int{1: 1, 16: 16, 17: 16, 32: 16, 33: 16, 48: 16, 49: 49, 2048: 2048} {
 		if got := d.AtOnce(rows, m); got != want {
@@ -39,6 +40,9 @@ func TestAtOnce(t *testing.T) {
 			if got := d.AtOnce(rows, w); got != rows {
 				t.Errorf("%d of %d rows of %T at once", got, rows, w)
 			}
+		}
+		if got := hopper.AtOnce(rows, m); got != rows {
+			t.Errorf("%d of %d rows at once on Hopper", got, rows)
 		}
 	}
 }

@@ -293,15 +293,14 @@ const (
 	kernel_qgemm_group_64
 	kernel_qgemm_group_128
 	kernel_qgemm_group_order
-	kernel_qgemm_hopper_128_f16
-	kernel_qgemm_hopper_128_f32
-	kernel_qgemm_hopper_64_f16
-	kernel_qgemm_hopper_64_f32
-	kernel_qgemm_hopper_32_f16
-	kernel_qgemm_hopper_32_f32
-	kernel_qgemm_hopper_16_f16
-	kernel_qgemm_hopper_16_f32
+	kernel_qgemm_hopper_128
+	kernel_qgemm_hopper_96
+	kernel_qgemm_hopper_64
+	kernel_qgemm_hopper_48
+	kernel_qgemm_hopper_32
 	kernel_qgemm_order_f16
+	kernel_qgemm_order_rms
+	kernel_qgemm_order_layer
 	kernel_qgemm_order_make
 	kernel_qmatmul_one
 	kernel_qmatmul_one_wide
@@ -654,15 +653,14 @@ var kernels = [kernelCount]struct {
 	kernel_qgemm_group_64:                 {"qgemm_group", "qgemm_group_64", true},
 	kernel_qgemm_group_128:                {"qgemm_group", "qgemm_group_128", true},
 	kernel_qgemm_group_order:              {"qgemm_group", "qgemm_group_order", true},
-	kernel_qgemm_hopper_128_f16:           {"qgemm_hopper", "qgemm_hopper_128_f16", true},
-	kernel_qgemm_hopper_128_f32:           {"qgemm_hopper", "qgemm_hopper_128_f32", true},
-	kernel_qgemm_hopper_64_f16:            {"qgemm_hopper", "qgemm_hopper_64_f16", true},
-	kernel_qgemm_hopper_64_f32:            {"qgemm_hopper", "qgemm_hopper_64_f32", true},
-	kernel_qgemm_hopper_32_f16:            {"qgemm_hopper", "qgemm_hopper_32_f16", true},
-	kernel_qgemm_hopper_32_f32:            {"qgemm_hopper", "qgemm_hopper_32_f32", true},
-	kernel_qgemm_hopper_16_f16:            {"qgemm_hopper", "qgemm_hopper_16_f16", true},
-	kernel_qgemm_hopper_16_f32:            {"qgemm_hopper", "qgemm_hopper_16_f32", true},
+	kernel_qgemm_hopper_128:               {"qgemm_hopper", "qgemm_hopper_128", true},
+	kernel_qgemm_hopper_96:                {"qgemm_hopper", "qgemm_hopper_96", true},
+	kernel_qgemm_hopper_64:                {"qgemm_hopper", "qgemm_hopper_64", true},
+	kernel_qgemm_hopper_48:                {"qgemm_hopper", "qgemm_hopper_48", true},
+	kernel_qgemm_hopper_32:                {"qgemm_hopper", "qgemm_hopper_32", true},
 	kernel_qgemm_order_f16:                {"qgemm_order", "qgemm_order_f16", true},
+	kernel_qgemm_order_rms:                {"qgemm_order", "qgemm_order_rms", true},
+	kernel_qgemm_order_layer:              {"qgemm_order", "qgemm_order_layer", true},
 	kernel_qgemm_order_make:               {"qgemm_order", "qgemm_order_make", true},
 	kernel_qmatmul_one:                    {"qmatmul", "qmatmul_one", true},
 	kernel_qmatmul_one_wide:               {"qmatmul", "qmatmul_one_wide", true},
@@ -818,6 +816,16 @@ const (
 	qgemm_absent                     = 0xffff
 	qgemm_under_way                  = 2
 	qgemm_most_stages                = 8
+	qgemm_some_most_matrices         = 3
+	qgemm_some_most_blocks           = 8
+	qgemm_some_tiles                 = 8
+	qgemm_some_copiers               = 4
+	qgemm_some_threads               = 32 * (qgemm_some_tiles + qgemm_some_copiers)
+	qgemm_some_most_slots            = 8
+	qgemm_some_head_bytes            = 32 + qgemm_some_tiles*exl2_unit_blocks*16
+	qgemm_some_eights_at_once        = 8
+	qgemm_some_part_bytes            = 2 * qgemm_some_tiles * 32 * 16
+	qgemm_some_product_bytes         = qgemm_some_most_matrices*88 + 48
 	rows_codes_codes_down            = 24
 	sample_row_threads               = 256
 	sample_row_each                  = 8
@@ -1075,6 +1083,7 @@ const (
 	qgemm_group_write_stride         = exl2_tile_columns + 8
 	qgemm_group_write_bytes          = qgemm_group_write_rows * qgemm_group_write_stride * 2
 	qgemm_order_threads              = 256
+	qgemm_order_row_threads          = 512
 	qgemm_order_unit_rows            = exl2_unit_blocks * exl2_block_rows
 	qgemm_order_half_rows            = 64
 	qgemm_order_absent               = 0xffff
@@ -6359,192 +6368,77 @@ func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, u
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_128_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_128_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
+func (d *Device) qgemm_hopper_128(l launch, p []byte) {
+	a := d.begin(kernel_qgemm_hopper_128)
+	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_128_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_128_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
+func (d *Device) qgemm_hopper_96(l launch, p []byte) {
+	a := d.begin(kernel_qgemm_hopper_96)
+	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_64_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_64_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
+func (d *Device) qgemm_hopper_64(l launch, p []byte) {
+	a := d.begin(kernel_qgemm_hopper_64)
+	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_64_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_64_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
+func (d *Device) qgemm_hopper_48(l launch, p []byte) {
+	a := d.begin(kernel_qgemm_hopper_48)
+	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_32_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_32_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
+func (d *Device) qgemm_hopper_32(l launch, p []byte) {
+	a := d.begin(kernel_qgemm_hopper_32)
+	a.bytes(p)
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_hopper_32_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_32_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_hopper_16_f16(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_16_f16)
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_hopper_16_f32(l launch, y tensor.Tensor, x tensor.Tensor, words tensor.Tensor, scales tensor.Tensor, units tensor.Tensor, bias tensor.Tensor, regions tensor.Tensor, count int32, chunks int32, groups int32, tiles int32, slot int32, slots int32, steps int32, rows int32, out int32, ldy int64) {
-	a := d.begin(kernel_qgemm_hopper_16_f32)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(x, tensor.F16, "x")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(scales, tensor.I32, "scales")
-	a.tensor(units, tensor.I32, "units")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(regions, tensor.I32, "regions")
-	a.int32(count)
-	a.int32(chunks)
-	a.int32(groups)
-	a.int32(tiles)
-	a.int32(slot)
-	a.int32(slots)
-	a.int32(steps)
-	a.int32(rows)
-	a.int32(out)
-	a.int64(ldy)
-	d.launch(a, l)
-}
-
-func (d *Device) qgemm_order_f16(l launch, y tensor.Tensor, x tensor.Tensor, order tensor.Tensor, rows int32, rows8 int32, in int32, halves int32, ldx int64) {
+func (d *Device) qgemm_order_f16(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, order tensor.Tensor, in int32, rows8 int32, act int32, ldx int64, ldu int64) {
 	a := d.begin(kernel_qgemm_order_f16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
+	a.tensor(up, tensor.F16, "up")
 	a.tensor(order, tensor.F16, "order")
-	a.int32(rows)
-	a.int32(rows8)
 	a.int32(in)
-	a.int32(halves)
+	a.int32(rows8)
+	a.int32(act)
 	a.int64(ldx)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_rms(l launch, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, order tensor.Tensor, in int32, rows8 int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_qgemm_order_rms)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(order, tensor.F16, "order")
+	a.int32(in)
+	a.int32(rows8)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) qgemm_order_layer(l launch, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, order tensor.Tensor, in int32, rows8 int32, ldx int64, eps float32, offset float32) {
+	a := d.begin(kernel_qgemm_order_layer)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(order, tensor.F16, "order")
+	a.int32(in)
+	a.int32(rows8)
+	a.int64(ldx)
+	a.float32(eps)
+	a.float32(offset)
 	d.launch(a, l)
 }
 

@@ -1,26 +1,183 @@
 package cuda
 
-import "exl2/internal/tensor"
+import (
+	"math"
+	"unsafe"
 
-type qgemmFunc func(d *Device, l launch, y, x, words, scales, units, bias, regions tensor.Tensor,
-	count, tile, groups, tiles, slot, slots, steps, rows, out int32, ldy int64)
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
 
-// A qgemmVariant is a product of packed weights by many rows, on Hopper: its
-// kernels, and the rows of x that a block takes.
+// A qgemmVariant is the product of some rows on Hopper (kernels/qgemm_hopper.cu), by the most rows.
 type qgemmVariant struct {
-	f16, f32 qgemmFunc
-	name     kernel // of f32, which declares as much as f16
-	rows     int
+	kernel func(d *Device, l launch, product []byte)
+	name   kernel
+	rows   int
 }
 
 var qgemms = []qgemmVariant{
-	{(*Device).qgemm_hopper_16_f16, (*Device).qgemm_hopper_16_f32, kernel_qgemm_hopper_16_f32, 16},
-	{(*Device).qgemm_hopper_32_f16, (*Device).qgemm_hopper_32_f32, kernel_qgemm_hopper_32_f32, 32},
-	{(*Device).qgemm_hopper_64_f16, (*Device).qgemm_hopper_64_f32, kernel_qgemm_hopper_64_f32, 64},
-	{(*Device).qgemm_hopper_128_f16, (*Device).qgemm_hopper_128_f32, kernel_qgemm_hopper_128_f32, 128},
+	{(*Device).qgemm_hopper_32, kernel_qgemm_hopper_32, 32},
+	{(*Device).qgemm_hopper_48, kernel_qgemm_hopper_48, 48},
+	{(*Device).qgemm_hopper_64, kernel_qgemm_hopper_64, 64},
+	{(*Device).qgemm_hopper_96, kernel_qgemm_hopper_96, 96},
+	{(*Device).qgemm_hopper_128, kernel_qgemm_hopper_128, 128},
 }
 
-// loadShuffle makes the order in which qgemm takes x: by units, the last ones of
+// qgemmMatrix and qgemmProduct are Matrix and Product of that kernel.
+type qgemmMatrix struct {
+	words, scales, units, places, y, bias uint64
+	ldy                                   int64
+	chunks, groups, tiles, out            int32
+	steps, first                          int32
+	_                                     [2]int32
+}
+
+type qgemmProduct struct {
+	matrices              [qgemm_some_most_matrices]qgemmMatrix
+	x                     uint64
+	count, all            int32
+	rows, rows8, inBlocks int32
+	slot, slots           int32
+	adds, wide, _         int32
+}
+
+// A qgemmPlan is how products are launched.
+type qgemmPlan struct {
+	qgemmVariant
+	cluster, clusters   int // blocks of a cluster, and how many
+	all                 int // blocks of 256 columns
+	slot, slots, shared int
+}
+
+// takesSome reports whether someProducts makes p, of more rows than kernels of few take, and fewer than tiles do.
+func (d *Device) takesSome(p *packed) bool {
+	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.n > qgemm_some_most_matrices || p.then == device.Turn ||
+		p.then == device.Gate && p.act > device.ReLU || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
+		return false
+	}
+	_, ok := d.qgemmPlan(p)
+	return ok
+}
+
+// qgemmPlan returns how p is made: by clusters of such a size that the busiest has least to do.
+func (d *Device) qgemmPlan(p *packed) (found qgemmPlan, ok bool) {
+	const ends = 3 // what a block does with sums, in the time of so many units
+	best, plan := math.MaxInt, qgemmPlan{qgemmVariant: qgemmFor(p.x.Rows)}
+	most, widest := 0, 0
+	for _, m := range p.list[:p.n] {
+		most, widest = max(most, m.units128), max(widest, m.widest)
+		plan.all += pieces(m.tiles(), qgemm_some_tiles)
+	}
+	plan.slot = inEights(p.x.Rows)*4*exl2_block_rows*tensor.F16.Size() + qgemm_some_tiles*4*exl2_chunk_words*widest
+	for plan.cluster = 2; plan.cluster <= min(qgemm_some_most_blocks, d.sms); plan.cluster++ {
+		plan.clusters = min(d.clusters(plan.cluster), plan.all)
+		if !plan.fits(d, p.x.Rows) {
+			continue
+		}
+		if busy := pieces(plan.all, plan.clusters) * (plan.wait(pieces(most, plan.cluster)) + ends); busy < best {
+			found, best, ok = plan, busy, true
+		}
+	}
+	return found, ok
+}
+
+// wait returns in the time of how many units so many are multiplied: of fewer than three slots, those that are multiplied wait for others.
+func (p *qgemmPlan) wait(units int) int {
+	if p.slots < 3 {
+		return units * 3 / 2
+	}
+	return units
+}
+
+// qgemmFor returns the variant for some rows.
+func qgemmFor(rows int) qgemmVariant {
+	v := qgemms[len(qgemms)-1]
+	for i := len(qgemms) - 2; i >= 0 && rows <= qgemms[i].rows; i-- {
+		v = qgemms[i]
+	}
+	return v
+}
+
+// inEights returns rows in whole eights.
+func inEights(rows int) int { return (rows + 7) &^ 7 }
+
+// fits chooses the slots, and reports whether there is room for two at least beside the sums that meet.
+func (p *qgemmPlan) fits(d *Device, rows int) bool {
+	const alignment = 1024
+	parts := pieces(min(inEights(rows)/8, qgemm_some_eights_at_once), p.cluster) * p.cluster * qgemm_some_part_bytes
+	p.slots = min(qgemm_some_most_slots, (d.sharedFor(p.name)-alignment-parts)/(p.slot+qgemm_some_head_bytes))
+	p.shared = alignment + p.slots*(p.slot+qgemm_some_head_bytes) + parts
+	return p.slots >= 2
+}
+
+// opened is a gate and what it opens, whose product the next products read.
+type opened struct {
+	gate, up tensor.Tensor
+	act      device.Act
+}
+
+// someProducts multiplies by a plan, which there is. What a gate opens is left as two, for the order of the next.
+func (d *Device) someProducts(p *packed) {
+	if d.err != nil {
+		return
+	}
+	plan, _ := d.qgemmPlan(p)
+	x := d.ordered(p)
+	y := p.y
+	if p.then == device.Gate {
+		both := d.scratch(scratchOpened, tensor.F16, p.x.Rows, 2*p.list[0].out)
+		for i := range 2 {
+			y[i] = both.Columns(i*p.list[0].out, (i+1)*p.list[0].out)
+		}
+	}
+	d.qgemm(p, &plan, x, y)
+	switch {
+	case p.then != device.Gate:
+	case p.to.Nil():
+		d.ActMul(p.y[0], y[0], y[1], p.act)
+	default:
+		d.opened = opened{y[0], y[1], p.act}
+	}
+}
+
+// qgemm multiplies x, which is in order.
+func (d *Device) qgemm(p *packed, plan *qgemmPlan, x tensor.Tensor, y [mostMatrices]tensor.Tensor) {
+	c := &d.some
+	*c = qgemmProduct{x: uint64(d.at(x)), count: int32(p.n), all: int32(plan.all), rows: int32(p.x.Rows), rows8: int32(inEights(p.x.Rows)), inBlocks: int32(p.list[0].in / exl2_block_rows),
+		slot: int32(plan.slot), slots: int32(plan.slots), adds: flag(p.then == device.Add), wide: flag(y[0].Type == tensor.F32)}
+	first := 0
+	for i, m := range p.list[:p.n] {
+		c.matrices[i] = qgemmMatrix{words: uint64(d.at(m.words)), scales: uint64(d.at(m.scales)), units: uint64(d.at(m.units)), places: uint64(d.at(m.unitPlaces)), y: uint64(d.at(y[i])), bias: d.addressOrNull(p.bias[i]),
+			ldy: int64(y[i].Stride), chunks: int32(m.chunks), groups: int32(m.groups), tiles: int32(m.tiles()), out: int32(m.out), steps: int32(m.units128), first: int32(first)}
+		first += pieces(m.tiles(), qgemm_some_tiles)
+	}
+	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: qgemm_some_threads}, shared: plan.shared, cluster: plan.cluster}
+	plan.kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
+}
+
+var qgemmNorms = map[device.NormKind]func(d *Device, l launch, y, x, scale, shift, order tensor.Tensor, in, rows8 int32, ldx int64, eps, offset float32){
+	device.RMS: (*Device).qgemm_order_rms, device.Layer: (*Device).qgemm_order_layer,
+}
+
+// ordered returns x of p as qgemm takes it, its rows in whole eights: normalized, or what a gate opened before, or as it is.
+func (d *Device) ordered(p *packed) tensor.Tensor {
+	m, rows8 := p.list[0], inEights(p.x.Rows)
+	xs := d.scratch(scratchOrdered, tensor.F16, m.in/exl2_block_rows*rows8, exl2_block_rows)
+	l := launch{blocks: dim{x: p.x.Rows, y: min(pieces(d.sms, p.x.Rows), 4)}, threads: dim{x: qgemm_order_row_threads}, shared: pieces(m.in, 8) * 16}
+	in, rows := int32(m.in), int32(rows8)
+	switch x := p.x; {
+	case !p.scale.Nil():
+		qgemmNorms[p.norm.Kind](d, l, xs, x, p.scale, p.shift, m.order, in, rows, int64(x.Stride), p.norm.Eps, p.norm.Offset)
+	case p.ordered:
+		o := d.opened
+		d.qgemm_order_f16(l, xs, o.gate, o.up, m.order, in, rows, int32(o.act), int64(o.gate.Stride), int64(o.up.Stride))
+	default:
+		d.qgemm_order_f16(l, xs, x, tensor.Tensor{}, m.order, in, rows, 0, int64(x.Stride), 0)
+	}
+	return xs
+}
+
+// loadShuffle makes the order in which products of groups take x: by units, the last ones of
 // regions filled up.
 func (m *matrix) loadShuffle(d *Device) {
 	if !d.hopper() || m.in > qgemm_order_absent {
@@ -30,51 +187,4 @@ func (m *matrix) loadShuffle(d *Device) {
 	m.shuffle = d.Alloc(tensor.F16, 1, n)
 	d.qgemm_order_make(launch{blocks: dim{x: pieces(n, qgemm_order_threads)}, threads: dim{x: qgemm_order_threads}},
 		m.shuffle, m.perm, m.table, int32(len(m.regions)), int32(n))
-}
-
-// qgemm multiplies many rows by packed weights, if the GPU can.
-func (d *Device) qgemm(y, x tensor.Tensor, m *matrix, bias tensor.Tensor) bool {
-	if m.shuffle.Nil() {
-		return false
-	}
-	v := qgemms[len(qgemms)-1]
-	for i := len(qgemms) - 2; i >= 0 && x.Rows <= qgemms[i].rows; i-- {
-		v = qgemms[i]
-	}
-	xs := d.ordered(x, m)
-	blocks := dim{x: pieces(m.padded, qgemm_columns), y: pieces(x.Rows, v.rows)}
-	blocks.z = max(1, min(d.sms/(blocks.x*blocks.y), m.units128/4))
-	if blocks.z == 1 {
-		d.qgemmInto(y, xs, m, bias, v, x.Rows, blocks)
-		return true
-	}
-	sums := d.scratch(scratchSums, tensor.F32, blocks.z*x.Rows, m.out)
-	d.qgemmInto(sums, xs, m, tensor.Tensor{}, v, x.Rows, blocks)
-	d.addPartialSums(y.Type)(d, launch{blocks: dim{x: pieces(m.out, gemm_join_columns), y: x.Rows}, threads: dim{x: gemm_join_threads}},
-		y, sums, bias, int32(x.Rows), int32(m.out), int32(y.Stride), int32(blocks.z))
-	return true
-}
-
-// ordered returns x as qgemm takes it, its rows in whole eights.
-func (d *Device) ordered(x tensor.Tensor, m *matrix) tensor.Tensor {
-	halves, rows8 := 2*m.units128, (x.Rows+7)&^7
-	x = d.aligned(x)
-	xs := d.scratch(scratchOrdered, tensor.F16, halves*rows8, qgemm_order_half_rows)
-	d.qgemm_order_f16(launch{blocks: dim{x: rows8}, threads: dim{x: qgemm_order_threads}, shared: (m.in + 7) / 8 * 16},
-		xs, x, m.shuffle, int32(x.Rows), int32(rows8), int32(m.in), int32(halves), int64(x.Stride))
-	return xs
-}
-
-// qgemmInto stores a product, or the sums of its parts, in y.
-func (d *Device) qgemmInto(y, xs tensor.Tensor, m *matrix, bias tensor.Tensor, v qgemmVariant, rows int, blocks dim) {
-	const mostSlots, alignment = 8, 1024
-	slot := v.rows*4*qgemm_order_half_rows + qgemm_warps*512*m.widest
-	slots := min(mostSlots, (d.sharedFor(v.name)-alignment)/slot)
-	f := v.f16
-	if y.Type == tensor.F32 {
-		f = v.f32
-	}
-	l := launch{blocks: blocks, threads: dim{x: qgemm_threads}, shared: slots*slot + alignment}
-	f(d, l, y, xs, m.words, m.scales, m.units, bias, m.table, int32(len(m.regions)), int32(m.chunks), int32(m.groups),
-		int32(m.padded/exl2_tile_columns), int32(slot), int32(slots), int32(m.units128), int32(rows), int32(m.out), int64(y.Stride))
 }

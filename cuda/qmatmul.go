@@ -9,7 +9,7 @@ import (
 // for more, the weights are decoded first.
 const packedRows = 32
 
-// More rows of x than these qgemm multiplies faster than the kernel of few rows; where
+// More rows of x than these someProducts multiplies faster than the kernel of few rows; where
 // tiles take them, those are faster still (docs/performance.md).
 const fewPackedRows = 8
 
@@ -35,7 +35,9 @@ func (d *Device) QMatMul(y, x tensor.Tensor, w device.Matrix, bias tensor.Tensor
 		d.manyProducts(&p)
 		return
 	}
-	if x.Rows > fewPackedRows && d.qgemm(y, x, m, bias) {
+	if x.Rows > fewPackedRows && !m.order.Nil() && d.takesSome(&p) {
+		p.x = d.aligned(x)
+		d.someProducts(&p)
 		return
 	}
 	fit := 0

@@ -27,6 +27,7 @@ const (
 	scratchSquares
 	scratchDelta
 	scratchGates
+	scratchOpened
 	scratchSharers // zeros, as scratchCounters
 	scratchUses
 )

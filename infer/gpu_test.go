@@ -77,7 +77,9 @@ func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 }
 
 // A gap is how far logits are apart. Of a mixture of experts a few rows are passed
-// over: where two experts are as good as each other, arithmetic decides which is taken.
+// over: where two experts are as good as each other, arithmetic decides which is taken. So are one or two
+// of many rows of linear attention, whose state a norm divides by what may be next to nothing: with the last bits of the
+// weights of golden/arch/qwen3_5 turned at random the CPU's logits of one of 210 rows of TestGPUBatch differ by 2.6 to 3.
 type gap struct {
 	sum, largest, n float64
 	pass            int
@@ -101,10 +103,13 @@ func (g *gap) add(a, b []float32) {
 
 // passes returns how many rows of n are passed over.
 func passes(e *Engine, n int) int {
-	if e.spec.MoE.Experts == 0 {
-		return 0
+	switch {
+	case e.spec.MoE.Experts > 0:
+		return n / 16
+	case e.spec.Linear != nil:
+		return n / 100
 	}
-	return n / 16
+	return 0
 }
 
 // check wants the gap that fp16 arithmetic may leave.

@@ -1,40 +1,116 @@
-// Puts rows of x in the order in which qgemm_hopper.cu reads them.
-//
-// A block a row, which it gathers from shared memory.
+// Puts rows of x in the orders in which qgemm_hopper.cu and qgemm_group.cu read them.
+#include "act.cuh"
 #include "exl2.cuh"
+#include "norm.cuh"
 #include "order.cuh"
 
-constexpr int threads = 256;
+constexpr int threads = 256, row_threads = 512;
 constexpr int unit_rows = unit_blocks * block_rows, half_rows = 64;
 constexpr int absent = 0xffff;  // a place where there is no row of the matrix
+static_assert(unit_rows == 2 * half_rows && row_threads % 32 == 0, "a unit is two halves");
 
-extern "C" __global__ void __launch_bounds__(256) qgemm_order_f16(
-	half* y,            // [halves, rows8, 64], as wgmma reads it
-	const half* x,      // [rows, in], rows ldx elements apart, each at 16 bytes
-	const half* order,  // [64·halves]: column of x, a 16-bit number
-	int rows, int rows8, int in, int halves, int64 ldx) {
-	extern __shared__ half row[];
-	after_previous();
-	int r = blockIdx.x;
-	for (int i = threadIdx.x * 8; i < in; i += threads * 8)
-		*(uint4*)(row + i) = r < rows ? *(const uint4*)(x + r * ldx + i) : make_uint4(0, 0, 0, 0);
-	__syncthreads();
-	for (int i = threadIdx.x * 8; i < halves * half_rows; i += threads * 8) {
-		Eight<half> from, v;
-		from.words[0] = *(const uint4*)(order + i);
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// row_in_memory is a row, in shared memory.
+__device__ inline half* row_in_memory() {
+	extern __shared__ uint4 memory[];  // [in] half
+	return (half*)memory;
+}
+
+// A Row is one of x, and of what else is needed of it.
+struct Row {
+	half* y;             // [in/32, rows8, 32], as wgmma reads it
+	const half* order;   // [in]: column of x of each stored row, a 16-bit number
+	int in, rows8, row;  // of x
+};
+
+// gather writes blocks of a row that is in shared memory: of a block, sixteen neighbours are two of every eight stored rows and then the next two, which is
+// what the weights of four lanes are (mma.cuh). blockIdx.y has a share of the blocks.
+__device__ inline void gather(const Row& r, const half* row) {
+	constexpr int pieces = block_rows / 8;
+	int all = r.in / 8, from = all * blockIdx.y / gridDim.y, to = all * (blockIdx.y + 1) / gridDim.y;
+	for (int i = from + threadIdx.x; i < to; i += row_threads) {
+		int block = i / pieces, piece = i % pieces;
+		const u32* order = (const u32*)(r.order + block * block_rows) + piece;
+		Eight<half> v;
 #pragma unroll
-		for (int j = 0; j < 8; j++) {
-			int at = __half_as_ushort(from.v[j]);
-			v.v[j] = at == absent ? __half(0.0f) : row[at];
+		for (int j = 0; j < 4; j++) {
+			u32 two = __ldg(order + 4 * j);
+			v.v[2 * j] = row[two & 0xffff], v.v[2 * j + 1] = row[two >> 16];
 		}
-		int chunk = i % half_rows / 8;
-		*(uint4*)(y + ((int64)(i / half_rows) * rows8 + r) * half_rows + (chunk ^ r % 8) * 8) = v.words[0];
+		*(uint4*)(r.y + ((int64)block * r.rows8 + r.row) * block_rows + (piece ^ r.row / 2 % 4) * 8) = v.words[0];
 	}
 }
 
-// qgemm_order_make makes that order: sixteen neighbours are two of every eight rows of a
-// block and then the next two, which is what the weights of four lanes are (mma.cuh).
-extern "C" __global__ void __launch_bounds__(256) qgemm_order_make(
+__device__ inline void put8(half* to, const float (&v)[8]) {
+	Eight<half> e;
+#pragma unroll
+	for (int j = 0; j < 8; j++) e.v[j] = __float2half_rn(v[j]);
+	*(uint4*)to = e.words[0];
+}
+
+// opened_order orders act(x)·up, or x where there is no up.
+__device__ inline void opened_order(half* y, const half* x, const half* up, const half* order, int in, int rows8, int act, int64 ldx, int64 ldu) {
+	after_previous();
+	half* row = row_in_memory();
+	const half *from = x + blockIdx.x * ldx, *other = up + blockIdx.x * ldu;
+	for (int i = threadIdx.x * 8; i < in; i += row_threads * 8) {
+		float v[8], u[8];
+		load8(v, from, i, in);
+		if (up) {
+			load8(u, other, i, in);
+#pragma unroll
+			for (int j = 0; j < 8; j++) v[j] = activate(act, v[j]) * u[j];
+		}
+		put8(row + i, v);
+	}
+	__syncthreads();
+	gather({y, order, in, rows8, (int)blockIdx.x}, row);
+}
+
+template <Kind kind>
+__device__ inline void norm_order(half* y, const float* x, const float* scale, const float* shift, const half* order, int in, int rows8, int64 ldx, float eps, float offset) {
+	after_previous();
+	half* row = row_in_memory();
+	x += blockIdx.x * ldx;
+	Centre mean = {0, 0};
+	if (kind == layer) mean = row_centre(x, in);
+	float inverse = 1 / sqrtf(row_variance(x, mean, in) + eps);
+	for (int i = threadIdx.x * 8; i < in; i += row_threads * 8) {
+		float v[8], weight[8], add[8] = {};
+		load8(v, x, i, in), load8(weight, scale, i, in);
+		if (shift) load8(add, shift, i, in);
+#pragma unroll
+		for (int j = 0; j < 8; j++) v[j] = mean(v[j]) * inverse * (weight[j] + offset) + add[j];
+		put8(row + i, v);
+	}
+	__syncthreads();
+	gather({y, order, in, rows8, (int)blockIdx.x}, row);
+}
+
+#else  // other GPUs have no products that read it
+
+__device__ inline void opened_order(half*, const half*, const half*, const half*, int, int, int, int64, int64) {}
+template <Kind kind>
+__device__ inline void norm_order(half*, const float*, const float*, const float*, const half*, int, int, int64, float, float) {}
+
+#endif
+
+extern "C" __global__ void __launch_bounds__(row_threads) qgemm_order_f16(half* y, const half* x, const half* up, const half* order, int in, int rows8, int act, int64 ldx, int64 ldu) {
+	opened_order(y, x, up, order, in, rows8, act, ldx, ldu);
+}
+
+#define NORM_ORDER(name, kind)                                                                                                                        \
+	extern "C" __global__ void __launch_bounds__(row_threads) name(half* y, const float* x, const float* scale, const float* shift, const half* order, int in, \
+	                                                           int rows8, int64 ldx, float eps, float offset) {                                       \
+		norm_order<kind>(y, x, scale, shift, order, in, rows8, ldx, eps, offset);                                                                    \
+	}
+
+NORM_ORDER(qgemm_order_rms, rms)
+NORM_ORDER(qgemm_order_layer, layer)
+
+// qgemm_order_make makes the order in which qgemm_group.cu takes x: by units, the last ones of regions filled up, each as two halves of 64 rows.
+extern "C" __global__ void __launch_bounds__(threads) qgemm_order_make(
 	half* order,         // [n]
 	const int* perm,     // [in]: column of x of each stored row
 	const int* regions,  // [count, 8]

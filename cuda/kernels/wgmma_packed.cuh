@@ -35,6 +35,25 @@ __device__ inline void wgmma(float (&d)[16], const u32 (&a)[4], uint64 b) {
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+#define WGMMA_NAMES_24 WGMMA_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define WGMMA_NAMES_48 WGMMA_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+
+__device__ inline void wgmma(float (&d)[24], const u32 (&a)[4], uint64 b) {
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
+		WGMMA_NAMES_24 "}, {%24,%25,%26,%27}, %28, 1, 1, 1, 0;"
+		: WGMMA_SUMS_16(d, 0), WGMMA_SUMS_4(d, 16), WGMMA_SUMS_4(d, 20)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+__device__ inline void wgmma(float (&d)[48], const u32 (&a)[4], uint64 b) {
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
+		WGMMA_NAMES_48 "}, {%48,%49,%50,%51}, %52, 1, 1, 1, 0;"
+		: WGMMA_SUMS_32(d, 0), WGMMA_SUMS_16(d, 32)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
 __device__ inline void wgmma(float (&d)[32], const u32 (&a)[4], uint64 b) {
 	asm volatile(
 		"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"

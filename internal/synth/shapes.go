@@ -50,12 +50,14 @@ var families = map[string]family{
 	"mistral-7b":     {"MistralForCausalLM", 32000, 4096, 32, 32, 8, 14336, 10000, 32768, map[string]any{"sliding_window": 4096}},
 	"qwen2.5-0.5b":   {"Qwen2ForCausalLM", 151936, 896, 24, 14, 2, 4864, 1000000, 32768, map[string]any{"tie_word_embeddings": true}},
 	"qwen2.5-3b":     {"Qwen2ForCausalLM", 151936, 2048, 36, 16, 2, 11008, 1000000, 32768, map[string]any{"tie_word_embeddings": true}},
+	"qwen2.5-7b":     {"Qwen2ForCausalLM", 152064, 3584, 28, 28, 4, 18944, 1000000, 32768, nil},
 	"llama3.2-3b": {"LlamaForCausalLM", 128256, 3072, 28, 24, 8, 8192, 500000, 131072, map[string]any{
 		"head_dim": 128, "tie_word_embeddings": true,
 		"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
 	}},
-	"qwen3-4b": {"Qwen3ForCausalLM", 151936, 2560, 36, 32, 8, 9728, 1000000, 40960, map[string]any{"head_dim": 128, "tie_word_embeddings": true}},
-	"qwen3-8b": {"Qwen3ForCausalLM", 151936, 4096, 36, 32, 8, 12288, 1000000, 40960, map[string]any{"head_dim": 128}},
+	"qwen3-4b":  {"Qwen3ForCausalLM", 151936, 2560, 36, 32, 8, 9728, 1000000, 40960, map[string]any{"head_dim": 128, "tie_word_embeddings": true}},
+	"qwen3-8b":  {"Qwen3ForCausalLM", 151936, 4096, 36, 32, 8, 12288, 1000000, 40960, map[string]any{"head_dim": 128}},
+	"qwen3-14b": {"Qwen3ForCausalLM", 151936, 5120, 40, 40, 8, 17408, 1000000, 40960, map[string]any{"head_dim": 128}},
 	"mixtral-8x7b": {"MixtralForCausalLM", 32000, 4096, 32, 32, 8, 14336, 1000000, 32768, map[string]any{
 		"num_local_experts": 8, "num_experts_per_tok": 2,
 	}},

@@ -1,0 +1,83 @@
+// What products of some rows (qgemm_hopper.cu) are given, and how blocks of a cluster share them.
+#pragma once
+
+#include "barrier.cuh"
+#include "cluster.cuh"
+#include "unit.cuh"
+
+constexpr int most_matrices = 3, most_blocks = 8;  // of a cluster
+constexpr int tiles = 8;                           // of a block, each a warp's
+constexpr int copiers = 4;                         // warps
+constexpr int threads = 32 * (tiles + copiers);
+constexpr int most_slots = 8;                      // of shared memory, for units
+constexpr int head_bytes = 32 + tiles * unit_blocks * 16;  // of a slot: what its unit is, and scales
+constexpr int eights_at_once = 8;                  // of rows, whose sums meet
+constexpr int part_bytes = 2 * tiles * 32 * 16;    // of eight rows
+constexpr int product_bytes = most_matrices * 88 + 48;
+
+// Matrix is one of those of one x.
+struct Matrix {
+	const uint4* words;            // [tiles, chunks, 32]
+	const unsigned short* scales;  // [tiles, groups, 8]
+	const u32* units;              // [groups]
+	const uint2* places;           // [steps], as Place
+	void* y;                       // [rows, out], rows ldy elements apart
+	const float* bias;             // [out] or null
+	int64 ldy;
+	int chunks, groups, tiles, out;
+	int steps;             // units of 128 rows
+	int first, unused[2];  // 256 columns of the matrices before
+};
+
+// Product is what a launch does; cuda/qgemm.go has the same.
+struct Product {
+	Matrix m[most_matrices];
+	const half* x;               // [in/32, rows8, 32]
+	int count, all;              // matrices; 256 columns of all of them
+	int rows, rows8, in_blocks;  // of x; in whole eights; of 32 columns
+	int slot, slots;             // bytes; of shared memory
+	int adds, wide, unused;      // to y, which is float; y is float
+};
+static_assert(sizeof(Product) == product_bytes && part_bytes % 16 == 0 && most_blocks > 1 && head_bytes % 16 == 0 && eights_at_once > 0 && most_slots > 1 && copiers == 4, "as cuda/qgemm.go has it");
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Cluster is a block's place among those that share columns.
+struct Cluster {
+	int rank, size, number, count;
+	__device__ Cluster() : rank(rank_in_cluster()) {
+		asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+		number = blockIdx.x / size, count = gridDim.x / size;
+	}
+	__device__ int from(const Matrix& m) const { return m.steps * rank / size; }
+	__device__ int to(const Matrix& m) const { return m.steps * (rank + 1) / size; }
+};
+
+__device__ inline const Matrix& matrix_of(const Product& p, int columns) {
+	int k = 0;
+	while (k + 1 < p.count && columns >= p.m[k + 1].first) k++;
+	return p.m[k];
+}
+
+// What barrier.cuh has, of addresses: of pointers the compiler works them out again and again.
+__device__ inline void copy_to(u32 to, const void* from, int bytes, u32 barrier) {
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+__device__ inline void expect_at(u32 barrier, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
+__device__ inline void arrive_here(u32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+__device__ inline void wait_at(u32 barrier, int parity) {
+	asm volatile(
+		"{\n.reg .pred p;\n"
+		"again:\n"
+		"mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+		"@!p bra again;\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+
+// of_block is the address of the same place in another block.
+__device__ inline u32 of_block(u32 own, int block) {
+	u32 other;
+	asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(block));
+	return other;
+}
+
+#endif
