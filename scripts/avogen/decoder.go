@@ -15,8 +15,8 @@ type decoder struct {
 	table  int                // entries of the lookup; 0: multiply
 	tables [][]reg.VecVirtual // by column: the lookup, or scale and bias
 	held   [][]reg.VecVirtual // by column: the words of the chunk, low and high
-	mask   reg.VecVirtual
-	one    reg.VecVirtual
+	mask   operand.Op
+	one    operand.Op
 }
 
 func newDecoder(k *packedKernel) decoder {
@@ -34,11 +34,18 @@ func newDecoder(k *packedKernel) decoder {
 			d.tables[c] = k.vecs(2)
 		}
 	}
-	if d.table == 0 {
-		d.mask, d.one = k.constant(uint32(1<<k.bits-1)<<(23-k.bits)), k.constant(uint32(127+k.bits)<<23)
+	switch {
+	case k.byBytes(): // which leaves no registers for them
+		d.mask, d.one = data(codeMask, 0), data(codeOne, 0)
+	case d.table == 0:
+		d.mask, d.one = k.constant(maskOf(k.bits)), k.constant(oneOf(k.bits))
 	}
 	return d
 }
+
+// maskOf is where multiply has a code in a float's mantissa, oneOf the power of two that it is added to.
+func maskOf(bits int) uint32 { return uint32(1<<bits-1) << (23 - bits) }
+func oneOf(bits int) uint32  { return uint32(127+bits) << 23 }
 
 // rescale makes the table of a column for the scale at m.
 func (d *decoder) rescale(col int, m operand.Mem) {

@@ -21,6 +21,7 @@ const (
 // routines for each bit width.
 func emitPacked(a *assembly) {
 	emitOffsets(a)
+	emitByteTables(a)
 	for _, l := range levels {
 		for _, bits := range []int{2, 3, 4, 5, 6, 8} {
 			emitPackedGemv(a, l, bits)
@@ -155,6 +156,9 @@ func (k *packedKernel) chunks(pass int) {
 	for disp := 0; pass == 0 && disp < abreast*lanes*k.bits; disp += 64 {
 		k.PREFETCHT0(at(k.codes, ahead+disp))
 	}
+	if k.byBytes() {
+		k.chunkByBytes(first, top, out)
+	}
 	for col := range k.cols {
 		k.open(col, first+col)
 	}
@@ -173,10 +177,7 @@ func (k *packedKernel) chunks(pass int) {
 			k.JZ(operand.LabelRef(out))
 		}
 	}
-	for _, p := range k.stream {
-		k.ADDQ(operand.U32(chunkRows*4), p)
-	}
-	k.ADDQ(operand.U32(abreast*lanes*k.bits), k.codes)
+	k.advance()
 	k.SUBQ(operand.Imm(stepRows), k.left)
 	k.JNZ(operand.LabelRef(top))
 	k.Label(out)
