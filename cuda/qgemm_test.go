@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
@@ -65,6 +66,58 @@ func TestTakesSome(t *testing.T) {
 		}
 		if d.target = "sm_90"; d.takesSome(p) {
 			t.Errorf("%s: without code for Hopper", c.name)
+		}
+	}
+}
+
+// Products of seventeen rows to 128 are an order and one launch, of a gate, too, which is opened by the order of what reads it, or, where that is not given, by
+// a kernel of its own. Nothing is done where one of several cannot be.
+func TestSomeProducts(t *testing.T) {
+	const rows, hidden, width = 64, 256, 512
+	normed, product := "qgemm_order_rms", "qgemm_hopper_64"
+	for _, c := range []struct {
+		name string
+		list func(d *Device, p map[string]device.Products) []device.Products
+		want []string
+	}{
+		{"several of a norm", func(_ *Device, p map[string]device.Products) []device.Products { return []device.Products{p["put"]} }, []string{normed, product}},
+		{"added to the stream", func(_ *Device, p map[string]device.Products) []device.Products { return []device.Products{p["add"]} }, []string{"qgemm_order_f16", product}},
+		{"a gate", func(_ *Device, p map[string]device.Products) []device.Products { return []device.Products{p["gate"]} }, []string{normed, product, "act_mul_silu_f16"}},
+		{"a gate and what reads it", func(_ *Device, p map[string]device.Products) []device.Products {
+			gate := p["gate"]
+			gate.Next = p["down"].List[0].W
+			return []device.Products{gate, p["down"]}
+		}, []string{normed, product, "qgemm_order_f16"}},
+		{"a gate, and another of which codes are not known", func(d *Device, p map[string]device.Products) []device.Products {
+			other := p["add"]
+			other.List = []device.Product{{Y: other.List[0].Y, W: &affineMatrix{}}}
+			return []device.Products{p["gate"], other}
+		}, nil},
+	} {
+		d := hopperFake(t)
+		d.shared = 227 << 10
+		stream, some, acted := d.Alloc(tensor.F32, rows, hidden), d.Alloc(tensor.F16, rows, hidden), d.Alloc(tensor.F16, rows, width)
+		scale := d.Alloc(tensor.F32, 1, hidden)
+		of := func(out int, then device.Then, names ...string) (p device.Products) {
+			p = device.Products{X: stream, Scale: scale, Then: then}
+			for i := range names {
+				l := device.Product{W: orderedMatrix(d, hidden, out)}
+				if then != device.Gate || i == 0 {
+					l.Y = d.Alloc(tensor.F16, rows, out)
+				}
+				p.List = append(p.List, l)
+			}
+			return p
+		}
+		p := map[string]device.Products{
+			"put":  of(hidden, device.Put, "q", "k", "v"),
+			"add":  {X: some, Then: device.Add, List: []device.Product{{Y: stream, W: orderedMatrix(d, hidden, hidden)}}},
+			"gate": of(width, device.Gate, "gate", "up"),
+			"down": {X: acted, Sorted: true, Then: device.Add, List: []device.Product{{Y: stream, W: orderedMatrix(d, width, hidden)}}},
+		}
+		d.trail.clear()
+		if got := d.Products(c.list(d, p)...); got != (c.want != nil) || !slices.Equal(d.trail.names, c.want) || d.err != nil {
+			t.Errorf("%s: %v, %v, %v, want %v", c.name, got, d.trail.names, d.err, c.want)
 		}
 	}
 }
