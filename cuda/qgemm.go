@@ -51,7 +51,7 @@ type qgemmPlan struct {
 
 // takesSome reports whether someProducts makes p, of more rows than kernels of few take, and fewer than tiles do.
 func (d *Device) takesSome(p *packed) bool {
-	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.n > qgemm_some_most_matrices || p.then == device.Turn ||
+	if !d.hopper() || p.x.Rows > qgemms[len(qgemms)-1].rows || p.then == device.Turn ||
 		p.then == device.Gate && p.act > device.ReLU || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_order_layer) {
 		return false
 	}

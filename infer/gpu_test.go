@@ -77,9 +77,7 @@ func both(t testing.TB, dir string, o Options, gpus int) (ref, got *Engine) {
 }
 
 // A gap is how far logits are apart. Of a mixture of experts a few rows are passed
-// over: where two experts are as good as each other, arithmetic decides which is taken. So are one or two
-// of many rows of linear attention, whose state a norm divides by what may be next to nothing: with the last bits of the
-// weights of golden/arch/qwen3_5 turned at random the CPU's logits of one of 210 rows of TestGPUBatch differ by 2.6 to 3.
+// over: where two experts are as good as each other, arithmetic decides which is taken.
 type gap struct {
 	sum, largest, n float64
 	pass            int
@@ -103,13 +101,10 @@ func (g *gap) add(a, b []float32) {
 
 // passes returns how many rows of n are passed over.
 func passes(e *Engine, n int) int {
-	switch {
-	case e.spec.MoE.Experts > 0:
-		return n / 16
-	case e.spec.Linear != nil:
-		return n / 100
+	if e.spec.MoE.Experts == 0 {
+		return 0
 	}
-	return 0
+	return n / 16
 }
 
 // check wants the gap that fp16 arithmetic may leave.
@@ -135,7 +130,8 @@ func TestGPULogits(t *testing.T) {
 }
 
 // So are those of several sequences, token by token: of as many as products of few rows and
-// of several take, and attention in either way.
+// of several take, and attention in either way. Tokens are such that no row of a random model hangs on last bits: where
+// those of weights are turned, its logits change by 0.85 at most on the CPU (of others by 2 to 3, as a norm divides a state that is next to nothing).
 func TestGPUBatch(t *testing.T) {
 	const steps, most = 6, 35
 	for _, dir := range gpuModels(t) {
@@ -147,7 +143,7 @@ func TestGPUBatch(t *testing.T) {
 					for pos := range steps {
 						var runs []Run
 						for s := range rows {
-							runs = append(runs, Run{Sequence: s, First: pos, IDs: []int32{int32((3 + 7*s + 5*pos) % e.spec.Vocab)}, Logits: 1})
+							runs = append(runs, Run{Sequence: s, First: pos, IDs: []int32{int32((3 + 9*s + 5*pos) % e.spec.Vocab)}, Logits: 1})
 						}
 						all[i] = append(all[i], logitsOf(t, e, runs)...)
 					}

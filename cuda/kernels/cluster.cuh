@@ -13,11 +13,12 @@ __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acqui
 
 // of_block is the address, as loads of a cluster take it, of the same place in the
 // shared memory of another block.
-__device__ inline unsigned of_block(const void* p, int block) {
-	unsigned own = (unsigned)__cvta_generic_to_shared(p), other;
+__device__ inline unsigned of_block(unsigned own, int block) {
+	unsigned other;
 	asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(block));
 	return other;
 }
+__device__ inline unsigned of_block(const void* p, int block) { return of_block((unsigned)__cvta_generic_to_shared(p), block); }
 
 // rank_in_cluster is a block's number in its cluster.
 __device__ inline int rank_in_cluster() {

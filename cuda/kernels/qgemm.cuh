@@ -1,5 +1,5 @@
-// How warp groups of Hopper multiply rows of x by EXL2 matrices whose weights they make in registers
-// (qgemm_hopper.cu, qgemm_group.cu): a block has a tile of 32 columns for each of eight warps, and a
+// How warp groups of Hopper multiply rows of experts by EXL2 matrices whose weights they make in registers
+// (qgemm_group.cu): a block has a tile of 32 columns for each of eight warps, and a
 // warp that copies for them. x has been put in order by units, each as two halves [rows, 64].
 #pragma once
 

@@ -68,16 +68,16 @@ struct Copier {
 		if (lane <= unit_blocks) asm volatile("st.shared.b32 [%0], %1;" ::"r"(head + lane * 4), "r"(lane < unit_blocks ? unit : packed) : "memory");
 		int tile = (step.columns - step.m->first) * tiles + lane, there = min(tiles, step.m->tiles - tile + lane), bytes = bits_of_unit(packed) * 512;
 		__syncwarp();
-		if (lane == 0) expect_at(s.full_at(slot), unit_blocks * block_bytes + there * bytes);
+		if (lane == 0) barrier_expect(s.full_at(slot), unit_blocks * block_bytes + there * bytes);
 		__syncwarp();
-		if (lane < there) copy_to(s.base + slot * s.bytes + unit_blocks * block_bytes + lane * bytes, step.m->words + ((int64)tile * step.m->chunks + step.place.x) * 32, bytes, s.full_at(slot));
+		if (lane < there) copy_bulk(s.base + slot * s.bytes + unit_blocks * block_bytes + lane * bytes, step.m->words + ((int64)tile * step.m->chunks + step.place.x) * 32, bytes, s.full_at(slot));
 	}
 
 	// rows asks for x. Behind the last block of x weights are zeros, and it does not matter by what they are multiplied.
 	__device__ void rows(int slot, const Step& step) const {
 		int block = block_of(step.place.y), there = min(unit_blocks, p.in_blocks - block), i = lane - tiles;
 		if (i != 0 && (i < there || i >= unit_blocks)) return;
-		copy_to(s.base + slot * s.bytes + i * block_bytes, p.x + (int64)(i == 0 ? block : p.in_blocks - 1) * p.rows8 * block_rows, i == 0 ? there * block_bytes : block_bytes, s.full_at(slot));
+		copy_bulk(s.base + slot * s.bytes + i * block_bytes, p.x + (int64)(i == 0 ? block : p.in_blocks - 1) * p.rows8 * block_rows, i == 0 ? there * block_bytes : block_bytes, s.full_at(slot));
 	}
 
 	// run does so with the units whose slots are its warp's, so that those of a slot follow each other.
@@ -92,7 +92,7 @@ struct Copier {
 		};
 		find();
 		for (bool first = true; now.there(p); first = false) {
-			wait_at(s.empty_at(turn.at), turn.parity);
+			barrier_wait(s.empty_at(turn.at), turn.parity);
 			words(turn.at, now);
 			if (first) after_previous();
 			rows(turn.at, now);

@@ -81,7 +81,7 @@ __device__ __forceinline__ void multiply(float (&sums)[2][n / 2], u32 from, uint
 			for (int t = 0; t < 2; t++) wgmma(sums[t], a[t][h], x + j * step + 2 * h);
 		wgmma_end();
 		wgmma_wait<1>();
-		if (j == 1 && threadIdx.x % 32 == 0 && free) arrive_here(free);
+		if (j == 1 && threadIdx.x % 32 == 0 && free) barrier_arrive(free);
 	}
 }
 
@@ -129,7 +129,7 @@ __device__ __forceinline__ void multiply_all(const Product& p, const Slots& s, c
 		u32 free = 0;
 		for (int left = cluster.to(m) - cluster.from(m); left > 0; left--, turn.next(s)) {
 			u32 x = s.base + turn.at * s.bytes;
-			wait_at(s.full_at(turn.at), turn.parity);
+			barrier_wait(s.full_at(turn.at), turn.parity);
 			Unit unit(s.head_at(turn.at), codes_at);
 			int bits = bits_of_unit(unit.packed);
 			u32 words = x + words_at + warp_bytes * bits;
@@ -139,7 +139,7 @@ __device__ __forceinline__ void multiply_all(const Product& p, const Slots& s, c
 		}
 		Results results(p, m, tile);
 		wgmma_wait<0>();
-		if (lane == 0 && free) arrive_here(free);
+		if (lane == 0 && free) barrier_arrive(free);
 		if (columns == cluster.number) cluster_wait();  // all are there
 		finisher.finish<n, 0>(sums, results, p.rows8 / 8);
 	}

@@ -15,7 +15,7 @@ struct Parts {
 	// expect says how much is to come from others, of so many eights.
 	__device__ void expect(const Cluster& c, int eights) const {
 		int owned = max(0, (eights - c.rank + c.size - 1) / c.size);
-		expect_at(there, owned * (c.size - 1) * part_bytes);
+		barrier_expect(there, owned * (c.size - 1) * part_bytes);
 	}
 
 	// send sends a tile's sums to those who finish their rows: eights from one on. A lane itself reads what it leaves here.
@@ -106,10 +106,10 @@ struct Finisher {
 	__device__ __forceinline__ void finish(const float (&sums)[2][n / 2], const Results& results, int all) {
 		int eights = min(eights_at_once, all - from), tile = threadIdx.x / 32;
 		if (eights <= 0) return;
-		if (pass > 0) wait_at(parts.taken, (pass - 1) & 1);
+		if (pass > 0) barrier_wait(parts.taken, (pass - 1) & 1);
 		if (threadIdx.x == 0) parts.expect(cluster, eights);
 		parts.send<n, from>(sums, cluster, tile, eights);
-		wait_at(parts.there, pass & 1);
+		barrier_wait(parts.there, pass & 1);
 		u32 own = parts.of(tile, 0);
 #pragma unroll 1
 		for (int eight = cluster.rank; eight < eights; eight += cluster.size, own += cluster.size * part_bytes)

@@ -59,25 +59,4 @@ __device__ inline const Matrix& matrix_of(const Product& p, int columns) {
 	return p.m[k];
 }
 
-// What barrier.cuh has, of addresses: of pointers the compiler works them out again and again.
-__device__ inline void copy_to(u32 to, const void* from, int bytes, u32 barrier) {
-	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
-}
-__device__ inline void expect_at(u32 barrier, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
-__device__ inline void arrive_here(u32 barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory"); }
-__device__ inline void wait_at(u32 barrier, int parity) {
-	asm volatile(
-		"{\n.reg .pred p;\n"
-		"again:\n"
-		"mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-		"@!p bra again;\n}" ::"r"(barrier), "r"(parity) : "memory");
-}
-
-// of_block is the address of the same place in another block.
-__device__ inline u32 of_block(u32 own, int block) {
-	u32 other;
-	asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(block));
-	return other;
-}
-
 #endif

@@ -53,7 +53,7 @@ func (a *assembly) pointer(name string) reg.GPVirtual {
 	return r
 }
 
-// argument is the memory of a float argument; loading it by avo's Load would
+// argument is the memory of an argument; loading a float by avo's Load would
 // mix legacy SSE into AVX code.
 func (a *assembly) argument(name string) operand.Mem {
 	b, err := a.Param(name).Resolve()

@@ -37,11 +37,7 @@ func (k *packedKernel) byBytes() bool { return k.level == avx2 && k.bits == 4 }
 // follows where there is none.
 func (k *packedKernel) chunkByBytes(first int, top, out string) {
 	other := k.fresh("other")
-	unit, err := k.Param("unit").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	k.CMPQ(unit.Addr, operand.Imm(chunkRows-1))
+	k.CMPQ(k.argument("unit"), operand.Imm(chunkRows-1))
 	k.JLE(operand.LabelRef(other))
 	k.CMPQ(k.left, operand.Imm(chunkRows-1))
 	k.JLE(operand.LabelRef(other))
@@ -53,8 +49,7 @@ func (k *packedKernel) chunkByBytes(first int, top, out string) {
 			}
 		}
 	}
-	k.ADDQ(operand.Imm(abreast), k.scales)
-	k.ADDQ(operand.Imm(16*4), k.values)
+	k.nextScales()
 	k.advance()
 	k.SUBQ(operand.U32(chunkRows), k.left)
 	k.JNZ(operand.LabelRef(top))
@@ -64,9 +59,8 @@ func (k *packedKernel) chunkByBytes(first int, top, out string) {
 
 // byteTables makes the low and the high bytes of a column's sixteen weights.
 func (k *packedKernel) byteTables(col int) (low, high reg.Vec) {
-	code, scale := k.GP64(), k.vec()
-	k.MOVBQZX(at(k.scales, col), code)
-	k.VBROADCASTSS(operand.Mem{Base: k.values, Index: code, Scale: 4}, scale)
+	scale := k.vec()
+	k.VBROADCASTSS(k.scale(col, k.GP64()), scale)
 	var halves, tops [2]reg.VecVirtual
 	for i := range halves {
 		v := k.vec()
@@ -125,12 +119,4 @@ func (k *packedKernel) widened(halves operand.Op) reg.VecVirtual {
 	v := k.vec()
 	k.VCVTPH2PS(halves, v)
 	return v
-}
-
-// advance goes to the next chunk.
-func (k *packedKernel) advance() {
-	for _, p := range k.stream {
-		k.ADDQ(operand.U32(chunkRows*4), p)
-	}
-	k.ADDQ(operand.U32(abreast*lanes*k.bits), k.codes)
 }

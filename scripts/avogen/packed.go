@@ -189,20 +189,34 @@ func (k *packedKernel) chunks(pass int) {
 func (k *packedKernel) changeScales(step, first int) {
 	skip := k.fresh("same")
 	if step > 0 {
-		unit, err := k.Param("unit").Resolve()
-		if err != nil {
-			panic(err)
-		}
 		longest := stepRows * (2 - step%2)
-		k.CMPQ(unit.Addr, operand.Imm(uint64(longest)))
+		k.CMPQ(k.argument("unit"), operand.Imm(uint64(longest)))
 		k.JGT(operand.LabelRef(skip))
 	}
 	code := k.GP64()
 	for col := range k.cols {
-		k.MOVBQZX(at(k.scales, first+col), code)
-		k.rescale(col, operand.Mem{Base: k.values, Index: code, Scale: 4})
+		k.rescale(col, k.scale(first+col, code))
 	}
+	k.nextScales()
+	k.Label(skip)
+}
+
+// scale is the memory of a column's scale, whose code goes to a register.
+func (k *packedKernel) scale(col int, code reg.GPVirtual) operand.Mem {
+	k.MOVBQZX(at(k.scales, col), code)
+	return operand.Mem{Base: k.values, Index: code, Scale: 4}
+}
+
+// nextScales goes to the scales of the next unit.
+func (k *packedKernel) nextScales() {
 	k.ADDQ(operand.Imm(abreast), k.scales)
 	k.ADDQ(operand.Imm(16*4), k.values)
-	k.Label(skip)
+}
+
+// advance goes to the next chunk.
+func (k *packedKernel) advance() {
+	for _, p := range k.stream {
+		k.ADDQ(operand.U32(chunkRows*4), p)
+	}
+	k.ADDQ(operand.U32(abreast*lanes*k.bits), k.codes)
 }
