@@ -66,7 +66,7 @@ func (d *Device) digitsPlan(n need, rows int) (plan packedPlan, ok bool) {
 		if n.areas == 0 || n.digitless || n.most > step_most_steps*v.warps || rows < 2 || rows > v.rows {
 			continue
 		}
-		x := (n.areas + 1) * digit_rows_four_unit
+		x := (n.areas + 1) * rows_digits_four_unit
 		if v.rows == 2 {
 			x = (n.blocks + exl2_unit_blocks) * digit_rows_portion_block
 		}

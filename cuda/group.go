@@ -8,15 +8,16 @@ import (
 )
 
 // group is matrices of one shape, as a table of where they are (Matrix in
-// kernels/qmatmul_group.cu and kernels/gemv_group.cu).
+// kernels/expert.cuh and kernels/gemv_group.cu).
 type group struct {
 	in, out, count int
 	biased         bool
-	groups         int           // of scales of a packed matrix, at most
 	most           mostOf        // of packed matrices
 	dense          tensor.Type   // of those that are not packed
 	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
-	shuffles       []uint64      // of packed matrices, the orders in which qgemm takes x; 0 is none
+	orders         []uint64      // of packed matrices, in which they take x, and of their units; 0 is unknown
+	unstored       bool          // where columns of x are in the order of one is not known
+	shuffles       []uint64      // likewise, in which qgemm does; 0 is none
 	places         int           // where in a row of the table those are, in words
 	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
 	alike          alikeTable
@@ -149,7 +150,8 @@ func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
-	g.groups, g.shuffles = max(g.groups, m.groups), append(g.shuffles, m.shuffled())
+	g.unstored = g.unstored || m.places.Nil()
+	g.orders, g.shuffles = append(g.orders, m.arranged()), append(g.shuffles, m.shuffled())
 	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false, m.digitless})
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
@@ -221,9 +223,9 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 		case many:
 			d.manyGroups(packed[0], packed[last], groupInput{x: x, rows: rows}, tables[0], tables[last], v, r)
 		case k > 1:
-			d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], r)
+			d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], &group{}, r)
 		default:
-			d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, r)
+			d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, &group{}, r)
 		}
 		packed, tables = packed[k:], tables[k:]
 	}
@@ -237,104 +239,4 @@ func (d *Device) denseGroup(y, x, rows tensor.Tensor, g *group, r device.Routes)
 	multiply := pick("GroupMul", denseGroups, g.dense, y, x)
 	l := launch{blocks: dim{x: pieces(g.out, gemv_group_warps), y: y.Rows}, threads: dim{x: 32 * gemv_group_warps}}
 	multiply(d, l, y, x, g.denseTable, rows, r.Experts, r.First, int32(g.out), int32(g.in), int64(y.Stride), int64(x.Stride))
-}
-
-type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, rows, experts, first tensor.Tensor,
-	count, words1, words2, many, blocks1, blocks2, together, in, out1, out2 int32, ldy1, ldy2, ldx int64)
-
-type packedSumFunc func(d *Device, l launch, y, each, gate, up, table, rows, experts, first, places, weights, counters tensor.Tensor,
-	count, words, many, together, in, out, chosen, columns, act int32, ldy, lde, ldg, ldu int64, scale float32)
-
-// A packedGroupVariant is kernels by the warps of a block.
-type packedGroupVariant struct {
-	kernel packedGroupFunc
-	sum    packedSumFunc
-	name   kernel // of sum, which declares more
-	warps  int
-}
-
-var packedGroupVariants = []packedGroupVariant{
-	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_sum_2, kernel_qmatmul_group_sum_2, qmatmul_group_few_warps},
-	{(*Device).qmatmul_group_4, (*Device).qmatmul_group_sum_4, kernel_qmatmul_group_sum_4, qmatmul_group_some_warps},
-	{(*Device).qmatmul_group_8, (*Device).qmatmul_group_sum_8, kernel_qmatmul_group_sum_8, qmatmul_group_many_warps},
-}
-
-// unitsAWarp is how many units a warp of a grouped product asks for at once.
-const unitsAWarp = 4
-
-// packedPlan returns the kernels for matrices of some inputs and groups, how many rows a
-// block takes together, and its shared memory.
-func (d *Device) packedPlan(in, groups, rows int) (v packedGroupVariant, together, shared int) {
-	row := packedRow(in)
-	beside := 16*groups + 4*(pieces(groups, 4)*4+4)
-	for _, w := range packedGroupVariants {
-		fit := (d.sharedFor(w.name) - w.warps*qmatmul_group_ring - beside) / row
-		if fit < 1 {
-			break
-		}
-		v, together = w, min(qmatmul_group_most, rows, fit)
-		if pieces(in, exl2_unit_blocks*exl2_block_rows) <= v.warps*unitsAWarp {
-			break
-		}
-	}
-	if together < 1 {
-		d.failWith("GroupMul: matrices of %d inputs leave no room in shared memory; --devices cpu has it", in)
-	}
-	return v, together, v.warps*qmatmul_group_ring + beside + together*row
-}
-
-// groupSets is how rows that are multiplied by experts are divided into sets of those that are
-// multiplied together: a row each that may begin one, or, of many, the sets.
-type groupSets struct {
-	many  bool
-	sets  int // blocks for them; some have nothing to do
-	split int // blocks of a set and matrix at most, where there are many
-}
-
-// setsOf divides the rows of r: many of them so that a block brings its rows to shared memory once
-// for several tiles, and there are still blocks enough.
-func (d *Device) setsOf(r device.Routes, together, experts int) groupSets {
-	const waves = 8
-	n := r.Rows.Cols
-	if r.Places.Rows <= qmatmul_group_most {
-		return groupSets{sets: n}
-	}
-	likely := max(n/together, min(n, experts))
-	return groupSets{many: true, sets: min(n, n/together+experts), split: pieces(waves*d.sms, likely)}
-}
-
-// blocks returns how many a set and matrix of g has.
-func (s groupSets) blocks(g *group) int {
-	if !s.many {
-		return g.tiles()
-	}
-	return min(g.tiles(), s.split)
-}
-
-// packedGroups multiplies by the matrices of a, and of b if it has any.
-func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b *group, r device.Routes) {
-	v, together, shared := d.packedPlan(a.in, max(a.groups, b.groups), r.Places.Rows)
-	if together < 1 {
-		return
-	}
-	s := d.setsOf(r, together, a.count)
-	blocks1, blocks2 := s.blocks(a), s.blocks(b)
-	l := launch{blocks: dim{x: blocks1 + blocks2, y: s.sets}, threads: dim{x: 32 * v.warps}, shared: shared}
-	v.kernel(d, l, y1, y2, x, a.table, b.table, rows, r.Experts, r.First, int32(a.count), int32(a.table.Cols), int32(b.table.Cols),
-		flag(s.many), int32(blocks1), int32(blocks2), int32(together), int32(a.in), int32(a.out), int32(b.out), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
-}
-
-// packedSum multiplies units of gate and up by the matrices of g, and adds the weighted
-// sums of rows to y. The kernel before must be of packedGroups, with the same choice.
-func (d *Device) packedSum(y tensor.Tensor, m device.Experts, g *group, r device.Routes) {
-	v, together, shared := d.packedPlan(g.in, g.groups, r.Places.Rows)
-	if together < 1 {
-		return
-	}
-	counters := d.scratch(scratchCounters, tensor.I32, y.Rows, g.tiles())
-	s := d.setsOf(r, together, g.count)
-	l := launch{blocks: dim{x: s.blocks(g), y: s.sets}, threads: dim{x: 32 * v.warps}, shared: shared}
-	v.sum(d, l, y, m.Each, m.Gates, m.Ups, g.table, r.Rows, r.Experts, r.First, r.Places, r.Weights, counters, int32(g.count), int32(g.table.Cols),
-		flag(s.many), int32(together), int32(g.in), int32(g.out), int32(r.Chosen()), int32(r.Places.Cols), int32(m.Act),
-		int64(y.Stride), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride), m.Scale)
 }

@@ -32,6 +32,14 @@ func (m *matrix) shuffled() uint64 {
 	if m.shuffle.Nil() {
 		return 0
 	}
+	return m.arranged()
+}
+
+// arranged tells orders apart, and what units they are divided into; 0 is unknown.
+func (m *matrix) arranged() uint64 {
+	if m.sorted == 0 {
+		return 0
+	}
 	h := fnv.New64a()
 	h.Write(binary.LittleEndian.AppendUint64(nil, m.sorted))
 	h.Write(tensor.BytesOf(m.unitBlocks))

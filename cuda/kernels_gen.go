@@ -315,11 +315,15 @@ const (
 	kernel_qmatmul_batch_8
 	kernel_qmatmul_batch_16
 	kernel_qmatmul_group_2
-	kernel_qmatmul_group_sum_2
-	kernel_qmatmul_group_4
-	kernel_qmatmul_group_sum_4
-	kernel_qmatmul_group_8
-	kernel_qmatmul_group_sum_8
+	kernel_qmatmul_group_acts_2
+	kernel_qmatmul_group_6
+	kernel_qmatmul_group_acts_6
+	kernel_qmatmul_group_12
+	kernel_qmatmul_group_acts_12
+	kernel_qmatmul_group_digits_6
+	kernel_qmatmul_group_digits_acts_6
+	kernel_qmatmul_group_digits_12
+	kernel_qmatmul_group_digits_acts_12
 	kernel_qmatmul_rows_many_8
 	kernel_qmatmul_rows_many_16
 	kernel_qmatmul_rows_few_8
@@ -675,11 +679,15 @@ var kernels = [kernelCount]struct {
 	kernel_qmatmul_batch_8:                {"qmatmul_batch", "qmatmul_batch_8", true},
 	kernel_qmatmul_batch_16:               {"qmatmul_batch", "qmatmul_batch_16", true},
 	kernel_qmatmul_group_2:                {"qmatmul_group", "qmatmul_group_2", true},
-	kernel_qmatmul_group_sum_2:            {"qmatmul_group", "qmatmul_group_sum_2", true},
-	kernel_qmatmul_group_4:                {"qmatmul_group", "qmatmul_group_4", true},
-	kernel_qmatmul_group_sum_4:            {"qmatmul_group", "qmatmul_group_sum_4", true},
-	kernel_qmatmul_group_8:                {"qmatmul_group", "qmatmul_group_8", true},
-	kernel_qmatmul_group_sum_8:            {"qmatmul_group", "qmatmul_group_sum_8", true},
+	kernel_qmatmul_group_acts_2:           {"qmatmul_group", "qmatmul_group_acts_2", true},
+	kernel_qmatmul_group_6:                {"qmatmul_group", "qmatmul_group_6", true},
+	kernel_qmatmul_group_acts_6:           {"qmatmul_group", "qmatmul_group_acts_6", true},
+	kernel_qmatmul_group_12:               {"qmatmul_group", "qmatmul_group_12", true},
+	kernel_qmatmul_group_acts_12:          {"qmatmul_group", "qmatmul_group_acts_12", true},
+	kernel_qmatmul_group_digits_6:         {"qmatmul_group", "qmatmul_group_digits_6", true},
+	kernel_qmatmul_group_digits_acts_6:    {"qmatmul_group", "qmatmul_group_digits_acts_6", true},
+	kernel_qmatmul_group_digits_12:        {"qmatmul_group", "qmatmul_group_digits_12", true},
+	kernel_qmatmul_group_digits_acts_12:   {"qmatmul_group", "qmatmul_group_digits_acts_12", true},
 	kernel_qmatmul_rows_many_8:            {"qmatmul_rows", "qmatmul_rows_many_8", true},
 	kernel_qmatmul_rows_many_16:           {"qmatmul_rows", "qmatmul_rows_many_16", true},
 	kernel_qmatmul_rows_few_8:             {"qmatmul_rows", "qmatmul_rows_few_8", true},
@@ -771,6 +779,7 @@ const (
 	planes_tile_cols                 = 64
 	planes_tile_halves               = planes_tile_rows * planes_tile_cols
 	planes_lifted                    = 8
+	rows_digits_four_unit            = 4*2*128 + 16
 	step_four_groups                 = 1 << 0
 	step_last_step                   = 1 << 1
 	step_first_width                 = 2
@@ -785,7 +794,6 @@ const (
 	step_chunk_bytes                 = 4 * exl2_chunk_words
 	digit_rows_four_matrices         = 3
 	digit_rows_portion_block         = 2 * 3 * 32
-	digit_rows_four_unit             = 4*2*128 + 16
 	digit_part_part_block            = 4 * 32
 	one_row_no_norm                  = 2
 	one_row_kept                     = 2
@@ -800,6 +808,11 @@ const (
 	few_rows_most                    = 8
 	few_rows_many_warps              = 16
 	few_rows_few_warps               = 8
+	group_feed_most_segments         = 8
+	group_feed_listed                = 32
+	rows_codes_codes_down            = 24
+	group_rows_behind                = 3
+	group_rows_block_vectors         = 4
 	join_words_part_words            = 8
 	mixture_stage_most_blocks        = 8
 	mixture_stage_asked_first        = 1
@@ -826,7 +839,6 @@ const (
 	qgemm_some_eights_at_once        = 8
 	qgemm_some_part_bytes            = 2 * qgemm_some_tiles * 32 * 16
 	qgemm_some_product_bytes         = qgemm_some_most_matrices*88 + 48
-	rows_codes_codes_down            = 24
 	sample_row_threads               = 256
 	sample_row_each                  = 8
 	sample_row_columns               = sample_row_each * sample_row_threads
@@ -1090,11 +1102,17 @@ const (
 	qmatmul_product_bytes            = (80*products_most_matrices + 120 + 40 + 64 + 4*(products_most_matrices+1) + 4*(few_rows_many_warps+2) + 7) / 8 * 8
 	qmatmul_warps_beside             = 4
 	qmatmul_batch_product_bytes      = (80*products_most_matrices+88+12*products_most_matrices+4*batch_rows_most_blocks+12+7)/8*8 + 64
-	qmatmul_group_most               = 8
-	qmatmul_group_ring               = 9216
+	qmatmul_group_vector_bytes       = 512
 	qmatmul_group_few_warps          = 2
-	qmatmul_group_some_warps         = 4
-	qmatmul_group_many_warps         = 8
+	qmatmul_group_some_warps         = 6
+	qmatmul_group_many_warps         = 12
+	qmatmul_group_bringers           = 4
+	qmatmul_group_early              = 1
+	qmatmul_group_most               = 8
+	qmatmul_group_most_by_digits     = 4
+	qmatmul_group_rows_there         = 1
+	qmatmul_group_rows_done          = 3
+	qmatmul_group_heads_there        = 5
 	qmatmul_rows_most                = 16
 	qmatmul_rows_most_blocks         = 8
 	qmatmul_rows_product_bytes       = 80*products_most_matrices + 80 + 4*qmatmul_rows_most_blocks
@@ -6524,171 +6542,303 @@ func (d *Device) qmatmul_batch_16(l launch, product []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
+func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, reader tensor.Tensor, rows tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, tiles1 int32, tiles2 int32, same int32, together int32, buffers int32, units int32, in int32, out1 int32, out2 int32, slots int32, slot int32, groups int32, ldy1 int64, ldy2 int64, ldx int64) {
 	a := d.begin(kernel_qmatmul_group_2)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(table1, tensor.I32, "table1")
 	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(reader, tensor.I32, "reader")
 	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(many)
-	a.int32(blocks1)
-	a.int32(blocks2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(tiles1)
+	a.int32(tiles2)
+	a.int32(same)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out1)
 	a.int32(out2)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy1)
 	a.int64(ldy2)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_2(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
-	a := d.begin(kernel_qmatmul_group_sum_2)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(each, tensor.F16, "each")
+func (d *Device) qmatmul_group_acts_2(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_qmatmul_group_acts_2)
+	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
 	a.tensor(table, tensor.I32, "table")
-	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
-	a.int32(many)
+	a.int32(places)
+	a.int32(tiles)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy)
-	a.int64(lde)
 	a.int64(ldg)
 	a.int64(ldu)
-	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_4(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_group_4)
+func (d *Device) qmatmul_group_6(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, reader tensor.Tensor, rows tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, tiles1 int32, tiles2 int32, same int32, together int32, buffers int32, units int32, in int32, out1 int32, out2 int32, slots int32, slot int32, groups int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_6)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(table1, tensor.I32, "table1")
 	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(reader, tensor.I32, "reader")
 	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(many)
-	a.int32(blocks1)
-	a.int32(blocks2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(tiles1)
+	a.int32(tiles2)
+	a.int32(same)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out1)
 	a.int32(out2)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy1)
 	a.int64(ldy2)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_4(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
-	a := d.begin(kernel_qmatmul_group_sum_4)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(each, tensor.F16, "each")
+func (d *Device) qmatmul_group_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_qmatmul_group_acts_6)
+	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
 	a.tensor(table, tensor.I32, "table")
-	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
-	a.int32(many)
+	a.int32(places)
+	a.int32(tiles)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy)
-	a.int64(lde)
 	a.int64(ldg)
 	a.int64(ldu)
-	a.float32(scale)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_8(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, many int32, blocks1 int32, blocks2 int32, together int32, in int32, out1 int32, out2 int32, ldy1 int64, ldy2 int64, ldx int64) {
-	a := d.begin(kernel_qmatmul_group_8)
+func (d *Device) qmatmul_group_12(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, reader tensor.Tensor, rows tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, tiles1 int32, tiles2 int32, same int32, together int32, buffers int32, units int32, in int32, out1 int32, out2 int32, slots int32, slot int32, groups int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_12)
 	a.tensor(y1, tensor.F16, "y1")
 	a.tensor(y2, tensor.F16, "y2")
 	a.tensor(x, tensor.F16, "x")
 	a.tensor(table1, tensor.I32, "table1")
 	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(reader, tensor.I32, "reader")
 	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
 	a.int32(count)
 	a.int32(words1)
 	a.int32(words2)
-	a.int32(many)
-	a.int32(blocks1)
-	a.int32(blocks2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(tiles1)
+	a.int32(tiles2)
+	a.int32(same)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out1)
 	a.int32(out2)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy1)
 	a.int64(ldy2)
 	a.int64(ldx)
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_sum_8(l launch, y tensor.Tensor, each tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, rows tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, counters tensor.Tensor, count int32, words int32, many int32, together int32, in int32, out int32, chosen int32, columns int32, act int32, ldy int64, lde int64, ldg int64, ldu int64, scale float32) {
-	a := d.begin(kernel_qmatmul_group_sum_8)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(each, tensor.F16, "each")
+func (d *Device) qmatmul_group_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_qmatmul_group_acts_12)
+	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(up, tensor.F16, "up")
 	a.tensor(table, tensor.I32, "table")
-	a.tensor(rows, tensor.I32, "rows")
-	a.tensor(experts, tensor.I32, "experts")
 	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(counters, tensor.I32, "counters")
 	a.int32(count)
 	a.int32(words)
-	a.int32(many)
+	a.int32(places)
+	a.int32(tiles)
 	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
 	a.int32(in)
 	a.int32(out)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
 	a.int64(ldy)
-	a.int64(lde)
 	a.int64(ldg)
 	a.int64(ldu)
-	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_digits_6(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, reader tensor.Tensor, rows tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, tiles1 int32, tiles2 int32, same int32, together int32, buffers int32, units int32, in int32, out1 int32, out2 int32, slots int32, slot int32, groups int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_digits_6)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(reader, tensor.I32, "reader")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(tiles1)
+	a.int32(tiles2)
+	a.int32(same)
+	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_digits_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_qmatmul_group_digits_acts_6)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words)
+	a.int32(places)
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_digits_12(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x tensor.Tensor, table1 tensor.Tensor, table2 tensor.Tensor, reader tensor.Tensor, rows tensor.Tensor, first tensor.Tensor, count int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, tiles1 int32, tiles2 int32, same int32, together int32, buffers int32, units int32, in int32, out1 int32, out2 int32, slots int32, slot int32, groups int32, ldy1 int64, ldy2 int64, ldx int64) {
+	a := d.begin(kernel_qmatmul_group_digits_12)
+	a.tensor(y1, tensor.F16, "y1")
+	a.tensor(y2, tensor.F16, "y2")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(table1, tensor.I32, "table1")
+	a.tensor(table2, tensor.I32, "table2")
+	a.tensor(reader, tensor.I32, "reader")
+	a.tensor(rows, tensor.I32, "rows")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(tiles1)
+	a.int32(tiles2)
+	a.int32(same)
+	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
+	a.int32(in)
+	a.int32(out1)
+	a.int32(out2)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
+	a.int64(ldy1)
+	a.int64(ldy2)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) qmatmul_group_digits_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+	a := d.begin(kernel_qmatmul_group_digits_acts_12)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(up, tensor.F16, "up")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(first, tensor.I32, "first")
+	a.int32(count)
+	a.int32(words)
+	a.int32(places)
+	a.int32(tiles)
+	a.int32(together)
+	a.int32(buffers)
+	a.int32(units)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(groups)
+	a.int64(ldy)
+	a.int64(ldg)
+	a.int64(ldu)
 	d.launch(a, l)
 }
 

@@ -16,6 +16,9 @@ var choosers = map[tensor.Type][2]chooseRowsFunc{
 	tensor.F32:  {(*Device).choose_f32_4, (*Device).choose_f32_16},
 }
 
+// chooseMost is of how many rows one kernel is faster than a norm, a product and a choice.
+const chooseMost = 2
+
 // Choose norms rows, multiplies them by a router, and chooses experts: in one kernel
 // where there are few rows.
 func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
@@ -27,7 +30,7 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 	kernels, ok := choosers[r.W.Type]
 	most := 32 * 16 // experts
 	switch {
-	case !ok, rows == 0 || rows > gemv_most, shared > d.sharedFor(kernel_choose_f16_4), experts > most, chosen > route_most_groups || r.Routing.Groups > route_most_groups,
+	case !ok, rows == 0 || rows > chooseMost, shared > d.sharedFor(kernel_choose_f16_4), experts > most, chosen > route_most_groups || r.Routing.Groups > route_most_groups,
 		!r.Gate.Nil() && r.Gate.Type != r.W.Type, x.Type != tensor.F32:
 		d.chooseApart(to, y, x, r)
 		return
@@ -57,26 +60,27 @@ func (d *Device) chooseApart(to device.Choice, y, x tensor.Tensor, r device.Rout
 	d.Route(to.Routes, to.Logits, r.Correction, to.Gates, r.Routing)
 }
 
-// MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels.
+// MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels and the sum.
 func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
-	const lanes = 32 // each has an expert of a row
 	gate, up, down := e.Gate.(*group), e.Up.(*group), e.Down.(*group)
 	n := r.Rows.Cols
 	wantPlaces("MixExperts", y, e.Each, r.Places, r.Weights)
 	want(e.Gates.Rows == n && e.Ups.Rows == n && e.Gates.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1, "MixExperts", e.Gates, e.Ups)
-	d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
-	if v, ok := d.seesMany(r, down); ok && atSixteenBytes(e.Gates) && atSixteenBytes(e.Ups) {
+	aligned := atSixteenBytes(e.Gates) && atSixteenBytes(e.Ups)
+	_, many := d.seesMany(r, gate, up)
+	v, manyDown := d.seesMany(r, down)
+	switch {
+	case n > 0 && !many && !manyDown && aligned && gate.packed() && up.packed() && down.packed() && !down.unstored:
+		d.packedGroups(e.Gates, e.Ups, x, r.Rows, gate, up, down, r)
+		d.packedActs(e, down, r)
+	case manyDown && aligned:
 		each := e.Each.Slice(0, n)
+		d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
 		d.manyGroups(each, each, groupInput{x: e.Gates, up: e.Ups, act: e.Act}, down, down, v, r)
-		d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
-		return
+	default:
+		d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
+		d.ActMul(e.Gates, e.Gates, e.Ups, e.Act)
+		d.GroupMul([]tensor.Tensor{e.Each.Slice(0, n)}, e.Gates, tensor.Tensor{}, []device.Group{down}, r)
 	}
-	if n > 0 && gate.packed() && up.packed() && down.packed() && r.Places.Cols <= lanes && r.Places.Dense() && r.Weights.Dense() {
-		d.packedSum(y, e, down, r)
-		return
-	}
-	none := tensor.Tensor{}
-	d.ActMul(e.Gates, e.Gates, e.Ups, e.Act)
-	d.GroupMul([]tensor.Tensor{e.Each.Slice(0, n)}, e.Gates, none, []device.Group{down}, r)
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
 }

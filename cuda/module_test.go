@@ -29,9 +29,10 @@ func TestTargetFor(t *testing.T) {
 	}
 }
 
-// Every kernel is in the images of its source, for every target.
+// Every kernel is in the images of its source, for every target, and GPUs take all instructions.
 func TestImages(t *testing.T) {
 	for _, target := range kernelfile.Targets {
+		checked := ""
 		for _, k := range kernels {
 			image, err := imageOf(k.op, target)
 			if err != nil {
@@ -39,6 +40,13 @@ func TestImages(t *testing.T) {
 			}
 			if !strings.Contains(string(image), k.name) {
 				t.Errorf("%s for %s has no %s", k.op, target, k.name)
+			}
+			if k.op == checked {
+				continue
+			}
+			checked = k.op
+			if err := kernelfile.Check(image); err != nil {
+				t.Errorf("%s for %s: %v", k.op, target, err)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func mixRow(d *Device, in int) {
 
 // chooseRows chooses for as many rows as one kernel may.
 func chooseRows(d *Device, in int) {
-	const rows, experts, chosen = gemv_most, 12, 8
+	const rows, experts, chosen = chooseMost, 12, 8
 	numbers := func(rows, cols int) tensor.Tensor { return d.Alloc(tensor.I32, rows, cols) }
 	to := device.Choice{Routes: device.Routes{Rows: numbers(1, rows*chosen), Experts: numbers(1, rows*chosen), First: numbers(1, experts+1), Places: numbers(rows, chosen),
 		Weights: d.Alloc(tensor.F32, rows, chosen)}, Logits: d.Alloc(tensor.F32, rows, experts)}

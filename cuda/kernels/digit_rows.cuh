@@ -7,13 +7,10 @@
 #pragma once
 
 #include "products.cuh"
-#include "digits.cuh"
+#include "rows_digits.cuh"
 #include "step.cuh"
 
 constexpr int four_matrices = 3;  // of one x, that four rows are multiplied by at most, as more cost registers
-
-// measured returns the largest of a warp's, of a lane's two, as FixedPoint takes it.
-__device__ inline u32 measured(half2 most) { return warp_largest(max(__float_as_uint(__low2float(most)), __float_as_uint(__high2float(most))) & 0x7fffffff); }
 
 // newest reads what the kernel in front has written, behind the wait for it.
 __device__ inline uint4 newest(const uint4* p) {
@@ -135,14 +132,9 @@ struct Area {
 	short id, at;
 };
 
-constexpr int four_unit = 4 * 2 * 128 + 16;  // bytes of a unit's digits, and of what the highest are of each row
-
-// Four rows have two digits each, to the base of 254, of a unit's 128 rows: what an element loses is up to 2^-15 of the
-// largest of those, in a product a fifth to two fifths of what fp16 has lost of x before, with outliers up to nine tenths (docs/decoding.md). They
-// are made when a warp comes to the unit first. Of eight elements of a row fp16 and digits, the lower first, are the same 16 bytes.
+// FourRows are four rows' digits, made when a warp comes to a unit first. Of eight elements of a row fp16 and digits are the same 16 bytes.
 // Behind all units is one whose digits are something times zero, for warps that have none.
-struct FourRows {
-	static constexpr int rows = 4, digits = 2, base = 254, block = rows * digits * block_rows;
+struct FourRows : FourDigits {
 	static constexpr bool leaves = false;
 
 	char* staged;
@@ -153,8 +145,6 @@ struct FourRows {
 	int matrix, tiles;    // of the round: where the warp is, and how many are to come
 	int blocks[four_matrices];  // of the warp's units, a lane's first one
 	u32 units[four_matrices];   // the first of them, and how many, 16 bits each
-
-	static constexpr int second = base;
 
 	template <class P>
 	__device__ FourRows(const P& p, char* staged) : staged(staged), made(0) {
@@ -173,8 +163,6 @@ struct FourRows {
 	// none returns the unit that is behind all.
 	template <class P>
 	__device__ char* none(const P& p) const { return staged + p.areas[most_matrices].at * four_unit; }
-
-	__device__ static int part(int i) { return threadIdx.x % 32 / 8 * block + 128 * i + threadIdx.x % 8 * 16; }
 
 	// ask brings x, by loads, which do not wait for words that copies have asked for before, as copies would; behind
 	// the first ones it asks for what is to come.
@@ -220,36 +208,6 @@ struct FourRows {
 
 	__device__ void begin() const { __syncwarp(); }
 
-	// make makes digits of a unit.
-	__device__ static void make(char* unit) {
-		bool other = threadIdx.x & 4;  // row of two
-		uint4 x[2];
-		half2 times[2];
-#pragma unroll
-		for (int i = 0; i < 2; i++) x[i] = *(const uint4*)(unit + part(i));
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			half2 most = __float2half2_rn(0), none = most;
-			measure(most, x[i]);
-			u32 first = measured(other ? none : most), second = measured(other ? most : none), largest = other ? second : first;
-			// The largest becomes up to 127.5. Where it is below 2^-9, fp16 has no larger factor, and few bits.
-			int exponent = max((int)((largest + (1 << 16)) >> 23), 127 - 9);
-			bool number = largest < 0x7f800000;
-			times[i] = __float2half2_rn(number ? __int_as_float((127 + 6 + 127 - exponent) << 23) : 0);
-			if (threadIdx.x % 32 == 0 || threadIdx.x % 32 == 4) *(float*)(unit + unit_blocks * block + 4 * (2 * i + other)) = __int_as_float(number ? (exponent - 6) << 23 : 0x7fffffff);
-		}
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			u32 d[4][digits], v[4] = {x[i].x, x[i].y, x[i].z, x[i].w}, w[4];
-#pragma unroll
-			for (int j = 0; j < 4; j++) digits_of<digits, base>(d[j], half2_of(v[j]), times[i]);
-#pragma unroll
-			for (int j = 0; j < digits; j++) w[2 * j] = __byte_perm(d[0][j], d[2][j], 0x6240), w[2 * j + 1] = __byte_perm(d[1][j], d[3][j], 0x6240);
-			*(uint4*)(unit + part(i)) = make_uint4(w[0], w[1], w[2], w[3]);
-		}
-		__syncwarp();
-	}
-
 	__device__ void begin_round() { matrix = -1, tiles = 0; }
 	template <class P, class R>
 	__device__ void begin_tile(const P& p, R round) {
@@ -281,32 +239,6 @@ struct FourRows {
 		for (int i = 0; i < 4; i++) row[8 * i] = sums[i] * (1.0f / base / times_codes);
 	}
 };
-
-// multiply_rows_of adds a unit's products to sums of columns g, g+8, g+16, g+24; `blocks` are those of a group, up to four.
-template <int bits, int blocks, class X, class Codes, class Units>
-__device__ inline void multiply_rows_of(float (&sums)[4], const uint4* words, const X& x, const char* column, const Codes& codes, const Units& units, const Constants& c) {
-	float one = x.one(column);
-	Integers<bits> d;
-	uint4 all[bits];
-#pragma unroll
-	for (int i = 0; i < bits; i++) all[i] = words[i * 32];
-#pragma unroll
-	for (int j = 0; j < unit_blocks; j++) {
-		u32 w[bits];
-#pragma unroll
-		for (int i = 0; i < bits; i++) w[i] = ((const u32*)all)[j * bits + i];
-		uint2 b = *(const uint2*)(column + j * X::block);
-		if (j % blocks == 0) d.begin();
-		d.add(w, b, c);
-		if (j % blocks != blocks - 1) continue;
-		half2 s[2];
-		scales_of_digits<bits>(s, codes(j / blocks), units[j / blocks], c);
-		int v[4];
-		d.sums(v, x.second);
-#pragma unroll
-		for (int i = 0; i < 4; i++) sums[i] = fmaf(__half2float(scale_of(s, i)), __int2float_rn(v[i]) * one, sums[i]);
-	}
-}
 
 // multiply_rows_narrow is multiply_rows_of by what a step is, of up to four bits; multiply_rows_wide is that of more.
 template <int blocks, class X, class Codes, class Units>

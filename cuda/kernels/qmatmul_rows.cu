@@ -137,6 +137,16 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 __device__ inline Range next_round(const Product& p, Range round) { return {round.to, min(round.to + span_of(p), run_of(p).to)}; }
 
 // A Feed brings the units of a warp to its ring of slots, round after round.
+// own_address returns part of an address of shared memory that all lanes have, so that ptxas 12.9 does not know that. It adds such parts in the
+// copying instruction itself, which, where that has a policy of the L2 cache, too, no GPU takes then (kernelfile.Check); of this kernel for Blackwell alone.
+__device__ inline u32 own_address(u32 v) {
+#if __CUDA_ARCH__ >= 1000
+	return __shfl_sync(~0u, v, 0);
+#else
+	return v;
+#endif
+}
+
 template <int warps, int slots>
 struct Feed {
 	const Product& p;
@@ -181,7 +191,7 @@ struct Feed {
 		if (at.left > 0) {
 			Place u(place);
 			int group = group_of(u.packed);
-			copy_unit(slot + (1 + p.groups) * lane_bytes + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
+			copy_unit(slot + own_address((1 + p.groups) * lane_bytes) + threadIdx.x % 32 * 12, words + u.chunk * 32, slot + lane_bytes, scales + group * 4, bits_of_unit(u.packed), policy);
 			if (!has_one_group(u.packed))
 				for (int i = 1; i < unit_blocks >> shift_of(u.packed); i++)
 					copy4((u32*)__cvta_shared_to_generic(slot + (1 + i) * lane_bytes), scales + min(group + i, p.m[at.matrix].groups - 1) * 4, true);

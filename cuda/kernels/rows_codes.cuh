@@ -82,8 +82,8 @@ __device__ inline float of_lane(float v, int lane) {
 
 // multiply_codes adds a unit's products; sums are those of columns g, g+8 and g+16, g+24. x is of this lane,
 // blocks step apart.
-template <int bits, bool one_group>
-__device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, const uint4* x, int step, const LaneCodes& scales, const u32* units, int shift, Exponent e) {
+template <int bits, bool one_group, class Scales, class Units>
+__device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, const uint4* x, int step, const Scales& scales, const Units& units, int shift, Exponent e) {
 	constexpr int zero_at = position<bits>(0);
 	u32 zero = 0x80008000u | Width<bits>::zero * 0x10001u << zero_at;
 	asm volatile("" : "+r"(zero));  // in a register
@@ -130,8 +130,8 @@ __device__ inline void multiply_codes(float (&sums)[2][4], const uint4* words, c
 }
 
 // multiply_codes_bits is multiply_codes by a width that is known at run time, likely ones first.
-template <bool one_group>
-__device__ inline void multiply_codes_bits(int bits, float (&sums)[2][4], const uint4* words, const uint4* x, int step, const LaneCodes& scales, const u32* units, int shift, Exponent e) {
+template <bool one_group, class Scales, class Units>
+__device__ inline void multiply_codes_bits(int bits, float (&sums)[2][4], const uint4* words, const uint4* x, int step, const Scales& scales, const Units& units, int shift, Exponent e) {
 	if (bits == 4) multiply_codes<4, one_group>(sums, words, x, step, scales, units, shift, e);
 	else if (bits == 3) multiply_codes<3, one_group>(sums, words, x, step, scales, units, shift, e);
 	else if (bits == 5) multiply_codes<5, one_group>(sums, words, x, step, scales, units, shift, e);

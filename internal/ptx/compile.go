@@ -181,7 +181,7 @@ func (c *compiler) instruction(text string) error {
 		in.kind = jump
 	case "ret", "exit":
 		in.kind = end
-	case "bar":
+	case "bar", "barrier":
 		if parts[1] == "warp" {
 			r, err := c.operand(args[0])
 			if err != nil {
@@ -193,6 +193,13 @@ func (c *compiler) instruction(text string) error {
 		r, err := c.operand(args[0])
 		if err != nil {
 			return err
+		}
+		if parts[1] == "arrive" {
+			in.run = func(t *thread) { t.block.arrived[t.r[r]]++ }
+			break
+		}
+		if parts[1] != "sync" {
+			return fmt.Errorf("%s is not known", op)
 		}
 		in.kind, in.mask, in.target = barrier, int32(r), -1
 		if len(args) > 1 {

@@ -12,9 +12,10 @@ type Launch struct {
 
 // A block of threads.
 type block struct {
-	memory *Memory
-	shared []byte
-	params []byte
+	memory  *Memory
+	shared  []byte
+	params  []byte
+	arrived map[uint64]int // at barriers, without waiting
 }
 
 // A thread runs until it has to wait for others, or ends.
@@ -51,7 +52,7 @@ func (k *Kernel) Run(m *Memory, l Launch) error {
 
 func (k *Kernel) block(m *Memory, l Launch, at [3]int) error {
 	shared := (k.Shared+dynamicAlign-1)/dynamicAlign*dynamicAlign + l.Shared
-	b := &block{memory: m, shared: make([]byte, shared), params: l.Params}
+	b := &block{memory: m, shared: make([]byte, shared), params: l.Params, arrived: map[uint64]int{}}
 	for i := range b.shared {
 		b.shared[i] = 0x5a
 	}
@@ -143,14 +144,16 @@ func (k *Kernel) meet(threads []*thread) {
 			ended++
 		}
 	}
-	for _, list := range waiting {
+	arrived := threads[0].block.arrived
+	for n, list := range waiting {
 		want := len(threads) - ended
 		if count := k.code[list[0].pc].target; count >= 0 {
 			want = int(list[0].r[count])
 		}
-		if len(list) < want {
+		if len(list)+arrived[n] < want {
 			continue
 		}
+		arrived[n] = 0
 		for _, t := range list {
 			t.pc++
 			t.at = plain

@@ -90,6 +90,15 @@ $out:
 		}},
 		{"shared memory and a barrier", "shl.b32 %r1, %r0, 2; mov.u32 %r2, memory; add.s32 %r3, %r2, %r1; st.shared.u32 [%r3], %r0; bar.sync 0; sub.s32 %r4, %r2, %r1; ld.shared.u32 %r5, [%r4+252]; st.global.u32 [%a1], %r5;",
 			func(i uint32) uint32 { return 63 - i }},
+		{"a barrier at which one warp does not wait", `setp.ge.u32 %p1, %r0, 32; mov.u32 %r2, memory; and.b32 %r3, %r0, 31; shl.b32 %r3, %r3, 2; add.s32 %r3, %r2, %r3;
+	@%p1 bra $leaves;
+	barrier.sync 3, 64;
+	ld.shared.u32 %r5, [%r3]; st.global.u32 [%a1], %r5;
+	bra.uni $end;
+$leaves:
+	st.shared.u32 [%r3], %r0;
+	barrier.arrive 3, 64;
+$end:`, func(i uint32) uint32 { return i%32 + 32 }},
 		{"generic addresses", "mov.u64 %a2, own; cvta.shared.u64 %a2, %a2; mul.wide.u32 %a3, %r0, 4; add.s64 %a2, %a2, %a3; st.u32 [%a2], 5; bar.sync 0; ld.u32 %r1, [%a2]; add.s32 %r1, %r1, %r0; st.u32 [%a1], %r1;",
 			func(i uint32) uint32 { return i + 5 }},
 		{"a shuffle", "shfl.sync.bfly.b32 %r1|%p1, %r0, 3, 31, -1; st.global.u32 [%a1], %r1;", func(i uint32) uint32 { return i ^ 3 }},
@@ -153,6 +162,7 @@ func TestErrors(t *testing.T) {
 		"st.shared.u32 [%r0+4096], %r0;":                "outside of shared memory of 512",
 		"$x: bra.uni $x;":                               "does not end",
 		"setp.eq.u32 %p1, %r0, 0; @%p1 bar.sync 0, 64;": "1 threads wait for others that do not come",
+		"setp.eq.u32 %p1, %r0, 0; @%p1 barrier.arrive 0, 64; @!%p1 barrier.sync 0, 65;": "63 threads wait for others that do not come",
 	} {
 		if _, err := run(t, body, counting(64)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", body, err, want)

@@ -95,7 +95,11 @@ func (c *compiler) compile(op, target string) (kernelfile.Image, error) {
 	if strings.HasPrefix(target, "compute_") {
 		out = c.ptx
 	}
-	return kernelfile.Image{Target: target, Data: out.bytes(prog)}, nil
+	image := kernelfile.Image{Target: target, Data: out.bytes(prog)}
+	if err := kernelfile.Check(image.Data); err != nil {
+		return kernelfile.Image{}, fmt.Errorf("%s.cu for %s: %w", op, target, err)
+	}
+	return image, nil
 }
 
 // runWith compiles with options, which C wants as an array of strings.

@@ -12,7 +12,7 @@ import (
 // 128 experts of 2048 x 768, of which a row sees eight.
 func benchMixtures() (cases []benchCase) {
 	const hidden, width, experts, chosen = 2048, 768, 128, 8
-	for _, rows := range []int{1, 8, 64} {
+	for _, rows := range []int{1, 2, 8, 16, 64} {
 		cases = append(cases, benchCase{name: fmt.Sprintf("Route/rows=%d", rows), build: func(d device.Device) (func(), int) {
 			r := emptyRoutes(d, rows, experts, chosen)
 			logits := filled(d, tensor.F32, rows, experts)
