@@ -8,10 +8,10 @@ import (
 )
 
 type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, reader, rows, first tensor.Tensor,
-	count, words1, words2, words3, places1, places2, tiles1, tiles2, same, together, buffers, units, in, out1, out2, slot, groups int32, ldy1, ldy2, ldx int64)
+	count, words1, words2, words3, places1, places2, tiles1, tiles2, same, together, buffers, units, in, out1, out2, slots, slot, groups int32, ldy1, ldy2, ldx int64)
 
 type packedActsFunc func(d *Device, l launch, y, gate, up, table, first tensor.Tensor,
-	count, words, places, tiles, together, buffers, units, in, out, act, slot, groups int32, ldy, ldg, ldu int64)
+	count, words, places, tiles, together, buffers, units, in, out, act, slots, slot, groups int32, ldy, ldg, ldu int64)
 
 // A packedGroupVariant is kernels by the warps of a block that multiply, by digits or by codes; how many slots a warp has, and buffers of rows.
 type packedGroupVariant struct {
@@ -24,15 +24,18 @@ type packedGroupVariant struct {
 
 // packedGroupVariants are all, the best of either kind first.
 var packedGroupVariants = []packedGroupVariant{
-	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, qmatmul_group_some_slots, 2},
-	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, qmatmul_group_some_slots, 1},
-	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, qmatmul_group_some_slots, 2},
-	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, qmatmul_group_some_slots, 1},
-	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, qmatmul_group_some_slots, 2},
-	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, qmatmul_group_some_slots, 1},
-	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, qmatmul_group_some_slots, 2},
-	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, qmatmul_group_some_slots, 1},
-	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, qmatmul_group_few_slots, 1},
+	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 3, 2},
+	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 3, 1},
+	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 2, 1},
+	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, 3, 2},
+	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, 2, 1},
+	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 3, 2},
+	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 2, 2},
+	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 2, 1},
+	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, 3, 2},
+	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, 2, 1},
+	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, 3, 1},
+	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, 1, 1},
 }
 
 // A packedGroupPlan is how products with the matrices of some experts are launched.
@@ -94,7 +97,7 @@ func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b, reader *group
 	}
 	same := slices.Equal(a.orders, b.orders) && !slices.Contains(a.orders, 0) && len(a.orders) == a.count
 	p.kernel(d, p.launch, y1, y2, x, a.table, b.table, reader.table, rows, r.First, int32(a.count), int32(a.table.Cols), int32(b.table.Cols), int32(reader.table.Cols), int32(a.places), int32(b.places),
-		int32(a.tiles()), int32(b.tiles()), flag(same), int32(p.together), int32(p.buffers), int32(a.with(b).units), int32(a.in), int32(a.out), int32(b.out), int32(p.slot), int32(a.with(b).unitGroups), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
+		int32(a.tiles()), int32(b.tiles()), flag(same), int32(p.together), int32(p.buffers), int32(a.with(b).units), int32(a.in), int32(a.out), int32(b.out), int32(p.slots), int32(p.slot), int32(a.with(b).unitGroups), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
 }
 
 // packedActs multiplies units of gate and up by the matrices of g. The kernel before must be of packedGroups, for this reader and with the same choice.
@@ -104,5 +107,5 @@ func (d *Device) packedActs(m device.Experts, g *group, r device.Routes) {
 		return
 	}
 	p.acts(d, p.launch, m.Each, m.Gates, m.Ups, g.table, r.First, int32(g.count), int32(g.table.Cols), int32(g.places), int32(g.tiles()), int32(p.together), int32(p.buffers), int32(g.most.units), int32(g.in), int32(g.out),
-		int32(m.Act), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride))
+		int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride))
 }

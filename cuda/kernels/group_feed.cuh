@@ -121,33 +121,35 @@ struct alignas(16) Segment {
 // word, the group's unit, and behind them its words.
 struct Ring {
 	u32 at;  // of the warp
-	int bytes, groups;  // of a slot; of a unit, at most
+	int bytes, count, groups;  // of a slot; slots, up to three; groups of a unit, at most
+	__device__ u32 words() const { return groups * 2 * lane_bytes; }
 };
 
-// copy_group_unit asks for a lane's words of a unit, for a word of scales, and for the unit of its first group. (With a policy of the
-// L2 cache that is made here ptxas 12.9 gives an odd register where there are many, which is an illegal instruction.)
+// copy_group_unit asks for a lane's words of a unit, which leave the L2 cache first, for a word of scales, and for the unit of its first group.
 __device__ inline void copy_group_unit(u32 to, const uint4* words, u32 side, const u32* scales, const u32* units, int bits) {
 #if __CUDA_ARCH__ >= 800
 	asm volatile(
-		"{.reg .pred p;"
+		"{.reg .pred p; .reg .b64 once;"
+		"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
 		"cp.async.ca.shared.global [%2], [%3], 4;"
 		"cp.async.ca.shared.global [%2+128], [%4], 4;"
-		"cp.async.cg.shared.global [%0], [%1], 16;"
-		"cp.async.cg.shared.global [%0+512], [%1+512], 16;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, once;"
+		"cp.async.cg.shared.global.L2::cache_hint [%0+512], [%1+512], 16, once;"
 		"setp.gt.s32 p, %5, 2;"
-		"@p cp.async.cg.shared.global [%0+1024], [%1+1024], 16;"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1024], [%1+1024], 16, once;"
 		"setp.gt.s32 p, %5, 3;"
-		"@p cp.async.cg.shared.global [%0+1536], [%1+1536], 16;}"
+		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, once;}"
 		::"r"(to), "l"(words), "r"(side), "l"(scales), "l"(units), "r"(bits) : "memory");
 	if (bits > 4)
 		asm volatile(
-			"{.reg .pred p;"
-			"cp.async.cg.shared.global [%0+2048], [%1+2048], 16;"
+			"{.reg .pred p; .reg .b64 once;"
+			"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
+			"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, once;"
 			"setp.gt.s32 p, %2, 5;"
-			"@p cp.async.cg.shared.global [%0+2560], [%1+2560], 16;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, once;"
 			"setp.gt.s32 p, %2, 6;"
-			"@p cp.async.cg.shared.global [%0+3072], [%1+3072], 16;"
-			"@p cp.async.cg.shared.global [%0+3584], [%1+3584], 16;}"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, once;"
+			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, once;}"
 			::"r"(to), "l"(words), "r"(bits) : "memory");
 #else
 	copy_unit(to, words, side, scales, bits, 0);
@@ -155,44 +157,35 @@ __device__ inline void copy_group_unit(u32 to, const uint4* words, u32 side, con
 #endif
 }
 
-// Feed brings a warp its units of some segments, through so many slots.
-template <int warps, int slots>
+// Feed brings a warp its units of some segments.
+template <int warps>
 struct Feed {
 	const Segment* segments;
-	uint4* window;        // [listed]: of a unit where in its matrix words and scales are, what it is, and its segment
-	u32 first, end, bytes;  // where in shared memory the lane's words in the first slot are, and would be in one behind the last; bytes of a slot
-	u32 side;             // how far in front of its words the lane's scales are
-	u32 slot, asked;      // the lane's words of the next unit, and of the next that is asked for
-	int next, all;        // units asked for, of the warp
-	u32 what[slots];      // those on their way are
-	uint4 ahead;          // what the window has of the next that is asked for
-	const uint4* words;   // of the segment that is asked for, at this lane, as scales
-	const u32 *scales, *units;
-	u32 asking;           // segment
-	uint2 place;          // of a unit that is to be listed
+	int count;
+	uint4* window;  // [listed]: of a unit where in its matrix words and scales are, what it is, and its segment
+	Ring ring;
+	u32 slot, asked;  // where the next unit, and the next that is asked for, are, at this lane
+	int next, all, done;
+	uint2 place;      // of a unit that is to be listed
 	int segment, tile;
+	const uint4* words;  // of the segment that is asked for, at this lane, as scales
+	const u32 *scales, *units;
+	u32 asking;
 
-	__device__ Feed(const Segment* segments, uint4* window, const Ring& ring)
-		: segments(segments), window(window), bytes(ring.bytes), next(0), all(0), asking(~0u) {
-		int lane = threadIdx.x % 32;
-		side = ring.groups * 2 * lane_bytes + lane * 12, first = ring.at + ring.groups * 2 * lane_bytes + lane * 16;
-		end = first + slots * bytes, slot = asked = first;
-	}
+	__device__ Feed(const Segment* segments, int count, uint4* window, const Ring& ring)
+		: segments(segments), count(count), window(window), ring(ring), slot(ring.at), asked(ring.at), next(0), all(0), done(0), asking(~0u) {}
 
-	// begin finds the first units of so many segments, and begun lists them.
-	__device__ void begin(int count) {
+	// begin lists the first units.
+	__device__ void begin() {
 #pragma unroll 1
 		for (int k = 0; k < count; k++) all += segments[k].template run<warps>(threadIdx.x / 32).size();
 		look(0);
-	}
-	__device__ void begun() {
 		list(0, listed);
-		ahead = window[0];
 	}
 
 	// look finds the units from one on, one for each lane, and asks for their places.
-	__device__ void look(int from) {
-		int i = from + threadIdx.x % 32, k = 0;
+	__device__ void look(int first) {
+		int i = first + threadIdx.x % 32, k = 0;
 		if (i >= all) return;
 		Range run = segments[0].template run<warps>(threadIdx.x / 32);
 #pragma unroll 1
@@ -203,81 +196,64 @@ struct Feed {
 	}
 
 	// list lists so many of them.
-	__device__ void list(int from, int units) {
+	__device__ void list(int first, int units) {
 		int lane = threadIdx.x % 32;
-		if (lane < units && from + lane < all) {
+		if (lane < units && first + lane < all) {
 			const Segment& s = segments[segment];
-			window[(from + lane) % listed] = make_uint4(((u32)tile * s.chunks + place.x) * 32, ((u32)tile * s.groups + group_of(place.y)) * 4, place.y, segment);
+			window[(first + lane) % listed] = make_uint4(((u32)tile * s.chunks + place.x) * 32, (u32)tile * s.groups + group_of(place.y), place.y, segment);
 		}
 		__syncwarp();
 	}
 
-	// relist makes half of the list anew when the other half is come to; places are not there at once, so it is listed some
-	// units later, of which none is in that half any more.
-	__device__ void relist() {
-		constexpr int half_listed = listed / 2, later = 4;
-		static_assert(slots < later, "units on their way are not in the half");
-		if ((next & (half_listed - 1 - later)) != 0 || next < half_listed) return;
-		int in_half = next % half_listed, from = next - in_half + half_listed;
-		if (in_half == 0) look(from);
-		else list(from, half_listed);
-	}
-
-	// open has the segment be the one of which units are asked for.
-	__device__ void open(u32 k) {
-		int lane = threadIdx.x % 32;
-		const Segment& s = segments[k];
-		words = s.words + lane, scales = (const u32*)s.scales + lane / 8, units = s.units, asking = k;
-	}
-
-	// ask asks for a unit, if there is one.
+	// ask asks for a unit, if there is one. Half of the list is made anew when the other half is come to; places are
+	// not there at once, so it is listed some units later, of which none is in that half any more.
 	__device__ void ask() {
+		constexpr int half_listed = listed / 2, later = 4;
 		if (next < all) {
-			uint4 u = ahead;
+			u32 in_half = (u32)next % half_listed;
+			if (next >= half_listed && (in_half == 0 || in_half == later)) {
+				int behind = next - in_half + half_listed;
+				if (in_half == 0) look(behind);
+				else list(behind, half_listed);
+			}
+			uint4 u = window[(u32)next % listed];
 			if (asking != u.w) open(u.w);
-			int group = group_of(u.z);
-			const u32 *scale = scales + u.y, *unit = units + group;
-			copy_group_unit(asked, words + u.x, asked - side, scale, unit, bits_of_unit(u.z));
-			if (!has_one_group(u.z))
+			int group = group_of(u.z), more = has_one_group(u.z) ? 0 : (unit_blocks >> shift_of(u.z)) - 1;
+			const u32 *scale = scales + u.y * 4, *unit = units + group;
+			copy_group_unit(asked + ring.words() + threadIdx.x % 32 * 16, words + u.x, asked + threadIdx.x % 32 * 4, scale, unit, bits_of_unit(u.z));
 #pragma unroll 1
-				for (int i = 1; i < unit_blocks >> shift_of(u.z); i++) {
-					int g = min(i, segments[u.w].groups - 1 - group);
-					copy4(at(asked - side + 2 * i * lane_bytes), scale + g * 4, true);
-					copy4(at(asked - side + (2 * i + 1) * lane_bytes), unit + g, true);
-				}
-			what[slots - 1] = u.z;
+			for (int i = 1; i <= more; i++) {
+				int g = min(i, segments[u.w].groups - 1 - group);
+				copy4(at(asked + 2 * i * lane_bytes + threadIdx.x % 32 * 4), scale + g * 4, true);
+				copy4(at(asked + (2 * i + 1) * lane_bytes + threadIdx.x % 32 * 4), unit + g, true);
+			}
 			next++;
-			relist();
-			ahead = window[(u32)next % listed];
 		}
 		commit();
 		asked = after(asked);
 	}
-	__device__ static u32* at(u32 shared) { return (u32*)__cvta_shared_to_generic(shared); }
-	__device__ u32 after(u32 slot) const { return slot + bytes == end ? first : slot + bytes; }
-
-	// fill asks for units in slots from one on, which begin the queue.
-	template <int from, int to>
-	__device__ void fill() {
-#pragma unroll
-		for (int i = from; i < to; i++) {
-			ask();
-			what[i] = what[slots - 1];
-		}
+	// open has the segment be the one of which units are asked for.
+	__device__ void open(int k) {
+		int lane = threadIdx.x % 32;
+		const Segment& s = segments[k];
+		words = s.words + lane, scales = (const u32*)s.scales + lane / 8, units = s.units, asking = k;
 	}
+	__device__ static u32* at(u32 shared) { return (u32*)__cvta_shared_to_generic(shared); }
+	__device__ u32 after(u32 slot) const { return slot + ring.bytes >= ring.at + ring.bytes * ring.count ? ring.at : slot + ring.bytes; }
 
 	// come waits for the next unit, and returns what it is.
 	__device__ u32 come() const {
-		arrived<slots - 1>();
-		return what[0];
+		if (ring.count == 3) arrived<2>();
+		else if (ring.count == 2) arrived<1>();
+		else arrived<0>();
+		return window[done % listed].z;
 	}
-	__device__ const u32* beside() const { return at(slot - side); }
-	__device__ const uint4* here() const { return (const uint4*)at(slot); }
+	__device__ const u32* side() const { return at(slot + threadIdx.x % 32 * 4); }
+	__device__ const uint4* here() const { return (const uint4*)at(slot + ring.words()) + threadIdx.x % 32; }
 
 	// leave has its slot be the next one's.
 	__device__ void leave() {
-#pragma unroll
-		for (int i = 0; i < slots - 1; i++) what[i] = what[i + 1];
+		done++;
 		ask();
 		slot = after(slot);
 	}

@@ -75,31 +75,27 @@ struct ByCodes {
 		for (int i = threadIdx.x; i < rows * rest; i += blockDim.x) ((uint4*)staged)[i / rest * stride(in) + there + i % rest] = make_uint4(0, 0, 0, 0);
 	}
 
-	// A Part of a segment's rows is what a thread brings at once: eights `step` apart.
+	// bring puts the rows of a segment in shared memory, by so many threads of which this is one.
 	template <bool acts>
-	struct Part {
-		static constexpr int eights = 2;
-		Taken<acts> taken[eights];
-
-		__device__ static int first(int thread) { return thread; }
-		__device__ static int parts(const Segment& s, const Inputs& from) { return from.in / 8 * s.rows; }
-		__device__ static int at(const Segment& s, const Inputs& from, int first, int k, int step) { return min(first + k * step, parts(s, from) - 1); }
-		__device__ void ask(const Segment& s, const Inputs& from, int first, int step) {
+	__device__ static void bring(unsigned char* to, const Segment& s, const Inputs& from, int thread, int threads) {
+		int eights = from.in / 8, all = eights * s.rows;
+#pragma unroll 1
+		for (int i = thread; i < all; i += 2 * threads) {
+			Taken<acts> taken[2];
+			int row[2], eight[2];
 #pragma unroll
-			for (int k = 0; k < eights; k++) {
-				int i = at(s, from, first, k, step), row = quotient(i, from.in / 8);
-				taken[k].ask(s, from, s.from + row, (i - row * (from.in / 8)) * 8);
+			for (int k = 0; k < 2; k++) {
+				int at = min(i + k * threads, all - 1);
+				row[k] = quotient(at, eights), eight[k] = at - row[k] * eights;
+				taken[k].ask(s, from, s.from + row[k], eight[k] * 8);
 			}
-		}
-		__device__ void put(unsigned char* to, const Segment& s, const Inputs& from, int first, int step) {
 #pragma unroll
-			for (int k = 0; k < eights; k++) {
-				int i = at(s, from, first, k, step), row = quotient(i, from.in / 8);
+			for (int k = 0; k < 2; k++) {
 				uint4 v = taken[k].get(from.act);
-				((uint4*)to)[row * stride(from.in) + i - row * (from.in / 8)] = as_codes ? make_uint4(v.x, v.z, v.y, v.w) : v;
+				((uint4*)to)[row[k] * stride(from.in) + eight[k]] = as_codes ? make_uint4(v.x, v.z, v.y, v.w) : v;
 			}
 		}
-	};
+	}
 
 	float sums[2][4];
 	const uint4* x;  // the lane's, of block 0
@@ -137,28 +133,25 @@ struct ByDigits {
 	__device__ static int bytes(int, int units, int) { return units * four_unit; }
 	__device__ static void prepare(unsigned char*, int, int) {}
 
-	// A Part is a unit, which a warp brings at once.
 	template <bool acts>
-	struct Part {
-		static constexpr int eights = 1;
-		Taken<acts> taken[2];
-
-		__device__ static int first(int thread) { return thread / 32; }
-		__device__ static int parts(const Segment& s, const Inputs&) { return s.each; }
-		__device__ void ask(const Segment& s, const Inputs& from, int unit, int) {
-			int lane = threadIdx.x % 32, column = (block_of(__ldg(&s.places[unit].y)) + lane / 8) * block_rows + lane % 4 * 8;
+	__device__ static void bring(unsigned char* to, const Segment& s, const Inputs& from, int thread, int threads) {
+		int lane = threadIdx.x % 32;
+#pragma unroll 1
+		for (int u = thread / 32; u < s.each; u += threads / 32) {
+			Taken<acts> taken[2];
+			uint4 x[2];
+			int column = (block_of(__ldg(&s.places[u].y)) + lane / 8) * block_rows + lane % 4 * 8;
 #pragma unroll
 			for (int i = 0; i < 2; i++) {
 				int row = 2 * i + lane / 4 % 2;
 				taken[i].clear();
 				if (row < s.rows && column < from.in) taken[i].ask(s, from, s.from + row, column);
 			}
+#pragma unroll
+			for (int i = 0; i < 2; i++) x[i] = taken[i].get(from.act);
+			FourDigits::make((char*)to + u * four_unit, x);
 		}
-		__device__ void put(unsigned char* to, const Segment&, const Inputs& from, int unit, int) {
-			uint4 x[2] = {taken[0].get(from.act), taken[1].get(from.act)};
-			FourDigits::make((char*)to + unit * four_unit, x);
-		}
-	};
+	}
 
 	float sums[4];
 	const char* next;  // unit, at the lane's column
@@ -199,14 +192,3 @@ struct ByDigits {
 	__device__ static constexpr int column_of(int i) { return i; }
 	static constexpr float times = 1.0f / FourDigits::base / times_codes;
 };
-
-// bring puts the parts of a segment's rows from one on in shared memory, so many apart.
-template <class Part>
-__device__ inline void bring(unsigned char* to, const Segment& s, const Inputs& from, int first, int step) {
-#pragma unroll 1
-	for (int i = first; i < Part::parts(s, from); i += Part::eights * step) {
-		Part part;
-		part.ask(s, from, i, step);
-		part.put(to, s, from, i, step);
-	}
-}

@@ -14,7 +14,6 @@
 
 constexpr int vector_bytes = 512;  // of a quarter or half of a warp's sums of a tile, that it leaves for another
 constexpr int few_warps = 2, some_warps = 6, many_warps = 12;  // that multiply
-constexpr int few_slots = 1, some_slots = 2;                   // of each
 constexpr int bringers = 4;        // warps
 constexpr int early = 1;           // units that are asked for in front of the first rows, which wait behind them
 constexpr int most = 8, most_by_digits = 4;  // rows of a set
@@ -60,17 +59,17 @@ struct Columns {
 };
 
 // A Warp is one that multiplies. What it has of a tile that another one has begun it leaves in heads, of a segment and of the one before.
-template <int warps, int slots, class Rows>
+template <int warps, class Rows>
 struct Warp {
 	static constexpr int sums = 4 * Rows::vectors;
-	Feed<warps, slots>& feed;
+	Feed<warps>& feed;
 	float4* heads;  // [2, warps, vectors, 32]
 	const Inputs& from;
 	Rows rows;
 	Columns columns;
 	int tile;  // of which the sums are
 
-	__device__ Warp(Feed<warps, slots>& feed, float4* heads, const Inputs& from) : feed(feed), heads(heads), from(from), rows(from) {}
+	__device__ Warp(Feed<warps>& feed, float4* heads, const Inputs& from) : feed(feed), heads(heads), from(from), rows(from) {}
 
 	__device__ void clear() {
 #pragma unroll
@@ -100,26 +99,27 @@ struct Warp {
 	__device__ bool multiply_units(const Segment& s, int k, const Result& to, const unsigned char* staged) {
 		Range run = s.run<warps>(threadIdx.x / 32);
 		tile = run.from / max(s.each, 1);
-		int each = s.each, unit = run.from - tile * each;
+		int unit = run.from - tile * s.each;
 		bool begun = unit == 0;  // by this warp
 		u32 select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		clear();
 		rows.begin(staged, s, from, unit);
 		if (begun && run.size() > 0) columns.ask(s, tile, to.out);
 #pragma unroll 1
-		for (int left = run.size(); left > 0; left--) {
+		for (int u = run.from; u < run.to; u++) {
 			u32 what = feed.come();
-			rows.multiply(what, feed.here(), {feed.beside(), select}, {feed.beside()});
+			const u32* side = feed.side();
+			rows.multiply(what, feed.here(), {side, select}, {side});
 			feed.leave();
-			bool ends = ++unit == each;
-			if (!ends && left > 1) continue;
+			bool ends = ++unit == s.each;
+			if (!ends && u + 1 < run.to) continue;
 			if (begun && !ends) return true;
 			if (begun) store(s, to);
 			else leave(k);
 			clear();
 			rows.begin(staged, s, from, 0);
 			tile++, unit = 0, begun = true;
-			if (left > 1) columns.ask(s, tile, to.out);
+			if (u + 1 < run.to) columns.ask(s, tile, to.out);
 		}
 		return false;
 	}
@@ -145,19 +145,19 @@ __device__ inline int brought(const Segment* segments, int count) {
 	return n;
 }
 
-template <class Rows, int warps, int slots, bool acts>
+template <class Rows, int warps, bool acts>
 __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& x, const Pair& pair, const Choice& choice, Ring ring, int together, int buffers, int units) {
 	extern __shared__ __align__(128) unsigned char memory[];
 	__shared__ Segment segments[most_segments];
 	constexpr int threads = (warps + bringers) * 32;
 	int warp = threadIdx.x / 32;
 	bool multiplies = warp < warps, waited = !acts;
-	float4* heads = (float4*)(memory + warps * slots * ring.bytes);
+	float4* heads = (float4*)(memory + warps * ring.bytes * ring.count);
 	uint4* windows = (uint4*)heads + 2 * warps * Rows::vectors * (vector_bytes / 16);
 	Staged staged = {(unsigned char*)(windows + warps * listed), buffers, Rows::bytes(x.in, units, together)};
 	Sets sets = {(int*)(staged.at + buffers * staged.bytes), nullptr, choice.count, together};
 	sets.firsts = sets.ends + choice.count;
-	ring.at = (u32)__cvta_generic_to_shared(memory) + warp * slots * ring.bytes;
+	ring.at = (u32)__cvta_generic_to_shared(memory) + warp * ring.bytes * ring.count;
 	for (int i = 0; i < buffers; i++) Rows::prepare(staged.of(i), x.in, together);
 	if (!acts) {
 		pair.one.ask(choice.count, blockIdx.x, gridDim.x);
@@ -174,41 +174,34 @@ __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& 
 		int count = min(most_segments, last + 1 - q);
 		if (threadIdx.x < count) segments[threadIdx.x].fill(q + threadIdx.x, range, sets, pair, threadIdx.x == 0);
 		__syncthreads();
-		Feed<warps, slots> feed(segments, windows + warp * listed, ring);
-		int turns = brought(segments, count), begins = 0;
-		while (begins < count && !segments[begins].brings()) begins++;
-		if (begins < count) {  // all bring the first rows
-			const Segment& s = segments[begins];
-			typename Rows::template Part<acts> part;
-			int at = part.first(threadIdx.x), step = part.first(threads);
-			bool some = at < part.parts(s, x);
-			if (multiplies) feed.begin(count);
-			if (acts) {
-				if (multiplies) feed.begun(), feed.template fill<0, early>();
-				if (!waited) after_previous(), waited = true;
-			}
-			if (some) part.ask(s, x, at, step);
-			if (!acts && multiplies) feed.begun(), feed.template fill<0, early>();  // while rows are on their way
-			if (some) part.put(staged.of(0), s, x, at, step);
-			bring<typename Rows::template Part<acts>>(staged.of(0), s, x, at + part.eights * step, step);
-			if (multiplies) feed.template fill<early, slots>();
-			__syncthreads();
+		Feed<warps> feed(segments, count, windows + warp * listed, ring);
+		if (multiplies) {
+			feed.begin();
+			for (int i = 0; i < early; i++) feed.ask();
 		}
-		if (!multiplies) {
-			int turn = 1;
+		if (!waited) after_previous(), waited = true;
+		int turns = brought(segments, count), turn = 0;
 #pragma unroll 1
-			for (int k = begins + 1; k < count; k++) {
-				const Segment& s = segments[k];
-				if (!s.brings()) continue;
+		for (int k = 0; k < count; k++) {
+			const Segment& s = segments[k];
+			if (s.brings()) {
+				bool all_bring = turn == 0;
 				if (turn >= buffers) meet(rows_done + turn % buffers, threads);
-				bring<typename Rows::template Part<acts>>(staged.of(turn), s, x, Rows::template Part<acts>::first(threadIdx.x - warps * 32), Rows::template Part<acts>::first(bringers * 32));
-				meet_later(rows_there + turn % buffers, threads);
+				Rows::template bring<acts>(staged.of(turn), s, x, all_bring ? threadIdx.x : threadIdx.x - warps * 32, all_bring ? threads : bringers * 32);
+				if (!all_bring) {
+					meet_later(rows_there + turn % buffers, threads);
+				} else {
+					if (multiplies)
+						for (int i = early; i < ring.count; i++) feed.ask();
+					__syncthreads();
+					if (multiplies) break;
+				}
 				turn++;
 			}
 		}
 		if (multiplies) {
-			Warp<warps, slots, Rows> mine(feed, heads, x);
-			int turn = -1;
+			Warp<warps, Rows> mine(feed, heads, x);
+			turn = -1;
 #pragma unroll 1
 			for (int k = 0; k < count; k++) {
 				const Segment& s = segments[k];
@@ -226,27 +219,27 @@ __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& 
 	if (!waited) after_previous();
 }
 
-#define QMATMUL_GROUP(name, acts_name, Rows, warps, slots)                                                                                   \
+#define QMATMUL_GROUP(name, acts_name, Rows, warps)                                                                                   \
 	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                          \
 	name(half* y1, half* y2, const half* x, const int* table1, const int* table2, const int* reader, const int* rows,                 \
 	     const int* first, int count, int words1, int words2, int words3, int places1, int places2, int tiles1, int tiles2, int same, \
-	     int together, int buffers, int units, int in, int out1, int out2, int slot, int groups, int64 ldy1, int64 ldy2,   \
+	     int together, int buffers, int units, int in, int out1, int out2, int slots, int slot, int groups, int64 ldy1, int64 ldy2,   \
 	     int64 ldx) {                                                                                                                 \
 		Pair pair = {{table1, words1, places1}, {table2, words2, places2}, {reader, words3, 0}, tiles1, tiles2, same != 0};           \
-		qmatmul_group<Rows, warps, slots, false>({y1, out1, ldy1}, {y2, out2, ldy2}, {x, nullptr, rows, ldx, 0, 0, in}, pair,                \
-		                                  {first, count}, {0, slot, groups}, together, buffers, units);                        \
+		qmatmul_group<Rows, warps, false>({y1, out1, ldy1}, {y2, out2, ldy2}, {x, nullptr, rows, ldx, 0, 0, in}, pair,                \
+		                                  {first, count}, {0, slot, slots, groups}, together, buffers, units);                        \
 	}                                                                                                                                 \
 	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                          \
 	acts_name(half* y, const half* gate, const half* up, const int* table, const int* first, int count, int words, int places,        \
-	          int tiles, int together, int buffers, int units, int in, int out, int act, int slot, int groups, int64 ldy,  \
+	          int tiles, int together, int buffers, int units, int in, int out, int act, int slots, int slot, int groups, int64 ldy,  \
 	          int64 ldg, int64 ldu) {                                                                                                 \
 		Pair pair = {{table, words, places}, {table, words, places}, {nullptr, 0, 0}, tiles, 0, false};                               \
-		qmatmul_group<Rows, warps, slots, true>({y, out, ldy}, {y, out, ldy}, {gate, up, nullptr, ldg, ldu, act, in}, pair,                  \
-		                                 {first, count}, {0, slot, groups}, together, buffers, units);                         \
+		qmatmul_group<Rows, warps, true>({y, out, ldy}, {y, out, ldy}, {gate, up, nullptr, ldg, ldu, act, in}, pair,                  \
+		                                 {first, count}, {0, slot, slots, groups}, together, buffers, units);                         \
 	}
 
-QMATMUL_GROUP(qmatmul_group_2, qmatmul_group_acts_2, ByCodes, few_warps, few_slots)
-QMATMUL_GROUP(qmatmul_group_6, qmatmul_group_acts_6, ByCodes, some_warps, some_slots)
-QMATMUL_GROUP(qmatmul_group_12, qmatmul_group_acts_12, ByCodes, many_warps, some_slots)
-QMATMUL_GROUP(qmatmul_group_digits_6, qmatmul_group_digits_acts_6, ByDigits, some_warps, some_slots)
-QMATMUL_GROUP(qmatmul_group_digits_12, qmatmul_group_digits_acts_12, ByDigits, many_warps, some_slots)
+QMATMUL_GROUP(qmatmul_group_2, qmatmul_group_acts_2, ByCodes, few_warps)
+QMATMUL_GROUP(qmatmul_group_6, qmatmul_group_acts_6, ByCodes, some_warps)
+QMATMUL_GROUP(qmatmul_group_12, qmatmul_group_acts_12, ByCodes, many_warps)
+QMATMUL_GROUP(qmatmul_group_digits_6, qmatmul_group_digits_acts_6, ByDigits, some_warps)
+QMATMUL_GROUP(qmatmul_group_digits_12, qmatmul_group_digits_acts_12, ByDigits, many_warps)
