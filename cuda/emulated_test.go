@@ -166,16 +166,15 @@ func (e *emulator) launch(args []uintptr) result {
 var whole = []string{"Memory", "Record", "Failure", "Panics", "Embed", "HeadNorm", "Cap", "AddScaled", "Advance", "Copy", "ActMul", "ActMul alone", "HeadGates", "XIELU", "ClampMul", "Clip", "Gather", "Combine", "Attend to latents",
 	"HeadGatesBack", "XIELUBack", "ActMulBack", "ClampMulBack", "ClipBack", "CapBack", "RopeBack", "NormBack", "CombineBack"}
 
-// oneOf says of how many cases one is emulated, by operation. What is not here is not emulated: mixtures of one row call
-// functions, and others take long.
-var oneOf = map[string]int{"Norm": 8, "Rope": 8, "Decode": 12, "QMatMul": 10, "Products": 40, "LinearAttention": 6, "ActMulFor": 7, "GatedDelta": 10, "Decode affine": 8, "QMatMul affine": 10, "MatMul": 30, "Choose": 6, "Route": 6, "GroupMul": 9, "MixExperts": 7}
+// oneOf says of how many cases one is emulated, by operation. What is not here is not emulated, as it takes long.
+var oneOf = map[string]int{"Norm": 8, "Rope": 8, "Decode": 12, "QMatMul": 10, "Products": 40, "LinearAttention": 6, "ActMulFor": 7, "GatedDelta": 10, "Decode affine": 8, "QMatMul affine": 10, "MatMul": 30, "Choose": 6, "Route": 6, "GroupMul": 9, "MixExperts": 7, "Mixture": 9, "Mixture of odd rows": 4, "Mixture linked": 17}
 
 // Kernels give on the CPU, as PTX, what the CPU's operations give. It is the code of GPUs that have none of their
 // own: what Hopper has beside that is tested there alone.
 func TestEmulated(t *testing.T) {
 	all := os.Getenv("EXL2_EMULATED") == "all"
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("it takes a minute")
 	}
 	choose := func(operation string, i int) bool {
 		return all || slices.Contains(whole, operation) || oneOf[operation] > 0 && i%oneOf[operation] == 0

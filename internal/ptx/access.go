@@ -32,6 +32,9 @@ func (c *compiler) memory(in *instruction, op string, mods, args []string) error
 	if err != nil {
 		return err
 	}
+	if name, _, _ := strings.Cut(strings.Trim(args[where], "[] "), "+"); space == "param" && c.variables[name].space == "local" {
+		space = "local" // a call's
+	}
 	if op == "atom" || op == "red" {
 		return c.atomic(in, op, mods, args, space, a, t)
 	}

@@ -2,13 +2,16 @@ package ptx
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
 
 // A compiler makes a Kernel of its text.
 type compiler struct {
+	module    *Module
 	kernel    *Kernel
+	calls     int              // of functions, one within the other, where the compiler is
 	names     []map[string]int // registers, by scope
 	variables map[string]variable
 	labels    map[string]int // where they are in the code
@@ -30,7 +33,19 @@ func (c *compiler) compile(m *Module, src source) error {
 	if err := c.params(src.head); err != nil {
 		return err
 	}
-	list, err := statements(src.body)
+	if err := c.body(src.body); err != nil {
+		return err
+	}
+	c.emit(instruction{kind: end, pred: -1})
+	for _, r := range c.dynamic {
+		c.kernel.first[r] = uint64(c.kernel.Shared+dynamicAlign-1) / dynamicAlign * dynamicAlign
+	}
+	return nil
+}
+
+// body compiles statements, and knows their labels then.
+func (c *compiler) body(text string) error {
+	list, err := statements(text)
 	if err != nil {
 		return err
 	}
@@ -39,10 +54,7 @@ func (c *compiler) compile(m *Module, src source) error {
 			return fmt.Errorf("%q: %w", s.text, err)
 		}
 	}
-	c.emit(instruction{kind: end, pred: -1})
-	for _, r := range c.dynamic {
-		c.kernel.first[r] = uint64(c.kernel.Shared+dynamicAlign-1) / dynamicAlign * dynamicAlign
-	}
+	c.labels[returned] = len(c.kernel.code)
 	for _, j := range c.jumps {
 		to, ok := c.labels[j.label]
 		if !ok {
@@ -51,6 +63,39 @@ func (c *compiler) compile(m *Module, src source) error {
 		c.kernel.code[j.at].target = int32(to)
 	}
 	return nil
+}
+
+// returned is the label behind a function, and mostCalls how many may be one within the other.
+const returned, mostCalls = "behind the function", 16
+
+// call compiles a function where it is called. Its parameters and results are those of the caller, in the thread's own memory.
+func (c *compiler) call(text string) error {
+	results, name, params := signatureOf(text)
+	f, ok := c.module.functions[name]
+	if !ok {
+		return fmt.Errorf("function %s is not there", name)
+	}
+	if c.calls == mostCalls {
+		return fmt.Errorf("function %s is called within itself, or %d others", name, mostCalls)
+	}
+	theirs, ours := operands(f.head), operands(results+","+params)
+	if len(theirs) != len(ours) {
+		return fmt.Errorf("function %s has %d parameters and results, and is called with %d", name, len(theirs), len(ours))
+	}
+	inner := *c
+	inner.calls, inner.names, inner.labels, inner.jumps, inner.variables = c.calls+1, []map[string]int{{}}, map[string]int{}, nil, maps.Clone(c.variables)
+	for i, head := range theirs {
+		if head == "" && ours[i] == "" {
+			continue
+		}
+		its, _, err := variableOf(head)
+		v, there := c.variables[ours[i]]
+		if err != nil || !there {
+			return fmt.Errorf("function %s: parameter %q of %q", name, head, ours[i])
+		}
+		inner.variables[its] = v
+	}
+	return inner.body(f.body)
 }
 
 // place gives a variable its place. What has no size of its own begins behind what is declared.
@@ -125,8 +170,11 @@ func (c *compiler) directive(text string) error {
 			}
 		}
 		return nil
-	case strings.HasPrefix(text, ".shared"), strings.HasPrefix(text, ".local"):
+	case strings.HasPrefix(text, ".shared"), strings.HasPrefix(text, ".local"), strings.HasPrefix(text, ".param"):
 		name, v, err := variableOf(text)
+		if v.space == "param" { // of a call
+			v.space = "local"
+		}
 		if err == nil {
 			c.place(name, v)
 		}
@@ -181,6 +229,15 @@ func (c *compiler) instruction(text string) error {
 		in.kind = jump
 	case "ret", "exit":
 		in.kind = end
+		if c.calls > 0 && parts[0] == "ret" {
+			c.jumps = append(c.jumps, pending{len(c.kernel.code), returned})
+			in.kind = jump
+		}
+	case "call":
+		if in.pred >= 0 {
+			return fmt.Errorf("a call by some threads is not known")
+		}
+		return c.call(rest)
 	case "bar", "barrier":
 		if parts[1] == "warp" {
 			r, err := c.operand(args[0])

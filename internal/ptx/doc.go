@@ -3,7 +3,7 @@
 // where there is no GPU.
 //
 // It knows what NVRTC makes of this project's kernels for compute capability 8.0, by the PTX ISA's
-// description, and refuses the rest by name. Memory is as after a fence at all times; threads of a warp
+// description, and refuses the rest by name. Functions are compiled where they are called. Memory is as after a fence at all times; threads of a warp
 // run one after the other until an instruction that they execute together, or a barrier, and blocks one
 // after the other, so that kernels whose blocks wait for each other do not end, which is an error.
 package ptx

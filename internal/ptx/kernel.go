@@ -73,7 +73,7 @@ func (m *Module) Kernel(name string) (k *Kernel, err error) {
 	if !ok {
 		return nil, fmt.Errorf("kernel %s: not there", name)
 	}
-	c := compiler{kernel: &Kernel{Name: name}, names: []map[string]int{{}}, variables: map[string]variable{}, labels: map[string]int{}, constants: map[uint64]int{}, dynamic: map[string]int{}}
+	c := compiler{module: m, kernel: &Kernel{Name: name}, names: []map[string]int{{}}, variables: map[string]variable{}, labels: map[string]int{}, constants: map[uint64]int{}, dynamic: map[string]int{}}
 	c.kernel.first = make([]uint64, known)
 	if err := c.compile(m, src); err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", name, err)

@@ -8,12 +8,13 @@ import (
 
 // A Module is a file of PTX.
 type Module struct {
-	kernels map[string]*Kernel
-	sources map[string]source
-	globals map[string]variable // variables of the file
+	kernels   map[string]*Kernel
+	sources   map[string]source
+	functions map[string]source
+	globals   map[string]variable // variables of the file
 }
 
-// A source is a kernel's text, which is compiled when the kernel is first asked for.
+// A source is a kernel's text, which is compiled when the kernel is first asked for, or a function's, where it is called.
 type source struct{ head, body string }
 
 // A variable is one of a file or of a kernel, in some memory.
@@ -30,7 +31,7 @@ func Parse(text string) (m *Module, err error) {
 			m, err = nil, fmt.Errorf("malformed: %v", cause)
 		}
 	}()
-	m = &Module{kernels: map[string]*Kernel{}, sources: map[string]source{}, globals: map[string]variable{}}
+	m = &Module{kernels: map[string]*Kernel{}, sources: map[string]source{}, functions: map[string]source{}, globals: map[string]variable{}}
 	s := scanner{text: withoutComments(text)}
 	for {
 		head, end := s.until("{;")
@@ -51,12 +52,29 @@ func Parse(text string) (m *Module, err error) {
 			_, rest, _ := strings.Cut(head, ".entry")
 			name, _, _ := strings.Cut(rest, "(")
 			m.sources[strings.TrimSpace(name)] = source{rest, body}
-		default: // an initializer, or a function, which kernels that call it are refused by
-			if _, err := s.block(); err != nil {
+		default: // a function, or an initializer
+			body, err := s.block()
+			if err != nil {
 				return nil, err
+			}
+			if _, rest, is := strings.Cut(head, ".func"); is {
+				results, name, params := signatureOf(rest)
+				m.functions[name] = source{results + "," + params, body}
 			}
 		}
 	}
+}
+
+// signatureOf cuts a call, or the head of a function: "(result), name, (parameters)", with commas around the name or without, and what is in
+// parentheses perhaps absent.
+func signatureOf(text string) (results, name, params string) {
+	text = strings.TrimSpace(text)
+	if rest, is := strings.CutPrefix(text, "("); is {
+		results, text, _ = strings.Cut(rest, ")")
+	}
+	name, params, _ = strings.Cut(text, "(")
+	params, _, _ = strings.Cut(params, ")")
+	return strings.TrimSpace(results), strings.Trim(name, ", \n\t"), strings.TrimSpace(params)
 }
 
 // afterVersion leaves out what a file begins with.

@@ -76,10 +76,10 @@ func (c rowMixtureCase) buildOf(f *fixture, v values) func(device.Device) {
 func linkedMixtureCases() (cases []testCase) {
 	rms := device.Norm{Eps: 1e-5}
 	for _, c := range []rowMixtureCase{
-		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
-		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
 		{rows: 1, experts: 140, chosen: 3, hidden: 256, width: 64, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU},
 		{rows: 3, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU},
+		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
+		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
 	} {
 		c.recipes, c.t = []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, tensor.F16
 		for _, kind := range []string{"zeros", "outliers", "huge", ""} {
