@@ -49,6 +49,8 @@ func rowMixtureCases() (cases []testCase) {
 		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, 0},
 		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
 		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, 0},
+		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, 0},
+		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, 0},
 		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, 0},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
@@ -78,6 +80,7 @@ func linkedMixtureCases() (cases []testCase) {
 	for _, c := range []rowMixtureCase{
 		{rows: 1, experts: 140, chosen: 3, hidden: 256, width: 64, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU},
 		{rows: 3, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU},
+		{rows: 2, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU, shared: true},
 		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
 		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
 	} {
