@@ -16,9 +16,8 @@ type group struct {
 	dense          tensor.Type   // of those that are not packed
 	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
 	orders         []uint64      // of packed matrices, in which they take x, and of their units; 0 is unknown
-	unstored       bool          // where columns of x are in the order of one is not known
-	shuffles       []uint64      // likewise, in which qgemm does; 0 is none
-	places         int           // where in a row of the table those are, in words
+	unshuffled     bool          // one has no order in which qgemm takes x
+	places         int           // where in a row of the table places of units are, in words
 	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
 	alike          alikeTable
 }
@@ -64,6 +63,11 @@ func (g *group) tiles() int { return pieces(g.out, exl2_tile_columns) }
 
 // packed reports whether all matrices are.
 func (g *group) packed() bool { return g.denseTable.Nil() }
+
+// arranged reports whether rows that are in order for g are so for h: of each expert, that has to be known.
+func (g *group) arranged(h *group) bool {
+	return g == h || g.packed() && h.packed() && slices.Equal(g.orders, h.orders) && !slices.Contains(g.orders, 0)
+}
 
 // Group makes the table of a list.
 func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
@@ -150,14 +154,13 @@ func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool
 		g.in, g.out = m.in, m.out
 	}
 	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
-	g.unstored = g.unstored || m.places.Nil()
-	g.orders, g.shuffles = append(g.orders, m.arranged()), append(g.shuffles, m.shuffled())
+	g.orders, g.unshuffled = append(g.orders, m.arranged()), g.unshuffled || m.shuffle.Nil()
 	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false, m.digitless})
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}
 	pair := func(low, high int) uint64 { return uint64(uint32(low)) | uint64(uint32(high))<<32 }
-	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 4*exl2_chunk_words*m.widest), pair(m.units128, 0), d.addressOrNull(m.shuffle))
+	entry = append(entry, pair(len(m.regions), m.chunks), pair(m.groups, 0), pair(m.units128, 0), d.addressOrNull(m.shuffle))
 	for _, r := range m.regions {
 		entry = append(entry, pair(r.bits, r.block), pair(r.blocks, r.place), pair(r.group, r.shift), 0)
 	}

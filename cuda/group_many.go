@@ -3,7 +3,6 @@ package cuda
 import (
 	"encoding/binary"
 	"hash/fnv"
-	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -26,14 +25,6 @@ var groupVariants = []groupVariant{
 
 // manyOfExpert is how many rows of an expert, on average, are many.
 const manyOfExpert = 8
-
-// shuffled tells orders apart in which qgemm takes x; 0 is none.
-func (m *matrix) shuffled() uint64 {
-	if m.shuffle.Nil() {
-		return 0
-	}
-	return m.arranged()
-}
 
 // arranged tells orders apart, and what units they are divided into; 0 is unknown.
 func (m *matrix) arranged() uint64 {
@@ -60,7 +51,7 @@ func (d *Device) seesMany(r device.Routes, groups ...*group) (v groupVariant, ok
 		return v, false
 	}
 	for _, g := range groups {
-		if !g.packed() || slices.Contains(g.shuffles, 0) || qgemm_group_rows_at_once*g.in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_group_order) {
+		if !g.packed() || g.unshuffled || qgemm_group_rows_at_once*g.in*tensor.F16.Size() > d.sharedFor(kernel_qgemm_group_order) {
 			return v, false
 		}
 	}
@@ -104,7 +95,7 @@ func (d *Device) inOrder(xs tensor.Tensor, from groupInput, g *group, halves int
 func (d *Device) manyGroups(y1, y2 tensor.Tensor, from groupInput, a, b *group, v groupVariant, r device.Routes) {
 	n, halves := r.Rows.Cols, 2*max(a.most.units, b.most.units)
 	rows8 := n + 7*min(n, a.count)
-	apart := !slices.Equal(a.shuffles, b.shuffles)
+	apart := !a.arranged(b)
 	size, all := halves*rows8, halves*rows8
 	if apart {
 		all *= 2

@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"slices"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -13,34 +11,32 @@ type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, reader
 type packedActsFunc func(d *Device, l launch, y, gate, up, table, first tensor.Tensor,
 	count, words, places, tiles, together, buffers, units, in, out, act, slots, slot, groups int32, ldy, ldg, ldu int64)
 
-// A packedGroupVariant is kernels by the warps of a block that multiply, by digits or by codes; how many slots a warp has, and buffers of rows.
+// A groupRoom is how many slots a warp has, and buffers of rows.
+type groupRoom struct{ slots, buffers int }
+
+// A packedGroupVariant is kernels by the warps of a block that multiply, by digits or by codes, and what they may have room for, the best first.
 type packedGroupVariant struct {
-	kernel                packedGroupFunc
-	acts                  packedActsFunc
-	name                  kernel // of either, which declare as much
-	digits                bool
-	warps, slots, buffers int
+	kernel packedGroupFunc
+	acts   packedActsFunc
+	name   kernel // of either, which declare as much
+	digits bool
+	warps  int
+	rooms  []groupRoom
 }
 
 // packedGroupVariants are all, the best of either kind first.
 var packedGroupVariants = []packedGroupVariant{
-	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 3, 2},
-	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 3, 1},
-	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, 2, 1},
-	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, 3, 2},
-	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, 2, 1},
-	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 3, 2},
-	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 2, 2},
-	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, 2, 1},
-	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, 3, 2},
-	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, 2, 1},
-	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, 3, 1},
-	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, 1, 1},
+	{(*Device).qmatmul_group_digits_12, (*Device).qmatmul_group_digits_acts_12, kernel_qmatmul_group_digits_12, true, qmatmul_group_many_warps, []groupRoom{{3, 2}, {3, 1}, {2, 1}}},
+	{(*Device).qmatmul_group_digits_6, (*Device).qmatmul_group_digits_acts_6, kernel_qmatmul_group_digits_6, true, qmatmul_group_some_warps, []groupRoom{{3, 2}, {2, 1}}},
+	{(*Device).qmatmul_group_12, (*Device).qmatmul_group_acts_12, kernel_qmatmul_group_12, false, qmatmul_group_many_warps, []groupRoom{{3, 2}, {2, 2}, {2, 1}}},
+	{(*Device).qmatmul_group_6, (*Device).qmatmul_group_acts_6, kernel_qmatmul_group_6, false, qmatmul_group_some_warps, []groupRoom{{3, 2}, {2, 1}}},
+	{(*Device).qmatmul_group_2, (*Device).qmatmul_group_acts_2, kernel_qmatmul_group_2, false, qmatmul_group_few_warps, []groupRoom{{3, 1}, {1, 1}}},
 }
 
 // A packedGroupPlan is how products with the matrices of some experts are launched.
 type packedGroupPlan struct {
 	packedGroupVariant
+	groupRoom
 	slot, together int // bytes; rows of a set
 	launch         launch
 }
@@ -56,12 +52,16 @@ func (d *Device) packedPlan(a, b *group, r device.Routes) (p packedGroupPlan, ok
 		if v.digits && !digits {
 			continue
 		}
-		q := d.planGroup(v, a, n, rows)
-		if q.together <= p.together || v.warps == qmatmul_group_few_warps && p.together > 0 {
-			continue
-		}
-		if p = q; p.together >= likely {
-			break
+		for _, room := range v.rooms {
+			if v.warps == qmatmul_group_few_warps && p.together > 0 {
+				break
+			}
+			if q := d.planGroup(v, room, a, n, rows); q.together > p.together {
+				p = q
+			}
+			if p.together >= likely {
+				return p, true
+			}
 		}
 	}
 	if p.together < 1 {
@@ -70,23 +70,23 @@ func (d *Device) packedPlan(a, b *group, r device.Routes) (p packedGroupPlan, ok
 	return p, p.together > 0
 }
 
-// planGroup plans products of so many rows with matrices as a's by one variant, whose sets may have no room for any.
-func (d *Device) planGroup(v packedGroupVariant, a *group, n mostOf, rows int) packedGroupPlan {
+// planGroup plans products of so many rows with matrices as a's by one variant and room, whose sets may have no room for any.
+func (d *Device) planGroup(v packedGroupVariant, room groupRoom, a *group, n mostOf, rows int) packedGroupPlan {
 	vectors := 2
 	if v.digits {
 		vectors = 1
 	}
 	slot := 2*unit_lane_bytes*n.unitGroups + 4*exl2_chunk_words*n.widest
-	shared := v.warps*(v.slots*slot+2*vectors*qmatmul_group_vector_bytes+16*group_feed_listed) + (2*a.count+1)*tensor.I32.Size()
-	room, row := max(0, d.sharedFor(v.name)-shared)/v.buffers, 16*group_rows_block_vectors*(pieces(a.in, exl2_block_rows)+group_rows_behind|1)
-	together := min(rows, qmatmul_group_most, room/row)
+	shared := v.warps*(room.slots*slot+2*vectors*qmatmul_group_vector_bytes+16*group_feed_listed) + (2*a.count+1)*tensor.I32.Size()
+	left, row := max(0, d.sharedFor(v.name)-shared)/room.buffers, 16*group_rows_block_vectors*(pieces(a.in, exl2_block_rows)+group_rows_behind|1)
+	together := min(rows, qmatmul_group_most, left/row)
 	buffer := together * row
 	if v.digits {
-		if together, buffer = min(rows, qmatmul_group_most_by_digits), n.units*rows_digits_four_unit; buffer > room {
+		if together, buffer = min(rows, qmatmul_group_most_by_digits), n.units*rows_digits_four_unit; buffer > left {
 			together = 0
 		}
 	}
-	return packedGroupPlan{v, slot, together, launch{blocks: dim{x: d.sms}, threads: dim{x: 32 * (v.warps + qmatmul_group_bringers)}, shared: shared + v.buffers*buffer}}
+	return packedGroupPlan{v, room, slot, together, launch{blocks: dim{x: d.sms}, threads: dim{x: 32 * (v.warps + qmatmul_group_bringers)}, shared: shared + room.buffers*buffer}}
 }
 
 // packedGroups multiplies by the matrices of a, and of b if it has any, and leaves results in the order of reader's, if there is one.
@@ -95,9 +95,8 @@ func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b, reader *group
 	if !ok {
 		return
 	}
-	same := slices.Equal(a.orders, b.orders) && !slices.Contains(a.orders, 0) && len(a.orders) == a.count
 	p.kernel(d, p.launch, y1, y2, x, a.table, b.table, reader.table, rows, r.First, int32(a.count), int32(a.table.Cols), int32(b.table.Cols), int32(reader.table.Cols), int32(a.places), int32(b.places),
-		int32(a.tiles()), int32(b.tiles()), flag(same), int32(p.together), int32(p.buffers), int32(a.with(b).units), int32(a.in), int32(a.out), int32(b.out), int32(p.slots), int32(p.slot), int32(a.with(b).unitGroups), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
+		int32(a.tiles()), int32(b.tiles()), flag(a.arranged(b)), int32(p.together), int32(p.buffers), int32(a.with(b).units), int32(a.in), int32(a.out), int32(b.out), int32(p.slots), int32(p.slot), int32(a.with(b).unitGroups), int64(y1.Stride), int64(y2.Stride), int64(x.Stride))
 }
 
 // packedActs multiplies units of gate and up by the matrices of g. The kernel before must be of packedGroups, for this reader and with the same choice.

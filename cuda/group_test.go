@@ -46,3 +46,42 @@ func TestGroupPlan(t *testing.T) {
 		}
 	}
 }
+
+// Rows in order for one group are so for another if the order of each expert's matrix is known, and the same. Where it is not known, as of matrices that are
+// assembled on the GPU, many rows of an expert are grouped all the same, as long as there is an order for them.
+func TestArranged(t *testing.T) {
+	d := planner(t, 9, 132, 227<<10, 896)
+	d.target = "sm_90a"
+	of := func(shuffled bool, orders ...uint64) *group {
+		return &group{in: 2048, count: len(orders), orders: orders, unshuffled: !shuffled, most: mostOf{in: 2048, units: 16, widest: 4, unitGroups: 1}}
+	}
+	known, dense := of(true, 3, 5), of(true, 3, 5)
+	dense.denseTable = d.Alloc(tensor.I32, 2, 4)
+	unknown := of(true, 0, 0)
+	for _, c := range []struct {
+		name string
+		a, b *group
+		want bool
+	}{
+		{"as known", known, of(true, 3, 5), true},
+		{"one of another order", known, of(true, 3, 7), false},
+		{"not known", unknown, of(true, 0, 0), false},
+		{"not known, but the same group", unknown, unknown, true},
+		{"some dense", known, dense, false},
+		{"nothing", known, &group{}, false},
+	} {
+		if got := c.a.arranged(c.b); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	r := device.Routes{Rows: tensor.New(tensor.I32, 1, 40, nil), Places: tensor.New(tensor.I32, 20, 2, nil)}
+	for _, c := range []struct {
+		name string
+		g    *group
+		want bool
+	}{{"known", known, true}, {"not known", unknown, true}, {"no order for many", of(false, 3, 5), false}, {"some dense", dense, false}} {
+		if _, got := d.seesMany(r, c.g); got != c.want {
+			t.Errorf("%s: many are grouped: %v", c.name, got)
+		}
+	}
+}

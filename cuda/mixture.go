@@ -70,7 +70,7 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	_, many := d.seesMany(r, gate, up)
 	v, manyDown := d.seesMany(r, down)
 	switch {
-	case n > 0 && !many && !manyDown && aligned && gate.packed() && up.packed() && down.packed() && !down.unstored:
+	case n > 0 && !many && !manyDown && aligned && gate.packed() && up.packed() && down.packed():
 		d.packedGroups(e.Gates, e.Ups, x, r.Rows, gate, up, down, r)
 		d.packedActs(e, down, r)
 	case manyDown && aligned:

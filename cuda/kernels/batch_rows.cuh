@@ -4,6 +4,7 @@
 #include "cluster.cuh"
 #include "link.cuh"
 #include "products.cuh"
+#include "range.cuh"
 
 constexpr int most = 16;  // rows of x
 constexpr int most_blocks = 4;  // of a cluster
@@ -33,15 +34,6 @@ struct Product {
 	float per_block, per_each;  // 1 / blocks, 1 / each
 	Link link;
 };
-
-// Range is some of something, from one to another.
-struct Range {
-	int from, to;
-	__device__ int size() const { return to - from; }
-};
-
-// quotient returns n / by, of numbers below 2^20.
-__device__ inline int quotient(int n, int by) { return (int)__fdividef(n + 0.5f, by); }
 
 // divided is quotient, given 1 / by.
 __device__ inline int divided(int n, float per) { return (int)((n + 0.5f) * per); }

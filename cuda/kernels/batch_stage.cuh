@@ -2,6 +2,7 @@
 #pragma once
 
 #include "batch_rows.cuh"
+#include "newest.cuh"
 
 // A row of x in shared memory begins 64 bytes behind a multiple of 128 from the one before, so that lanes that read
 // eight rows at a time do not collide.
@@ -15,13 +16,6 @@ __device__ inline void clear(uint4* to, const Product& p, Range blocks) {
 		int row = quotient(i, behind);
 		to[row * stride_of(blocks) + from + i - row * behind] = make_uint4(0, 0, 0, 0);
 	}
-}
-
-// fresh reads what the kernel in front has written, behind the wait for it.
-__device__ inline uint4 fresh(const uint4* p) {
-	uint4 v;
-	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-	return v;
 }
 
 // A Row is where a row of x is staged: an address of shared memory, which takes fewer instructions, or, where there are no registers for what
@@ -74,7 +68,7 @@ struct Stage {
 			uint4 v[together];
 #pragma unroll
 			for (int j = 0; j < together; j++)
-				if (int at = i + j * step; at < there) v[j] = fresh(x + at);
+				if (int at = i + j * step; at < there) v[j] = newest(x + at);
 #pragma unroll
 			for (int j = 0; j < together; j++)
 				if (int at = i + j * step; at < there) to.put(at, turned ? make_uint4(v[j].x, v[j].z, v[j].y, v[j].w) : v[j]);

@@ -6,18 +6,12 @@
 // digits in its place, without a barrier.
 #pragma once
 
+#include "newest.cuh"
 #include "products.cuh"
 #include "rows_digits.cuh"
 #include "step.cuh"
 
 constexpr int four_matrices = 3;  // of one x, that four rows are multiplied by at most, as more cost registers
-
-// newest reads what the kernel in front has written, behind the wait for it.
-__device__ inline uint4 newest(const uint4* p) {
-	uint4 v;
-	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-	return v;
-}
 
 // A Portion is the first block of x that a warp multiplies, and where it is among all portions, in blocks; the next one's
 // place is where it ends.

@@ -15,8 +15,8 @@ struct alignas(16) Matrix {
 	const half* order;    // [in]: place in x of each stored row, a 16-bit number
 	const half* stored;   // [in]: where in stored order a column of x is, likewise
 	const float* bias;    // [out] or null
-	int count, chunks, groups, slot;  // count: regions; slot: bytes of the largest unit
-	int units128, unused;             // units of a tile
+	int count, chunks, groups, unused;  // count: regions
+	int units128, unused_too;           // units128: units of a tile
 	const half* shuffle;              // [128·units128]: order as qgemm_order.cu makes it, or null
 };
 static_assert(sizeof(Matrix) == 4 * head_words, "the table's layout");

@@ -96,7 +96,7 @@ struct AlikeFeed {
 		arrived_all_but(slots - 1);
 		const u32* side = (const u32*)__cvta_shared_to_generic(slot);
 		multiply_unit_digits(bits_of_unit(now), shift_of(now), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, digits_row_of(now),
-		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, c);
+		                     PairedCodes{side + 32, select}, LaneUnits{side + 64}, c);
 		ask();
 		slot = after(slot);
 	}

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "digits.cuh"
-#include "expert.cuh"
+#include "expert_slot.cuh"
 
 constexpr int warps = 12;        // of a block
 constexpr int most_slots = 6;    // units that a warp has asked for at once
@@ -71,29 +71,11 @@ __device__ inline void copy_words(u32 to, const uint4* words, int bits) {
 		"setp.gt.s32 p, %2, 3;"
 		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, once;}"
 		::"r"(to), "l"(words), "r"(bits) : "memory");
-	if (bits > 4)
-		asm volatile(
-			"{.reg .pred p; .reg .b64 once;"
-			"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
-			"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, once;"
-			"setp.gt.s32 p, %2, 5;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, once;"
-			"setp.gt.s32 p, %2, 6;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, once;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, once;}"
-			::"r"(to), "l"(words), "r"(bits) : "memory");
+	copy_words_behind(to, words, bits);
 #else
 	for (int i = 0; i < bits; i++) ((uint4*)__cvta_shared_to_generic(to))[i * 32] = words[i * 32];
 #endif
 }
-
-// LaneCodes is where a lane finds the codes of its scales: select picks its half of a
-// word (spread).
-struct LaneCodes {
-	const u32* words;
-	u32 select;
-	__device__ u32 operator()(int pair) const { return spread(words[pair * 64], select); }
-};
 
 // LaneUnits is where it finds the units: of groups 0 and 2 of its own.
 struct LaneUnits {
@@ -173,7 +155,7 @@ struct Feed {
 		u32 packed = *side, select = threadIdx.x % 32 / 4 % 2 ? spread_high : spread_low;
 		int expert = packed >> 20;
 		multiply_unit_digits(bits_of_unit(packed), shift_of(packed), sums, (const uint4*)__cvta_shared_to_generic(words_of(slot)), x, row(packed),
-		                     LaneCodes{side + 32, select}, LaneUnits{side + 64}, c);
+		                     PairedCodes{side + 32, select}, LaneUnits{side + 64}, c);
 		ask();
 		slot = after(slot);
 		return expert;

@@ -6,6 +6,7 @@
 #include "link.cuh"
 #include "meet.cuh"
 #include "products.cuh"
+#include "range.cuh"
 
 constexpr int most = 8;  // rows of x
 constexpr int many_warps = 16, few_warps = 8;
@@ -43,12 +44,6 @@ struct Product {
 };
 
 __device__ inline int row_of(u32 packed) { return packed >> 1 & 0x1fff << 6; }  // in bytes: block_of times 64
-
-// Range is what a warp, or block, does of something.
-struct Range {
-	int from, to;
-	__device__ int size() const { return to - from; }
-};
 
 // run_of returns a block's tiles of a product.
 __device__ inline Range run_of(const Product& p) {

@@ -1,7 +1,8 @@
 // Which rows and tiles of the matrices of experts a block multiplies (qmatmul_group.cu), and how their units come to its warps.
 #pragma once
 
-#include "expert.cuh"
+#include "expert_slot.cuh"
+#include "range.cuh"
 #include "unit.cuh"
 
 constexpr int most_segments = 8;  // that a block knows of at once
@@ -12,15 +13,6 @@ struct Choice {
 	const int* first;  // [count + 1]: of each expert, in rows
 	int count;         // experts
 };
-
-// Range is some of something, from one to another.
-struct Range {
-	int from, to;
-	__device__ int size() const { return to - from; }
-};
-
-// quotient returns n / by, of numbers below 2^20.
-__device__ inline int quotient(int n, int by) { return (int)__fdividef(n + 0.5f, by); }
 
 // Sets are the rows of each expert, so many together: in shared memory, where the sets of an expert end, and where its rows begin.
 struct Sets {
@@ -140,17 +132,7 @@ __device__ inline void copy_group_unit(u32 to, const uint4* words, u32 side, con
 		"setp.gt.s32 p, %5, 3;"
 		"@p cp.async.cg.shared.global.L2::cache_hint [%0+1536], [%1+1536], 16, once;}"
 		::"r"(to), "l"(words), "r"(side), "l"(scales), "l"(units), "r"(bits) : "memory");
-	if (bits > 4)
-		asm volatile(
-			"{.reg .pred p; .reg .b64 once;"
-			"createpolicy.fractional.L2::evict_first.b64 once, 1.0;"
-			"cp.async.cg.shared.global.L2::cache_hint [%0+2048], [%1+2048], 16, once;"
-			"setp.gt.s32 p, %2, 5;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+2560], [%1+2560], 16, once;"
-			"setp.gt.s32 p, %2, 6;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3072], [%1+3072], 16, once;"
-			"@p cp.async.cg.shared.global.L2::cache_hint [%0+3584], [%1+3584], 16, once;}"
-			::"r"(to), "l"(words), "r"(bits) : "memory");
+	copy_words_behind(to, words, bits);
 #else
 	copy_unit(to, words, side, scales, bits, 0);
 	*(u32*)__cvta_shared_to_generic(side + lane_bytes) = *units;
@@ -259,12 +241,7 @@ struct Feed {
 	}
 };
 
-// GroupCodes and GroupUnits are where a lane finds codes of scales, and units.
-struct GroupCodes {
-	const u32* words;
-	u32 select;
-	__device__ u32 operator()(int group) const { return spread(words[group * 2 * lane_words], select); }
-};
+// GroupUnits is where a lane finds units.
 struct GroupUnits {
 	const u32* words;
 	__device__ u32 operator[](int group) const { return words[(group * 2 + 1) * lane_words]; }

@@ -5,6 +5,7 @@
 
 #include "act.cuh"
 #include "group_feed.cuh"
+#include "newest.cuh"
 #include "rows_codes.cuh"
 #include "rows_digits.cuh"
 
@@ -20,13 +21,6 @@ struct Inputs {
 	int64 ldx, ldu;
 	int act, in;
 };
-
-// newest reads what the kernel in front has written, behind the wait for it.
-__device__ inline uint4 newest(const half* p) {
-	uint4 v;
-	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-	return v;
-}
 
 // Taken is eight numbers of a row in stored order.
 template <bool acts>
@@ -107,7 +101,7 @@ struct ByCodes {
 		int lane = threadIdx.x % 32;
 		x = (const uint4*)staged + min(lane / 4, s.rows - 1) * stride(from.in) + lane % 4;
 	}
-	__device__ void multiply(u32 u, const uint4* words, const GroupCodes& codes, const GroupUnits& units) {
+	__device__ void multiply(u32 u, const uint4* words, const PairedCodes& codes, const GroupUnits& units) {
 		const uint4* mine = x + block_of(u) * block_vectors;
 		if constexpr (as_codes) {
 			if (has_one_group(u)) multiply_codes_bits<true>(bits_of_unit(u), sums, words, mine, block_vectors, codes, units, shift_of(u), e);
@@ -171,7 +165,7 @@ struct ByDigits {
 	__device__ void begin(const unsigned char* staged, const Segment&, const Inputs&, int unit) { next = (const char*)staged + unit * four_unit + column; }
 
 	template <int blocks>
-	__device__ void multiply_by(u32 u, const uint4* words, const GroupCodes& codes, const GroupUnits& units) {
+	__device__ void multiply_by(u32 u, const uint4* words, const PairedCodes& codes, const GroupUnits& units) {
 		Unit x = {highest};
 		int bits = bits_of_unit(u);
 		if (bits == 4) multiply_rows_of<4, blocks>(sums, words, x, next, codes, units, c);
@@ -181,7 +175,7 @@ struct ByDigits {
 		else if (bits == 2) multiply_rows_of<2, blocks>(sums, words, x, next, codes, units, c);
 		else multiply_rows_of<8, blocks>(sums, words, x, next, codes, units, c);
 	}
-	__device__ void multiply(u32 u, const uint4* words, const GroupCodes& codes, const GroupUnits& units) {
+	__device__ void multiply(u32 u, const uint4* words, const PairedCodes& codes, const GroupUnits& units) {
 		if (has_one_group(u)) multiply_by<4>(u, words, codes, units);
 		else if (shift_of(u) == 1) multiply_by<2>(u, words, codes, units);
 		else multiply_by<1>(u, words, codes, units);

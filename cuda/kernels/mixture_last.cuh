@@ -3,6 +3,7 @@
 
 #include "link.cuh"
 #include "mixture_stage.cuh"
+#include "newest.cuh"
 
 // Sum is where the weighted sum goes.
 struct Sum {
@@ -48,13 +49,6 @@ struct Runs {
 // A warp has in shared memory what its units are, as Feed says it, and digits of their rows, behind zeros that all
 // warps have (Digits): an even number of both.
 constexpr int unit_words = unit_blocks * block_rows, zero_words = unit_words;
-
-// newest reads what the first kernel has written, behind the wait for it.
-__device__ inline uint4 newest(const half* p) {
-	uint4 v;
-	asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-	return v;
-}
 
 // A Staging makes digits of the rows of two units, half of the lanes each, by a power of two of both.
 struct Staging {

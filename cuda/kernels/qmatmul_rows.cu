@@ -11,6 +11,7 @@
 #include "cluster.cuh"
 #include "order.cuh"
 #include "products.cuh"
+#include "range.cuh"
 #include "rows_unit.cuh"
 #include "unit.cuh"
 
@@ -37,12 +38,6 @@ struct Product {
 
 constexpr int product_bytes = 80 * most_matrices + 80 + 4 * most_blocks;
 static_assert(sizeof(Product) == product_bytes, "as cuda/rows.go has it");
-
-// Range is some of something, from one to another.
-struct Range {
-	int from, to;
-	__device__ int size() const { return to - from; }
-};
 
 __device__ inline int rank_of(const Product& p) { return blockIdx.x % p.blocks; }
 

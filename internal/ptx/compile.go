@@ -239,25 +239,30 @@ func (c *compiler) instruction(text string) error {
 		}
 		return c.call(rest)
 	case "bar", "barrier":
-		if parts[1] == "warp" {
-			r, err := c.operand(args[0])
-			if err != nil {
-				return err
-			}
-			in.kind, in.mask, in.all = together, int32(r), func([]*thread) {}
-			break
-		}
-		r, err := c.operand(args[0])
-		if err != nil {
+		if err := c.barrier(&in, parts, args); err != nil {
 			return err
 		}
-		if parts[1] == "arrive" {
-			in.run = func(t *thread) { t.block.arrived[t.r[r]]++ }
-			break
+	default:
+		if err := c.compute(&in, parts, args); err != nil {
+			return err
 		}
-		if parts[1] != "sync" {
-			return fmt.Errorf("%s is not known", op)
-		}
+	}
+	c.emit(in)
+	return nil
+}
+
+// barrier compiles a meeting of threads: of a warp, or of as many of a block as are said, or all.
+func (c *compiler) barrier(in *instruction, parts, args []string) error {
+	r, err := c.operand(args[0])
+	if err != nil {
+		return err
+	}
+	switch parts[1] {
+	case "warp":
+		in.kind, in.mask, in.all = together, int32(r), func([]*thread) {}
+	case "arrive":
+		in.run = func(t *thread) { t.block.arrived[t.r[r]]++ }
+	case "sync":
 		in.kind, in.mask, in.target = barrier, int32(r), -1
 		if len(args) > 1 {
 			if r, err = c.operand(args[1]); err != nil {
@@ -266,10 +271,7 @@ func (c *compiler) instruction(text string) error {
 			in.target = int32(r)
 		}
 	default:
-		if err := c.compute(&in, parts, args); err != nil {
-			return err
-		}
+		return fmt.Errorf("%s is not known", strings.Join(parts, "."))
 	}
-	c.emit(in)
 	return nil
 }
