@@ -23,6 +23,7 @@ type rowMixture struct {
 	first, last    rowPlan
 	same           bool          // mixture_gate_alike makes the first products
 	most           int           // units of a warp of the last kernel, an even number
+	all            tensor.Tensor // what the expert of all rows has computed, or absent
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
 	left           left          // for the products behind
 }
@@ -30,17 +31,48 @@ type rowMixture struct {
 // A rowPlan is how products with chosen experts are launched.
 type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 
+// mixtureRows is of how many rows each is a mixture by itself, one after the other: two of most models have cost as much as two of one.
+const mixtureRows = 2
+
 // Mixture computes a mixture of one row whose experts are packed: the router, and two
-// kernels, whose blocks choose for themselves.
+// kernels, whose blocks choose for themselves. Two rows are two of those.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
-	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
-	logits, ok := routersOfARow[r.W.Type]
-	if !ok || !m.fits() || !d.planMixture(&m) {
+	if x.Rows == 0 || x.Rows > mixtureRows {
 		return false
 	}
-	in, experts := x.Cols, r.W.Rows
-	want(y.Rows == 1 && y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
-		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && e.Gates.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
+	mixtures := make([]rowMixture, x.Rows)
+	for i := range mixtures {
+		m := &mixtures[i]
+		if *m = mixtureOf(i, y, x, to, r, e); !m.fits() || !d.planMixture(m) {
+			return false
+		}
+	}
+	for i := range mixtures {
+		d.mix(&mixtures[i], len(mixtures) == 1)
+	}
+	return true
+}
+
+// mixtureOf returns that of row i.
+func mixtureOf(i int, y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) rowMixture {
+	rows, chosen := x.Rows, to.Chosen()
+	m := rowMixture{y: y.Slice(i, i+1), x: x.Slice(i, i+1), router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
+	if to.Shared() {
+		m.all = e.Each.Slice(rows*chosen+i, rows*chosen+i+1)
+	}
+	m.Gates, m.Ups = e.Gates.Slice(i*chosen, (i+1)*chosen), e.Ups.Slice(i*chosen, (i+1)*chosen)
+	m.to = device.Choice{Routes: device.Routes{Rows: to.Rows.Columns(i*chosen, (i+1)*chosen), Places: to.Places.Slice(i, i+1)}, Logits: to.Logits.Slice(i, i+1)}
+	if !r.Gate.Nil() {
+		m.to.Gates = to.Gates.Slice(i, i+1)
+	}
+	return m
+}
+
+// mix computes m, and leaves its sum for who reads it if that is to be.
+func (d *Device) mix(m *rowMixture, leaves bool) {
+	r, x, to, in, experts := m.router, m.x, m.to, m.x.Cols, m.router.W.Rows
+	want(m.y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
+		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.Gates.Cols == m.down.in && m.Ups.Cols == m.down.in, "Mixture", m.y, x, r.W)
 	outputs, gate := experts, tensor.Tensor{}
 	if !r.Gate.Nil() {
 		gate = to.Gates
@@ -48,12 +80,15 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	}
 	m.words = d.scratch(scratchOrdered, tensor.I32, 1, in+choice_keys_behind+choice_ranked)
 	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
-	logits(d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	routersOfARow[r.W.Type](d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
-	d.linkMixture(&m)
-	d.mixtureGate(&m)
-	d.mixtureDown(&m, gate)
-	return true
+	if leaves {
+		d.linkMixture(m)
+	} else {
+		d.added(m.y)
+	}
+	d.mixtureGate(m)
+	d.mixtureDown(m, gate)
 }
 
 // linkMixture has m leave the stream that it adds to for its readers.
@@ -67,7 +102,8 @@ func (d *Device) linkMixture(m *rowMixture) {
 // fits reports whether the kernels can do m.
 func (m *rowMixture) fits() bool {
 	r, chosen := m.router, m.to.Chosen()
-	return m.x.Rows == 1 && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
+	_, known := routersOfARow[r.W.Type]
+	return known && m.x.Rows == 1 && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
@@ -172,16 +208,13 @@ func (d *Device) mixtureGate(m *rowMixture) {
 
 // mixtureDown multiplies by the last matrices, and adds the weighted sum.
 func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
-	all, chosen := tensor.Tensor{}, m.to.Chosen()
-	if m.to.Shared() {
-		all = m.Each.Slice(chosen, chosen+1)
-	}
+	chosen := m.to.Chosen()
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
 	down := (*Device).mixture_down
 	if !m.plain() {
 		down = (*Device).mixture_down_any
 	}
-	down(d, p.launch(g.tiles()), m.y, m.Gates, all, m.to.Logits, gateLogits, r.Correction, g.table,
+	down(d, p.launch(g.tiles()), m.y, m.Gates, m.all, m.to.Logits, gateLogits, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
 		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
