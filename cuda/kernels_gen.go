@@ -95,12 +95,9 @@ const (
 	kernel_choose_logits_f16
 	kernel_choose_logits_bf16
 	kernel_choose_logits_f32
-	kernel_choose_f16_4
-	kernel_choose_f16_16
-	kernel_choose_bf16_4
-	kernel_choose_bf16_16
-	kernel_choose_f32_4
-	kernel_choose_f32_16
+	kernel_choose_rows_f16
+	kernel_choose_rows_bf16
+	kernel_choose_rows_f32
 	kernel_clamp_mul_f16
 	kernel_clamp_mul_back
 	kernel_clip_f16
@@ -118,6 +115,7 @@ const (
 	kernel_columns_invert
 	kernel_combine_f16
 	kernel_combine_f32
+	kernel_combine_left
 	kernel_combine_back
 	kernel_copy_f32_f32
 	kernel_copy_f16_f16
@@ -459,12 +457,9 @@ var kernels = [kernelCount]struct {
 	kernel_choose_logits_f16:              {"choose", "choose_logits_f16", true},
 	kernel_choose_logits_bf16:             {"choose", "choose_logits_bf16", true},
 	kernel_choose_logits_f32:              {"choose", "choose_logits_f32", true},
-	kernel_choose_f16_4:                   {"choose", "choose_f16_4", true},
-	kernel_choose_f16_16:                  {"choose", "choose_f16_16", true},
-	kernel_choose_bf16_4:                  {"choose", "choose_bf16_4", true},
-	kernel_choose_bf16_16:                 {"choose", "choose_bf16_16", true},
-	kernel_choose_f32_4:                   {"choose", "choose_f32_4", true},
-	kernel_choose_f32_16:                  {"choose", "choose_f32_16", true},
+	kernel_choose_rows_f16:                {"choose", "choose_rows_f16", true},
+	kernel_choose_rows_bf16:               {"choose", "choose_rows_bf16", true},
+	kernel_choose_rows_f32:                {"choose", "choose_rows_f32", true},
 	kernel_clamp_mul_f16:                  {"clamp_mul", "clamp_mul_f16", true},
 	kernel_clamp_mul_back:                 {"clamp_mul_back", "clamp_mul_back", true},
 	kernel_clip_f16:                       {"clip", "clip_f16", true},
@@ -482,6 +477,7 @@ var kernels = [kernelCount]struct {
 	kernel_columns_invert:                 {"columns", "columns_invert", true},
 	kernel_combine_f16:                    {"combine", "combine_f16", true},
 	kernel_combine_f32:                    {"combine", "combine_f32", true},
+	kernel_combine_left:                   {"combine", "combine_left", true},
 	kernel_combine_back:                   {"combine", "combine_back", true},
 	kernel_copy_f32_f32:                   {"copy", "copy_f32_f32", true},
 	kernel_copy_f16_f16:                   {"copy", "copy_f16_f16", true},
@@ -923,6 +919,7 @@ const (
 	columns_taken                    = 16
 	columns_part                     = 32
 	combine_threads                  = 64
+	combine_lanes                    = 32
 	delta_threads                    = 256
 	delta_columns_of_block           = 32
 	delta_sharing                    = 16
@@ -3398,255 +3395,69 @@ func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits te
 	d.launch(a, l)
 }
 
-func (d *Device) choose_f16_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_f16_4)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
+func (d *Device) choose_rows_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, eps float32, offset float32) {
+	a := d.begin(kernel_choose_rows_f16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
 	a.tensor(w, tensor.F16, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
 	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(k)
 	a.int64(ld)
 	a.int64(ldg)
 	a.int64(ldx)
 	a.int64(ldy)
-	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
 	d.launch(a, l)
 }
 
-func (d *Device) choose_f16_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_f16_16)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
+func (d *Device) choose_rows_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, eps float32, offset float32) {
+	a := d.begin(kernel_choose_rows_bf16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
-	a.tensor(w, tensor.F16, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(gate, tensor.F16, "gate")
-	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
-	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
-	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldx)
-	a.int64(ldy)
-	a.int32(centred)
-	a.float32(eps)
-	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
-	d.launch(a, l)
-}
-
-func (d *Device) choose_bf16_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_bf16_4)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(gateLogits, tensor.F32, "gateLogits")
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
 	a.tensor(w, tensor.BF16, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.BF16, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
 	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(k)
 	a.int64(ld)
 	a.int64(ldg)
 	a.int64(ldx)
 	a.int64(ldy)
-	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
 	d.launch(a, l)
 }
 
-func (d *Device) choose_bf16_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_bf16_16)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
+func (d *Device) choose_rows_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, eps float32, offset float32) {
+	a := d.begin(kernel_choose_rows_f32)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F32, "x")
 	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
-	a.tensor(w, tensor.BF16, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(gate, tensor.BF16, "gate")
-	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
-	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
-	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldx)
-	a.int64(ldy)
-	a.int32(centred)
-	a.float32(eps)
-	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
-	d.launch(a, l)
-}
-
-func (d *Device) choose_f32_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_f32_4)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(gateLogits, tensor.F32, "gateLogits")
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
 	a.tensor(w, tensor.F32, "w")
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.F32, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
 	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
 	a.int32(k)
 	a.int64(ld)
 	a.int64(ldg)
 	a.int64(ldx)
 	a.int64(ldy)
-	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
-	d.launch(a, l)
-}
-
-func (d *Device) choose_f32_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, counter tensor.Tensor, rows int32, count int32, chosen int32, columns int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, centred int32, eps float32, offset float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
-	a := d.begin(kernel_choose_f32_16)
-	a.tensor(order, tensor.I32, "order")
-	a.tensor(experts, tensor.I32, "experts")
-	a.tensor(first, tensor.I32, "first")
-	a.tensor(places, tensor.I32, "places")
-	a.tensor(weights, tensor.F32, "weights")
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(gateLogits, tensor.F32, "gateLogits")
-	a.tensor(y, tensor.F16, "y")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(shift, tensor.F32, "shift")
-	a.tensor(w, tensor.F32, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.tensor(gate, tensor.F32, "gate")
-	a.tensor(gateBias, tensor.F32, "gateBias")
-	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(counter, tensor.I32, "counter")
-	a.int32(rows)
-	a.int32(count)
-	a.int32(chosen)
-	a.int32(columns)
-	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldx)
-	a.int64(ldy)
-	a.int32(centred)
-	a.float32(eps)
-	a.float32(offset)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
 	d.launch(a, l)
 }
 
@@ -3831,6 +3642,28 @@ func (d *Device) combine_f32(l launch, y tensor.Tensor, x tensor.Tensor, places 
 	a.int64(ldp)
 	a.int64(ldw)
 	a.float32(scale)
+	d.launch(a, l)
+}
+
+func (d *Device) combine_left(l launch, y tensor.Tensor, x tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, left tensor.Tensor, leftSquares tensor.Tensor, leftPowers tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, n int32, count int32, ldy int64, ldx int64, ldp int64, ldw int64, scale float32, leftOffset float32) {
+	a := d.begin(kernel_combine_left)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(places, tensor.I32, "places")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPowers, tensor.F32, "leftPowers")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.int32(n)
+	a.int32(count)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldp)
+	a.int64(ldw)
+	a.float32(scale)
+	a.float32(leftOffset)
 	d.launch(a, l)
 }
 

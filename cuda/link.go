@@ -179,21 +179,29 @@ type left struct {
 	norm                                 device.Norm
 }
 
-// leaves has what adds to a stream leave it for its readers, with so many sums of squares, if they can read that.
+// row is where row i is left.
+func (l left) row(i int) left {
+	if l.rows.Nil() {
+		return l
+	}
+	l.rows, l.squares, l.powers = l.rows.Slice(i, i+1), l.squares.Slice(i, i+1), l.powers.Columns(i, i+1)
+	return l
+}
+
+// leaves has what adds to a stream leave it for its readers, with so many sums of squares, if they can read that and there are powers,
+// without which large rows had no room.
 func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left) {
 	s, at := &d.linked, d.addressOrNull
 	m, ok := r.List[0].W.(*matrix)
 	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || parts >= link_squares_stride {
 		return l
 	}
-	side := s.side ^ 1
-	l = left{rows: d.linkedRows(side, y.Rows, y.Cols), squares: d.linkedSquares(side), places: m.places, scale: r.Scale, norm: r.Norm}
-	powers := s.powers && s.x == at(y) && s.rows == y.Rows && s.cols == y.Cols
-	if powers {
-		l.powers = d.linkedPowers()
+	if !s.powers || s.x != at(y) || s.rows != y.Rows || s.cols != y.Cols {
+		return l
 	}
-	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, powers}
-	return l
+	side := s.side ^ 1
+	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, true}
+	return left{d.linkedRows(side, y.Rows, y.Cols), d.linkedSquares(side), d.linkedPowers(), m.places, r.Scale, r.Norm}
 }
 
 // linkOf is l as products take it.

@@ -31,13 +31,19 @@ type rowMixture struct {
 // A rowPlan is how products with chosen experts are launched.
 type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 
-// mixtureRows is of how many rows each is a mixture by itself, one after the other: two of most models have cost as much as two of one.
-const mixtureRows = 2
+// mixtureRows returns of how many rows each is a mixture by itself, one after the other: two cost as much as two of one when they go together, and three,
+// too, where they hardly see the same experts.
+func mixtureRows(experts, chosen int) int {
+	if 16*chosen <= experts {
+		return 3
+	}
+	return 2
+}
 
 // Mixture computes a mixture of one row whose experts are packed: the router, and two
-// kernels, whose blocks choose for themselves. Two rows are two of those.
+// kernels, whose blocks choose for themselves. Few rows are as many of those.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
-	if x.Rows == 0 || x.Rows > mixtureRows {
+	if x.Rows == 0 || x.Rows > mixtureRows(r.W.Rows, to.Chosen()) {
 		return false
 	}
 	mixtures := make([]rowMixture, x.Rows)
@@ -47,8 +53,9 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 			return false
 		}
 	}
+	d.linkMixtures(mixtures, y, e.Reader)
 	for i := range mixtures {
-		d.mix(&mixtures[i], len(mixtures) == 1)
+		d.mix(&mixtures[i])
 	}
 	return true
 }
@@ -68,8 +75,8 @@ func mixtureOf(i int, y, x tensor.Tensor, to device.Choice, r device.Router, e d
 	return m
 }
 
-// mix computes m, and leaves its sum for who reads it if that is to be.
-func (d *Device) mix(m *rowMixture, leaves bool) {
+// mix computes m.
+func (d *Device) mix(m *rowMixture) {
 	r, x, to, in, experts := m.router, m.x, m.to, m.x.Cols, m.router.W.Rows
 	want(m.y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
 		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.Gates.Cols == m.down.in && m.Ups.Cols == m.down.in, "Mixture", m.y, x, r.W)
@@ -82,20 +89,19 @@ func (d *Device) mix(m *rowMixture, leaves bool) {
 	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
 	routersOfARow[r.W.Type](d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
-	if leaves {
-		d.linkMixture(m)
-	} else {
-		d.added(m.y)
-	}
 	d.mixtureGate(m)
 	d.mixtureDown(m, gate)
 }
 
-// linkMixture has m leave the stream that it adds to for its readers.
-func (d *Device) linkMixture(m *rowMixture) {
-	d.added(m.y)
-	if m.Reader != nil {
-		m.left = d.leaves(m.y, m.Reader, m.down.tiles())
+// linkMixtures has those of all rows leave the stream that they add to for its reader.
+func (d *Device) linkMixtures(mixtures []rowMixture, y tensor.Tensor, reader *device.Products) {
+	d.added(y)
+	if reader == nil {
+		return
+	}
+	all := d.leaves(y, reader, mixtures[0].down.tiles())
+	for i := range mixtures {
+		mixtures[i].left = all.row(i)
 	}
 }
 

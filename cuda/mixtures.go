@@ -85,6 +85,20 @@ func (d *Device) Combine(y, x, places, weights tensor.Tensor, scale float32) {
 	combine(combineLaunch(y), y, x, places, weights, int64(y.Cols), int32(places.Cols), int64(y.Stride), int64(x.Stride), int64(places.Stride), int64(weights.Stride), scale)
 }
 
+// combineLeft is Combine behind kernels of MixExperts, which leaves y for its reader if that can be.
+func (d *Device) combineLeft(y, x, places, weights tensor.Tensor, scale float32, reader *device.Products) {
+	d.added(y)
+	if reader != nil && y.Rows <= mostLinked && places.Cols <= combine_lanes && y.Cols%half_elements == 0 {
+		l := combineLaunch(y)
+		if to := d.leaves(y, reader, l.blocks.x*combine_threads/combine_lanes); !to.rows.Nil() {
+			d.combine_left(l, y, x, places, weights, to.rows, to.squares, to.powers, to.places, to.scale,
+				int32(y.Cols), int32(places.Cols), int64(y.Stride), int64(x.Stride), int64(places.Stride), int64(weights.Stride), scale, to.norm.Offset)
+			return
+		}
+	}
+	d.Combine(y, x, places, weights, scale)
+}
+
 // CombineBack is dx[places[r, k]] += scale·weights[r, k]·dy[r].
 func (d *Device) CombineBack(dx, dy, places, weights tensor.Tensor, scale float32) {
 	wantPlaces("CombineBack", dy, dx, places, weights)

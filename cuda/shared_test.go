@@ -28,7 +28,6 @@ func TestSharedMemoryIsThere(t *testing.T) {
 		for in := 128; in <= 60<<10; in += 128 * (1 + in/2048) {
 			d := planner(t, c.major, c.sms, c.shared, declared)
 			mixRow(d, in)
-			chooseRows(d, in)
 			permuteRows(d, in)
 			multiplyRows(d, in)
 			multiplyAffine(d, in)
@@ -55,16 +54,6 @@ func mixRow(d *Device, in int) {
 	width := min(in, 768)
 	e := device.Experts{Gate: emptyGroup(in, width, experts), Up: emptyGroup(in, width, experts), Down: emptyGroup(width, in, experts), Gates: half(chosen, width), Ups: half(chosen, width)}
 	d.Mixture(row(in), row(in), to, r, e)
-}
-
-// chooseRows chooses for as many rows as one kernel may.
-func chooseRows(d *Device, in int) {
-	const rows, experts, chosen = chooseMost, 12, 8
-	numbers := func(rows, cols int) tensor.Tensor { return d.Alloc(tensor.I32, rows, cols) }
-	to := device.Choice{Routes: device.Routes{Rows: numbers(1, rows*chosen), Experts: numbers(1, rows*chosen), First: numbers(1, experts+1), Places: numbers(rows, chosen),
-		Weights: d.Alloc(tensor.F32, rows, chosen)}, Logits: d.Alloc(tensor.F32, rows, experts)}
-	r := device.Router{Scale: d.Alloc(tensor.F32, 1, in), W: d.Alloc(tensor.F16, experts, in)}
-	d.Choose(to, d.Alloc(tensor.F16, rows, in), d.Alloc(tensor.F32, rows, in), r)
 }
 
 // multiplyRows multiplies as many rows as one kernel may.

@@ -130,8 +130,8 @@ func TestGPULogits(t *testing.T) {
 }
 
 // So are those of several sequences, token by token: of as many as products of few rows and
-// of several take, and attention in either way. Tokens are such that no row of a random model hangs on last bits: where
-// those of weights are turned, its logits change by 0.85 at most on the CPU (of others by 2 to 3, as a norm divides a state that is next to nothing).
+// of several take, and attention in either way. Tokens are such that no row of a random model without experts hangs on last bits: where
+// those of weights are turned, its logits change by 0.4 at most on the CPU (of others by 2 to 4, as a norm divides a state that is next to nothing).
 func TestGPUBatch(t *testing.T) {
 	const steps, most = 6, 35
 	for _, dir := range gpuModels(t) {
@@ -143,7 +143,7 @@ func TestGPUBatch(t *testing.T) {
 					for pos := range steps {
 						var runs []Run
 						for s := range rows {
-							runs = append(runs, Run{Sequence: s, First: pos, IDs: []int32{int32((3 + 9*s + 5*pos) % e.spec.Vocab)}, Logits: 1})
+							runs = append(runs, Run{Sequence: s, First: pos, IDs: []int32{int32((3 + 3*s + pos) % e.spec.Vocab)}, Logits: 1})
 						}
 						all[i] = append(all[i], logitsOf(t, e, runs)...)
 					}

@@ -1,15 +1,11 @@
-// Norm, router and choice of experts for a few rows in one (device.Choose).
+// The logits of few rows, and these rows normed (device.Choose), of whole eights of columns at 16 bytes.
 //
-// A warp a row of the router, whose first part it asks for before it waits for the
-// kernel before this one. Every block norms all rows, which lie in shared memory then,
-// and the block that comes last chooses; or nobody does, where mixture.cu comes next.
-//
-// Names end in the router's type and the experts of a lane.
+// Blocks ask for rows of the router before they wait for the kernel before this one. Each norms the row that it
+// multiplies. Names end in the router's type.
 #include "arrive.cuh"
 #include "choice.cuh"
 #include "digit_row.cuh"
 #include "norm_row.cuh"
-#include "route.cuh"
 
 constexpr int warps = 8;  // of a block
 constexpr int row_block = 4;  // rows of the router of a block, of one row of x
@@ -20,27 +16,14 @@ template <class W>
 struct Router {
 	const W *w, *gate;               // [experts, k], [1, k]
 	const float *bias, *gate_bias;   // or null
-	float *logits, *gate_logits;     // [rows, experts], rows ld elements apart, [rows, 1]
-	int64 ld, ldg;
+	float *logits, *gate_logits;     // of a row, [experts], [1]
 };
 
-// padded is the distance of rows in shared memory.
-__device__ inline int padded(int k) { return (k + 7) / 8 * 8; }
-
-// fetch8 asks for elements i to i+7 of n, zeros past the end.
-template <bool aligned, class W>
-__device__ inline void fetch8(Eight<W>& e, const W* p, int i, int n) {
-	if (aligned || whole(p, i, n)) {
+// fetch8 asks for eight elements.
+template <class W>
+__device__ inline void fetch8(Eight<W>& e, const W* p) {
 #pragma unroll
-		for (int j = 0; j < sizeof(W) / 2; j++) e.words[j] = ((const uint4*)(p + i))[j];
-	} else {
-#pragma unroll
-		for (int j = 0; j < 8; j++)
-			if (i + j < n)
-				e.v[j] = p[i + j];
-			else
-				narrow(e.v[j], 0);
-	}
+	for (int j = 0; j < sizeof(W) / 2; j++) e.words[j] = ((const uint4*)p)[j];
 }
 
 // dot adds eight products to sum, and their elements of x to the largest.
@@ -52,25 +35,6 @@ __device__ inline float dot(const Eight<W>& w, const half* x, float sum, half2& 
 #pragma unroll
 	for (int e = 0; e < 8; e++) sum += widen(w.v[e]) * widen(b.v[e]);
 	return sum;
-}
-
-// Rows are what is normed, and where that goes.
-struct Rows {
-	Input first;
-	half* y;  // [rows, in], ldy apart, or null
-	int rows;
-	int64 ld, ldy;
-};
-
-// norm_all leaves the rows in shared memory, and in y.
-template <bool aligned>
-__device__ inline void norm_all(const Rows& x, half* staged, const Factors& f) {
-	Input in = x.first;
-	for (int r = 0; r < x.rows; r++, in.x += x.ld) normalize<aligned>(staged + r * padded(in.in), in, f);
-	__syncthreads();
-	if (!x.y || blockIdx.x > 0) return;
-	for (int r = 0; r < x.rows; r++)
-		for (int c = threadIdx.x; c < in.in; c += blockDim.x) x.y[r * x.ldy + c] = staged[r * padded(in.in) + c];
 }
 
 // digit_words returns the digits of two elements times a power of two, a word each.
@@ -104,48 +68,41 @@ __device__ inline void no_keys(u32* words, int experts) {
 	if (blockIdx.x == 0 && threadIdx.x < ranked && threadIdx.x >= experts) words[keys_behind + threadIdx.x] = 0;
 }
 
-// multiply computes this warp's logit for all rows. If the row is alone, it is aligned
-// (norm_row.cuh), the next kernel may read what is in front of this one without waiting, and the row
-// is left as digits.
-template <bool alone, class W>
-__device__ void multiply(const Router<W>& to, const Rows& x, int experts, half* staged, u32* words) {
-	int j = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32, k = x.first.in;
+// multiply computes this warp's logit of one row under any norm, and leaves its share of the row as digits. The next kernel may read what is in front
+// of this one without waiting.
+template <class W>
+__device__ void multiply(const Router<W>& to, const Input& x, int experts, half* staged, u32* words) {
+	int j = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32, k = x.in;
 	bool gate = j == experts && to.gate, there = j < experts || gate;
 	const W* row = gate ? to.gate : to.w + (int64)j * k;
 	Eight<W> first[ahead];
 #pragma unroll
 	for (int c = 0; c < ahead; c++)
-		if (there && (c * 32 + lane) * 8 < k) fetch8<alone>(first[c], row, (c * 32 + lane) * 8, k);
+		if (there && (c * 32 + lane) * 8 < k) fetch8(first[c], row + (c * 32 + lane) * 8);
 	Factors f;
-	f.read<alone>(x.first, threadIdx.x * 8);
-	if constexpr (alone) {
-		wait_for_previous();
-		let_next();
-		no_keys(words + k, experts);
-	} else {
-		after_previous();
-	}
-	norm_all<alone>(x, staged, f);
+	f.read(x, threadIdx.x * 8);
+	wait_for_previous();
+	let_next();
+	no_keys(words + k, experts);
+	normalize(staged, x, f);
+	__syncthreads();
 	if (!there) return;
 	const float* bias = gate ? to.gate_bias : to.bias ? to.bias + j : nullptr;
-	for (int r = 0; r < x.rows; r++) {
-		const half* from = staged + r * padded(k);
-		float sum = 0;
-		half2 most = __float2half2_rn(0);
+	float sum = 0;
+	half2 most = __float2half2_rn(0);
 #pragma unroll
-		for (int c = 0; c < ahead; c++)
-			if ((c * 32 + lane) * 8 < k) sum = dot(first[c], from + (c * 32 + lane) * 8, sum, most);
+	for (int c = 0; c < ahead; c++)
+		if ((c * 32 + lane) * 8 < k) sum = dot(first[c], staged + (c * 32 + lane) * 8, sum, most);
 #pragma unroll 1
-		for (int i = (ahead * 32 + lane) * 8; i < k; i += 32 * 8) {
-			Eight<W> more;
-			fetch8<alone>(more, row, i, k);
-			sum = dot(more, from + i, sum, most);
-		}
-		sum = warp_sum(sum) + (bias ? *bias : 0);
-		if (lane == 0) (gate ? to.gate_logits[r * to.ldg] : to.logits[r * to.ld + j]) = sum;
-		if (alone && lane == 0 && !gate && j < ranked) words[k + keys_behind + j] = key_of(sum);
-		if (alone) leave_digits(words, from, most, k, j, experts + (to.gate != nullptr));
+	for (int i = (ahead * 32 + lane) * 8; i < k; i += 32 * 8) {
+		Eight<W> more;
+		fetch8(more, row + i);
+		sum = dot(more, staged + i, sum, most);
 	}
+	sum = warp_sum(sum) + (bias ? *bias : 0);
+	if (lane == 0) (gate ? to.gate_logits[0] : to.logits[j]) = sum;
+	if (lane == 0 && !gate && j < ranked) words[k + keys_behind + j] = key_of(sum);
+	leave_digits(words, staged, most, k, j, experts + (to.gate != nullptr));
 }
 
 // A Share is what a warp, or a block, has of the products of a block's rows of the router with
@@ -161,7 +118,7 @@ struct Weighted {
 	float v[8];
 
 	__device__ void read(Share& s, const Input& x, const Factors& f, int i) {
-		read_row<true>(v, x, i);
+		read_row(v, x, i);
 #pragma unroll
 		for (int e = 0; e < 8; e++) {
 			s.squares += v[e] * v[e];
@@ -192,10 +149,41 @@ __device__ inline float fold(float (&v)[row_block]) {
 	return v[0];
 }
 
+// AsDigits is where a normed row is left as digits, each element's in a word, and what the choice ranks experts by.
+struct AsDigits {
+	u32* words;
+	int experts;
+
+	// begin is called behind the wait for the kernel in front.
+	__device__ void begin(int in) const { no_keys(words + in, experts); }
+	__device__ void logit(int j, float v, int in) const {
+		if (j < min(experts, ranked)) words[in + keys_behind + j] = key_of(v);
+	}
+	__device__ void leave(const Weighted& v, int i, float inverse, const FixedPoint& fixed) const { v.leave(words + i * 8, inverse * fixed.to); }
+	__device__ void end(int in, const FixedPoint& fixed) const {
+		if (blockIdx.x == 0 && threadIdx.x == 0) words[in] = __float_as_uint(fixed.lowest);
+	}
+};
+
+// AsNumbers is where it is left as it is.
+struct AsNumbers {
+	half* y;
+
+	__device__ void begin(int) const {}
+	__device__ void logit(int, float, int) const {}
+	__device__ void leave(const Weighted& v, int i, float inverse, const FixedPoint&) const {
+		Eight<half> e;
+#pragma unroll
+		for (int j = 0; j < 8; j++) narrow(e.v[j], v.v[j] * inverse);
+		*(uint4*)(y + i * 8) = e.words[0];
+	}
+	__device__ void end(int, const FixedPoint&) const {}
+};
+
 // multiply_row computes a block's logits of one row under a norm without centre and shift, each
-// warp some columns of all, and its share of digits: the norm is a factor of the sums.
-template <class W>
-__device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u32* words) {
+// warp some columns of all, and its share of the row that is left: the norm is a factor of the sums.
+template <class W, class To>
+__device__ void multiply_row(const Router<W>& to, const Input& x, int experts, const To& row_to) {
 	constexpr int rows = row_block;
 	static_assert(warps == 8 && rows <= warps, "a lane of eight has a warp's");
 	__shared__ float dots[warps][rows], squares[warps];
@@ -211,9 +199,9 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 #pragma unroll
 		for (int j = 0; j < rows; j++) {
 			int row = min(from + j, outputs - 1);
-			fetch8<true>(w[j], row == experts ? to.gate : to.w + (int64)row * x.in, i, x.in);
+			fetch8(w[j], (row == experts ? to.gate : to.w + (int64)row * x.in) + i);
 		}
-		f.read<true>(x, i);
+		f.read(x, i);
 		if (!more) wait_for_previous(), let_next();
 		Weighted v;
 		v.read(s, x, f, i);
@@ -224,7 +212,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 		if (!more) first = v;
 	}
 	if (threadIdx.x * 8 >= x.in) wait_for_previous(), let_next();
-	no_keys(words + x.in, experts);
+	row_to.begin(x.in);
 	float dot = fold(s.dots), square = warp_sum(s.squares);
 	u32 most = warp_largest(s.largest);
 	if (lane % (32 / rows) == 0) dots[warp][lane / (32 / rows)] = dot;
@@ -241,34 +229,16 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 	if (lane == 0 && j < outputs) {
 		float logit = dot * inverse + added;
 		(j == experts ? to.gate_logits[0] : to.logits[j]) = logit;
-		if (j < min(experts, ranked)) words[x.in + keys_behind + j] = key_of(logit);
+		row_to.logit(j, logit, x.in);
 	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < x.in / 8; i += blockDim.x) {
 		if (i % gridDim.x != blockIdx.x) continue;
-		if (i >= blockDim.x) f.read<true>(x, i * 8), first.read(s, x, f, i * 8);
-		first.leave(words + i * 8, inverse * fixed.to);
+		if (i >= blockDim.x) f.read(x, i * 8), first.read(s, x, f, i * 8);
+		row_to.leave(first, i, inverse, fixed);
 	}
-	if (blockIdx.x == 0 && threadIdx.x == 0) words[x.in] = __float_as_uint(fixed.lowest);
+	row_to.end(x.in, fixed);
 }
-
-#define CHOOSE(name, W, per)                                                                              \
-	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                        \
-		int* order, int* experts, int* first, int* places, float* weights, float* logits,                 \
-		float* gate_logits, half* y, const float* x, const float* scale, const float* shift, const W* w,  \
-		const float* bias, const W* gate, const float* gate_bias, const float* correction, int* counter,  \
-		int rows, int count, int chosen, int columns, int k, int64 ld, int64 ldg, int64 ldx, int64 ldy,   \
-		int centred, float eps, float offset, int score, int groups, int top_groups, int group_max,       \
-		int renorm, float renorm_eps, float factor, float jitter) {                                       \
-		extern __shared__ uint4 shared[];                                                                 \
-		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits, ld, ldg};                          \
-		Rows in = {{x, scale, shift, k, centred, eps, offset}, y, rows, ldx, ldy};                        \
-		multiply<false>(to, in, count, (half*)shared, nullptr);                                               \
-		if (!arrive(counter, gridDim.x)) return;                                                          \
-		Given g = {logits, correction, gate ? gate_logits : nullptr, weights, rows, count, chosen, columns, ld, ldg}; \
-		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter};              \
-		few<per>(g, r, order, experts, first, places, (float*)shared);                                    \
-	}
 
 // The logits of one row, for mixture.cu, and its digits, each element's in a word.
 #define LOGITS(name, W)                                                                                  \
@@ -277,19 +247,27 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, u
 		const W* w, const float* bias, const W* gate, const float* gate_bias, int count, int k,          \
 		int centred, float eps, float offset) {                                                          \
 		extern __shared__ uint4 shared[];                                                                \
-		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits, 0, 0};                            \
+		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits};                                  \
 		Input in = {x, scale, shift, k, centred, eps, offset};                                           \
-		if (centred || shift) multiply<true>(to, {in, nullptr, 1, 0, 0}, count, (half*)shared, (u32*)words); \
-		else multiply_row(to, in, count, (u32*)words);                                        \
+		if (centred || shift) multiply(to, in, count, (half*)shared, (u32*)words); \
+		else multiply_row(to, in, count, AsDigits{(u32*)words, count});                                        \
+	}
+
+// The logits of some rows, and what they are normed, each by blocks of its own: of aligned rows under a norm without centre and shift.
+#define ROWS(name, W)                                                                                     \
+	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                        \
+		float* logits, float* gate_logits, half* y, const float* x, const float* scale, const W* w,       \
+		const float* bias, const W* gate, const float* gate_bias, int count, int k,                       \
+		int64 ld, int64 ldg, int64 ldx, int64 ldy, float eps, float offset) {                             \
+		int64 row = blockIdx.y;                                                                           \
+		Router<W> to = {w, gate, bias, gate_bias, logits + row * ld, gate_logits + row * ldg};           \
+		multiply_row(to, {x + row * ldx, scale, nullptr, k, 0, eps, offset}, count, AsNumbers{y + row * ldy}); \
 	}
 
 LOGITS(choose_logits_f16, half)
 LOGITS(choose_logits_bf16, bf16)
 LOGITS(choose_logits_f32, float)
 
-CHOOSE(choose_f16_4, half, 4)
-CHOOSE(choose_f16_16, half, 16)
-CHOOSE(choose_bf16_4, bf16, 4)
-CHOOSE(choose_bf16_16, bf16, 16)
-CHOOSE(choose_f32_4, float, 4)
-CHOOSE(choose_f32_16, float, 16)
+ROWS(choose_rows_f16, half)
+ROWS(choose_rows_bf16, bf16)
+ROWS(choose_rows_f32, float)

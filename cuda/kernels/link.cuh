@@ -71,13 +71,23 @@ struct Linked {
 	}
 };
 
+// leave leaves an element of a row.
+__device__ inline void leave(const Link& l, const Linked& e, int row, float v) {
+	l.left[(int64)row * l.cols + e.place] = __float2half_rn(fminf(fmaxf(v * e.weight * e.power, -65504), 65504));
+}
+
+// leave_squares leaves the squares of a part of a row, of which each lane has some.
+__device__ inline void leave_squares(const Link& l, float power, int part, int row, float squares) {
+	float square = warp_sum(squares);
+	if (threadIdx.x % 32 == 0) {
+		l.left_squares[row * squares_stride + 1 + part] = square;
+		if (part == 0) l.left_squares[row * squares_stride] = power;
+	}
+}
+
 // link leaves a lane's element of a tile and row, of which a warp has all; of columns that
 // there are not, nothing.
 __device__ inline void link(const Link& l, const Linked& e, int tile, int row, bool there, float v) {
-	float square = warp_sum(there ? v * v : 0);
-	if (threadIdx.x % 32 == 0) {
-		l.left_squares[row * squares_stride + 1 + tile] = square;
-		if (tile == 0) l.left_squares[row * squares_stride] = e.power;
-	}
-	if (there) l.left[(int64)row * l.cols + e.place] = __float2half_rn(fminf(fmaxf(v * e.weight * e.power, -65504), 65504));
+	leave_squares(l, e.power, tile, row, there ? v * v : 0);
+	if (there) leave(l, e, row, v);
 }

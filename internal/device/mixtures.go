@@ -94,7 +94,7 @@ type Experts struct {
 	Act              Act
 	Scale            float32 // of the sum
 
-	// Reader is what reads y of Fuser.Mixture next, as Products.Reader is, or nil.
+	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
 }
 

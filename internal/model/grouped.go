@@ -108,10 +108,15 @@ func (g *grouped) mix(s *State) {
 		return
 	}
 	g.sum(s, func(y tensor.Tensor, scale float32) {
+		var left *Step
 		e := g.together(s, scale)
+		if g.out.norm.none() && !g.inner && s.follow == nil { // y is the stream
+			e.Reader, left = g.module.follower.reads(s)
+		}
 		if !shared || !g.mixRow(s, y, e) {
 			g.mixBehind(s, shared, y, e)
 		}
+		s.left = left
 	})
 }
 
@@ -129,21 +134,12 @@ func (g *grouped) mixBehind(s *State, shared bool, y tensor.Tensor, all device.E
 	s.Dev.MixExperts(y, s.At(g.in), all, s.Routes())
 }
 
-// mixRow adds the mixture to y, with the router and the norm in front, on a device that
-// can, which may leave something for the module behind.
+// mixRow adds the mixture to y, with the router and the norm in front, on a device that can.
 func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 	f, ok := s.Dev.(device.Fuser)
 	r, dense := g.router()
 	s.first = nil
-	var left *Step
-	if g.out.norm.none() && !g.inner { // y is the stream
-		e.Reader, left = g.module.follower.reads(s)
-	}
-	if !ok || !dense || s.follow != nil || !f.Mixture(y, s.At(Residual), s.choice(), r, e) {
-		return false
-	}
-	s.left = left
-	return true
+	return ok && dense && s.follow == nil && f.Mixture(y, s.At(Residual), s.choice(), r, e)
 }
 
 // mixShared computes the expert that all rows see, with the norm in front, on a device

@@ -30,6 +30,9 @@ func chooseCases() (cases []testCase) {
 		{rows: 3, in: 2880, experts: 32, chosen: 4, t: tensor.BF16, norm: rms, r: device.Routing{Score: device.SoftmaxTop}, biased: true},
 		{rows: 5, in: 7168, experts: 256, chosen: 8, t: tensor.F32, norm: rms, r: grouped, correction: true, shared: true},
 		{rows: 8, in: 515, experts: 500, chosen: 10, t: tensor.F16, norm: layer, r: renorm, shared: true, gate: true},
+		{rows: 4, in: 2048, experts: 128, chosen: 8, t: tensor.F16, norm: rms, r: renorm, shared: true, gate: true, biased: true},
+		{rows: 16, in: 2120, experts: 61, chosen: 4, t: tensor.BF16, norm: rms, r: renorm, shared: true, gate: true},
+		{rows: 7, in: 40, experts: 5, chosen: 2, t: tensor.F32, norm: device.Norm{Eps: 1e-6, Offset: 1}, r: renorm},
 		{rows: 20, in: 256, experts: 40, chosen: 8, t: tensor.F16, norm: rms, r: renorm, shared: true, gate: true},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d in=%d %v score=%d groups=%d %v shared=%v gate=%v biased=%v", c.rows, c.chosen, c.experts, c.in, c.t, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.gate, c.biased)
@@ -39,7 +42,10 @@ func chooseCases() (cases []testCase) {
 			x, y := f.in("x", residual, c.rows, c.in, scaled(noise(1), 5, 1)), f.out("y", activation, c.rows, c.in)
 			r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.in, scaled(noise(2), 0.3, 1)), W: f.in("w", c.t, c.experts, c.in, weights(3)), Routing: c.r}
 			if c.biased {
-				r.Shift, r.Bias = f.in("shift", tensor.F32, 1, c.in, noise(4)), f.in("bias", tensor.F32, 1, c.experts, noise(5))
+				r.Bias = f.in("bias", tensor.F32, 1, c.experts, noise(5))
+			}
+			if c.biased && c.norm.Kind == device.Layer {
+				r.Shift = f.in("shift", tensor.F32, 1, c.in, noise(4))
 			}
 			if c.correction {
 				r.Correction = f.in("correction", tensor.F32, 1, c.experts, scaled(noise(6), 0.3, 0))

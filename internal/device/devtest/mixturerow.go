@@ -81,8 +81,12 @@ func linkedMixtureCases() (cases []testCase) {
 		{rows: 1, experts: 140, chosen: 3, hidden: 256, width: 64, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU},
 		{rows: 3, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU},
 		{rows: 2, experts: 5, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU, shared: true},
+		{rows: 3, experts: 33, chosen: 2, hidden: 256, width: 96, norm: rms, act: device.SiLU, shared: true},
 		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
 		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
+		{rows: 7, experts: 9, chosen: 4, hidden: 736, width: 96, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU, shared: true},
+		{rows: 16, experts: 8, chosen: 3, hidden: 2080, width: 64, norm: rms, act: device.GELU, biased: true},
+		{rows: 17, experts: 8, chosen: 2, hidden: 256, width: 64, norm: rms, act: device.SiLU},
 	} {
 		c.recipes, c.t = []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g"}, tensor.F16
 		for _, kind := range []string{"zeros", "outliers", "huge", ""} {
@@ -118,13 +122,14 @@ func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
 	return func(d device.Device) {
 		multiply(d, first)
 		last := last
-		last.Left = mix(d, stream, stream, &last)
+		mix(d, stream, stream, &last)
+		last.Left = true
 		multiply(d, last)
 	}
 }
 
-// mixing returns what adds a mixture of x to y, which something may read next, and reports whether that was done at once.
-func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) bool {
+// mixing returns what adds a mixture of x to y, which something may read next.
+func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
 	n := c.rows * c.chosen
 	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
 	for i := range f.operands {
@@ -163,15 +168,14 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 		}
 		return noise(8)(i)
 	})
-	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) bool {
+	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
 		e := e
 		e.Reader = reader
 		if fuser, ok := d.(device.Fuser); ok && fuser.Mixture(y, x, to, r, e) {
-			return true
+			return
 		}
 		d.Choose(to, normed, x, r)
 		d.MixExperts(y, normed, e, to.Routes)
-		return false
 	}
 }
 
