@@ -198,6 +198,14 @@ func (d *Device) FreeGroup(g device.Group) {
 	d.Free(g.(*group).alike.heads)
 }
 
+// groupsOf returns groups as this device has them.
+func groupsOf(list []device.Group) (groups []*group) {
+	for _, g := range list {
+		groups = append(groups, g.(*group))
+	}
+	return groups
+}
+
 // GroupMul multiplies rows by the matrices of their experts.
 func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []device.Group, r device.Routes) {
 	n := r.Rows.Cols

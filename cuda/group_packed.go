@@ -105,6 +105,6 @@ func (d *Device) packedActs(m device.Experts, g *group, r device.Routes) {
 	if !ok {
 		return
 	}
-	p.acts(d, p.launch, m.Each, m.Gates, m.Ups, g.table, r.First, int32(g.count), int32(g.table.Cols), int32(g.places), int32(g.tiles()), int32(p.together), int32(p.buffers), int32(g.most.units), int32(g.in), int32(g.out),
-		int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Gates.Stride), int64(m.Ups.Stride))
+	p.acts(d, p.launch, m.Each, m.Opens(), m.Ups, g.table, r.First, int32(g.count), int32(g.table.Cols), int32(g.places), int32(g.tiles()), int32(p.together), int32(p.buffers), int32(g.most.units), int32(g.in), int32(g.out),
+		int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Opens().Stride), int64(m.Ups.Stride))
 }

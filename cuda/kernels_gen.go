@@ -754,7 +754,7 @@ const (
 	batch_feed_owner_bit             = 28
 	batch_feed_part_bit              = 14
 	digits_digit_block               = 4 * exl2_block_rows
-	route_few_chosen                 = 512
+	route_few_chosen                 = 64
 	route_most_groups                = 32
 	choice_most_experts              = 512
 	choice_ranked                    = 128

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -49,27 +51,28 @@ func (d *Device) chooseLogits(to device.Choice, y, x tensor.Tensor, r device.Rou
 
 // MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels and the sum.
 func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
-	gate, up, down := e.Gate.(*group), e.Up.(*group), e.Down.(*group)
+	first, to := e.First()
+	groups, down, acted := groupsOf(first), e.Down.(*group), e.Opens()
 	n := r.Rows.Cols
 	wantPlaces("MixExperts", y, e.Each, r.Places, r.Weights)
-	want(e.Gates.Rows == n && e.Ups.Rows == n && e.Gates.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1, "MixExperts", e.Gates, e.Ups)
-	aligned := atSixteenBytes(e.Gates) && atSixteenBytes(e.Ups)
-	_, many := d.seesMany(r, gate, up)
+	want(acted.Rows == n && e.Ups.Rows == n && acted.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1, "MixExperts", acted, e.Ups)
+	aligned, packed := atSixteenBytes(acted) && atSixteenBytes(e.Ups), !slices.ContainsFunc(groups, func(g *group) bool { return !g.packed() })
+	_, many := d.seesMany(r, groups...)
 	v, manyDown := d.seesMany(r, down)
-	switch {
-	case n > 0 && !many && !manyDown && aligned && gate.packed() && up.packed() && down.packed():
-		d.packedGroups(e.Gates, e.Ups, x, r.Rows, gate, up, down, r)
+	switch each := e.Each.Slice(0, n); {
+	case n > 0 && !many && !manyDown && aligned && packed && down.packed():
+		groups = append(groups, &group{})
+		d.packedGroups(to[0], to[len(to)-1], x, r.Rows, groups[0], groups[1], down, r)
 		d.packedActs(e, down, r)
 		d.combineLeft(y, e.Each, r.Places, r.Weights, e.Scale, e.Reader)
 		return
 	case manyDown && aligned:
-		each := e.Each.Slice(0, n)
-		d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
-		d.manyGroups(each, each, groupInput{x: e.Gates, up: e.Ups, act: e.Act}, down, down, v, r)
+		d.GroupMul(to, x, r.Rows, first, r)
+		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, act: e.Act}, down, down, v, r)
 	default:
-		d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{gate, up}, r)
-		d.ActMul(e.Gates, e.Gates, e.Ups, e.Act)
-		d.GroupMul([]tensor.Tensor{e.Each.Slice(0, n)}, e.Gates, tensor.Tensor{}, []device.Group{down}, r)
+		d.GroupMul(to, x, r.Rows, first, r)
+		d.ActMul(acted, acted, e.Ups, e.Act)
+		d.GroupMul([]tensor.Tensor{each}, acted, tensor.Tensor{}, []device.Group{down}, r)
 	}
 	d.added(y)
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)

@@ -32,9 +32,12 @@ type rowMixture struct {
 type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 
 // mixtureRows returns of how many rows each is a mixture by itself, one after the other: two cost as much as two of one when they go together, and three,
-// too, where they hardly see the same experts.
-func mixtureRows(experts, chosen int) int {
-	if 16*chosen <= experts {
+// too, where they hardly see the same experts; but where up is computed twice, one.
+func mixtureRows(e device.Experts, chosen int) int {
+	switch {
+	case e.Gate == nil:
+		return 1
+	case 16*chosen <= e.Up.Len():
 		return 3
 	}
 	return 2
@@ -43,7 +46,7 @@ func mixtureRows(experts, chosen int) int {
 // Mixture computes a mixture of one row whose experts are packed: the router, and two
 // kernels, whose blocks choose for themselves. Few rows are as many of those.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
-	if x.Rows == 0 || x.Rows > mixtureRows(r.W.Rows, to.Chosen()) {
+	if x.Rows == 0 || x.Rows > mixtureRows(e, to.Chosen()) {
 		return false
 	}
 	mixtures := make([]rowMixture, x.Rows)
@@ -60,9 +63,12 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	return true
 }
 
-// mixtureOf returns that of row i.
+// mixtureOf returns that of row i. Results of up that are their own gates are computed twice.
 func mixtureOf(i int, y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) rowMixture {
 	rows, chosen := x.Rows, to.Chosen()
+	if e.Gate == nil {
+		e.Gate, e.Gates = e.Up, e.Ups
+	}
 	m := rowMixture{y: y.Slice(i, i+1), x: x.Slice(i, i+1), router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
 	if to.Shared() {
 		m.all = e.Each.Slice(rows*chosen+i, rows*chosen+i+1)

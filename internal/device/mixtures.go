@@ -33,7 +33,7 @@ type Mixtures interface {
 	// groups of one number of inputs. They are rounded as QMatMul's and MatMul's are.
 	GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []Group, r Routes)
 
-	// MixExperts is GroupMul of rows r.Rows of x by gate and up, ActMul, GroupMul of that
+	// MixExperts is GroupMul of rows r.Rows of x by gate and up, ActMul of these, or of up's twice, GroupMul of that
 	// by down, and Combine of all that r.Places names into y, F32 [rows, in]: a mixture
 	// behind the choice.
 	MixExperts(y, x tensor.Tensor, e Experts, r Routes)
@@ -87,7 +87,7 @@ type Router struct {
 // Experts are the matrices of MLPs, and memory for what they compute, [rows·chosen, out]
 // of the activation type. What Gates and Ups hold afterwards is the device's affair, and
 // so are Each's first rows·chosen rows, behind which stands, where Routes.Shared, what
-// the expert of all rows has computed.
+// the expert of all rows has computed. Without Gate up's results are their own gates, and Gates is absent.
 type Experts struct {
 	Gate, Up, Down   Group
 	Gates, Ups, Each tensor.Tensor
@@ -96,6 +96,22 @@ type Experts struct {
 
 	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
+}
+
+// First returns the groups of the first products, and where these go.
+func (e Experts) First() (groups []Group, to []tensor.Tensor) {
+	if e.Gate == nil {
+		return []Group{e.Up}, []tensor.Tensor{e.Ups}
+	}
+	return []Group{e.Gate, e.Up}, []tensor.Tensor{e.Gates, e.Ups}
+}
+
+// Opens returns what act is applied to.
+func (e Experts) Opens() tensor.Tensor {
+	if e.Gate == nil {
+		return e.Ups
+	}
+	return e.Gates
 }
 
 // Shared reports whether Places and Weights have one more column, for an expert that

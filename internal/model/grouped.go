@@ -40,7 +40,7 @@ func (g *grouped) runs(s *State) bool { return (s.few() || g.sparse(s)) && g.pos
 // run computes the mixture.
 func (g *grouped) run(s *State) {
 	d := s.Dev
-	if g.unit.gates() && !g.early && g.latent == nil && !s.apart {
+	if (g.unit.gates() || g.unit.opens()) && !g.early && g.latent == nil && !s.apart {
 		g.mix(s)
 		return
 	}
@@ -98,9 +98,9 @@ func (g *grouped) sparse(s *State) bool {
 	return n >= manyExperts && (s.Dev.GroupsMany() || s.Routes().Rows.Cols <= sparseRows*n)
 }
 
-// mix computes the mixture by as few operations as there are for gated units.
+// mix computes the mixture by as few operations as there are for units that are gated, by themselves or others.
 func (g *grouped) mix(s *State) {
-	shared := g.shared == nil || g.sharedUnit.gates() && g.mixShared(s)
+	shared := g.shared == nil || (g.sharedUnit.gates() || g.sharedUnit.opens()) && g.mixShared(s)
 	if g.apart != nil {
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
@@ -143,11 +143,15 @@ func (g *grouped) mixRow(s *State, y tensor.Tensor, e device.Experts) bool {
 }
 
 // mixShared computes the expert that all rows see, with the norm in front, on a device
-// that can.
+// that can. A matrix that is its own gate is multiplied twice, which takes less time than a launch.
 func (g *grouped) mixShared(s *State) bool {
 	f, ok := s.Dev.(device.Fuser)
 	n, e := g.input.norm, g.shared
-	gate, packed := e.gate.product(s.At(SharedActed))
+	opens := e.gate
+	if opens == nil {
+		opens = e.up
+	}
+	gate, packed := opens.product(s.At(SharedActed))
 	up, packed2 := e.up.product(tensor.Tensor{})
 	down, packed3 := e.down.product(s.At(SharedOut))
 	if !ok || n.none() || !packed || !packed2 || !packed3 {

@@ -100,6 +100,9 @@ func (b *builder) number(v VectorSpec) float32 {
 // gates reports whether it is act(gate)·up.
 func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
+// opens reports whether it is act(up)·up.
+func (u unit) opens() bool { return u.ungated && u.squared && u.clamp.Limit == 0 && u.xielu == nil }
+
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
 	if u.ungated && u.clamp.Limit == 0 && u.xielu == nil {

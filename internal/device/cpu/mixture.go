@@ -18,8 +18,10 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 // MixExperts computes a mixture behind its choice.
 func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
 	none := tensor.Tensor{}
-	d.GroupMul([]tensor.Tensor{e.Gates, e.Ups}, x, r.Rows, []device.Group{e.Gate, e.Up}, r)
-	d.ActMul(e.Gates, e.Gates, e.Ups, e.Act)
-	d.GroupMul([]tensor.Tensor{e.Each.Slice(0, r.Rows.Cols)}, e.Gates, none, []device.Group{e.Down}, r)
+	groups, to := e.First()
+	acted := e.Opens()
+	d.GroupMul(to, x, r.Rows, groups, r)
+	d.ActMul(acted, acted, e.Ups, e.Act)
+	d.GroupMul([]tensor.Tensor{e.Each.Slice(0, r.Rows.Cols)}, acted, none, []device.Group{e.Down}, r)
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
 }

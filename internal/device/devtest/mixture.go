@@ -69,25 +69,32 @@ func mixExpertsCases() (cases []testCase) {
 		t                     tensor.Type
 		act                   device.Act
 		shared, biased        bool
+		ungated               bool
 	}{
-		{0, 4, 2, 64, 64, mixed, 0, device.SiLU, false, false},
-		{1, 1, 1, 32, 32, mixed, 0, device.SiLU, false, false},
-		{1, 10, 8, 2048, 768, mixed[:1], 0, device.SiLU, false, false},
-		{1, 8, 2, 512, 1376, mixed, 0, device.GELU, true, true},
-		{2, 16, 6, 320, 224, mixed, 0, device.GELUTanh, false, true},
-		{3, 4, 4, 256, 96, mixed, 0, device.ReLU, true, false},
-		{9, 6, 3, 1024, 160, mixed, 0, device.SiLU, true, false},
-		{3, 24, 6, 160, 96, mixed, 0, device.SiLU, false, true},
-		{5, 40, 8, 1024, 512, mixed, 0, device.SiLU, true, false},
-		{13, 24, 6, 512, 768, mixed[:1], 0, device.SiLU, false, true},
-		{40, 5, 2, 480, 96, everyMix(), 0, device.SiLU, false, false},
-		{70, 8, 3, 256, 160, mixed, 0, device.GELU, true, true},
-		{300, 5, 2, 480, 320, mixed, 0, device.SiLU, false, false},
-		{1, 8, 2, 256, 96, nil, tensor.F16, device.SiLU, true, true},
-		{7, 5, 3, 100, 33, nil, tensor.BF16, device.SiLU, false, false},
-		{2, 6, 3, 128, 96, []string{"", "1:4b_32g"}, tensor.F16, device.SiLU, false, false},
+		{0, 4, 2, 64, 64, mixed, 0, device.SiLU, false, false, false},
+		{1, 1, 1, 32, 32, mixed, 0, device.SiLU, false, false, false},
+		{1, 10, 8, 2048, 768, mixed[:1], 0, device.SiLU, false, false, false},
+		{1, 8, 2, 512, 1376, mixed, 0, device.GELU, true, true, false},
+		{2, 16, 6, 320, 224, mixed, 0, device.GELUTanh, false, true, false},
+		{3, 4, 4, 256, 96, mixed, 0, device.ReLU, true, false, false},
+		{9, 6, 3, 1024, 160, mixed, 0, device.SiLU, true, false, false},
+		{3, 24, 6, 160, 96, mixed, 0, device.SiLU, false, true, false},
+		{5, 40, 8, 1024, 512, mixed, 0, device.SiLU, true, false, false},
+		{13, 24, 6, 512, 768, mixed[:1], 0, device.SiLU, false, true, false},
+		{40, 5, 2, 480, 96, everyMix(), 0, device.SiLU, false, false, false},
+		{70, 8, 3, 256, 160, mixed, 0, device.GELU, true, true, false},
+		{300, 5, 2, 480, 320, mixed, 0, device.SiLU, false, false, false},
+		{1, 8, 2, 256, 96, nil, tensor.F16, device.SiLU, true, true, false},
+		{7, 5, 3, 100, 33, nil, tensor.BF16, device.SiLU, false, false, false},
+		{2, 6, 3, 128, 96, []string{"", "1:4b_32g"}, tensor.F16, device.SiLU, false, false, false},
+		{3, 24, 6, 160, 96, mixed, 0, device.ReLU, true, false, true},
+		{300, 5, 2, 480, 320, mixed, 0, device.ReLU, false, true, true},
+		{7, 5, 3, 100, 33, nil, tensor.BF16, device.ReLU, false, false, true},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%v %v act=%d shared=%v biased=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, c.recipes != nil, c.t, c.act, c.shared, c.biased)
+		if c.ungated {
+			name += " ungated"
+		}
 		cases = append(cases, testCase{name: name, limit: mixtureLimit, build: func(f *fixture) func(device.Device) {
 			r, n := f.routes(c.rows, c.experts, c.chosen), c.rows*c.chosen
 			of := func(name string, in, out int) device.Group {
@@ -98,13 +105,16 @@ func mixExpertsCases() (cases []testCase) {
 				r, rows = f.withShared(r, c.rows, c.chosen), n+c.rows
 			}
 			y, x := f.inOut("y", residual, c.rows, c.hidden, noise(1)), f.in("x", activation, c.rows, c.hidden, noise(2))
-			e := device.Experts{Gate: of("gate", c.hidden, c.width), Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
+			e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
 			spare := func(name string, rows, cols int, v values) tensor.Tensor {
 				t := f.inOut(name, activation, rows, cols, v)
 				f.within(spent)
 				return t
 			}
-			e.Gates, e.Ups = spare("gates", n, c.width, nothing), spare("ups", n, c.width, nothing)
+			if !c.ungated {
+				e.Gate, e.Gates = of("gate", c.hidden, c.width), spare("gates", n, c.width, nothing)
+			}
+			e.Ups = spare("ups", n, c.width, nothing)
 			e.Each = spare("each", rows, c.hidden, func(i int) float32 {
 				if i < n*c.hidden {
 					return nan

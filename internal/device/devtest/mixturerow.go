@@ -23,7 +23,8 @@ type rowMixtureCase struct {
 	r                     device.Routing
 	shared, biased        bool
 	correction            bool
-	distinct              int // rows of the router, if others are equal to those
+	ungated               bool // up's results are their own gates
+	distinct              int  // rows of the router, if others are equal to those
 }
 
 func rowMixtureCases() (cases []testCase) {
@@ -33,29 +34,35 @@ func rowMixtureCases() (cases []testCase) {
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
 	for _, c := range []rowMixtureCase{
-		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, 0},
-		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, 0},
-		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, 0},
-		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, 0},
-		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, 0},
-		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, 0},
-		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, 4},
-		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, 0},
-		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, 0},
-		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, 0},
-		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, 0},
-		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, 0},
-		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, 0},
-		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, 0},
+		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, false, 0},
+		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, false, 0},
+		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, false, 0},
+		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, false, 0},
+		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, false, 0},
+		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, false, 0},
+		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 4},
+		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, false, 0},
+		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, false, 0},
+		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0},
+		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0},
+		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0},
+		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
+		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0},
+		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 2.5}, false, true, true, true, 0},
+		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
 		if c.distinct > 0 {
 			name += " equal"
+		}
+		if c.ungated {
+			name += " ungated"
 		}
 		cases = append(cases, testCase{name: name, limit: rowMixtureLimit, build: c.build})
 	}
@@ -156,8 +163,11 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 	of := func(name string, in, out int) device.Group {
 		return f.groupOf(name, c.experts, in, out, tensor.F16, c.recipes, c.biased)
 	}
-	e := device.Experts{Gate: of("gate", c.hidden, c.width), Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
-	e.Gates, e.Ups = spare("gates", activation, n, c.width, nothing), spare("ups", activation, n, c.width, nothing)
+	e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
+	e.Ups = spare("ups", activation, n, c.width, nothing)
+	if !c.ungated {
+		e.Gate, e.Gates = of("gate", c.hidden, c.width), spare("gates", activation, n, c.width, nothing)
+	}
 	rows := n
 	if c.shared {
 		rows += c.rows
