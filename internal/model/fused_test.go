@@ -15,6 +15,7 @@ import (
 type fusing struct {
 	device.Device
 	refuses func(p device.Products) bool
+	apart   bool // mixtures are refused
 	made    int
 
 	// What is left for the next products: what they would normalize, by the norm's
@@ -152,15 +153,20 @@ func (f *fusing) LinearAttention(y tensor.Tensor, p device.Products, m device.Li
 	return true
 }
 
-// Mixture is done where a row is alone.
+// MixExperts leaves its sum for who reads it next.
+func (f *fusing) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
+	f.Device.MixExperts(y, x, e, r)
+	f.leave(e.Reader)
+}
+
+// Mixture is done where it is not refused.
 func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e device.Experts) bool {
-	if x.Rows != 1 {
+	if f.apart {
 		return false
 	}
 	normed := f.Alloc(f.Activation(), x.Rows, x.Cols)
 	f.Choose(c, normed, x, r)
 	f.MixExperts(y, normed, e, c.Routes)
-	f.leave(e.Reader)
 	f.Free(normed)
 	f.made++
 	return true
