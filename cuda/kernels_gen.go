@@ -3335,7 +3335,7 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldw int64, ldx int64, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3349,17 +3349,13 @@ func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits te
 	a.tensor(gateBias, tensor.F32, "gateBias")
 	a.int32(count)
 	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldw)
-	a.int64(ldx)
 	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldw int64, ldx int64, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_bf16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3373,17 +3369,13 @@ func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits t
 	a.tensor(gateBias, tensor.F32, "gateBias")
 	a.int32(count)
 	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldw)
-	a.int64(ldx)
 	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldw int64, ldx int64, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f32)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3397,10 +3389,6 @@ func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits te
 	a.tensor(gateBias, tensor.F32, "gateBias")
 	a.int32(count)
 	a.int32(k)
-	a.int64(ld)
-	a.int64(ldg)
-	a.int64(ldw)
-	a.int64(ldx)
 	a.int32(centred)
 	a.float32(eps)
 	a.float32(offset)

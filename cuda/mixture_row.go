@@ -6,10 +6,10 @@ import (
 )
 
 type logitsFunc func(d *Device, l launch, logits, gateLogits, words, x, scale, shift, w, bias, gate, gateBias tensor.Tensor,
-	count, k int32, ld, ldg, ldw, ldx int64, centred int32, eps, offset float32)
+	count, k, centred int32, eps, offset float32)
 
-// routersOfRows are kernels by the type of the router.
-var routersOfRows = map[tensor.Type]logitsFunc{
+// routersOfARow are kernels by the type of the router.
+var routersOfARow = map[tensor.Type]logitsFunc{
 	tensor.F16: (*Device).choose_logits_f16, tensor.BF16: (*Device).choose_logits_bf16, tensor.F32: (*Device).choose_logits_f32,
 }
 
@@ -57,9 +57,8 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		}
 	}
 	d.linkMixtures(mixtures, y, e.Reader)
-	words := d.mixtureLogits(x, to, r)
 	for i := range mixtures {
-		d.mix(&mixtures[i], words.Slice(i, i+1))
+		d.mix(&mixtures[i])
 	}
 	return true
 }
@@ -82,30 +81,22 @@ func mixtureOf(i int, y, x tensor.Tensor, to device.Choice, r device.Router, e d
 	return m
 }
 
-// mixtureLogits multiplies rows by their router, and returns what is left of each for the products behind.
-func (d *Device) mixtureLogits(x tensor.Tensor, to device.Choice, r device.Router) (words tensor.Tensor) {
-	in, experts := x.Cols, r.W.Rows
-	want(r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts, "Mixture", x, r.W)
-	outputs, gates := experts, tensor.Tensor{}
+// mix computes m.
+func (d *Device) mix(m *rowMixture) {
+	r, x, to, in, experts := m.router, m.x, m.to, m.x.Cols, m.router.W.Rows
+	want(m.y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
+		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.Gates.Cols == m.down.in && m.Ups.Cols == m.down.in, "Mixture", m.y, x, r.W)
+	outputs, gate := experts, tensor.Tensor{}
 	if !r.Gate.Nil() {
-		gates = to.Gates
+		gate = to.Gates
 		outputs++
 	}
-	words = d.scratch(scratchOrdered, tensor.I32, x.Rows, pieces(in+choice_keys_behind+choice_ranked, 4)*4)
-	l := launch{blocks: dim{x: pieces(outputs, choose_row_block), y: x.Rows}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
-	routersOfRows[r.W.Type](d, l, to.Logits, gates, words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in),
-		int64(to.Logits.Stride), int64(gates.Stride), int64(words.Stride), int64(x.Stride), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	m.words = d.scratch(scratchOrdered, tensor.I32, 1, in+choice_keys_behind+choice_ranked)
+	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
+	routersOfARow[r.W.Type](d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
-	return words
-}
-
-// mix computes m behind its logits.
-func (d *Device) mix(m *rowMixture, words tensor.Tensor) {
-	want(m.y.Cols == m.down.out && m.gate.in == m.x.Cols && m.up.in == m.x.Cols && m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == m.router.W.Rows &&
-		m.Gates.Cols == m.down.in && m.Ups.Cols == m.down.in, "Mixture", m.y, m.x)
-	m.words = words
 	d.mixtureGate(m)
-	d.mixtureDown(m, m.to.Gates)
+	d.mixtureDown(m, gate)
 }
 
 // linkMixtures has those of all rows leave the stream that they add to for its reader.
@@ -123,7 +114,7 @@ func (d *Device) linkMixtures(mixtures []rowMixture, y tensor.Tensor, reader *de
 // fits reports whether the kernels can do m.
 func (m *rowMixture) fits() bool {
 	r, chosen := m.router, m.to.Chosen()
-	_, known := routersOfRows[r.W.Type]
+	_, known := routersOfARow[r.W.Type]
 	return known && m.x.Rows == 1 && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)

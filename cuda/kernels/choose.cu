@@ -240,19 +240,17 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 	row_to.end(x.in, fixed);
 }
 
-// The logits of rows, for mixture.cu, and their digits, each element's in a word, each by blocks of its own.
-#define LOGITS(name, W)                                                                                      \
+// The logits of one row, for mixture.cu, and its digits, each element's in a word.
+#define LOGITS(name, W)                                                                                  \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                       \
 		float* logits, float* gate_logits, int* words, const float* x, const float* scale, const float* shift, \
 		const W* w, const float* bias, const W* gate, const float* gate_bias, int count, int k,          \
-		int64 ld, int64 ldg, int64 ldw, int64 ldx, int centred, float eps, float offset) {               \
+		int centred, float eps, float offset) {                                                          \
 		extern __shared__ uint4 shared[];                                                                \
-		int64 row = blockIdx.y;                                                                          \
-		Router<W> to = {w, gate, bias, gate_bias, logits + row * ld, gate_logits + row * ldg};           \
-		Input in = {x + row * ldx, scale, shift, k, centred, eps, offset};                               \
-		u32* mine = (u32*)words + row * ldw;                                                             \
-		if (centred || shift) multiply(to, in, count, (half*)shared, mine);                              \
-		else multiply_row(to, in, count, AsDigits{mine, count});                                         \
+		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits};                                  \
+		Input in = {x, scale, shift, k, centred, eps, offset};                                           \
+		if (centred || shift) multiply(to, in, count, (half*)shared, (u32*)words); \
+		else multiply_row(to, in, count, AsDigits{(u32*)words, count});                                        \
 	}
 
 // The logits of some rows, and what they are normed, each by blocks of its own: of aligned rows under a norm without centre and shift.
