@@ -1,11 +1,10 @@
 package infer
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
-	"exl2/internal/synth"
+	"exl2/internal/synth/synthtest"
 )
 
 // clipped are shapes without a golden whose queries, keys and values are clipped.
@@ -26,17 +25,6 @@ var reaching = map[string]string{
 		"head_dim":128,"sliding_window":500,"max_position_embeddings":4096,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
 }
 
-// packedMixtures are mixtures of experts, in EXL2: without an expert that all rows see,
-// and with one.
-var packedMixtures = map[string]string{
-	"qwen3_moe_packed": `{"architectures":["Qwen3MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":96,"num_hidden_layers":4,
-		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":16,"num_experts_per_tok":4,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],
-		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
-	"qwen2_moe_packed": `{"architectures":["Qwen2MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":160,"shared_expert_intermediate_size":224,
-		"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"num_experts":12,"num_experts_per_tok":3,"norm_topk_prob":false,"decoder_sparse_step":1,"mlp_only_layers":[],
-		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
-}
-
 // packedLinears have linear attention, in EXL2, whose heads the kernels of decode steps take (cuda/kernels/delta_step.cu): by the delta rule, beside
 // attention with gates, and by that of Mamba-2, beside MLPs without.
 var packedLinears = map[string]string{
@@ -54,25 +42,5 @@ var packedLinears = map[string]string{
 // randomModels writes a random model of each shape.
 func randomModels(t testing.TB) (dirs []string) {
 	t.Helper()
-	return slices.Concat(writeRandom(t, clipped, 0), writeRandom(t, packedMixtures, 4), writeRandom(t, packedLinears, 4))
-}
-
-func writeRandom(t testing.TB, shapes map[string]string, bits float64) (dirs []string) {
-	t.Helper()
-	for name, config := range shapes {
-		shape, err := synth.FromConfig(name, []byte(config))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := synth.New(shape, 1, bits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := filepath.Join(t.TempDir(), name)
-		if err := m.Write(t.Context(), dir, "", func(string) {}); err != nil {
-			t.Fatal(err)
-		}
-		dirs = append(dirs, dir)
-	}
-	return dirs
+	return slices.Concat(synthtest.Write(t, clipped, 0), synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, packedLinears, 4))
 }

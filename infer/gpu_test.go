@@ -16,6 +16,7 @@ import (
 	"exl2/internal/device/devtest"
 	"exl2/internal/devices"
 	"exl2/internal/goldens"
+	"exl2/internal/synth/synthtest"
 )
 
 // gpuModels lists the models that both devices run: tiny, small where it is, every
@@ -317,7 +318,7 @@ func TestGPUStepsInFront(t *testing.T) {
 // logits, in front of it, behind it and in front of it again, of one sequence and of several
 // of other lengths; and the same texts however many of them are in front of the host.
 func TestGPUReaches(t *testing.T) {
-	for _, dir := range writeRandom(t, reaching, 4) {
+	for _, dir := range synthtest.Write(t, reaching, 4) {
 		for gpus := 1; gpus <= 2; gpus++ {
 			for _, c := range []struct{ limit, others int }{{device.LeastReach, 1}, {2 * device.LeastReach, 3}} {
 				t.Run(fmt.Sprintf("%s on %d, %d", filepath.Base(dir), gpus, c.limit), func(t *testing.T) { reaches(t, dir, gpus, c.limit, c.others) })

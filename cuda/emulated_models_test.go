@@ -1,0 +1,69 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"exl2/internal/device"
+	"exl2/internal/device/devtest"
+	"exl2/internal/model"
+	"exl2/internal/synth/synthtest"
+)
+
+// Whole models of codes have the CPU's logits on the emulated GPU, of steps of sequences that go through mixtures one after the other, and
+// together.
+func TestEmulatedModels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	for _, dir := range synthtest.Write(t, synthtest.Mixtures, 4) {
+		for _, sequences := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, %d sequences", filepath.Base(dir), sequences), func(t *testing.T) {
+				want, got := stepsOf(t, dir, devtest.CPU(t), sequences), stepsOf(t, dir, openEmulator(t), sequences)
+				for i := range want {
+					for j := range want[i] {
+						if far := math.Abs(float64(want[i][j] - got[i][j])); !(far <= 0.02) {
+							t.Fatalf("row %d: logit %d is %v, want %v", i, j, got[i][j], want[i][j])
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// stepsOf returns logits of two steps of some sequences.
+func stepsOf(t *testing.T, dir string, d device.Device, sequences int) (all [][]float32) {
+	const length = 2
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	l.Spec.SetContext(length)
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Follow(modules...)
+	s := model.NewState(d, l.Spec, model.Size{Rows: sequences, Logits: sequences}, model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, length)))
+	for at := range length {
+		var ids []int32
+		var runs []model.Run
+		for q := range sequences {
+			ids, runs = append(ids, int32(3+5*q+at)), append(runs, model.Run{Sequence: q, Position: at})
+		}
+		s.Use(runs, 1, ids)
+		for _, m := range modules {
+			m.Forward(s)
+		}
+		logits, err := s.Logits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, logits...)
+	}
+	return all
+}
