@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
@@ -12,13 +13,13 @@ import (
 	"exl2/internal/synth/synthtest"
 )
 
-// Whole models of codes have the CPU's logits on the emulated GPU, of steps of sequences that go through mixtures one after the other, and
-// together.
+// Whole models of codes, of experts or linear attention, have the CPU's logits on the emulated GPU: of steps of one sequence, and of three,
+// which go through mixtures one after the other or together.
 func TestEmulatedModels(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("it takes a minute")
 	}
-	for _, dir := range synthtest.Write(t, synthtest.Mixtures, 4) {
+	for _, dir := range slices.Concat(synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.Linears, 4)) {
 		for _, sequences := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d sequences", filepath.Base(dir), sequences), func(t *testing.T) {
 				want, got := stepsOf(t, dir, devtest.CPU(t), sequences), stepsOf(t, dir, openEmulator(t), sequences)

@@ -25,22 +25,8 @@ var reaching = map[string]string{
 		"head_dim":128,"sliding_window":500,"max_position_embeddings":4096,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
 }
 
-// packedLinears have linear attention, in EXL2, whose heads the kernels of decode steps take (cuda/kernels/delta_step.cu): by the delta rule, beside
-// attention with gates, and by that of Mamba-2, beside MLPs without.
-var packedLinears = map[string]string{
-	"qwen3_5_packed": `{"architectures":["Qwen3_5ForCausalLM"],"model_type":"qwen3_5_text","hidden_size":256,"intermediate_size":384,"num_hidden_layers":5,
-		"layer_types":["linear_attention","linear_attention","full_attention","linear_attention","linear_attention"],"linear_conv_kernel_dim":4,"linear_key_head_dim":128,
-		"linear_num_key_heads":2,"linear_num_value_heads":4,"linear_value_head_dim":128,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"attention_bias":false,
-		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_parameters":{"partial_rotary_factor":0.25,"rope_theta":10000,"rope_type":"default"},
-		"hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
-	"nemotron_h_packed": `{"architectures":["NemotronHForCausalLM"],"model_type":"nemotron_h","hidden_size":256,"intermediate_size":384,
-		"layers_block_type":["mamba","mlp","mamba","attention","mlp","mamba"],"num_hidden_layers":6,"mamba_num_heads":8,"mamba_head_dim":64,"ssm_state_size":128,"n_groups":2,
-		"conv_kernel":4,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"layer_norm_epsilon":1e-5,
-		"mlp_hidden_act":"relu2","mamba_hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
-}
-
 // randomModels writes a random model of each shape.
 func randomModels(t testing.TB) (dirs []string) {
 	t.Helper()
-	return slices.Concat(synthtest.Write(t, clipped, 0), synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, packedLinears, 4))
+	return slices.Concat(synthtest.Write(t, clipped, 0), synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.Linears, 4))
 }
