@@ -230,13 +230,10 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 	for len(packed) > 0 {
 		k := min(2, len(packed))
 		last := k - 1
-		switch {
-		case many:
+		if many {
 			d.manyGroups(packed[0], packed[last], groupInput{x: x, rows: rows}, tables[0], tables[last], v, r)
-		case k > 1:
-			d.packedGroups(packed[0], packed[1], x, rows, tables[0], tables[1], &group{}, r)
-		default:
-			d.packedGroups(packed[0], packed[0], x, rows, tables[0], &group{}, &group{}, r)
+		} else {
+			d.packedGroups(packed[:k], x, rows, tables[:k], &group{}, r)
 		}
 		packed, tables = packed[k:], tables[k:]
 	}

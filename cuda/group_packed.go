@@ -89,8 +89,12 @@ func (d *Device) planGroup(v packedGroupVariant, room groupRoom, a *group, n mos
 	return packedGroupPlan{v, room, slot, together, launch{blocks: dim{x: d.sms}, threads: dim{x: 32 * (v.warps + qmatmul_group_bringers)}, shared: shared + room.buffers*buffer}}
 }
 
-// packedGroups multiplies by the matrices of a, and of b if it has any, and leaves results in the order of reader's, if there is one.
-func (d *Device) packedGroups(y1, y2, x, rows tensor.Tensor, a, b, reader *group, r device.Routes) {
+// packedGroups multiplies by the matrices of one group or two, and leaves results in the order of reader's, if there is one.
+func (d *Device) packedGroups(ys []tensor.Tensor, x, rows tensor.Tensor, groups []*group, reader *group, r device.Routes) {
+	y1, y2, a, b := ys[0], ys[len(ys)-1], groups[0], &group{}
+	if len(groups) > 1 {
+		b = groups[1]
+	}
 	p, ok := d.packedPlan(a, b, r)
 	if !ok {
 		return

@@ -39,14 +39,17 @@ func (d *Device) chooseLogits(to device.Choice, y, x tensor.Tensor, r device.Rou
 		x.Cols%half_elements != 0 || !atSixteenBytes(x) || !atSixteenBytes(y) || !atSixteenBytes(r.W) || !atSixteenBytes(r.Gate) || !atSixteenBytes(r.Scale) {
 		return false
 	}
-	outputs, gate := r.W.Rows, tensor.Tensor{}
+	logits(d, routerLaunch(r, x.Rows), to.Logits, to.Gates, y, x, r.Scale, r.W, r.Bias, r.Gate, r.Offset, int32(r.W.Rows), int32(x.Cols), int64(to.Logits.Stride), int64(to.Gates.Stride), int64(x.Stride), int64(y.Stride), r.Norm.Eps, r.Norm.Offset)
+	return true
+}
+
+// routerLaunch returns a launch for the logits of rows, one of its gate among them if r has one.
+func routerLaunch(r device.Router, rows int) launch {
+	outputs := r.W.Rows
 	if !r.Gate.Nil() {
-		gate = to.Gates
 		outputs++
 	}
-	l := launch{blocks: dim{x: pieces(outputs, choose_row_block), y: x.Rows}, threads: dim{x: 32 * choose_warps}}
-	logits(d, l, to.Logits, gate, y, x, r.Scale, r.W, r.Bias, r.Gate, r.Offset, int32(r.W.Rows), int32(x.Cols), int64(to.Logits.Stride), int64(gate.Stride), int64(x.Stride), int64(y.Stride), r.Norm.Eps, r.Norm.Offset)
-	return true
+	return launch{blocks: dim{x: pieces(outputs, choose_row_block), y: rows}, threads: dim{x: 32 * choose_warps}}
 }
 
 // MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels and the sum.
@@ -59,21 +62,19 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	aligned, packed := atSixteenBytes(acted) && atSixteenBytes(e.Ups), !slices.ContainsFunc(groups, func(g *group) bool { return !g.packed() })
 	_, many := d.seesMany(r, groups...)
 	v, manyDown := d.seesMany(r, down)
-	switch each := e.Each.Slice(0, n); {
-	case n > 0 && !many && !manyDown && aligned && packed && down.packed():
-		groups = append(groups, &group{})
-		d.packedGroups(to[0], to[len(to)-1], x, r.Rows, groups[0], groups[1], down, r)
+	if n > 0 && !many && !manyDown && aligned && packed && down.packed() {
+		d.packedGroups(to, x, r.Rows, groups, down, r)
 		d.packedActs(e, down, r)
 		d.combineLeft(y, e.Each, r.Places, r.Weights, e.Scale, e.Reader)
 		return
-	case manyDown && aligned:
-		d.GroupMul(to, x, r.Rows, first, r)
+	}
+	each := e.Each.Slice(0, n)
+	d.GroupMul(to, x, r.Rows, first, r)
+	if manyDown && aligned {
 		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, act: e.Act}, down, down, v, r)
-	default:
-		d.GroupMul(to, x, r.Rows, first, r)
+	} else {
 		d.ActMul(acted, acted, e.Ups, e.Act)
 		d.GroupMul([]tensor.Tensor{each}, acted, tensor.Tensor{}, []device.Group{down}, r)
 	}
-	d.added(y)
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
 }

@@ -13,7 +13,7 @@ var routersOfARow = map[tensor.Type]logitsFunc{
 	tensor.F16: (*Device).choose_logits_f16, tensor.BF16: (*Device).choose_logits_bf16, tensor.F32: (*Device).choose_logits_f32,
 }
 
-// A rowMixture is a mixture of one row.
+// A rowMixture is a mixture of one row, or of some, which have one plan.
 type rowMixture struct {
 	y, x   tensor.Tensor
 	to     device.Choice
@@ -44,70 +44,61 @@ func mixtureRows(e device.Experts, chosen int) int {
 }
 
 // Mixture computes a mixture of one row whose experts are packed: the router, and two
-// kernels, whose blocks choose for themselves. Few rows are as many of those.
+// kernels, whose blocks choose for themselves. Few rows are as many of those. Results of up that are their own gates are computed twice.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
 	if x.Rows == 0 || x.Rows > mixtureRows(e, to.Chosen()) {
 		return false
 	}
-	mixtures := make([]rowMixture, x.Rows)
-	for i := range mixtures {
-		m := &mixtures[i]
-		if *m = mixtureOf(i, y, x, to, r, e); !m.fits() || !d.planMixture(m) {
-			return false
-		}
+	if e.Gate == nil {
+		e.Gate, e.Gates = e.Up, e.Ups
 	}
-	d.linkMixtures(mixtures, y, e.Reader)
-	for i := range mixtures {
-		d.mix(&mixtures[i])
+	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
+	if !m.fits() || !d.planMixture(&m) {
+		return false
+	}
+	in, experts := x.Cols, r.W.Rows
+	want(y.Rows == x.Rows && y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
+		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && e.Gates.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
+	d.linkMixture(&m)
+	for i := range x.Rows {
+		row := m.row(i)
+		d.mix(&row)
 	}
 	return true
 }
 
-// mixtureOf returns that of row i. Results of up that are their own gates are computed twice.
-func mixtureOf(i int, y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) rowMixture {
-	rows, chosen := x.Rows, to.Chosen()
-	if e.Gate == nil {
-		e.Gate, e.Gates = e.Up, e.Ups
+// row is row i by itself.
+func (m *rowMixture) row(i int) rowMixture {
+	one, rows, chosen := *m, m.x.Rows, m.to.Chosen()
+	one.y, one.x, one.left = m.y.Slice(i, i+1), m.x.Slice(i, i+1), m.left.row(i)
+	one.Gates, one.Ups = m.Gates.Slice(i*chosen, (i+1)*chosen), m.Ups.Slice(i*chosen, (i+1)*chosen)
+	if m.to.Shared() {
+		one.all = m.Each.Slice(rows*chosen+i, rows*chosen+i+1)
 	}
-	m := rowMixture{y: y.Slice(i, i+1), x: x.Slice(i, i+1), router: r, Experts: e, gate: e.Gate.(*group), up: e.Up.(*group), down: e.Down.(*group)}
-	if to.Shared() {
-		m.all = e.Each.Slice(rows*chosen+i, rows*chosen+i+1)
+	one.to = device.Choice{Routes: device.Routes{Rows: m.to.Rows.Columns(i*chosen, (i+1)*chosen), Places: m.to.Places.Slice(i, i+1)}, Logits: m.to.Logits.Slice(i, i+1)}
+	if !m.router.Gate.Nil() {
+		one.to.Gates = m.to.Gates.Slice(i, i+1)
 	}
-	m.Gates, m.Ups = e.Gates.Slice(i*chosen, (i+1)*chosen), e.Ups.Slice(i*chosen, (i+1)*chosen)
-	m.to = device.Choice{Routes: device.Routes{Rows: to.Rows.Columns(i*chosen, (i+1)*chosen), Places: to.Places.Slice(i, i+1)}, Logits: to.Logits.Slice(i, i+1)}
-	if !r.Gate.Nil() {
-		m.to.Gates = to.Gates.Slice(i, i+1)
-	}
-	return m
+	return one
 }
 
-// mix computes m.
+// mix computes m, of one row.
 func (d *Device) mix(m *rowMixture) {
-	r, x, to, in, experts := m.router, m.x, m.to, m.x.Cols, m.router.W.Rows
-	want(m.y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
-		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.Gates.Cols == m.down.in && m.Ups.Cols == m.down.in, "Mixture", m.y, x, r.W)
-	outputs, gate := experts, tensor.Tensor{}
-	if !r.Gate.Nil() {
-		gate = to.Gates
-		outputs++
-	}
+	r, x, in := m.router, m.x, m.x.Cols
 	m.words = d.scratch(scratchOrdered, tensor.I32, 1, in+choice_keys_behind+choice_ranked)
-	l := launch{blocks: dim{x: pieces(outputs, choose_row_block)}, threads: dim{x: 32 * choose_warps}, shared: pieces(in, half_elements) * half_elements * tensor.F16.Size(), beside: true}
-	routersOfARow[r.W.Type](d, l, to.Logits, gate, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(experts), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	l := routerLaunch(r, 1)
+	l.shared, l.beside = pieces(in, half_elements)*half_elements*tensor.F16.Size(), true
+	routersOfARow[r.W.Type](d, l, m.to.Logits, m.to.Gates, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, int32(r.W.Rows), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 	d.mixes = true
 	d.mixtureGate(m)
-	d.mixtureDown(m, gate)
+	d.mixtureDown(m)
 }
 
-// linkMixtures has those of all rows leave the stream that they add to for its reader.
-func (d *Device) linkMixtures(mixtures []rowMixture, y tensor.Tensor, reader *device.Products) {
-	d.added(y)
-	if reader == nil {
-		return
-	}
-	all := d.leaves(y, reader, mixtures[0].down.tiles())
-	for i := range mixtures {
-		mixtures[i].left = all.row(i)
+// linkMixture has m leave the stream that it adds to for its readers.
+func (d *Device) linkMixture(m *rowMixture) {
+	d.added(m.y)
+	if m.Reader != nil {
+		m.left = d.leaves(m.y, m.Reader, m.down.tiles())
 	}
 }
 
@@ -115,7 +106,7 @@ func (d *Device) linkMixtures(mixtures []rowMixture, y tensor.Tensor, reader *de
 func (m *rowMixture) fits() bool {
 	r, chosen := m.router, m.to.Chosen()
 	_, known := routersOfARow[r.W.Type]
-	return known && m.x.Rows == 1 && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
+	return known && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.Gates) && atSixteenBytes(m.Ups) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
@@ -219,14 +210,14 @@ func (d *Device) mixtureGate(m *rowMixture) {
 }
 
 // mixtureDown multiplies by the last matrices, and adds the weighted sum.
-func (d *Device) mixtureDown(m *rowMixture, gateLogits tensor.Tensor) {
+func (d *Device) mixtureDown(m *rowMixture) {
 	chosen := m.to.Chosen()
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
 	down := (*Device).mixture_down
 	if !m.plain() {
 		down = (*Device).mixture_down_any
 	}
-	down(d, p.launch(g.tiles()), m.y, m.Gates, m.all, m.to.Logits, gateLogits, r.Correction, g.table,
+	down(d, p.launch(g.tiles()), m.y, m.Gates, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), int32(p.blocks), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.Gates.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
 		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)

@@ -78,6 +78,7 @@ func (d *Device) Gather(y, x, rows tensor.Tensor) {
 // Combine is y[r] += scale·Σ weights[r, k]·x[places[r, k]].
 func (d *Device) Combine(y, x, places, weights tensor.Tensor, scale float32) {
 	wantPlaces("Combine", y, x, places, weights)
+	d.added(y)
 	combine := d.combine_f16
 	if x.Type == tensor.F32 {
 		combine = d.combine_f32
@@ -87,7 +88,6 @@ func (d *Device) Combine(y, x, places, weights tensor.Tensor, scale float32) {
 
 // combineLeft is Combine behind kernels of MixExperts, which leaves y for its reader if that can be.
 func (d *Device) combineLeft(y, x, places, weights tensor.Tensor, scale float32, reader *device.Products) {
-	d.added(y)
 	if reader != nil && y.Rows <= mostLinked && places.Cols <= combine_lanes && y.Cols%half_elements == 0 {
 		l := combineLaunch(y)
 		if to := d.leaves(y, reader, l.blocks.x*combine_threads/combine_lanes); !to.rows.Nil() {

@@ -27,13 +27,3 @@ __device__ inline bool count(int* counter, int all) {
 	if (last) *counter = 0;
 	return last;
 }
-
-// arrive counts this block's arrival, and reports to all of its threads whether it is
-// the last of some blocks. All threads must call it.
-__device__ inline bool arrive(int* counter, int blocks) {
-	__shared__ bool last;
-	__syncthreads();
-	if (threadIdx.x == 0) last = count(counter, blocks);
-	__syncthreads();
-	return last;
-}

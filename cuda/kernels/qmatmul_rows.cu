@@ -131,7 +131,6 @@ __device__ inline int span_of(const Product& p) { return p.then == gate ? p.roun
 // next_round returns the round behind one; it is empty at the end.
 __device__ inline Range next_round(const Product& p, Range round) { return {round.to, min(round.to + span_of(p), run_of(p).to)}; }
 
-// A Feed brings the units of a warp to its ring of slots, round after round.
 // own_address returns part of an address of shared memory that all lanes have, so that ptxas 12.9 does not know that. It adds such parts in the
 // copying instruction itself, which, where that has a policy of the L2 cache, too, no GPU takes then (kernelfile.Check); of this kernel for Blackwell alone.
 __device__ inline u32 own_address(u32 v) {
@@ -142,6 +141,7 @@ __device__ inline u32 own_address(u32 v) {
 #endif
 }
 
+// A Feed brings the units of a warp to its ring of slots, round after round.
 template <int warps, int slots>
 struct Feed {
 	const Product& p;

@@ -40,7 +40,7 @@ func (g *grouped) runs(s *State) bool { return (s.few() || g.sparse(s)) && g.pos
 // run computes the mixture.
 func (g *grouped) run(s *State) {
 	d := s.Dev
-	if (g.unit.gates() || g.unit.opens()) && !g.early && g.latent == nil && !s.apart {
+	if g.unit.multiplies() && !g.early && g.latent == nil && !s.apart {
 		g.mix(s)
 		return
 	}
@@ -100,7 +100,7 @@ func (g *grouped) sparse(s *State) bool {
 
 // mix computes the mixture by as few operations as there are for units that are gated, by themselves or others.
 func (g *grouped) mix(s *State) {
-	shared := g.shared == nil || (g.sharedUnit.gates() || g.sharedUnit.opens()) && g.mixShared(s)
+	shared := g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
 	if g.apart != nil {
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))

@@ -100,12 +100,15 @@ func (b *builder) number(v VectorSpec) float32 {
 // gates reports whether it is act(gate)·up.
 func (u unit) gates() bool { return !u.ungated && !u.squared && u.clamp.Limit == 0 }
 
-// opens reports whether it is act(up)·up.
-func (u unit) opens() bool { return u.ungated && u.squared && u.clamp.Limit == 0 && u.xielu == nil }
+// alone reports whether it is act(up), or that times up.
+func (u unit) alone() bool { return u.ungated && u.clamp.Limit == 0 && u.xielu == nil }
+
+// multiplies reports whether it is act(gate)·up, or act(up)·up.
+func (u unit) multiplies() bool { return u.gates() || u.squared && u.alone() }
 
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
-	if u.ungated && u.clamp.Limit == 0 && u.xielu == nil {
+	if u.alone() {
 		s.actMul(y, up, u.times(up), u.act, s.reader)
 		return
 	}
