@@ -95,6 +95,9 @@ const (
 	kernel_choose_logits_f16
 	kernel_choose_logits_bf16
 	kernel_choose_logits_f32
+	kernel_choose_corrected_f16
+	kernel_choose_corrected_bf16
+	kernel_choose_corrected_f32
 	kernel_choose_rows_f16
 	kernel_choose_rows_bf16
 	kernel_choose_rows_f32
@@ -236,9 +239,19 @@ const (
 	kernel_lift_f32
 	kernel_likelihood
 	kernel_mixture_gate
+	kernel_mixture_gate_many
 	kernel_mixture_gate_any
+	kernel_mixture_up
+	kernel_mixture_up_many
+	kernel_mixture_up_any
 	kernel_mixture_gate_alike
+	kernel_mixture_gate_alike_many
+	kernel_mixture_up_alike
+	kernel_mixture_up_alike_many
 	kernel_mixture_down
+	kernel_mixture_down_corrected
+	kernel_mixture_down_many
+	kernel_mixture_down_many_corrected
 	kernel_mixture_down_any
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
@@ -457,6 +470,9 @@ var kernels = [kernelCount]struct {
 	kernel_choose_logits_f16:              {"choose", "choose_logits_f16", true},
 	kernel_choose_logits_bf16:             {"choose", "choose_logits_bf16", true},
 	kernel_choose_logits_f32:              {"choose", "choose_logits_f32", true},
+	kernel_choose_corrected_f16:           {"choose", "choose_corrected_f16", true},
+	kernel_choose_corrected_bf16:          {"choose", "choose_corrected_bf16", true},
+	kernel_choose_corrected_f32:           {"choose", "choose_corrected_f32", true},
 	kernel_choose_rows_f16:                {"choose", "choose_rows_f16", true},
 	kernel_choose_rows_bf16:               {"choose", "choose_rows_bf16", true},
 	kernel_choose_rows_f32:                {"choose", "choose_rows_f32", true},
@@ -598,9 +614,19 @@ var kernels = [kernelCount]struct {
 	kernel_lift_f32:                       {"lift", "lift_f32", true},
 	kernel_likelihood:                     {"likelihood", "likelihood", true},
 	kernel_mixture_gate:                   {"mixture", "mixture_gate", true},
+	kernel_mixture_gate_many:              {"mixture", "mixture_gate_many", true},
 	kernel_mixture_gate_any:               {"mixture", "mixture_gate_any", true},
+	kernel_mixture_up:                     {"mixture", "mixture_up", true},
+	kernel_mixture_up_many:                {"mixture", "mixture_up_many", true},
+	kernel_mixture_up_any:                 {"mixture", "mixture_up_any", true},
 	kernel_mixture_gate_alike:             {"mixture", "mixture_gate_alike", true},
+	kernel_mixture_gate_alike_many:        {"mixture", "mixture_gate_alike_many", true},
+	kernel_mixture_up_alike:               {"mixture", "mixture_up_alike", true},
+	kernel_mixture_up_alike_many:          {"mixture", "mixture_up_alike_many", true},
 	kernel_mixture_down:                   {"mixture", "mixture_down", true},
+	kernel_mixture_down_corrected:         {"mixture", "mixture_down_corrected", true},
+	kernel_mixture_down_many:              {"mixture", "mixture_down_many", true},
+	kernel_mixture_down_many_corrected:    {"mixture", "mixture_down_many_corrected", true},
 	kernel_mixture_down_any:               {"mixture", "mixture_down_any", true},
 	kernel_moments_by_norms_f16:           {"moments", "moments_by_norms_f16", true},
 	kernel_moments_by_norms_f32:           {"moments", "moments_by_norms_f32", true},
@@ -3335,7 +3361,7 @@ func (d *Device) cap_back(l launch, dx tensor.Tensor, y tensor.Tensor, rows int3
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3347,6 +3373,7 @@ func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits te
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.F16, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
 	a.int32(count)
 	a.int32(k)
 	a.int32(centred)
@@ -3355,7 +3382,7 @@ func (d *Device) choose_logits_f16(l launch, logits tensor.Tensor, gateLogits te
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_bf16)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3367,6 +3394,7 @@ func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits t
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.BF16, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
 	a.int32(count)
 	a.int32(k)
 	a.int32(centred)
@@ -3375,7 +3403,7 @@ func (d *Device) choose_logits_bf16(l launch, logits tensor.Tensor, gateLogits t
 	d.launch(a, l)
 }
 
-func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
 	a := d.begin(kernel_choose_logits_f32)
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
@@ -3387,6 +3415,70 @@ func (d *Device) choose_logits_f32(l launch, logits tensor.Tensor, gateLogits te
 	a.tensor(bias, tensor.F32, "bias")
 	a.tensor(gate, tensor.F32, "gate")
 	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_corrected_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_corrected_f16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_corrected_bf16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_corrected_bf16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.BF16, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
+	a.int32(count)
+	a.int32(k)
+	a.int32(centred)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_corrected_f32(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, shift tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, correction tensor.Tensor, count int32, k int32, centred int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_corrected_f32)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(shift, tensor.F32, "shift")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(gateBias, tensor.F32, "gateBias")
+	a.tensor(correction, tensor.F32, "correction")
 	a.int32(count)
 	a.int32(k)
 	a.int32(centred)
@@ -5408,7 +5500,7 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5418,13 +5510,11 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	a.tensor(upTable, tensor.I32, "upTable")
 	a.tensor(downTable, tensor.I32, "downTable")
 	a.int32(experts)
-	a.int32(chosen)
 	a.int32(words1)
 	a.int32(words2)
 	a.int32(words3)
 	a.int32(places1)
 	a.int32(places2)
-	a.int32(each)
 	a.int32(both)
 	a.int32(units)
 	a.int32(tiles)
@@ -5446,7 +5536,43 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chosen int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, each int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_gate_many)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5456,13 +5582,11 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.tensor(upTable, tensor.I32, "upTable")
 	a.tensor(downTable, tensor.I32, "downTable")
 	a.int32(experts)
-	a.int32(chosen)
 	a.int32(words1)
 	a.int32(words2)
 	a.int32(words3)
 	a.int32(places1)
 	a.int32(places2)
-	a.int32(each)
 	a.int32(both)
 	a.int32(units)
 	a.int32(tiles)
@@ -5484,7 +5608,115 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, each int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_up)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_up_many)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+	a := d.begin(kernel_mixture_up_any)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
 	a := d.begin(kernel_mixture_gate_alike)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5496,7 +5728,6 @@ func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.T
 	a.int32(gateGroups)
 	a.int32(upChunks)
 	a.int32(upGroups)
-	a.int32(each)
 	a.int32(units)
 	a.int32(tiles)
 	a.int32(in)
@@ -5510,7 +5741,76 @@ func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+	a := d.begin(kernel_mixture_gate_alike_many)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(gateChunks)
+	a.int32(gateGroups)
+	a.int32(upChunks)
+	a.int32(upGroups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+	a := d.begin(kernel_mixture_up_alike)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(chunks)
+	a.int32(groups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+	a := d.begin(kernel_mixture_up_alike_many)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(chunks)
+	a.int32(groups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -5523,7 +5823,6 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.int32(chosen)
 	a.int32(words)
 	a.int32(places)
-	a.int32(blocks)
 	a.int32(units)
 	a.int32(most)
 	a.int32(biased)
@@ -5551,7 +5850,127 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, blocks int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_corrected)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_many)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_many_corrected)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -5564,7 +5983,6 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	a.int32(chosen)
 	a.int32(words)
 	a.int32(places)
-	a.int32(blocks)
 	a.int32(units)
 	a.int32(most)
 	a.int32(biased)

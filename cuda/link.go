@@ -179,15 +179,6 @@ type left struct {
 	norm                                 device.Norm
 }
 
-// row is where row i is left.
-func (l left) row(i int) left {
-	if l.rows.Nil() {
-		return l
-	}
-	l.rows, l.squares, l.powers = l.rows.Slice(i, i+1), l.squares.Slice(i, i+1), l.powers.Columns(i, i+1)
-	return l
-}
-
 // leaves has what adds to a stream leave it for its readers, with so many sums of squares, if they can read that and there are powers,
 // without which large rows had no room.
 func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left) {

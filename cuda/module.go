@@ -28,7 +28,13 @@ const anyShared = 48 << 10
 
 // sharedFor returns how much dynamic shared memory there is for a kernel: what a block may
 // have, less what the kernel declares itself.
-func (d *Device) sharedFor(k kernel) int { return d.shared - d.function(k).own }
+func (d *Device) sharedFor(k kernel) int { return d.sharedOf(k, 1) }
+
+// sharedOf is of so many blocks of a multiprocessor, of which each takes some more.
+func (d *Device) sharedOf(k kernel, blocks int) int {
+	const taken = 1 << 10
+	return (d.shared+taken)/blocks - taken - d.function(k).own
+}
 
 // function returns a kernel, whose file is loaded if it is not yet.
 func (d *Device) function(k kernel) *function {

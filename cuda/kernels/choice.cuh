@@ -90,31 +90,36 @@ __device__ __noinline__ void rank_first(Chosen& to, float* memory, Given g, Rule
 	to.experts[threadIdx.x] = e, to.weights[threadIdx.x] = weight;
 }
 
-constexpr int ranked = 128;  // experts that Logits has
+constexpr int ranked = 128;  // experts that a warp ranks at once
 
-// Logits are those of up to `ranked` experts, of which each lane of a warp has every 32nd.
+__device__ inline u32 key_of(float v) { return ordered(v == v ? v : never()); }
+
+// Logits are those of experts, of which each lane of a warp has every 32nd, so many.
+template <int per>
 struct Logits {
-	float v[ranked / 32];
+	static constexpr int none = 32 * per;
+	float v[per];
 
 	__device__ Logits(const float* logits, int experts) {
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++) {
+		for (int j = 0; j < per; j++) {
 			int e = j * 32 + threadIdx.x % 32;
 			v[j] = e < experts ? __ldcg(logits + e) : 0;
 		}
 	}
 
-	// choose leaves the experts that are chosen, and their weights.
+	// choose leaves the experts that are chosen, by logits or by their sigmoids corrected, and their weights.
+	template <bool corrected>
 	__device__ void choose(Chosen& to, const Given& g, const Rule& r) const {
-		unsigned left[ranked / 32];
+		unsigned left[per];
 		int lane = threadIdx.x % 32, mine = 0;
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++) left[j] = j * 32 + lane < g.experts ? ordered(v[j] == v[j] ? v[j] : never()) : 0;
+		for (int j = 0; j < per; j++) left[j] = j * 32 + lane < g.experts ? key_of(corrected ? sigmoid(v[j]) + __ldg(g.correction + j * 32 + lane) : v[j]) : 0;
 #pragma unroll 1
 		for (int i = 0; i < g.chosen; i++) {
 			int at = first(left, largest(left));
 #pragma unroll
-			for (int j = 0; j < ranked / 32; j++) left[j] = at == j * 32 + lane ? 0 : left[j];
+			for (int j = 0; j < per; j++) left[j] = at == j * 32 + lane ? 0 : left[j];
 			if (lane == i) mine = at;
 		}
 		float most = 0, sum = 1, weight = of(mine);
@@ -128,7 +133,7 @@ struct Logits {
 	__device__ float of(int expert) const {
 		float mine = 0;
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++) {
+		for (int j = 0; j < per; j++) {
 			float other = __shfl_sync(~0u, v[j], expert % 32);
 			if (expert / 32 == j) mine = other;
 		}
@@ -140,39 +145,47 @@ struct Logits {
 		int lane = threadIdx.x % 32;
 		most = never(), sum = 0;
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++)
+		for (int j = 0; j < per; j++)
 			if (j * 32 + lane < experts) most = fmaxf(most, v[j]);
 #pragma unroll
 		for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
 #pragma unroll
-		for (int j = 0; j < ranked / 32; j++)
+		for (int j = 0; j < per; j++)
 			if (j * 32 + lane < experts) sum += expf(v[j] - most);
 		sum = warp_sum(sum);
 	}
-	__device__ static unsigned largest(const unsigned (&keys)[ranked / 32]) { return warp_largest(max(max(keys[0], keys[1]), max(keys[2], keys[3]))); }
+	__device__ static unsigned largest(const unsigned (&keys)[per]) {
+		unsigned most = keys[0];
+#pragma unroll
+		for (int j = 1; j < per; j++) most = max(most, keys[j]);
+		return warp_largest(most);
+	}
 
 	// first returns where a key is.
-	__device__ static int first(const unsigned (&keys)[ranked / 32], unsigned key) {
-		int at = ranked;
+	__device__ static int first(const unsigned (&keys)[per], unsigned key) {
+		int at = none;
 #pragma unroll
-		for (int j = ranked / 32 - 1; j >= 0; j--)
+		for (int j = per - 1; j >= 0; j--)
 			if (keys[j] == key) at = j * 32 + threadIdx.x % 32;
-		return ranked - (int)warp_largest(ranked - at);
+		return none - (int)warp_largest(none - at);
 	}
 };
-static_assert(ranked / 32 == 4, "as largest has it");
 
-// Keys are what experts are chosen by, as the router's kernel leaves it behind the row's digits: four of a lane, those that
-// there are not zeros.
+// Keys are what experts are chosen by, as the router's kernel leaves it behind the row's digits, `ranked` or a multiple of that, those that
+// there are not zeros: a warp has `ranked`, four a lane.
 constexpr int keys_behind = 8;  // words
 
-__device__ inline u32 key_of(float logit) { return ordered(logit == logit ? logit : never()); }
+// row_words is how many words are left of a row of so many elements.
+__device__ inline int row_words(int in) { return in + keys_behind + most_experts; }
 
 struct Keys {
 	uint4 v;
 
 	__device__ Keys(uint4 v) : v(v) {}
-	__device__ Keys(const u32* keys) { asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(keys + threadIdx.x % 32 * 4) : "memory"); }
+	__device__ Keys(const u32* keys) {  // the first warp's are the first
+		keys += threadIdx.x / 32 * ranked;
+		 asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(keys + threadIdx.x % 32 * 4) : "memory");
+	}
 
 	// kth leaves the expert of the kth largest, the first among equals.
 	__device__ void kth(int* to, int k) const {
@@ -205,6 +218,17 @@ struct Keys {
 			if (mine == 3) left.w = 0;
 		}
 	}
+	// largest leaves the k + 1 largest, in order, equal ones as often as there are.
+	__device__ void largest(u32* to, int k) const {
+		u32 a = v.x, b = v.y, c = v.z, d = v.w;
+		sort(a, b), sort(c, d), sort(a, c), sort(b, d), sort(b, c);
+#pragma unroll 1
+		for (int i = 0; i <= k; i++) {
+			u32 most = warp_largest(a);
+			bool first = threadIdx.x % 32 == __ffs(__ballot_sync(~0u, a == most)) - 1;
+			if (first) to[i] = most, a = b, b = c, c = d, d = 0;
+		}
+	}
 	__device__ static void sort(u32& a, u32& b) {
 		u32 low = min(a, b);
 		a = max(a, b), b = low;
@@ -216,9 +240,64 @@ struct Keys {
 	}
 };
 
-// choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone.
+// A Ranking is how the first warps of a block choose one of more than `ranked` experts. All threads pass two barriers between its parts, in this order, and one behind the last.
+struct Ranking {
+	static constexpr int most_warps = most_experts / ranked;
+	u32 best[most_warps][32];  // of each warp
+	u32 key;                   // that of the expert
+	int before;                // experts in front of it that have the same key
+	int found;
+
+	__device__ static int warps(int experts) { return (experts + ranked - 1) / ranked; }
+
+	// first leaves what each warp has that may be the kth largest.
+	__device__ void first(const Keys& keys, int experts, int k) {
+		int warp = threadIdx.x / 32;
+		if (warp < warps(experts)) keys.largest(best[warp], k);
+		if (threadIdx.x == 0) found = most_experts;
+	}
+	// second has the first warp find it among those.
+	__device__ void second(int experts, int k) {
+		int lane = threadIdx.x;
+		if (lane >= 32) return;
+		u32 left[most_warps];
+#pragma unroll
+		for (int w = 0; w < most_warps; w++) left[w] = w < warps(experts) && lane <= k ? best[w][lane] : 0;
+		u32 a = left[0], b = left[1], c = left[2], d = left[3], most, last = 0;
+		static_assert(most_warps == 4, "as they are sorted");
+		Keys::sort(a, b), Keys::sort(c, d), Keys::sort(a, c), Keys::sort(b, d), Keys::sort(b, c);
+		int alike = 0;
+		for (int i = 0;; i++, last = most) {
+			most = warp_largest(a);
+			alike = i > 0 && last == most ? alike + 1 : 0;
+			if (i == k) break;
+			bool first = lane == __ffs(__ballot_sync(~0u, a == most)) - 1;
+			if (first) a = b, b = c, c = d, d = 0;
+		}
+		if (lane == 0) key = most, before = alike;
+	}
+	// third has each warp look for it.
+	__device__ void third(const Keys& keys, const u32* all, int experts) {
+		if (before) {
+			if (threadIdx.x == 0) one_by_one(all, experts);
+		} else if (threadIdx.x / 32 < warps(experts)) {
+			int at = Keys::first(keys.v, key);
+			if (at < ranked) atomicMin(&found, threadIdx.x / 32 * ranked + at);
+		}
+	}
+	// one_by_one looks for one of equal ones.
+	__device__ __noinline__ void one_by_one(const u32* all, int experts) {
+		int e = 0;
+		for (int n = before; e < experts - 1; e++)
+			if (__ldcg(all + e) == key && n-- == 0) break;
+		found = e;
+	}
+};
+
+// choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone, or by sigmoids that are corrected.
+template <bool corrected, int most>
 __device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {
-	if (threadIdx.x < 32) Logits(g.logits, g.experts).choose(to, g, r);
+	if (threadIdx.x < 32) Logits<most / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
 	__syncthreads();
 }
 

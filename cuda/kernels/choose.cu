@@ -63,15 +63,26 @@ __device__ inline void leave_digits(u32* words, const half* staged, half2 most, 
 	if (share == 0 && lane == 0) words[in] = __float_as_uint(fixed.lowest);
 }
 
+// Ranked is what experts are ranked by: their logits, or the sigmoids of those with a correction of each.
+template <bool corrected>
+struct Ranked {
+	const float* corrections;  // [experts]
+
+	// of asks for what key needs of an expert.
+	__device__ float of(int j) const { return corrected ? corrections[j] : 0; }
+	__device__ static u32 key(float logit, float correction) { return key_of(corrected ? sigmoid(logit) + correction : logit); }
+};
+
 // no_keys zeros those of experts that there are not, behind the wait: what lies there may be a kernel's in front.
 __device__ inline void no_keys(u32* words, int experts) {
-	if (blockIdx.x == 0 && threadIdx.x < ranked && threadIdx.x >= experts) words[keys_behind + threadIdx.x] = 0;
+	int e = experts + threadIdx.x;
+	if (blockIdx.x == 0 && e < (experts + ranked - 1) / ranked * ranked) words[keys_behind + e] = 0;
 }
 
 // multiply computes this warp's logit of one row under any norm, and leaves its share of the row as digits. The next kernel may read what is in front
 // of this one without waiting.
-template <class W>
-__device__ void multiply(const Router<W>& to, const Input& x, int experts, half* staged, u32* words) {
+template <class W, class By>
+__device__ void multiply(const Router<W>& to, const Input& x, int experts, half* staged, u32* words, const By& by) {
 	int j = blockIdx.x * warps + threadIdx.x / 32, lane = threadIdx.x % 32, k = x.in;
 	bool gate = j == experts && to.gate, there = j < experts || gate;
 	const W* row = gate ? to.gate : to.w + (int64)j * k;
@@ -101,7 +112,7 @@ __device__ void multiply(const Router<W>& to, const Input& x, int experts, half*
 	}
 	sum = warp_sum(sum) + (bias ? *bias : 0);
 	if (lane == 0) (gate ? to.gate_logits[0] : to.logits[j]) = sum;
-	if (lane == 0 && !gate && j < ranked) words[k + keys_behind + j] = key_of(sum);
+	if (lane == 0 && !gate && j < most_experts) words[k + keys_behind + j] = By::key(sum, by.of(j));
 	leave_digits(words, staged, most, k, j, experts + (to.gate != nullptr));
 }
 
@@ -150,14 +161,17 @@ __device__ inline float fold(float (&v)[row_block]) {
 }
 
 // AsDigits is where a normed row is left as digits, each element's in a word, and what the choice ranks experts by.
+template <class By>
 struct AsDigits {
 	u32* words;
 	int experts;
+	By by;
 
 	// begin is called behind the wait for the kernel in front.
 	__device__ void begin(int in) const { no_keys(words + in, experts); }
-	__device__ void logit(int j, float v, int in) const {
-		if (j < min(experts, ranked)) words[in + keys_behind + j] = key_of(v);
+	__device__ float correction_of(int j) const { return j < experts ? by.of(j) : 0; }
+	__device__ void logit(int j, float v, float corrected, int in) const {
+		if (j < min(experts, most_experts)) words[in + keys_behind + j] = By::key(v, corrected);
 	}
 	__device__ void leave(const Weighted& v, int i, float inverse, const FixedPoint& fixed) const { v.leave(words + i * 8, inverse * fixed.to); }
 	__device__ void end(int in, const FixedPoint& fixed) const {
@@ -170,7 +184,8 @@ struct AsNumbers {
 	half* y;
 
 	__device__ void begin(int) const {}
-	__device__ void logit(int, float, int) const {}
+	__device__ float correction_of(int) const { return 0; }
+	__device__ void logit(int, float, float, int) const {}
 	__device__ void leave(const Weighted& v, int i, float inverse, const FixedPoint&) const {
 		Eight<half> e;
 #pragma unroll
@@ -189,6 +204,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 	__shared__ float dots[warps][rows], squares[warps];
 	__shared__ u32 largest[warps];
 	int outputs = experts + (to.gate != nullptr), from = blockIdx.x * rows, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	bool leaves = threadIdx.x % gridDim.x == blockIdx.x;  // what it has of x first
 	Share s = {{}, 0, 0};
 	Factors f;
 	Weighted first;
@@ -219,7 +235,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 	if (lane == 0) squares[warp] = square, largest[warp] = most;
 	int j = warp < rows ? from + warp : outputs;
 	const float* bias = j == experts && to.gate ? to.gate_bias : to.bias && j < experts ? to.bias + j : nullptr;
-	float added = bias ? *bias : 0;
+	float added = bias ? *bias : 0, corrected = row_to.correction_of(j);
 	__syncthreads();
 	square = squares[lane % warps], dot = dots[lane % warps][warp % rows];
 #pragma unroll
@@ -229,28 +245,33 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 	if (lane == 0 && j < outputs) {
 		float logit = dot * inverse + added;
 		(j == experts ? to.gate_logits[0] : to.logits[j]) = logit;
-		row_to.logit(j, logit, x.in);
+		row_to.logit(j, logit, corrected, x.in);
 	}
 #pragma unroll 1
 	for (int i = threadIdx.x; i < x.in / 8; i += blockDim.x) {
-		if (i % gridDim.x != blockIdx.x) continue;
+		if (i >= blockDim.x) leaves = i % gridDim.x == blockIdx.x;
+		if (!leaves) continue;
 		if (i >= blockDim.x) f.read(x, i * 8), first.read(s, x, f, i * 8);
 		row_to.leave(first, i, inverse, fixed);
 	}
 	row_to.end(x.in, fixed);
 }
 
-// The logits of one row, for mixture.cu, and its digits, each element's in a word.
-#define LOGITS(name, W)                                                                                  \
+// The logits of rows that lie one behind the other, for mixture.cu, and their digits, each element's in a word, each by blocks of its own.
+#define LOGITS(name, W, corrected)                                                                                      \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                       \
 		float* logits, float* gate_logits, int* words, const float* x, const float* scale, const float* shift, \
-		const W* w, const float* bias, const W* gate, const float* gate_bias, int count, int k,          \
+		const W* w, const float* bias, const W* gate, const float* gate_bias, const float* correction, int count, int k, \
 		int centred, float eps, float offset) {                                                          \
 		extern __shared__ uint4 shared[];                                                                \
-		Router<W> to = {w, gate, bias, gate_bias, logits, gate_logits};                                  \
-		Input in = {x, scale, shift, k, centred, eps, offset};                                           \
-		if (centred || shift) multiply(to, in, count, (half*)shared, (u32*)words); \
-		else multiply_row(to, in, count, AsDigits{(u32*)words, count});                                        \
+		int row = blockIdx.y;                                                                            \
+		Router<W> to = {w, gate, bias, gate_bias, logits + row * count, gate_logits + row};              \
+		Input in = {x + (int64)row * k, scale, shift, k, centred, eps, offset};                          \
+		u32* mine = (u32*)words + row * row_words(k);                                                    \
+		asm volatile("" : "+l"(mine));  /* in front of the wait */                                      \
+		Ranked<corrected> by = {correction};                                                             \
+		if (centred || shift) multiply(to, in, count, (half*)shared, mine, by);                          \
+		else multiply_row(to, in, count, AsDigits<Ranked<corrected>>{mine, count, by});                                         \
 	}
 
 // The logits of some rows, and what they are normed, each by blocks of its own: of aligned rows under a norm without centre and shift.
@@ -264,9 +285,12 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 		multiply_row(to, {x + row * ldx, scale, nullptr, k, 0, eps, offset}, count, AsNumbers{y + row * ldy}); \
 	}
 
-LOGITS(choose_logits_f16, half)
-LOGITS(choose_logits_bf16, bf16)
-LOGITS(choose_logits_f32, float)
+LOGITS(choose_logits_f16, half, false)
+LOGITS(choose_logits_bf16, bf16, false)
+LOGITS(choose_logits_f32, float, false)
+LOGITS(choose_corrected_f16, half, true)
+LOGITS(choose_corrected_bf16, bf16, true)
+LOGITS(choose_corrected_f32, float, true)
 
 ROWS(choose_rows_f16, half)
 ROWS(choose_rows_bf16, bf16)

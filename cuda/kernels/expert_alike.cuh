@@ -23,9 +23,10 @@ struct Alike {
 	}
 };
 
-// Heads are where the words, scales, units, and orders of all experts begin.
+// Heads are where the words, scales, units, and orders of all experts begin, of so many at most.
+template <int most>
 struct Heads {
-	uint4 v[ranked][2];
+	uint4 v[most][2];
 
 	__device__ void ask(const Alike& a) {
 		for (int i = threadIdx.x; i < 2 * a.experts; i += blockDim.x) copy16(&v[i / 2][i % 2], a.of(i / 2) + i % 2 * sizeof(uint4), true);

@@ -19,29 +19,39 @@ struct Sets {
 	int *ends, *firsts;  // [count], [count + 1]
 	int count, together;
 
-	// fill counts them. All threads call it.
-	template <int warps>
+	// fill counts them, four experts a lane at a time, of which as many as there mostly are at most are asked for at once. A warp calls it.
 	__device__ void fill(const Choice& c) const {
-		__shared__ int totals[warps];
-		int warp = threadIdx.x / 32, lane = threadIdx.x % 32, before = 0;
+		constexpr int each = 4, passes = 4;
+		int lane = threadIdx.x % 32, before = 0;
 #pragma unroll 1
-		for (int base = 0; base < count; base += 32 * warps) {
-			int e = base + threadIdx.x, begin = c.first[min(e, count)], end = c.first[min(e + 1, count)], n = quotient(end - begin + together - 1, together);
+		for (int base = 0; base < count; base += 32 * each * passes) {
+			int from[passes][each + 1];
 #pragma unroll
-			for (int step = 1; step < 32; step *= 2) {
-				int other = __shfl_up_sync(~0u, n, step);
-				if (lane >= step) n += other;
+			for (int p = 0; p < passes; p++)
+#pragma unroll
+				for (int j = 0; j <= each; j++) from[p][j] = c.first[min(base + (p * 32 + lane) * each + j, count)];
+#pragma unroll
+			for (int p = 0; p < passes; p++) {
+				int e = base + (p * 32 + lane) * each, n[each], mine = 0;
+				if (base + p * 32 * each >= count) break;
+#pragma unroll
+				for (int j = 0; j < each; j++) mine += n[j] = quotient(from[p][j + 1] - from[p][j] + together - 1, together);
+				int upto = mine;
+#pragma unroll
+				for (int step = 1; step < 32; step *= 2) {
+					int other = __shfl_up_sync(~0u, upto, step);
+					if (lane >= step) upto += other;
+				}
+				int at = before + upto - mine;
+#pragma unroll
+				for (int j = 0; j < each; j++) {
+					at += n[j];
+					if (e + j < count) ends[e + j] = at, firsts[e + j] = from[p][j];
+				}
+				before += __shfl_sync(~0u, upto, 31);
 			}
-			if (lane == 31) totals[warp] = n;
-			__syncthreads();
-			int all = 0;
-#pragma unroll
-			for (int w = 0; w < warps; w++) n += w < warp ? totals[w] : 0, all += totals[w];
-			if (e < count) ends[e] = before + n, firsts[e] = begin;
-			if (e == count - 1) firsts[count] = end;
-			before += all;
-			__syncthreads();
 		}
+		if (lane == 0) firsts[count] = c.first[count];
 	}
 	__device__ int all() const { return ends[count - 1]; }
 
@@ -91,7 +101,7 @@ struct alignas(16) Segment {
 
 	// fill makes it segment q of the tiles in range.
 	__device__ void fill(int q, Range range, const Sets& sets, const Pair& pair, bool begins) {
-		int m = pair.matrices(), set = q / m, which = q - set * m, base = set * pair.all() + which * pair.tiles;
+		int set = pair.others ? q / 2 : q, which = pair.others ? q % 2 : 0, base = set * pair.all() + which * pair.tiles;
 		int begin = max(range.from, base), end = min(range.to, base + (which ? pair.others : pair.tiles));
 		all = each = 0;
 		if (begin >= end) return;

@@ -1,6 +1,7 @@
 // A mixture of experts for one row, behind the logits of its router and the digits of the
 // normed row (choose.cu), in two kernels (device.Fuser.Mixture): gate and up of the chosen,
-// with the activation, and down with the weighted sum.
+// with the activation, and down with the weighted sum. Each of a few rows, which lie one behind the
+// other, has blocks of its own (blockIdx.z).
 //
 // Every block chooses for itself. In the first kernel it has some tiles of one of an
 // expert's matrices, and where there are clusters the two blocks of gate and of up are one,
@@ -12,52 +13,78 @@
 #include "mixture_first.cuh"
 #include "mixture_last.cuh"
 
-#define MIXTURE_GATE(name, plain)                                                                        \
+#define MIXTURE_GATE(name, how, gated)                                                                        \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const float* logits, const float* correction, \
-		const int* gate_table, const int* up_table, const int* down_table, int experts, int chosen, \
-		int words1, int words2, int words3, int places1, int places2, int each, int both, int units, \
+		const int* gate_table, const int* up_table, const int* down_table, int experts, \
+		int words1, int words2, int words3, int places1, int places2, int both, int units, \
 		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
 		int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor, \
 		float jitter) { \
-		Given g = {logits, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		int row = blockIdx.z, chosen = gridDim.y, asking = both ? 1 : 2; \
+		Given g = {logits + row * experts, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-		int of = both ? blockIdx.x : blockIdx.x / 2, which = both ? 2 : blockIdx.x % 2; \
-		Left left = {(const u32*)words, acts, ld}; \
-		first_products<plain>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, of / each, of % each, which, each, units, tiles, in, out, act, \
+		Left left = {row_of(words, in), acts + (int64)row * chosen * ld, ld}; \
+		first_products<how, gated>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, blockIdx.y, blockIdx.x / asking, both ? 2 : blockIdx.x % 2, gridDim.x / asking, units, tiles, in, out, act, \
 		               {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_GATE(mixture_gate, true)
-MIXTURE_GATE(mixture_gate_any, false)
+MIXTURE_GATE(mixture_gate, by_key, true)
+MIXTURE_GATE(mixture_gate_many, by_keys, true)
+MIXTURE_GATE(mixture_gate_any, by_any, true)
 
-// mixture_gate_alike is mixture_gate where there are clusters, and the experts' matrices are alike (expert_alike.cuh).
-extern "C" __global__ void __launch_bounds__(32 * warps, 2) mixture_gate_alike(
-	half* acts, const int* words, const int* gate_table, const int* up_table, const int* down_table,
-	int experts, int gate_chunks, int gate_groups, int up_chunks, int up_groups, int each, int units,
-	int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) {
-	int of = blockIdx.x / 2;
-	bool second = blockIdx.x % 2;
-	Alike mine = {(const char*)(second ? up_table : gate_table), experts, second ? up_chunks : gate_chunks, second ? up_groups : gate_groups};
-	first_alike({(const u32*)words, acts, ld}, mine, {(const char*)down_table, experts, 0, 0}, of / each, of % each, second, each, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs});
-}
+// Results of up that are their own gates: gate's matrices are those of up, and `both` is told.
+MIXTURE_GATE(mixture_up, by_key, false)
+MIXTURE_GATE(mixture_up_many, by_keys, false)
+MIXTURE_GATE(mixture_up_any, by_any, false)
 
-#define MIXTURE_DOWN(name, plain) \
+// The same where there are clusters, and the experts' matrices are alike (expert_alike.cuh).
+#define GATE_ALIKE(name, how) \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
+		half* acts, const int* words, const int* gate_table, const int* up_table, const int* down_table, \
+		int experts, int gate_chunks, int gate_groups, int up_chunks, int up_groups, int units, \
+		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) { \
+		int row = blockIdx.z; \
+		bool second = blockIdx.x % 2; \
+		Alike mine = {(const char*)(second ? up_table : gate_table), experts, second ? up_chunks : gate_chunks, second ? up_groups : gate_groups}; \
+		first_alike<how, true>({row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}, mine, {(const char*)down_table, experts, 0, 0}, blockIdx.y, blockIdx.x / 2, second, gridDim.x / 2, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs}); \
+	}
+
+GATE_ALIKE(mixture_gate_alike, by_key)
+GATE_ALIKE(mixture_gate_alike_many, by_keys)
+
+#define UP_ALIKE(name, how) \
+	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
+		half* acts, const int* words, const int* up_table, const int* down_table, int experts, int chunks, int groups, int units, \
+		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) { \
+		int row = blockIdx.z; \
+		first_alike<how, false>({row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}, {(const char*)up_table, experts, chunks, groups}, {(const char*)down_table, experts, 0, 0}, \
+		                   blockIdx.y, blockIdx.x, false, gridDim.x, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs}); \
+	}
+
+UP_ALIKE(mixture_up_alike, by_key)
+UP_ALIKE(mixture_up_alike_many, by_keys)
+
+#define MIXTURE_DOWN(name, way) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		float* y, const half* acts, const half* all, const float* logits, \
 		const float* gate_logits, const float* correction, const int* table, int experts, \
-		int chosen, int words, int places, int blocks, int units, int most, int biased, int in, \
+		int chosen, int words, int places, int units, int most, int biased, int in, \
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
 		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
 		const float* left_scale, float left_offset) { \
-		Given g = {logits, correction, gate_logits, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		int row = blockIdx.z; \
+		Given g = {logits + row * experts, correction, gate_logits ? gate_logits + row : nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-		Left left = {nullptr, (half*)acts, ld}; \
-		Link link = {nullptr, (float*)left_power, left_row, left_squares, left_places, left_scale, left_offset, 0, 0, 0}; \
-		last_products<plain>(g, r, left, {y, all, sum_scale, link}, {table, words, places}, blocks, units, most, biased, in, out, \
+		Left left = {nullptr, (half*)acts + (int64)row * chosen * ld, ld}; \
+		Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
+		last_products<way>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, units, most, biased, in, out, \
 		              {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_DOWN(mixture_down, true)
-MIXTURE_DOWN(mixture_down_any, false)
+MIXTURE_DOWN(mixture_down, by_logits)
+MIXTURE_DOWN(mixture_down_corrected, by_corrected)
+MIXTURE_DOWN(mixture_down_many, by_many)
+MIXTURE_DOWN(mixture_down_many_corrected, by_many_corrected)
+MIXTURE_DOWN(mixture_down_any, any_way)

@@ -85,9 +85,59 @@ struct Mail {
 #endif
 };
 
-// first_products is the first kernel. It is plain where up to `ranked` experts are chosen by their logits alone:
-// code for other choices, though jumped over, would cost it 2 % of a step.
-template <bool plain>
+// Choosing is how a block's expert is: by what the router's kernel knows that experts are chosen by, by one warp or by some; or as any are.
+// Code for other choices, though jumped over, costs 2 % of a step.
+enum Choosing { by_key, by_keys, by_any };
+
+// Found is where a block's expert is found, which it seeks behind the wait.
+template <Choosing how>
+struct Found {
+	int expert;
+};
+template <>
+struct Found<by_keys> : Ranking {};
+
+template <Choosing how>
+struct Sought {
+	Keys keys;
+
+	__device__ Sought(const u32* all, int) : keys(make_uint4(0, 0, 0, 0)) {
+		if (threadIdx.x < 32) keys = Keys(all);
+	}
+	__device__ void choose(Found<how>& to, int k) const {
+		if (threadIdx.x < 32) keys.kth(&to.expert, k);  // one warp chooses faster than all do
+	}
+	// there returns it behind a barrier. `apart` is 0.
+	__device__ int there(const Found<how>& to, int apart) const {
+		__syncthreads();
+		return (&to.expert)[apart];
+	}
+};
+template <>
+struct Sought<by_keys> {
+	Keys keys;
+	const u32* all;
+	int experts, k;
+
+	__device__ Sought(const u32* all, int experts) : keys(make_uint4(0, 0, 0, 0)), all(all), experts(experts) {
+		if (threadIdx.x / 32 < Ranking::warps(experts)) keys = Keys(all);
+	}
+	__device__ void choose(Found<by_keys>& to, int k) {
+		this->k = k;
+		to.first(keys, experts, k);
+	}
+	__device__ int there(Found<by_keys>& to, int apart) const {
+		__syncthreads();
+		to.second(experts, k);
+		__syncthreads();
+		to.third(keys, all, experts);
+		__syncthreads();
+		return (&to.found)[apart];
+	}
+};
+
+// first_products is the first kernel. What is not gated is its own gate.
+template <Choosing how, bool gated>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
@@ -101,39 +151,37 @@ __device__ void first_products(
 	Span span = {tiles * part / each, 0};
 	span.count = tiles * (part + 1) / each - span.from;
 #if __CUDA_ARCH__ >= 900
-	constexpr bool both = false;
+	constexpr bool both = false, paired = gated;
 #else
-	constexpr bool both = true;
+	constexpr bool both = gated, paired = false;
 #endif
 	u32 *words = (u32*)memory, *staged = words + in;
 	float *parts = (float*)(staged + stride(in)), *others = parts + (both ? 2 : 1) * run * warps * tile_columns;
 	slots.ring = (unsigned char*)(others + run * tile_columns);
 	Mail mail = {&mail_there};
-	if (!both) mail.begin(which == 0, span.count * tile_columns * 4);
-	bool second = which == 1;
+	if (paired) mail.begin(which == 0, span.count * tile_columns * 4);
+	bool second = paired && which == 1;
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
-	int asking = both ? 1 : 2;  // of the cluster, for a table each
-	mine.ask(g.experts, blockIdx.x / asking, gridDim.x / asking);
+	int asking = paired ? 2 : 1;  // of the cluster, for a table each
+	mine.ask(g.experts, (blockIdx.y * gridDim.x + blockIdx.x) / asking, gridDim.y * gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	Share share(units128, span);
 	int apart = lane * ((u32)in >> 30);  // 0. The compiler would wait for what it knows that all lanes ask for as soon as it is asked for
 	share.keep();
 	asm volatile("" : "+r"(apart));
-	if (!both) mail.end();
+	if (paired) mail.end();
 	wait_for_previous();
 	let_next();
 	int expert;
 	float lowest;
-	if constexpr (plain) {
-		__shared__ int found;
-		uint4 none = {};
-		Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
+	if constexpr (how != by_any) {
+		__shared__ Found<how> found;
+		Sought<how> sought(left.words + in + keys_behind, g.experts);
 		Own own(left.words, in);
-		if (warp == 0) keys.kth(&found, k);  // one warp chooses faster than all do
+		sought.choose(found, k);
 		own.put(words, left.words, in), lowest = own.lowest;
-		__syncthreads();
-		expert = (&found)[apart];
+		expert = sought.there(found, apart);
 	} else {
 		__shared__ Chosen chosen;
 		Own own(left.words, in);
@@ -157,14 +205,14 @@ __device__ void first_products(
 		int at = i / tile_columns * warps * tile_columns + lane, column = span.from * tile_columns + i;
 		bool there = i < columns;
 		if (there && i >= blockDim.x) late = late_of(mine, expert, second ? nullptr : stored, column), other_late = late_of(both ? up : mine, expert, nullptr, column);
-		float sum = total(parts + at) + late.bias, other;
+		float sum = total(parts + at) + late.bias, other = sum;
 		if (second) {
 			mail.send(others + i, sum);
 			continue;
 		}
 		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
-		if (!both) mail.wait(), other = others[i];
-		else other = total(ups + at) + other_late.bias;
+		if (paired) mail.wait(), other = others[i];
+		else if (both) other = total(ups + at) + other_late.bias;
 		half v = __float2half_rn(sum * other);
 		if (there) left.acts[k * left.ld + late.place] = v;
 	}
@@ -177,12 +225,13 @@ __device__ __noinline__ Late late_alike(const char* entry, const char* down, boo
 	return {down ? (int)__half_as_ushort(__ldg(asked(((const half* const*)down)[4]) + column)) : 0, bias ? bias[column] : 0};
 }
 
-// first_alike is first_products of one matrix, plain, of experts whose matrices are alike.
+// first_alike is first_products of one matrix, of experts whose matrices are alike.
+template <Choosing how, bool gated>
 __device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ Heads heads;
+	__shared__ Heads<how == by_key ? ranked : most_experts> heads;
 	__shared__ unsigned long long mail_there;
-	__shared__ int found;
+	__shared__ Found<how> found;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
 	Span span = {tiles * part / each, 0};
 	span.count = tiles * (part + 1) / each - span.from;
@@ -191,7 +240,7 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	float *parts = (float*)(staged + stride(in)), *others = parts + run * warps * tile_columns;
 	slots.ring = (unsigned char*)(others + run * tile_columns) + warp * slots.count * slots.bytes;
 	Mail mail = {&mail_there};
-	mail.begin(!second, span.count * tile_columns * 4);
+	if (gated) mail.begin(!second, span.count * tile_columns * 4);
 	Share share(units, span);
 	AlikeFeed feed(mine, slots, units, span.from + share.tile, share.unit, share.to - share.from);
 	zero_behind(staged, in);
@@ -199,18 +248,16 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	int apart = lane * ((u32)in >> 30);  // 0, as in first_products
 	share.keep();
 	asm volatile("" : "+r"(apart));
-	mail.end();
+	if (gated) mail.end();
 	wait_for_previous();
 	let_next();
-	uint4 none = {};
-	Keys keys = warp == 0 ? Keys(left.words + in + keys_behind) : Keys(none);
+	Sought<how> sought(left.words + in + keys_behind, mine.experts);
 	Own own(left.words, in);
-	if (warp == 0) keys.kth(&found, k);
+	sought.choose(found, k);
 	feed.come(mine);
 	own.put(words, left.words, in);
 	arrived<0>();  // heads
-	__syncthreads();
-	int expert = (&found)[apart], i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	int expert = sought.there(found, apart), i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	const uint4(&head)[2] = heads.v[expert];
 	const half* order = (const half*)address(head[1].z, head[1].w);
 	Eight<half> at;
@@ -249,13 +296,13 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	for (i = threadIdx.x; i < span.count * tile_columns; i += blockDim.x) {
 		bool there = i < columns;
 		if (there && i >= blockDim.x) late = late_alike(mine.of(expert), second ? nullptr : down.of(expert), biased, span.from * tile_columns + i);
-		float sum = total(parts + i / tile_columns * warps * tile_columns + lane) + late.bias;
+		float sum = total(parts + i / tile_columns * warps * tile_columns + lane) + late.bias, other = sum;
 		if (second) {
 			mail.send(others + i, sum);
 			continue;
 		}
 		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
-		mail.wait();
-		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * others[i]);
+		if (gated) mail.wait(), other = others[i];
+		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * other);
 	}
 }

@@ -5,7 +5,7 @@
 #include "mixture_stage.cuh"
 #include "newest.cuh"
 
-// Sum is where the weighted sum goes.
+// Sum is where the weighted sum of a row goes.
 struct Sum {
 	float* y;           // [out]
 	const half* all;    // [out]: what the expert of all rows has computed, or null
@@ -80,26 +80,31 @@ __device__ inline void Staging::put(u32* to, u32* what) const {
 	if (lane % 16 == 0) what[lane / 16] = __float_as_uint(fixed.lowest);
 }
 
-// last_products is the second kernel, plain as the first.
-template <bool plain>
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int blocks, int units128, int most, int biased, int in, int out, Slots slots) {
+// Way is how experts are chosen: up to `ranked` by logits, or by sigmoids that are corrected; more, likewise; or any.
+enum Way { by_logits, by_corrected, by_many, by_many_corrected, any_way };
+
+// last_products is the second kernel.
+template <Way way>
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
 	__shared__ Chosen chosen;
 	__shared__ Listed windows[warps][most_listed];
-	int tile = blockIdx.x / blocks, part = blockIdx.x % blocks, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	int tile = blockIdx.y, part = blockIdx.x, blocks = gridDim.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	asm volatile("" : "+r"(blocks));  // or it is read from the parameters each time
 	u32 *zeros = (u32*)memory, *staged = zeros + zero_words + warp * most * unit_words, *what = zeros + zero_words + warps * most * unit_words + warp * most;
 	slots.ring = (unsigned char*)(zeros + zero_words + warps * most * unit_words + (warps * most + 31) / 32 * 32);  // at a line
 	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
-	table.ask(g.experts, blockIdx.x, gridDim.x);
+	table.ask(g.experts, blockIdx.y * gridDim.x + blockIdx.x, gridDim.y * gridDim.x);
 	int column = tile * tile_columns + lane;
 	bool adds = warp == 0 && part == 0, there = column < out;
 	Linked linked;
 	if (adds && there && to.link.left) linked = Linked(to.link, 0, column);
-	if constexpr (plain) choose_by_logits(chosen, g, r);
+	constexpr bool many = way == by_many || way == by_many_corrected;
+	if constexpr (way != any_way) choose_by_logits<way == by_corrected || way == by_many_corrected, many ? most_experts : ranked>(chosen, g, r);
 	else choose<true>(chosen, slots.ring, g, r);
 	Runs runs = {table, chosen, g.chosen, units128, tile};
 	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
@@ -114,7 +119,8 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	}
 	__syncwarp();
 	float y = 0, bias = 0;
-	if (adds && there) y = read_square(to.y + column);  // what has been written of it was before the router's kernel began
+	if (adds && there) y = read_square(to.y + column);  // what has been written of it, and of all, was before the router's kernel began
+	if (adds && there && to.all) bias = weight_of_all(g, 0) * __half2float(__ldcg(to.all + column));
 	for (int k = 0; adds && there && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
 	if (blocks > 1) mail.end();
 	Staging staging(what, left, in);
@@ -149,7 +155,6 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	if (!adds) return;
 #pragma unroll
 	for (int b = 1; b < most_blocks; b++) sum += b < blocks ? others[b * tile_columns + lane] : 0;  // straight code
-	if (to.all && there) sum += weight_of_all(g, 0) * __half2float(to.all[column]);
 	sum = y + to.scale * sum;
 	if (there) to.y[column] = sum;
 	if (to.link.left) link(to.link, linked, tile, 0, there, sum);

@@ -145,6 +145,12 @@ __device__ inline int brought(const Segment* segments, int count) {
 	return n;
 }
 
+// share_of returns block i's share of so many: all * i / blocks is where it begins.
+__device__ inline Range share_of(u32 all, u32 i, u32 blocks) {
+	u32 each = all / blocks, rest = all - each * blocks;
+	return {(int)(i * each + i * rest / blocks), (int)((i + 1) * each + (i + 1) * rest / blocks)};
+}
+
 template <class Rows, int warps, bool acts>
 __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& x, const Pair& pair, const Choice& choice, Ring ring, int together, int buffers, int units) {
 	extern __shared__ __align__(128) unsigned char memory[];
@@ -165,15 +171,16 @@ __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& 
 		wait_for_previous();
 		let_next();
 	}
-	sets.fill<warps + bringers>(choice);
-	int64 all = (int64)sets.all() * pair.all();
-	Range range = {(int)(all * blockIdx.x / gridDim.x), (int)(all * (blockIdx.x + 1) / gridDim.x)};
+	if (warp == 0) sets.fill(choice);
+	__syncthreads();
+	Range range = share_of((u32)sets.all() * pair.all(), blockIdx.x, gridDim.x);
 	int first = pair.segment(range.from), last = range.size() > 0 ? pair.segment(range.to - 1) : first - 1;
 #pragma unroll 1
 	for (int q = first; q <= last; q += most_segments) {
 		int count = min(most_segments, last + 1 - q);
 		if (threadIdx.x < count) segments[threadIdx.x].fill(q + threadIdx.x, range, sets, pair, threadIdx.x == 0);
 		__syncthreads();
+		if (!acts && threadIdx.x * 64 < x.in && segments[0].all > 0) prefetch(segments[0].order + threadIdx.x * 64);
 		Feed<warps> feed(segments, count, windows + warp * listed, ring);
 		if (multiplies) {
 			feed.begin();

@@ -31,6 +31,7 @@ func rowMixtureCases() (cases []testCase) {
 	rms, layer := device.Norm{Eps: 1e-5}, device.Norm{Kind: device.Layer, Eps: 1e-6, Offset: 1}
 	renorm, top := device.Routing{Renorm: true}, device.Routing{Score: device.SoftmaxTop}
 	grouped := device.Routing{Score: device.Sigmoid, Groups: 4, TopGroups: 2, Renorm: true, RenormEps: 1e-20, Scale: 2.5}
+	sigmoid := device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 2.5}
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
 	for _, c := range []rowMixtureCase{
@@ -56,6 +57,15 @@ func rowMixtureCases() (cases []testCase) {
 		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0},
 		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 2.5}, false, true, true, true, 0},
 		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0},
+		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0},
+		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0},
+		{8, 33, 2, 288, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0},
+		{1, 256, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0},
+		{2, 300, 10, 256, 64, mixed, f16, rms, device.SiLU, sigmoid, false, false, true, false, 0},
+		{1, 512, 10, 128, 64, mixed[:1], bf16, rms, device.SiLU, top, false, false, false, false, 300},
+		{1, 400, 9, 128, 64, mixed[1:], f16, layer, device.SiLU, renorm, false, true, false, false, 2},
+		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0},
+		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
 		if c.distinct > 0 {

@@ -1,0 +1,71 @@
+package cuda
+
+import "exl2/internal/tensor"
+
+type logitsFunc = func(d *Device, l launch, logits, gateLogits, words, x, scale, shift, w, bias, gate, gateBias, correction tensor.Tensor,
+	count, k, centred int32, eps, offset float32)
+
+// routersOfRows are kernels by the type of the router, and whether what experts are ranked by is corrected.
+var routersOfRows = map[tensor.Type]map[bool]logitsFunc{
+	tensor.F16:  {false: (*Device).choose_logits_f16, true: (*Device).choose_corrected_f16},
+	tensor.BF16: {false: (*Device).choose_logits_bf16, true: (*Device).choose_corrected_bf16},
+	tensor.F32:  {false: (*Device).choose_logits_f32, true: (*Device).choose_corrected_f32},
+}
+
+// A kernelOf is a kernel and what launches it.
+type kernelOf[F any] struct {
+	kernel kernel
+	launch F
+}
+
+type firstFunc = func(d *Device, l launch, acts, words, logits, correction, gateTable, upTable, downTable tensor.Tensor,
+	experts, words1, words2, words3, places1, places2, both, units, tiles, in, out, act, slots, slot, pairs int32, ld int64,
+	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32)
+
+// firstProducts are those of a mixture of rows, by how they choose and whether they are gated.
+var firstProducts = [...]map[bool]kernelOf[firstFunc]{
+	byKey:  {true: {kernel_mixture_gate, (*Device).mixture_gate}, false: {kernel_mixture_up, (*Device).mixture_up}},
+	byKeys: {true: {kernel_mixture_gate_many, (*Device).mixture_gate_many}, false: {kernel_mixture_up_many, (*Device).mixture_up_many}},
+	byAny:  {true: {kernel_mixture_gate_any, (*Device).mixture_gate_any}, false: {kernel_mixture_up_any, (*Device).mixture_up_any}},
+}
+
+// gatesAlike are those whose matrices are alike.
+var gatesAlike = [...]kernelOf[func(d *Device, l launch, acts, words, gateTable, upTable, downTable tensor.Tensor,
+	experts, gateChunks, gateGroups, upChunks, upGroups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
+	byKey: {kernel_mixture_gate_alike, (*Device).mixture_gate_alike}, byKeys: {kernel_mixture_gate_alike_many, (*Device).mixture_gate_alike_many},
+}
+
+// upsAlike are those whose results are their own gates.
+var upsAlike = [...]kernelOf[func(d *Device, l launch, acts, words, upTable, downTable tensor.Tensor,
+	experts, chunks, groups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
+	byKey: {kernel_mixture_up_alike, (*Device).mixture_up_alike}, byKeys: {kernel_mixture_up_alike_many, (*Device).mixture_up_alike_many},
+}
+
+type lastFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
+	experts, chosen, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
+	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
+	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
+
+// lastProducts are by how they choose, and whether scores are corrected.
+var lastProducts = [...]map[bool]kernelOf[lastFunc]{
+	byKey:  {false: {kernel_mixture_down, (*Device).mixture_down}, true: {kernel_mixture_down_corrected, (*Device).mixture_down_corrected}},
+	byKeys: {false: {kernel_mixture_down_many, (*Device).mixture_down_many}, true: {kernel_mixture_down_many_corrected, (*Device).mixture_down_many_corrected}},
+	byAny:  {false: {kernel_mixture_down_any, (*Device).mixture_down_any}, true: {kernel_mixture_down_any, (*Device).mixture_down_any}},
+}
+
+// firstKernel returns that of the first products.
+func (m *rowMixture) firstKernel() kernel {
+	switch how := m.choosing(); {
+	case m.same && m.gated():
+		return gatesAlike[how].kernel
+	case m.same:
+		return upsAlike[how].kernel
+	default:
+		return firstProducts[how][m.gated()].kernel
+	}
+}
+
+// lastProducts returns those of m.
+func (m *rowMixture) lastProducts() kernelOf[lastFunc] {
+	return lastProducts[m.choosing()][!m.router.Correction.Nil()]
+}

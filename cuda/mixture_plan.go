@@ -1,0 +1,144 @@
+package cuda
+
+import (
+	"math"
+
+	"exl2/internal/device"
+	"exl2/internal/tensor"
+)
+
+// few reports whether rows are so few that experts are read for each anew sooner than for all at once, as kernels of several rows do (group_packed.go), which
+// take longer to begin. What is read more than once was measured (docs/performance.md, "Several sequences of a mixture").
+func (m *rowMixture) few() bool {
+	const most, mostUngated, mostAnew = 8, 3, 150e6 // rows, and weights
+	rows, chosen, experts := m.x.Rows, float64(m.to.Chosen()), float64(m.router.W.Rows)
+	if !m.gated() {
+		return rows <= mostUngated
+	}
+	seen := experts * (1 - math.Pow(1-chosen/experts, float64(rows)))
+	return rows <= most && (float64(rows)*chosen-seen)*float64(3*m.up.in*m.up.out) <= mostAnew
+}
+
+// fits reports whether the kernels can do m.
+func (m *rowMixture) fits() bool {
+	r, chosen := m.router, m.to.Chosen()
+	_, known := routersOfRows[r.W.Type]
+	for _, t := range []tensor.Tensor{m.x, m.y, m.to.Logits, m.to.Gates, m.Each} { // rows lie one behind the other
+		known = known && (m.x.Rows == 1 || t.Nil() || t.Stride == t.Cols)
+	}
+	return known && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
+		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.acts) &&
+		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
+}
+
+// gated reports whether results of up have gates.
+func (m *rowMixture) gated() bool { return m.Gate != nil }
+
+// plain reports whether the router's kernel leaves what experts are chosen by.
+func (m *rowMixture) plain() bool {
+	r, n := m.router, m.router.Routing
+	return n.Groups <= 1 && (r.Correction.Nil() && n.Score != device.SparseMixer || n.Score == device.Sigmoid)
+}
+
+// A choosing is how blocks choose their expert (Choosing of kernels/mixture_first.cuh).
+type choosing int
+
+const (
+	byKey choosing = iota
+	byKeys
+	byAny
+)
+
+func (m *rowMixture) choosing() choosing {
+	switch {
+	case !m.plain():
+		return byAny
+	case m.router.W.Rows > choice_ranked:
+		return byKeys
+	}
+	return byKey
+}
+
+// ranking is what is added to scores to choose by them, where the router's kernel does so.
+func (m *rowMixture) ranking() (correction tensor.Tensor) {
+	if m.plain() {
+		correction = m.router.Correction
+	}
+	return correction
+}
+
+// planMixture plans the products of m, and reports whether there is room for them. Blocks of some rows are two a multiprocessor, if they can be.
+func (d *Device) planMixture(m *rowMixture) bool {
+	return m.x.Rows > 1 && d.planBlocks(m, 2) || d.planBlocks(m, 1)
+}
+
+// matrices returns how many matrices of an expert the first products have.
+func (m *rowMixture) matrices() int {
+	if m.gated() {
+		return 2
+	}
+	return 1
+}
+
+// planBlocks plans them with so many blocks a multiprocessor.
+func (d *Device) planBlocks(m *rowMixture, beside int) bool {
+	chosen, tiles, places, ok := m.to.Chosen(), m.gate.tiles(), beside*d.sms/m.x.Rows, false
+	for each := max(1, min(tiles, places/(m.matrices()*chosen))); !ok && each <= tiles; each *= 2 {
+		ok = d.planFirst(m, each, beside)
+	}
+	if !ok {
+		return false
+	}
+	parts := 1
+	for d.major >= 9 && parts < mixture_stage_most_blocks && 2*parts*m.down.tiles() <= places {
+		parts *= 2
+	}
+	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
+	m.most = pieces(units, 2) * 2
+	rows := expert_feed_warps * m.most // of so many units
+	m.last, ok = d.planRow(m.lastProducts().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last.blocks, m.last.cluster = parts, parts
+	return ok
+}
+
+// alike reports whether the first products are those of matrices that are alike, of so many tiles of a block.
+func (m *rowMixture) alike(run int) bool {
+	const lanes = 32
+	n := m.gate.with(m.up)
+	return m.plain() && !n.differ && pieces(n.units*run, expert_feed_warps) <= lanes && !m.gate.alike.heads.Nil() && !m.up.alike.heads.Nil() && !m.down.alike.heads.Nil()
+}
+
+// planFirst plans the first products, so many blocks a matrix, of both matrices each where there are
+// no clusters, and so many a multiprocessor.
+func (d *Device) planFirst(m *rowMixture, each, blocks int) (ok bool) {
+	const sums = expert_feed_warps * exl2_tile_columns
+	n, run, cluster, matrices := m.gate.with(m.up), pieces(m.gate.tiles(), each), 1, m.matrices()
+	if d.major >= 9 {
+		cluster, matrices = matrices, 1
+	}
+	beside := n.in*tensor.I32.Size() + digitRow(n.in) + run*(matrices*sums+exl2_tile_columns)*tensor.F32.Size()
+	// half of a warp's units at a time: the first is multiplied as soon as the row is in order
+	m.same = d.major >= 9 && m.alike(run)
+	k := m.firstKernel()
+	m.first, ok = d.planRow(k, blocks, n, pieces(n.units*run, 2*expert_feed_warps), beside)
+	if d.major >= 9 && blocks == 1 { // a multiprocessor has room for one block, and for one of the last kernel's
+		m.first.shared = max(m.first.shared, d.sharedFor(k)/2)
+	}
+	m.first.blocks, m.first.cluster = each, cluster
+	return ok
+}
+
+// planRow has, in each of so many blocks of a multiprocessor, so many of a warp's units on their way at once, or as many as a kernel has room for
+// beside other things.
+func (d *Device) planRow(k kernel, blocks int, n mostOf, units, beside int) (p rowPlan, ok bool) {
+	const ranking = 2 * 4 * choice_most_experts
+	room := d.sharedOf(k, blocks)
+	p = rowPlan{slots: min(expert_feed_most_slots, max(units, 1)), slot: 4*exl2_chunk_words*n.widest + 128*3*n.pairs()}
+	for ; p.slots > 0; p.slots-- {
+		p.shared = beside + max(expert_feed_warps*p.slots*p.slot, ranking)
+		if p.shared <= room {
+			return p, true
+		}
+	}
+	return p, false
+}
