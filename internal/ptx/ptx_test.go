@@ -118,6 +118,12 @@ $end:`, func(i uint32) uint32 { return i%32 + 32 }},
 		{"bits", "lop3.b32 %r1, %r0, 12, 3, 0xea; prmt.b32 %r1, %r1, 0x11223344, 0x4540; shf.r.wrap.b32 %r1, %r1, %r0, 0; st.global.u32 [%a1], %r1;", func(i uint32) uint32 {
 			return i&12 | 3 | 0x44<<8 | 0x33<<16 | 0x44<<24
 		}},
+		{"a predicate turned over", "and.b32 %r1, %r0, 1; setp.ne.s32 %p1, %r1, 0; xor.pred %p1, %p1, -1; @%p1 st.global.u32 [%a1], 7;", func(i uint32) uint32 {
+			if i%2 == 0 {
+				return 7
+			}
+			return i
+		}},
 		{"halves", "cvt.rn.f32.u32 %f1, %r0; cvt.rn.f16.f32 %h1, %f1; mov.b32 %r1, {%h1, %h1}; {add.f16x2 %r2, %r1, %r1; } mov.b32 {%h2, %h3}, %r2; cvt.f32.f16 %f2, %h3; cvt.rzi.u32.f32 %r3, %f2; st.global.u32 [%a1], %r3;",
 			func(i uint32) uint32 { return 2 * i }},
 	} {
