@@ -62,6 +62,9 @@ var families = map[string]family{
 		"num_local_experts": 8, "num_experts_per_tok": 2,
 	}},
 	"qwen3.5-9b": {"Qwen3_5ForCausalLM", 248320, 4096, 32, 16, 4, 12288, 10000000, 262144, map[string]any{"head_dim": 256, "partial_rotary_factor": 0.25}},
+	"qwen3.5-35b-a3b": {"Qwen3_5MoeForCausalLM", 248320, 2048, 40, 16, 2, 512, 10000000, 262144, map[string]any{
+		"head_dim": 256, "partial_rotary_factor": 0.25, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+	}},
 	"granite-4.0-h-tiny": {"GraniteMoeHybridForCausalLM", 100352, 1536, 40, 12, 4, 512, 10000, 131072, map[string]any{
 		"layer_types": kinds(40, "mamba", "attention", 5, 15, 25, 35), "mamba_n_heads": 48, "mamba_d_state": 128, "num_local_experts": 64, "num_experts_per_tok": 6,
 		"shared_intermediate_size": 1024, "attention_multiplier": 0.0078125, "embedding_multiplier": 12, "logits_scaling": 6, "residual_multiplier": 0.22, "tie_word_embeddings": true,
