@@ -19,10 +19,10 @@ func TestEmulatedModels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	mixtures, linears := synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.Linears, 4)
-	for _, dir := range slices.Concat(mixtures, linears) {
+	mixtures, others := synthtest.Write(t, synthtest.Mixtures, 4), slices.Concat(synthtest.Write(t, synthtest.Linears, 4), synthtest.Write(t, synthtest.ManyExperts, 4))
+	for _, dir := range slices.Concat(mixtures, others) {
 		for _, sequences := range []int{1, 3, 9} {
-			if sequences > 3 && slices.Contains(linears, dir) {
+			if sequences > 3 && slices.Contains(others, dir) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %d sequences", filepath.Base(dir), sequences), func(t *testing.T) {

@@ -38,6 +38,16 @@ var Linears = map[string]string{
 		"mlp_hidden_act":"relu2","mamba_hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
 }
 
+// ManyExperts has more of them than a warp ranks at once (cuda/kernels/choice.cuh), and one of their size that all rows see.
+var ManyExperts = map[string]string{
+	"qwen3_5_moe_packed": `{"architectures":["Qwen3_5MoeForCausalLM"],"model_type":"qwen3_5_moe_text","hidden_size":256,"num_hidden_layers":2,
+		"layer_types":["linear_attention","full_attention"],"linear_conv_kernel_dim":4,"linear_key_head_dim":128,
+		"linear_num_key_heads":2,"linear_num_value_heads":4,"linear_value_head_dim":128,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"attention_bias":false,
+		"num_experts":140,"num_experts_per_tok":6,"moe_intermediate_size":96,"shared_expert_intermediate_size":96,"norm_topk_prob":true,
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_parameters":{"partial_rotary_factor":0.25,"rope_theta":10000,"rope_type":"default"},
+		"hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
+}
+
 // Write writes a random model of each shape, of so many bits a weight, or of numbers if that is 0, and returns their folders.
 func Write(t testing.TB, shapes map[string]string, bits float64) (dirs []string) {
 	t.Helper()
