@@ -94,16 +94,9 @@ type Experts struct {
 	Act              Act
 	Scale            float32 // of the sum
 
-	// Whole are Gate, Up and Down with the matrix of the expert that all rows see behind the others, or nil: Fuser.Mixture is to compute
-	// that expert, too, then, and Each has nothing of it.
-	Whole *Whole
-
 	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
 }
-
-// Whole are groups with the matrices of the expert that all rows see.
-type Whole struct{ Gate, Up, Down Group }
 
 // First returns the groups of the first products, and where these go.
 func (e Experts) First() (groups []Group, to []tensor.Tensor) {
