@@ -8,15 +8,19 @@ import (
 )
 
 // few reports whether rows are so few that experts are read for each anew sooner than for all at once, as kernels of several rows do (group_packed.go), which
-// take longer to begin. What is read more than once was measured (docs/performance.md, "Several sequences of a mixture").
+// take longer to begin. What is read more than once was measured (docs/performance.md, "A few rows by the kernels of one"), but for experts that every block
+// has to choose for itself: those are as few as went one after the other before.
 func (m *rowMixture) few() bool {
 	const most, mostUngated, mostAnew = 8, 3, 150e6 // rows, and weights
-	rows, chosen, experts := m.x.Rows, float64(m.to.Chosen()), float64(m.router.W.Rows)
-	if !m.gated() {
+	rows, chosen, experts := m.x.Rows, m.to.Chosen(), m.router.W.Rows
+	switch {
+	case !m.plain():
+		return rows <= 2 || rows == 3 && 16*chosen <= experts
+	case !m.gated():
 		return rows <= mostUngated
 	}
-	seen := experts * (1 - math.Pow(1-chosen/experts, float64(rows)))
-	return rows <= most && (float64(rows)*chosen-seen)*float64(3*m.up.in*m.up.out) <= mostAnew
+	seen := float64(experts) * (1 - math.Pow(1-float64(chosen)/float64(experts), float64(rows)))
+	return rows <= most && (float64(rows*chosen)-seen)*float64(3*m.up.in*m.up.out) <= mostAnew
 }
 
 // fits reports whether the kernels can do m.

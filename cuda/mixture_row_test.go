@@ -50,3 +50,45 @@ func TestPlanMixture(t *testing.T) {
 		}
 	}
 }
+
+// So many rows are a mixture by the kernels of one.
+func TestFewRows(t *testing.T) {
+	sigmoid := device.Routing{Score: device.Sigmoid}
+	for _, c := range []struct {
+		name            string
+		experts, chosen int
+		in, width       int
+		ungated         bool
+		r               device.Routing
+		correction      bool
+		most            int
+	}{
+		{"qwen3-30b-a3b", 128, 8, 2048, 768, false, device.Routing{}, false, 8},
+		{"qwen3.5-35b-a3b", 256, 8, 2048, 512, false, device.Routing{}, false, 8},
+		{"lfm2-8b-a1b", 32, 4, 2048, 1792, false, sigmoid, true, 8},
+		{"mixtral-8x7b", 8, 2, 4096, 14336, false, device.Routing{Score: device.SoftmaxTop}, false, 2},
+		{"nemotron-3-nano-30b-a3b", 128, 6, 2688, 1856, true, sigmoid, true, 3},
+		{"groups of experts", 256, 8, 7168, 2048, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 3},
+		{"a corrected softmax", 64, 6, 2560, 1536, false, device.Routing{}, true, 2},
+		{"all experts of one", 1, 1, 2048, 768, false, device.Routing{}, false, 8},
+	} {
+		most := 0
+		for rows := 1; rows <= 64; rows++ {
+			g := &group{in: c.in, out: c.width}
+			m := rowMixture{x: tensor.New(tensor.F32, rows, c.in, nil), up: g, router: device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}}
+			m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*c.chosen, nil), tensor.New(tensor.I32, rows, c.chosen, nil)
+			if !c.ungated {
+				m.Experts.Gate = g
+			}
+			if c.correction {
+				m.router.Correction = tensor.New(tensor.F32, 1, c.experts, &memory{size: 4 * c.experts})
+			}
+			if m.few() {
+				most = rows
+			}
+		}
+		if most != c.most {
+			t.Errorf("%s: up to %d rows, want %d", c.name, most, c.most)
+		}
+	}
+}
