@@ -838,7 +838,6 @@ const (
 	join_words_part_words            = 8
 	mixture_stage_most_blocks        = 8
 	mixture_stage_asked_first        = 1
-	mixture_first_clamped            = 16
 	mixture_last_unit_words          = exl2_unit_blocks * exl2_block_rows
 	mixture_last_zero_words          = mixture_last_unit_words
 	product_block_m                  = 128
@@ -5501,7 +5500,7 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5522,10 +5521,6 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5538,11 +5533,10 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5563,10 +5557,6 @@ func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Te
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5579,11 +5569,10 @@ func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Te
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5604,10 +5593,6 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5620,11 +5605,10 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_up)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5645,10 +5629,6 @@ func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, l
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5661,11 +5641,10 @@ func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, l
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_up_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5686,10 +5665,6 @@ func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tens
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5702,11 +5677,10 @@ func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tens
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, all int32) {
+func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
 	a := d.begin(kernel_mixture_up_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5727,10 +5701,6 @@ func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tenso
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
@@ -5743,11 +5713,10 @@ func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tenso
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, biased int32, slots int32, slot int32, pairs int32, ld int64, all int32) {
+func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
 	a := d.begin(kernel_mixture_gate_alike)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5764,20 +5733,15 @@ func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.T
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(biased)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, biased int32, slots int32, slot int32, pairs int32, ld int64, all int32) {
+func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
 	a := d.begin(kernel_mixture_gate_alike_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5794,20 +5758,15 @@ func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words ten
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(biased)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, biased int32, slots int32, slot int32, pairs int32, ld int64, all int32) {
+func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
 	a := d.begin(kernel_mixture_up_alike)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5821,20 +5780,15 @@ func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Ten
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(biased)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, limit float32, most float32, alpha float32, added float32, biased int32, slots int32, slot int32, pairs int32, ld int64, all int32) {
+func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
 	a := d.begin(kernel_mixture_up_alike_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5848,20 +5802,15 @@ func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tenso
 	a.int32(in)
 	a.int32(out)
 	a.int32(act)
-	a.float32(limit)
-	a.float32(most)
-	a.float32(alpha)
-	a.float32(added)
 	a.int32(biased)
 	a.int32(slots)
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
-	a.int32(all)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, allToo int32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -5898,11 +5847,10 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.int32(allToo)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, allToo int32) {
+func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_corrected)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -5939,11 +5887,10 @@ func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.T
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.int32(allToo)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, allToo int32) {
+func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -5980,11 +5927,10 @@ func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.int32(allToo)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, allToo int32) {
+func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many_corrected)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6021,11 +5967,10 @@ func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts ten
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.int32(allToo)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, allToo int32) {
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6062,7 +6007,6 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.int32(allToo)
 	d.launch(a, l)
 }
 

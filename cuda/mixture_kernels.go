@@ -19,8 +19,8 @@ type kernelOf[F any] struct {
 }
 
 type firstFunc = func(d *Device, l launch, acts, words, logits, correction, gateTable, upTable, downTable tensor.Tensor,
-	experts, words1, words2, words3, places1, places2, both, units, tiles, in, out, act int32, limit, most, alpha, added float32, slots, slot, pairs int32, ld int64,
-	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32, all int32)
+	experts, words1, words2, words3, places1, places2, both, units, tiles, in, out, act, slots, slot, pairs int32, ld int64,
+	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32)
 
 // firstProducts are those of a mixture of rows, by how they choose and whether they are gated.
 var firstProducts = [...]map[bool]kernelOf[firstFunc]{
@@ -31,20 +31,20 @@ var firstProducts = [...]map[bool]kernelOf[firstFunc]{
 
 // gatesAlike are those whose matrices are alike.
 var gatesAlike = [...]kernelOf[func(d *Device, l launch, acts, words, gateTable, upTable, downTable tensor.Tensor,
-	experts, gateChunks, gateGroups, upChunks, upGroups, units, tiles, in, out, act int32, limit, most, alpha, added float32, biased, slots, slot, pairs int32, ld int64, all int32)]{
+	experts, gateChunks, gateGroups, upChunks, upGroups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
 	byKey: {kernel_mixture_gate_alike, (*Device).mixture_gate_alike}, byKeys: {kernel_mixture_gate_alike_many, (*Device).mixture_gate_alike_many},
 }
 
 // upsAlike are those whose results are their own gates.
 var upsAlike = [...]kernelOf[func(d *Device, l launch, acts, words, upTable, downTable tensor.Tensor,
-	experts, chunks, groups, units, tiles, in, out, act int32, limit, most, alpha, added float32, biased, slots, slot, pairs int32, ld int64, all int32)]{
+	experts, chunks, groups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
 	byKey: {kernel_mixture_up_alike, (*Device).mixture_up_alike}, byKeys: {kernel_mixture_up_alike_many, (*Device).mixture_up_alike_many},
 }
 
 type lastFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
 	experts, chosen, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
 	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
-	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32, allToo int32)
+	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
 
 // lastProducts are by how they choose, and whether scores are corrected.
 var lastProducts = [...]map[bool]kernelOf[lastFunc]{

@@ -35,9 +35,6 @@ func (m *rowMixture) fits() bool {
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
 
-// runs returns how many experts a row has.
-func (m *rowMixture) runs() int { return m.to.Chosen() + m.whole }
-
 // gated reports whether results of up have gates.
 func (m *rowMixture) gated() bool { return m.Gate != nil }
 
@@ -89,7 +86,7 @@ func (m *rowMixture) matrices() int {
 
 // planBlocks plans them with so many blocks a multiprocessor.
 func (d *Device) planBlocks(m *rowMixture, beside int) bool {
-	chosen, tiles, places, ok := m.runs(), m.gate.tiles(), beside*d.sms/m.x.Rows, false
+	chosen, tiles, places, ok := m.to.Chosen(), m.gate.tiles(), beside*d.sms/m.x.Rows, false
 	for each := max(1, min(tiles, places/(m.matrices()*chosen))); !ok && each <= tiles; each *= 2 {
 		ok = d.planFirst(m, each, beside)
 	}

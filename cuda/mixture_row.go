@@ -13,7 +13,6 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group // gate is up where results of up are their own gates
 	acts           tensor.Tensor
-	whole          int // 1 where the expert of all rows is the last of the matrices
 	first, last    rowPlan
 	same           bool          // mixture_gate_alike makes the first products
 	most           int           // units of a warp of the last kernel, an even number
@@ -38,17 +37,13 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	if m.gate, m.acts = m.up, e.Ups; m.gated() {
 		m.gate, m.acts = e.Gate.(*group), e.Gates
 	}
-	if w := e.Whole; w != nil {
-		m.gate, m.up, m.down, m.whole = w.Gate.(*group), w.Up.(*group), w.Down.(*group), 1
-		m.acts = d.scratch(scratchInputs, tensor.F16, x.Rows*m.runs(), pieces(m.down.in, half_elements)*half_elements).Columns(0, m.down.in)
-	}
 	if !m.few() || !m.fits() || !d.planMixture(&m) {
 		return false
 	}
 	in, experts := x.Cols, r.W.Rows
 	want(y.Rows == x.Rows && y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
-		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts+m.whole && m.acts.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
-	if m.to.Shared() && m.whole == 0 {
+		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.acts.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
+	if m.to.Shared() {
 		m.all = m.Each.Slice(x.Rows*m.to.Chosen(), x.Rows*(m.to.Chosen()+1))
 	}
 	d.linkMixture(&m)
@@ -88,28 +83,24 @@ func (p rowPlan) launch(runs, rows int) launch {
 // mixtureGate multiplies by the first matrices of the experts.
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
-	l := p.launch(m.runs(), m.x.Rows)
+	l := p.launch(m.to.Chosen(), m.x.Rows)
 	l.blocks.x *= p.cluster
-	heads, how, act, u := a.alike.heads, m.choosing(), int32(m.Act), m.Clamp
-	if u.Limit > 0 {
-		act = mixture_first_clamped
-	}
-	all := int32(m.whole)
+	heads, how := a.alike.heads, m.choosing()
 	switch {
 	case m.same && m.gated():
-		gatesAlike[how].launch(d, l, m.acts, m.words, heads, b.alike.heads, c.alike.heads, int32(a.count), int32(a.alike.chunks), int32(a.alike.groups), int32(b.alike.chunks), int32(b.alike.groups),
-			a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), act, u.Limit, u.Up, u.Alpha, u.Added, flag(a.biased || b.biased), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride), int32(m.whole))
+		gatesAlike[how].launch(d, l, m.acts, m.words, heads, b.alike.heads, c.alike.heads, int32(r.W.Rows), int32(a.alike.chunks), int32(a.alike.groups), int32(b.alike.chunks), int32(b.alike.groups),
+			a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), flag(a.biased || b.biased), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride))
 		return
 	case m.same:
-		upsAlike[how].launch(d, l, m.acts, m.words, heads, c.alike.heads, int32(a.count), int32(a.alike.chunks), int32(a.alike.groups),
-			a.most.all(), int32(a.tiles()), int32(a.in), int32(a.out), act, u.Limit, u.Up, u.Alpha, u.Added, flag(a.biased), int32(p.slots), int32(p.slot), int32(a.most.pairs()), int64(m.acts.Stride), int32(m.whole))
+		upsAlike[how].launch(d, l, m.acts, m.words, heads, c.alike.heads, int32(r.W.Rows), int32(a.alike.chunks), int32(a.alike.groups),
+			a.most.all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), flag(a.biased), int32(p.slots), int32(p.slot), int32(a.most.pairs()), int64(m.acts.Stride))
 		return
 	}
 	gate := firstProducts[how][m.gated()].launch
 	gate(d, l, m.acts, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), flag(p.cluster == 1),
-		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), act, u.Limit, u.Up, u.Alpha, u.Added, int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride),
-		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter, all)
+		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride),
+		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
 }
 
 // mixtureDown multiplies by the last matrices, and adds the weighted sum.
@@ -119,5 +110,5 @@ func (d *Device) mixtureDown(m *rowMixture) {
 	m.lastProducts().launch(d, p.launch(g.tiles(), m.x.Rows), m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
-		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset, int32(m.whole))
+		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
 }

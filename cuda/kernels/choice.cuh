@@ -9,14 +9,8 @@ constexpr int most_experts = 512;
 
 // Chosen is the experts of the row, and their weights.
 struct Chosen {
-	int experts[33];
-	float weights[33];
-
-	// add_all adds the expert that all rows see, which is the last one. A warp calls it.
-	__device__ void add_all(const Given& g) {
-		__syncwarp();
-		if (threadIdx.x % 32 == 0) experts[g.chosen] = g.experts, weights[g.chosen] = weight_of_all(g, 0);
-	}
+	int experts[32];
+	float weights[32];
 };
 
 // A Counting is how a block ranks experts: all at once, each by those before it.
@@ -302,11 +296,8 @@ struct Ranking {
 
 // choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone, or by sigmoids that are corrected.
 template <bool corrected, int most>
-__device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r, bool all) {
-	if (threadIdx.x < 32) {
-		Logits<most / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
-		if (all) to.add_all(g);
-	}
+__device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {
+	if (threadIdx.x < 32) Logits<most / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
 	__syncthreads();
 }
 

@@ -18,14 +18,14 @@
 		half* acts, const int* words, const float* logits, const float* correction, \
 		const int* gate_table, const int* up_table, const int* down_table, int experts, \
 		int words1, int words2, int words3, int places1, int places2, int both, int units, \
-		int tiles, int in, int out, int act, float limit, float most, float alpha, float added, int slots, int slot, int pairs, int64 ld, int score, \
+		int tiles, int in, int out, int act, int slots, int slot, int pairs, int64 ld, int score, \
 		int groups, int top_groups, int group_max, int renorm, float renorm_eps, float factor, \
-		float jitter, int all) { \
-		int row = blockIdx.z, chosen = gridDim.y - all, asking = both ? 1 : 2; \
+		float jitter) { \
+		int row = blockIdx.z, chosen = gridDim.y, asking = both ? 1 : 2; \
 		Given g = {logits + row * experts, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-		Left left = {row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}; \
-		first_products<how, gated>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, blockIdx.y, blockIdx.x / asking, both ? 2 : blockIdx.x % 2, gridDim.x / asking, units, tiles, in, out, {act, limit, most, alpha, added}, all, \
+		Left left = {row_of(words, in), acts + (int64)row * chosen * ld, ld}; \
+		first_products<how, gated>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, blockIdx.y, blockIdx.x / asking, both ? 2 : blockIdx.x % 2, gridDim.x / asking, units, tiles, in, out, act, \
 		               {nullptr, slot, slots, pairs}); \
 	}
 
@@ -43,11 +43,11 @@ MIXTURE_GATE(mixture_up_any, by_any, false)
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const int* gate_table, const int* up_table, const int* down_table, \
 		int experts, int gate_chunks, int gate_groups, int up_chunks, int up_groups, int units, \
-		int tiles, int in, int out, int act, float limit, float most, float alpha, float added, int biased, int slots, int slot, int pairs, int64 ld, int all) { \
+		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) { \
 		int row = blockIdx.z; \
 		bool second = blockIdx.x % 2; \
 		Alike mine = {(const char*)(second ? up_table : gate_table), experts, second ? up_chunks : gate_chunks, second ? up_groups : gate_groups}; \
-		first_alike<how, true>({row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}, mine, {(const char*)down_table, experts, 0, 0}, blockIdx.y, blockIdx.x / 2, second, gridDim.x / 2, units, tiles, in, out, {act, limit, most, alpha, added}, biased, all, {nullptr, slot, slots, pairs}); \
+		first_alike<how, true>({row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}, mine, {(const char*)down_table, experts, 0, 0}, blockIdx.y, blockIdx.x / 2, second, gridDim.x / 2, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs}); \
 	}
 
 GATE_ALIKE(mixture_gate_alike, by_key)
@@ -56,10 +56,10 @@ GATE_ALIKE(mixture_gate_alike_many, by_keys)
 #define UP_ALIKE(name, how) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const int* up_table, const int* down_table, int experts, int chunks, int groups, int units, \
-		int tiles, int in, int out, int act, float limit, float most, float alpha, float added, int biased, int slots, int slot, int pairs, int64 ld, int all) { \
+		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld) { \
 		int row = blockIdx.z; \
 		first_alike<how, false>({row_of(words, in), acts + (int64)row * gridDim.y * ld, ld}, {(const char*)up_table, experts, chunks, groups}, {(const char*)down_table, experts, 0, 0}, \
-		                   blockIdx.y, blockIdx.x, false, gridDim.x, units, tiles, in, out, {act, limit, most, alpha, added}, biased, all, {nullptr, slot, slots, pairs}); \
+		                   blockIdx.y, blockIdx.x, false, gridDim.x, units, tiles, in, out, act, biased, {nullptr, slot, slots, pairs}); \
 	}
 
 UP_ALIKE(mixture_up_alike, by_key)
@@ -73,13 +73,13 @@ UP_ALIKE(mixture_up_alike_many, by_keys)
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
 		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
-		const float* left_scale, float left_offset, int all_too) { \
+		const float* left_scale, float left_offset) { \
 		int row = blockIdx.z; \
 		Given g = {logits + row * experts, correction, gate_logits ? gate_logits + row : nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-		Left left = {nullptr, (half*)acts + (int64)row * (chosen + all_too) * ld, ld}; \
+		Left left = {nullptr, (half*)acts + (int64)row * chosen * ld, ld}; \
 		Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
-		last_products<way>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, all_too, units, most, biased, in, out, \
+		last_products<way>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, units, most, biased, in, out, \
 		              {nullptr, slot, slots, pairs}); \
 	}
 

@@ -48,19 +48,8 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	return late;
 }
 
-// A Unit is what experts make of their gate and up: an activation times up, or, where act is `clamped`, what clamp_mul.cu makes.
-struct Unit {
-	int act;
-	float limit, most, alpha, added;
-};
-constexpr int clamped = 16;
-
-// other_unit is not in line, as code that is jumped over makes what is behind it come late.
-__device__ __noinline__ float other_unit(Unit u, float gate, float up) {
-	if (u.act != clamped) return activate(u.act, gate) * up;
-	float x = fminf(gate, u.limit);
-	return (fmaxf(fminf(up, u.most), -u.most) + u.added) * __fdividef(x, 1 + __expf(-u.alpha * x));
-}
+// other_activation is not in line, as code that is jumped over makes what is behind it come late.
+__device__ __noinline__ float other_activation(int act, float x) { return activate(act, x); }
 
 // late_of returns it for another column than the thread's first.
 __device__ inline Late late_of(const Table& table, int expert, const half* stored, int column) {
@@ -147,14 +136,14 @@ struct Sought<by_keys> {
 	}
 };
 
-// first_products is the first kernel. What is not gated is its own gate. `all` is 1 where the expert that all rows see is the last one of the table, and the last of those chosen.
+// first_products is the first kernel. What is not gated is its own gate.
 template <Choosing how, bool gated>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
 	int each,     // blocks of a matrix
 	int units128, // units of a tile, if all matrices have as many, or 0
-	int tiles, int in, int out, const Unit& unit, int all, Slots slots) {
+	int tiles, int in, int out, int act, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Listed windows[warps][most_listed];
 	__shared__ unsigned long long mail_there;
@@ -174,7 +163,7 @@ __device__ void first_products(
 	bool second = paired && which == 1;
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
 	int asking = paired ? 2 : 1;  // of the cluster, for a table each
-	mine.ask(g.experts + all, (blockIdx.y * gridDim.x + blockIdx.x) / asking, gridDim.y * gridDim.x / asking);
+	mine.ask(g.experts, (blockIdx.y * gridDim.x + blockIdx.x) / asking, gridDim.y * gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	Share share(units128, span);
@@ -197,11 +186,10 @@ __device__ void first_products(
 		__shared__ Chosen chosen;
 		Own own(left.words, in);
 		choose<false>(chosen, slots.ring, g, r);
-		expert = chosen.experts[min(k, g.chosen - 1)];
+		expert = chosen.experts[k];
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();  // the ring's memory is no longer the choosing's
 	}
-	if (k == g.chosen) expert = g.experts;
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
 	const half* stored = asked(((const Matrix*)down.of(expert))->stored);
@@ -222,10 +210,10 @@ __device__ void first_products(
 			mail.send(others + i, sum);
 			continue;
 		}
-		float acted = SiLU::of(sum);
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
 		if (paired) mail.wait(), other = others[i];
 		else if (both) other = total(ups + at) + other_late.bias;
-		half v = __float2half_rn(unit.act == 0 ? acted * other : other_unit(unit, sum, other));
+		half v = __float2half_rn(sum * other);
 		if (there) left.acts[k * left.ld + late.place] = v;
 	}
 }
@@ -239,9 +227,9 @@ __device__ __noinline__ Late late_alike(const char* entry, const char* down, boo
 
 // first_alike is first_products of one matrix, of experts whose matrices are alike.
 template <Choosing how, bool gated>
-__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, const Unit& unit, bool biased, int all, Slots slots) {
+__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ Heads<(how == by_key ? ranked : most_experts) + 1> heads;
+	__shared__ Heads<how == by_key ? ranked : most_experts> heads;
 	__shared__ unsigned long long mail_there;
 	__shared__ Found<how> found;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
@@ -263,15 +251,13 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	if (gated) mail.end();
 	wait_for_previous();
 	let_next();
-	Sought<how> sought(left.words + in + keys_behind, mine.experts - all);
+	Sought<how> sought(left.words + in + keys_behind, mine.experts);
 	Own own(left.words, in);
 	sought.choose(found, k);
 	feed.come(mine);
 	own.put(words, left.words, in);
 	arrived<0>();  // heads
-	int expert = sought.there(found, apart);
-	if (all && k == gridDim.y - 1) expert = mine.experts - 1 + apart;
-	int i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	int expert = sought.there(found, apart), i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	const uint4(&head)[2] = heads.v[expert];
 	const half* order = (const half*)address(head[1].z, head[1].w);
 	Eight<half> at;
@@ -315,8 +301,8 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 			mail.send(others + i, sum);
 			continue;
 		}
-		float acted = SiLU::of(sum);
+		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
 		if (gated) mail.wait(), other = others[i];
-		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(unit.act == 0 ? acted * other : other_unit(unit, sum, other));
+		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * other);
 	}
 }

@@ -85,7 +85,7 @@ enum Way { by_logits, by_corrected, by_many, by_many_corrected, any_way };
 
 // last_products is the second kernel.
 template <Way way>
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int all_too, int units128, int most, int biased, int in, int out, Slots slots) {
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
@@ -98,21 +98,16 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
-	int count = g.chosen + all_too;
-	table.ask(g.experts + all_too, blockIdx.y * gridDim.x + blockIdx.x, gridDim.y * gridDim.x);
+	table.ask(g.experts, blockIdx.y * gridDim.x + blockIdx.x, gridDim.y * gridDim.x);
 	int column = tile * tile_columns + lane;
 	bool adds = warp == 0 && part == 0, there = column < out;
 	Linked linked;
 	if (adds && there && to.link.left) linked = Linked(to.link, 0, column);
 	constexpr bool many = way == by_many || way == by_many_corrected;
-	if constexpr (way != any_way) choose_by_logits<way == by_corrected || way == by_many_corrected, many ? most_experts : ranked>(chosen, g, r, all_too);
-	else {
-		choose<true>(chosen, slots.ring, g, r);
-		if (all_too && threadIdx.x < 32) chosen.add_all(g);
-		if (all_too) __syncthreads();
-	}
-	Runs runs = {table, chosen, count, units128, tile};
-	int all = runs.before(count), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
+	if constexpr (way != any_way) choose_by_logits<way == by_corrected || way == by_many_corrected, many ? most_experts : ranked>(chosen, g, r);
+	else choose<true>(chosen, slots.ring, g, r);
+	Runs runs = {table, chosen, g.chosen, units128, tile};
+	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
 	__syncthreads();  // the ring's memory is no longer the choosing's, and zeros are there
 	slots.ring += warp * slots.count * slots.bytes;
 	Feed<Runs> feed(slots, windows[warp], runs, from, end);
@@ -126,7 +121,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	float y = 0, bias = 0;
 	if (adds && there) y = read_square(to.y + column);  // what has been written of it, and of all, was before the router's kernel began
 	if (adds && there && to.all) bias = weight_of_all(g, 0) * __half2float(__ldcg(to.all + column));
-	for (int k = 0; adds && there && biased && k < count; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
+	for (int k = 0; adds && there && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
 	if (blocks > 1) mail.end();
 	Staging staging(what, left, in);
 	after_previous();

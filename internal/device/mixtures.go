@@ -92,19 +92,11 @@ type Experts struct {
 	Gate, Up, Down   Group
 	Gates, Ups, Each tensor.Tensor
 	Act              Act
-	Clamp            Clamp   // the unit in place of Act's, if its Limit is not 0, of Fuser.Mixture alone
 	Scale            float32 // of the sum
-
-	// Whole are Gate, Up and Down with the matrix of the expert that all rows see behind the others, or nil: Fuser.Mixture is to compute
-	// that expert, too, then, and Each has nothing of it.
-	Whole *Whole
 
 	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
 }
-
-// Whole are groups with the matrices of the expert that all rows see.
-type Whole struct{ Gate, Up, Down Group }
 
 // First returns the groups of the first products, and where these go.
 func (e Experts) First() (groups []Group, to []tensor.Tensor) {

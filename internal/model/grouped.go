@@ -1,7 +1,6 @@
 package model
 
 import (
-	"slices"
 	"sync"
 
 	"exl2/internal/device"
@@ -15,7 +14,6 @@ type grouped struct {
 	module         *Module
 	mu             sync.Mutex // of the groups, which whoever comes first makes
 	gate, up, down kin
-	whole          [3]kin // with the shared expert's behind, if that is of their size and unit
 	shared         *expert
 	latent         *latentExperts
 }
@@ -44,9 +42,6 @@ func (g *grouped) run(s *State) {
 	d := s.Dev
 	if g.unit.multiplies() && !g.early && g.latent == nil && !s.apart {
 		g.mix(s)
-		return
-	}
-	if g.mixClamped(s) {
 		return
 	}
 	groups := []device.Group{g.up.group}
@@ -105,8 +100,8 @@ func (g *grouped) sparse(s *State) bool {
 
 // mix computes the mixture by as few operations as there are for units that are gated, by themselves or others.
 func (g *grouped) mix(s *State) {
+	shared := g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
 	if g.apart != nil {
-		shared := g.mixesShared(s)
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
 		g.addNorms(s)
@@ -118,64 +113,11 @@ func (g *grouped) mix(s *State) {
 		if g.out.norm.none() && !g.inner && s.follow == nil { // y is the stream
 			e.Reader, left = g.module.follower.reads(s)
 		}
-		s.left = left
-		if w := e; g.wholeOf(s.Dev, &w) && g.mixRow(s, y, w) {
-			return
-		}
-		if shared := g.mixesShared(s); !shared || !g.mixRow(s, y, e) {
+		if !shared || !g.mixRow(s, y, e) {
 			g.mixBehind(s, shared, y, e)
 		}
 		s.left = left
 	})
-}
-
-// mixClamped computes a mixture whose units are limited, of few rows, on a device that can.
-func (g *grouped) mixClamped(s *State) bool {
-	if g.unit.clamp.Limit == 0 || g.gate.linears == nil || g.early || g.latent != nil || s.apart || g.apart != nil || g.shared != nil || !g.out.norm.none() {
-		return false
-	}
-	var left *Step
-	e := g.together(s, g.out.residual)
-	if e.Clamp = g.unit.clamp; !g.inner && s.follow == nil {
-		e.Reader, left = g.module.follower.reads(s)
-	}
-	if !g.mixRow(s, s.At(Residual), e) {
-		return false
-	}
-	s.left = left
-	return true
-}
-
-// mixesShared reports whether there is no shared expert to be computed any more.
-func (g *grouped) mixesShared(s *State) bool {
-	return g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
-}
-
-// wholeOf adds groups that have the shared expert, too, and reports whether there are any.
-func (g *grouped) wholeOf(d device.Device, e *device.Experts) bool {
-	x := g.shared
-	if _, ok := d.(device.Fuser); !ok || x == nil || x.gate == nil || g.gate.linears == nil || g.sharedUnit.act != g.unit.act || !g.sharedUnit.multiplies() {
-		return false
-	}
-	first := []*Linear{g.gate.linears[0], g.up.linears[0], g.down.linears[0]}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, l := range []*Linear{x.gate, x.up, x.down} {
-		w, packed := l.W.(Quantized)
-		of, packed2 := first[i].W.(Quantized)
-		if !packed || !packed2 || w.In() != of.In() || w.Out() != of.Out() || l.Bias.Nil() != first[i].Bias.Nil() {
-			return false
-		}
-		k := &g.whole[i]
-		if k.linears == nil {
-			k.linears = append(slices.Clone([]*kin{&g.gate, &g.up, &g.down}[i].linears), l)
-		}
-		if !k.refresh(d) {
-			return false
-		}
-	}
-	e.Whole = &device.Whole{Gate: g.whole[0].group, Up: g.whole[1].group, Down: g.whole[2].group}
-	return true
 }
 
 // together returns the matrices of all experts, and memory for what they compute.
@@ -232,7 +174,7 @@ func (g *grouped) possible(d device.Device) bool {
 }
 
 func (g *grouped) free() {
-	for _, k := range []*kin{&g.gate, &g.up, &g.down, &g.whole[0], &g.whole[1], &g.whole[2]} {
+	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
 		k.free()
 	}
 }

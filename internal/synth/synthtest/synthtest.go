@@ -40,9 +40,6 @@ var Linears = map[string]string{
 
 // ManyExperts has more of them than a warp ranks at once (cuda/kernels/choice.cuh), and one of their size that all rows see.
 var ManyExperts = map[string]string{
-	"gpt_oss_packed": `{"architectures":["GptOssForCausalLM"],"model_type":"gpt_oss","hidden_size":256,"intermediate_size":96,"num_hidden_layers":3,"layer_types":["sliding_attention","full_attention","sliding_attention"],
-		"sliding_window":128,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_local_experts":8,"num_experts_per_tok":3,"swiglu_limit":7.0,"attention_bias":true,
-		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000,"rope_scaling":null,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
 	"qwen3_5_moe_packed": `{"architectures":["Qwen3_5MoeForCausalLM"],"model_type":"qwen3_5_moe_text","hidden_size":256,"num_hidden_layers":2,
 		"layer_types":["linear_attention","full_attention"],"linear_conv_kernel_dim":4,"linear_key_head_dim":128,
 		"linear_num_key_heads":2,"linear_num_value_heads":4,"linear_value_head_dim":128,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"attention_bias":false,
