@@ -175,6 +175,9 @@ struct Logits {
 // there are not zeros: a warp has `ranked`, four a lane.
 constexpr int keys_behind = 8;  // words
 
+// warps_of returns how many warps rank so many experts, which have as many times `ranked` keys.
+__device__ inline int warps_of(int experts) { return (experts + ranked - 1) / ranked; }
+
 // row_words is how many words are left of a row of so many elements.
 __device__ inline int row_words(int in) { return in + keys_behind + most_experts; }
 
@@ -184,13 +187,13 @@ struct Keys {
 	__device__ Keys(uint4 v) : v(v) {}
 	__device__ Keys(const u32* keys) {  // the first warp's are the first
 		keys += threadIdx.x / 32 * ranked;
-		 asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(keys + threadIdx.x % 32 * 4) : "memory");
+		asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(keys + threadIdx.x % 32 * 4) : "memory");
 	}
 
 	// kth leaves the expert of the kth largest, the first among equals.
 	__device__ void kth(int* to, int k) const {
 		u32 a = v.x, b = v.y, c = v.z, d = v.w, most;
-		sort(a, b), sort(c, d), sort(a, c), sort(b, d), sort(b, c);
+		sort(a, b, c, d);
 		bool alike = __any_sync(~0u, b && (a == b || b == c || c && c == d));
 #pragma unroll 1
 		for (int i = 0;; i++) {  // equal ones of lanes are one
@@ -221,7 +224,7 @@ struct Keys {
 	// largest leaves the k + 1 largest, in order, equal ones as often as there are.
 	__device__ void largest(u32* to, int k) const {
 		u32 a = v.x, b = v.y, c = v.z, d = v.w;
-		sort(a, b), sort(c, d), sort(a, c), sort(b, d), sort(b, c);
+		sort(a, b, c, d);
 #pragma unroll 1
 		for (int i = 0; i <= k; i++) {
 			u32 most = warp_largest(a);
@@ -233,6 +236,7 @@ struct Keys {
 		u32 low = min(a, b);
 		a = max(a, b), b = low;
 	}
+	__device__ static void sort(u32& a, u32& b, u32& c, u32& d) { sort(a, b), sort(c, d), sort(a, c), sort(b, d), sort(b, c); }
 	// first returns which expert of the lane has a key, or `ranked`.
 	__device__ static int first(uint4 keys, u32 key) {
 		int at = keys.x == key ? 0 : keys.y == key ? 1 : keys.z == key ? 2 : keys.w == key ? 3 : ranked;
@@ -248,12 +252,10 @@ struct Ranking {
 	int before;                // experts in front of it that have the same key
 	int found;
 
-	__device__ static int warps(int experts) { return (experts + ranked - 1) / ranked; }
-
 	// first leaves what each warp has that may be the kth largest.
 	__device__ void first(const Keys& keys, int experts, int k) {
 		int warp = threadIdx.x / 32;
-		if (warp < warps(experts)) keys.largest(best[warp], k);
+		if (warp < warps_of(experts)) keys.largest(best[warp], k);
 		if (threadIdx.x == 0) found = most_experts;
 	}
 	// second has the first warp find it among those.
@@ -262,10 +264,10 @@ struct Ranking {
 		if (lane >= 32) return;
 		u32 left[most_warps];
 #pragma unroll
-		for (int w = 0; w < most_warps; w++) left[w] = w < warps(experts) && lane <= k ? best[w][lane] : 0;
-		u32 a = left[0], b = left[1], c = left[2], d = left[3], most, last = 0;
+		for (int w = 0; w < most_warps; w++) left[w] = w < warps_of(experts) && lane <= k ? best[w][lane] : 0;
 		static_assert(most_warps == 4, "as they are sorted");
-		Keys::sort(a, b), Keys::sort(c, d), Keys::sort(a, c), Keys::sort(b, d), Keys::sort(b, c);
+		u32 a = left[0], b = left[1], c = left[2], d = left[3], most, last = 0;
+		Keys::sort(a, b, c, d);
 		int alike = 0;
 		for (int i = 0;; i++, last = most) {
 			most = warp_largest(a);
@@ -280,7 +282,7 @@ struct Ranking {
 	__device__ void third(const Keys& keys, const u32* all, int experts) {
 		if (before) {
 			if (threadIdx.x == 0) one_by_one(all, experts);
-		} else if (threadIdx.x / 32 < warps(experts)) {
+		} else if (threadIdx.x / 32 < warps_of(experts)) {
 			int at = Keys::first(keys.v, key);
 			if (at < ranked) atomicMin(&found, threadIdx.x / 32 * ranked + at);
 		}
@@ -294,10 +296,17 @@ struct Ranking {
 	}
 };
 
+// Choosing is how experts are chosen: up to `ranked`, or more, by keys, which the router's kernel knows; or as any are.
+// Code for other choices, though jumped over, costs 2 % of a step.
+enum Choosing { by_key, by_keys, by_any };
+
+// most_of returns how many experts there are at most.
+__device__ constexpr int most_of(Choosing how) { return how == by_key ? ranked : most_experts; }
+
 // choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone, or by sigmoids that are corrected.
-template <bool corrected, int most>
+template <Choosing how, bool corrected>
 __device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {
-	if (threadIdx.x < 32) Logits<most / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
+	if (threadIdx.x < 32) Logits<most_of(how) / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
 	__syncthreads();
 }
 

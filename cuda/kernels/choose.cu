@@ -76,7 +76,7 @@ struct Ranked {
 // no_keys zeros those of experts that there are not, behind the wait: what lies there may be a kernel's in front.
 __device__ inline void no_keys(u32* words, int experts) {
 	int e = experts + threadIdx.x;
-	if (blockIdx.x == 0 && e < (experts + ranked - 1) / ranked * ranked) words[keys_behind + e] = 0;
+	if (blockIdx.x == 0 && e < warps_of(experts) * ranked) words[keys_behind + e] = 0;
 }
 
 // multiply computes this warp's logit of one row under any norm, and leaves its share of the row as digits. The next kernel may read what is in front
@@ -258,7 +258,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 }
 
 // The logits of rows that lie one behind the other, for mixture.cu, and their digits, each element's in a word, each by blocks of its own.
-#define LOGITS(name, W, corrected)                                                                                      \
+#define LOGITS(name, W, corrected)                                                                       \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                       \
 		float* logits, float* gate_logits, int* words, const float* x, const float* scale, const float* shift, \
 		const W* w, const float* bias, const W* gate, const float* gate_bias, const float* correction, int count, int k, \
@@ -271,7 +271,7 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 		asm volatile("" : "+l"(mine));  /* in front of the wait */                                      \
 		Ranked<corrected> by = {correction};                                                             \
 		if (centred || shift) multiply(to, in, count, (half*)shared, mine, by);                          \
-		else multiply_row(to, in, count, AsDigits<Ranked<corrected>>{mine, count, by});                                         \
+		else multiply_row(to, in, count, AsDigits<Ranked<corrected>>{mine, count, by});                  \
 	}
 
 // The logits of some rows, and what they are normed, each by blocks of its own: of aligned rows under a norm without centre and shift.

@@ -13,7 +13,7 @@
 #include "mixture_first.cuh"
 #include "mixture_last.cuh"
 
-#define MIXTURE_GATE(name, how, gated)                                                                        \
+#define MIXTURE_GATE(name, how, gated) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const float* logits, const float* correction, \
 		const int* gate_table, const int* up_table, const int* down_table, int experts, \
@@ -65,7 +65,7 @@ GATE_ALIKE(mixture_gate_alike_many, by_keys)
 UP_ALIKE(mixture_up_alike, by_key)
 UP_ALIKE(mixture_up_alike_many, by_keys)
 
-#define MIXTURE_DOWN(name, way) \
+#define MIXTURE_DOWN(name, how, corrected) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		float* y, const half* acts, const half* all, const float* logits, \
 		const float* gate_logits, const float* correction, const int* table, int experts, \
@@ -79,12 +79,12 @@ UP_ALIKE(mixture_up_alike_many, by_keys)
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 		Left left = {nullptr, (half*)acts + (int64)row * chosen * ld, ld}; \
 		Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
-		last_products<way>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, units, most, biased, in, out, \
+		last_products<how, corrected>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, units, most, biased, in, out, \
 		              {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_DOWN(mixture_down, by_logits)
-MIXTURE_DOWN(mixture_down_corrected, by_corrected)
-MIXTURE_DOWN(mixture_down_many, by_many)
-MIXTURE_DOWN(mixture_down_many_corrected, by_many_corrected)
-MIXTURE_DOWN(mixture_down_any, any_way)
+MIXTURE_DOWN(mixture_down, by_key, false)
+MIXTURE_DOWN(mixture_down_corrected, by_key, true)
+MIXTURE_DOWN(mixture_down_many, by_keys, false)
+MIXTURE_DOWN(mixture_down_many_corrected, by_keys, true)
+MIXTURE_DOWN(mixture_down_any, by_any, true)

@@ -85,10 +85,6 @@ struct Mail {
 #endif
 };
 
-// Choosing is how a block's expert is: by what the router's kernel knows that experts are chosen by, by one warp or by some; or as any are.
-// Code for other choices, though jumped over, costs 2 % of a step.
-enum Choosing { by_key, by_keys, by_any };
-
 // Found is where a block's expert is found, which it seeks behind the wait.
 template <Choosing how>
 struct Found {
@@ -120,7 +116,7 @@ struct Sought<by_keys> {
 	int experts, k;
 
 	__device__ Sought(const u32* all, int experts) : keys(make_uint4(0, 0, 0, 0)), all(all), experts(experts) {
-		if (threadIdx.x / 32 < Ranking::warps(experts)) keys = Keys(all);
+		if (threadIdx.x / 32 < warps_of(experts)) keys = Keys(all);
 	}
 	__device__ void choose(Found<by_keys>& to, int k) {
 		this->k = k;
@@ -229,7 +225,7 @@ __device__ __noinline__ Late late_alike(const char* entry, const char* down, boo
 template <Choosing how, bool gated>
 __device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ Heads<how == by_key ? ranked : most_experts> heads;
+	__shared__ Heads<most_of(how)> heads;
 	__shared__ unsigned long long mail_there;
 	__shared__ Found<how> found;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;

@@ -80,11 +80,8 @@ __device__ inline void Staging::put(u32* to, u32* what) const {
 	if (lane % 16 == 0) what[lane / 16] = __float_as_uint(fixed.lowest);
 }
 
-// Way is how experts are chosen: up to `ranked` by logits, or by sigmoids that are corrected; more, likewise; or any.
-enum Way { by_logits, by_corrected, by_many, by_many_corrected, any_way };
-
 // last_products is the second kernel.
-template <Way way>
+template <Choosing how, bool corrected>
 __device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
@@ -103,8 +100,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	bool adds = warp == 0 && part == 0, there = column < out;
 	Linked linked;
 	if (adds && there && to.link.left) linked = Linked(to.link, 0, column);
-	constexpr bool many = way == by_many || way == by_many_corrected;
-	if constexpr (way != any_way) choose_by_logits<way == by_corrected || way == by_many_corrected, many ? most_experts : ranked>(chosen, g, r);
+	if constexpr (how != by_any) choose_by_logits<how, corrected>(chosen, g, r);
 	else choose<true>(chosen, slots.ring, g, r);
 	Runs runs = {table, chosen, g.chosen, units128, tile};
 	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
