@@ -65,7 +65,7 @@ func (m *rowMixture) firstKernel() kernel {
 	}
 }
 
-// lastProducts returns those of m.
-func (m *rowMixture) lastProducts() kernelOf[lastFunc] {
+// lastKernel returns that of the last products.
+func (m *rowMixture) lastKernel() kernelOf[lastFunc] {
 	return lastProducts[m.choosing()][!m.router.Correction.Nil()]
 }

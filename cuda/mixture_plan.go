@@ -100,7 +100,7 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
 	rows := expert_feed_warps * m.most // of so many units
-	m.last, ok = d.planRow(m.lastProducts().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last, ok = d.planRow(m.lastKernel().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }

@@ -14,7 +14,7 @@ type rowMixture struct {
 	gate, up, down *group // gate is up where results of up are their own gates
 	acts           tensor.Tensor
 	first, last    rowPlan
-	same           bool          // mixture_gate_alike makes the first products
+	same           bool          // the first products are of matrices that are alike
 	most           int           // units of a warp of the last kernel, an even number
 	all            tensor.Tensor // what the expert of all rows has computed, or absent
 	words          tensor.Tensor // what the router's kernel leaves (Left in kernels/mixture.cu)
@@ -107,7 +107,7 @@ func (d *Device) mixtureGate(m *rowMixture) {
 func (d *Device) mixtureDown(m *rowMixture) {
 	chosen := m.to.Chosen()
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	m.lastProducts().launch(d, p.launch(g.tiles(), m.x.Rows), m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
+	m.lastKernel().launch(d, p.launch(g.tiles(), m.x.Rows), m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
 		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)

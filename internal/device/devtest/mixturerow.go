@@ -55,7 +55,7 @@ func rowMixtureCases() (cases []testCase) {
 		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0},
 		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
 		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0},
-		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 2.5}, false, true, true, true, 0},
+		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, sigmoid, false, true, true, true, 0},
 		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0},
 		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0},
 		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0},
