@@ -104,9 +104,9 @@ func integersOf(op string, t numeric) function2 {
 	case "and":
 		return func(a, b uint64) uint64 { return a & b }
 	case "or":
-		return func(a, b uint64) uint64 { return t.cut(a | b) } // numbers in the text have 64 bits
+		return t.ints(func(a, b uint64) uint64 { return a | b }) // numbers in the text have 64 bits
 	case "xor":
-		return func(a, b uint64) uint64 { return t.cut(a ^ b) }
+		return t.ints(func(a, b uint64) uint64 { return a ^ b })
 	case "shl", "shr":
 		return t.ints(t.shift(op == "shl"))
 	case "div", "rem":
