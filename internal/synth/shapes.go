@@ -66,9 +66,7 @@ var families = map[string]family{
 		"head_dim": 256, "partial_rotary_factor": 0.25, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
 	}},
 	"gpt-oss-20b": {"GptOssForCausalLM", 201088, 2880, 24, 64, 8, 2880, 150000, 131072, map[string]any{
-		"head_dim": 64, "num_local_experts": 32, "num_experts_per_tok": 4, "swiglu_limit": 7.0, "attention_bias": true, "sliding_window": 128,
-		"layer_types":  alternate(24, "sliding_attention", "full_attention"),
-		"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096},
+		"head_dim": 64, "num_local_experts": 32, "num_experts_per_tok": 4,
 	}},
 	"granite-4.0-h-tiny": {"GraniteMoeHybridForCausalLM", 100352, 1536, 40, 12, 4, 512, 10000, 131072, map[string]any{
 		"layer_types": kinds(40, "mamba", "attention", 5, 15, 25, 35), "mamba_n_heads": 48, "mamba_d_state": 128, "num_local_experts": 64, "num_experts_per_tok": 6,
@@ -99,18 +97,6 @@ func kinds(layers int, most, some string, at ...int) []string {
 		list[l] = most
 		if slices.Contains(at, l) {
 			list[l] = some
-		}
-	}
-	return list
-}
-
-// alternate lists layers of two kinds in turn.
-func alternate(layers int, odd, even string) []string {
-	list := make([]string, layers)
-	for l := range list {
-		list[l] = odd
-		if l%2 == 1 {
-			list[l] = even
 		}
 	}
 	return list
