@@ -19,9 +19,8 @@ var (
 	paste      = regexp.MustCompile(`\s*##\s*`)
 )
 
-// expand replaces the calls of macros that declare kernels by their bodies. It
-// is enough of a preprocessor for instantiation lists: macros are expanded in
-// the order of their definitions, and a macro may call those defined after it.
+// expand replaces the calls of macros by their bodies, and calls in these, too: it is enough of
+// a preprocessor for instantiation lists.
 func expand(source string) string {
 	source = continued.ReplaceAllString(source, " ")
 	var macros []macro
@@ -33,13 +32,24 @@ func expand(source string) string {
 		macros = append(macros, macro{m[1], params, m[3]})
 	}
 	source = directive.ReplaceAllString(source, "")
-	for _, m := range macros {
-		call := regexp.MustCompile(`\b` + m.name + `\s*\(([^()]*)\)`)
-		source = call.ReplaceAllStringFunc(source, func(text string) string {
-			return m.apply(strings.Split(call.FindStringSubmatch(text)[1], ","))
-		})
+	for range macros { // a body may have calls of any other, so many deep
+		before := source
+		for _, m := range macros {
+			source = m.expand(source)
+		}
+		if source == before {
+			break
+		}
 	}
 	return source
+}
+
+// expand replaces the macro's calls.
+func (m macro) expand(source string) string {
+	call := regexp.MustCompile(`\b` + m.name + `\s*\(([^()]*)\)`)
+	return call.ReplaceAllStringFunc(source, func(text string) string {
+		return m.apply(strings.Split(call.FindStringSubmatch(text)[1], ","))
+	})
 }
 
 // apply returns the body for the given arguments; "##" joins what is around it.

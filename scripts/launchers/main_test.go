@@ -87,6 +87,9 @@ __device__ void body(
 __device__ int plain(int n) { return n; }
 #define OP(name, T) extern "C" __global__ void name(T* x, int n) { body<T>(x, n); }
 OP(op_waits, half)
+#define BODY(T) body<T>(x, n);
+#define NESTED(name, T) extern "C" __global__ void name(T* x, int n) { BODY(T) }
+NESTED(op_waits_in_a_macro, half)
 extern "C" __global__ void __launch_bounds__(64) op_waits_itself(int n) { let_next(); after_previous(); }
 extern "C" __global__ void op_does_not(int n) { plain(n); }
 `
@@ -99,7 +102,7 @@ extern "C" __global__ void op_does_not(int n) { plain(n); }
 	for _, k := range kernels {
 		got[k.Name] = k.Dependent
 	}
-	if want := map[string]bool{"op_waits": true, "op_waits_itself": true, "op_does_not": false}; !maps.Equal(got, want) {
+	if want := map[string]bool{"op_waits": true, "op_waits_in_a_macro": true, "op_waits_itself": true, "op_does_not": false}; !maps.Equal(got, want) {
 		t.Errorf("dependent: %v, want %v", got, want)
 	}
 }
