@@ -29,3 +29,11 @@ func (d *Device) ClipBack(dx, x tensor.Tensor, limit float32) {
 	p := planeOf(dx, x)
 	d.clip_back(p.launch(), dx, x, int32(p.rows), int64(p.cols), int64(dx.Stride), int64(x.Stride), limit)
 }
+
+// actOf returns what kernels know a unit's activation by (Unit in kernels/limited.cuh).
+func actOf(u device.Unit) int32 {
+	if u.Clamp.Limit > 0 {
+		return limited_clamped
+	}
+	return int32(u.Act)
+}

@@ -12,19 +12,21 @@ import (
 type group struct {
 	in, out, count int
 	biased         bool
-	most           mostOf        // of packed matrices
-	dense          tensor.Type   // of those that are not packed
-	table          tensor.Tensor // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
-	orders         []uint64      // of packed matrices, in which they take x, and of their units; 0 is unknown
-	unshuffled     bool          // one has no order in which qgemm takes x
-	places         int           // where in a row of the table places of units are, in words
-	denseTable     tensor.Tensor // I32 [count, words]: a Matrix; absent if all are packed
+	most           mostOf                       // of packed matrices, of a last one of another size but what a unit is
+	last           struct{ in, out, units int } // of the last packed matrix
+	dense          tensor.Type                  // of those that are not packed
+	table          tensor.Tensor                // I32 [count, words]: a Matrix, and regions and places of units behind it; absent if none is packed
+	orders         []uint64                     // of packed matrices, in which they take x, and of their units; 0 is unknown
+	unshuffled     bool                         // one has no order in which qgemm takes x
+	places         int                          // where in a row of the table places of units are, in words
+	denseTable     tensor.Tensor                // I32 [count, words]: a Matrix; absent if all are packed
 	alike          alikeTable
 }
 
-// alikeTable is Alike of kernels/expert_alike.cuh of packed matrices that are all divided into units alike.
+// alikeTable is Alike of kernels/expert_alike.cuh of packed matrices, which may all be divided into units alike.
 type alikeTable struct {
-	heads          tensor.Tensor // absent if they are not
+	heads          tensor.Tensor // where they are; units behind them are of those that are alike
+	same           bool          // they are
 	chunks, groups int
 }
 
@@ -61,6 +63,9 @@ func (g *group) Len() int { return g.count }
 // tiles returns how many blocks a row's product with a packed matrix takes.
 func (g *group) tiles() int { return pieces(g.out, exl2_tile_columns) }
 
+// ragged reports whether the last matrix has another size.
+func (g *group) ragged() bool { return !g.table.Nil() && (g.last.in != g.in || g.last.out != g.out) }
+
 // packed reports whether all matrices are.
 func (g *group) packed() bool { return g.denseTable.Nil() }
 
@@ -80,12 +85,12 @@ func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) devi
 			bias = biases[i]
 		}
 		if len(list) > 0 && list[i] != nil {
-			packed[i], places[i] = g.packedEntry(d, list[i].(*matrix), bias, i == 0)
+			packed[i], places[i] = g.packedEntry(d, list[i].(*matrix), bias, i)
 			some++
 		} else {
 			others[i] = g.denseEntry(d, dense[i], bias, some == i)
+			want(bias.Nil() || bias.Cols == g.out, "Group", bias)
 		}
-		want(bias.Nil() || bias.Cols == g.out, "Group", bias)
 	}
 	if some > 0 {
 		g.places = 2 * pad(packed, 2) // at 16 bytes
@@ -105,17 +110,15 @@ func (d *Device) Group(list []device.Matrix, dense, biases []tensor.Tensor) devi
 	return g
 }
 
-// loadAlike makes the table of matrices that are alike, if all are, given their entries.
+// loadAlike makes the table of matrices that may be alike, given their entries.
 func (g *group) loadAlike(d *Device, list []device.Matrix, entries [][]uint64) {
 	const headWords = expert_alike_head_bytes / 8
-	first := list[0].(*matrix)
+	first, same := list[0].(*matrix), true
 	places := first.placesOfUnits()
 	var table []uint64
 	for i, m := range list {
 		m := m.(*matrix)
-		if m.chunks != first.chunks || m.groups != first.groups || !slices.EqualFunc(m.placesOfUnits(), places, slices.Equal) {
-			return
-		}
+		same = same && m.chunks == first.chunks && m.groups == first.groups && slices.EqualFunc(m.placesOfUnits(), places, slices.Equal)
 		table = append(table, entries[i][:headWords]...)
 	}
 	for _, p := range places {
@@ -123,7 +126,7 @@ func (g *group) loadAlike(d *Device, list []device.Matrix, entries [][]uint64) {
 		table = append(table, uint64(packed)|uint64(chunk*4*exl2_chunk_words)<<32, uint64(packed>>20)*16) // scales of a group are 16 bytes
 	}
 	if d.err == nil {
-		g.alike = alikeTable{load(d, tensor.I32, 1, 2*len(table), table), first.chunks, first.groups}
+		g.alike = alikeTable{load(d, tensor.I32, 1, 2*len(table), table), same, first.chunks, first.groups}
 	}
 }
 
@@ -149,13 +152,17 @@ func (g *group) load(d *Device, table [][]uint64) tensor.Tensor {
 
 // packedEntry is a Matrix of kernels/expert.cuh and its regions, and places is those of
 // its units.
-func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, first bool) (entry, places []uint64) {
-	if first {
+func (g *group) packedEntry(d *Device, m *matrix, bias tensor.Tensor, i int) (entry, places []uint64) {
+	if i == 0 {
 		g.in, g.out = m.in, m.out
 	}
-	want(m.in == g.in && m.out == g.out && !m.order.Nil(), "Group", m.words)
+	most, alike := mostOf{m.in, m.units128, m.widest, m.unitGroups, false, m.digitless}, m.in == g.in && m.out == g.out
+	want((alike || i == g.count-1) && !m.order.Nil() && (bias.Nil() || bias.Cols == m.out), "Group", m.words)
+	if !alike {
+		most.in, most.units = g.most.in, g.most.units
+	}
 	g.orders, g.unshuffled = append(g.orders, m.arranged()), g.unshuffled || m.shuffle.Nil()
-	g.most = g.most.and(mostOf{m.in, m.units128, m.widest, m.unitGroups, false, m.digitless})
+	g.most, g.last.in, g.last.out, g.last.units = g.most.and(most), m.in, m.out, m.units128
 	for _, t := range []tensor.Tensor{m.words, m.scales, m.units, m.order, m.places, bias} {
 		entry = append(entry, d.addressOrNull(t))
 	}
@@ -217,7 +224,7 @@ func (d *Device) GroupMul(ys []tensor.Tensor, x, rows tensor.Tensor, groups []de
 	var tables []*group
 	for i, of := range groups {
 		g := of.(*group)
-		want(ys[i].Rows == n && ys[i].Cols == g.out && x.Cols == g.in && g.count == r.First.Cols-1, "GroupMul", ys[i], x)
+		want(ys[i].Rows == n && ys[i].Cols == g.out && x.Cols == g.in && g.count == r.First.Cols-1 && !g.ragged(), "GroupMul", ys[i], x)
 		if !g.table.Nil() {
 			packed, tables = append(packed, ys[i]), append(tables, g)
 		}

@@ -77,18 +77,18 @@ func (d *Device) groupStages(v groupVariant, groups ...*group) (slot, slots int)
 // groupAlignment is what stages are aligned to.
 const groupAlignment = 1024
 
-// groupInput is rows that are put in order for a group: x, or, where there is up, act(x)·up.
+// groupInput is rows that are put in order for a group: x, or, where there is up, units of x and up.
 type groupInput struct {
 	x, up, rows tensor.Tensor
-	act         device.Act
+	unit        device.Unit
 }
 
 // inOrder puts rows in the order in which products with g take them.
 func (d *Device) inOrder(xs tensor.Tensor, from groupInput, g *group, halves int, v groupVariant, r device.Routes) {
-	n := r.Rows.Cols
+	n, c := r.Rows.Cols, from.unit.Clamp
 	l := launch{blocks: dim{x: v.rows / qgemm_group_rows_at_once, y: min(n, n/v.rows+g.count)}, threads: dim{x: qgemm_order_threads}, shared: qgemm_group_rows_at_once * g.in * tensor.F16.Size()}
-	d.qgemm_group_order(l, xs, from.x, from.up, from.rows, g.table, r.First, int32(g.count), int32(v.rows), int32(g.table.Cols), int32(g.in), int32(halves), int32(from.act),
-		int64(from.x.Stride), int64(from.up.Stride))
+	d.qgemm_group_order(l, xs, from.x, from.up, from.rows, g.table, r.First, int32(g.count), int32(v.rows), int32(g.table.Cols), int32(g.in), int32(halves), actOf(from.unit),
+		int64(from.x.Stride), int64(from.up.Stride), c.Limit, c.Up, c.Alpha, c.Added)
 }
 
 // manyGroups multiplies rows of which experts see many by the matrices of a, and of b if it is another group.

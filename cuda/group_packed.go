@@ -9,7 +9,7 @@ type packedGroupFunc func(d *Device, l launch, y1, y2, x, table1, table2, reader
 	count, words1, words2, words3, places1, places2, tiles1, tiles2, same, together, buffers, units, in, out1, out2, slots, slot, groups int32, ldy1, ldy2, ldx int64)
 
 type packedActsFunc func(d *Device, l launch, y, gate, up, table, first tensor.Tensor,
-	count, words, places, tiles, together, buffers, units, in, out, act, slots, slot, groups int32, ldy, ldg, ldu int64)
+	count, words, places, tiles, together, buffers, units, in, out, act, slots, slot, groups int32, ldy, ldg, ldu int64, limit, most, alpha, added float32)
 
 // A groupRoom is how many slots a warp has, and buffers of rows.
 type groupRoom struct{ slots, buffers int }
@@ -106,9 +106,10 @@ func (d *Device) packedGroups(ys []tensor.Tensor, x, rows tensor.Tensor, groups 
 // packedActs multiplies units of gate and up by the matrices of g. The kernel before must be of packedGroups, for this reader and with the same choice.
 func (d *Device) packedActs(m device.Experts, g *group, r device.Routes) {
 	p, ok := d.packedPlan(g, &group{}, r)
+	c := m.Clamp
 	if !ok {
 		return
 	}
 	p.acts(d, p.launch, m.Each, m.Opens(), m.Ups, g.table, r.First, int32(g.count), int32(g.table.Cols), int32(g.places), int32(g.tiles()), int32(p.together), int32(p.buffers), int32(g.most.units), int32(g.in), int32(g.out),
-		int32(m.Act), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Opens().Stride), int64(m.Ups.Stride))
+		actOf(m.Unit), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Opens().Stride), int64(m.Ups.Stride), c.Limit, c.Up, c.Alpha, c.Added)
 }

@@ -239,20 +239,35 @@ const (
 	kernel_lift_f32
 	kernel_likelihood
 	kernel_mixture_gate
+	kernel_mixture_gate_wide
 	kernel_mixture_gate_many
+	kernel_mixture_gate_many_wide
 	kernel_mixture_gate_any
+	kernel_mixture_gate_any_wide
 	kernel_mixture_up
+	kernel_mixture_up_wide
 	kernel_mixture_up_many
+	kernel_mixture_up_many_wide
 	kernel_mixture_up_any
+	kernel_mixture_up_any_wide
 	kernel_mixture_gate_alike
+	kernel_mixture_gate_alike_wide
 	kernel_mixture_gate_alike_many
+	kernel_mixture_gate_alike_many_wide
 	kernel_mixture_up_alike
+	kernel_mixture_up_alike_wide
 	kernel_mixture_up_alike_many
+	kernel_mixture_up_alike_many_wide
 	kernel_mixture_down
+	kernel_mixture_down_wide
 	kernel_mixture_down_corrected
+	kernel_mixture_down_corrected_wide
 	kernel_mixture_down_many
+	kernel_mixture_down_many_wide
 	kernel_mixture_down_many_corrected
+	kernel_mixture_down_many_corrected_wide
 	kernel_mixture_down_any
+	kernel_mixture_down_any_wide
 	kernel_moments_by_norms_f16
 	kernel_moments_by_norms_f32
 	kernel_moments_own
@@ -381,372 +396,387 @@ var kernels = [kernelCount]struct {
 	op, name  string
 	dependent bool
 }{
-	kernel_act_mul_silu_f16:               {"act_mul", "act_mul_silu_f16", true},
-	kernel_act_mul_gelu_f16:               {"act_mul", "act_mul_gelu_f16", true},
-	kernel_act_mul_gelu_tanh_f16:          {"act_mul", "act_mul_gelu_tanh_f16", true},
-	kernel_act_mul_relu_f16:               {"act_mul", "act_mul_relu_f16", true},
-	kernel_act_mul_sigmoid_f16:            {"act_mul", "act_mul_sigmoid_f16", true},
-	kernel_act_mul_softplus_f16:           {"act_mul", "act_mul_softplus_f16", true},
-	kernel_act_mul_back_silu:              {"act_mul_back", "act_mul_back_silu", true},
-	kernel_act_mul_back_gelu:              {"act_mul_back", "act_mul_back_gelu", true},
-	kernel_act_mul_back_gelu_tanh:         {"act_mul_back", "act_mul_back_gelu_tanh", true},
-	kernel_act_mul_back_relu:              {"act_mul_back", "act_mul_back_relu", true},
-	kernel_act_mul_back_sigmoid:           {"act_mul_back", "act_mul_back_sigmoid", true},
-	kernel_act_mul_back_softplus:          {"act_mul_back", "act_mul_back_softplus", true},
-	kernel_add_scaled_f32:                 {"add_scaled", "add_scaled_f32", true},
-	kernel_add_scaled_f16:                 {"add_scaled", "add_scaled_f16", true},
-	kernel_advance:                        {"advance", "advance", true},
-	kernel_affine_decode_2:                {"affine_decode", "affine_decode_2", true},
-	kernel_affine_decode_3:                {"affine_decode", "affine_decode_3", true},
-	kernel_affine_decode_4:                {"affine_decode", "affine_decode_4", true},
-	kernel_affine_decode_8:                {"affine_decode", "affine_decode_8", true},
-	kernel_affine_qmatmul_8_2:             {"affine_qmatmul", "affine_qmatmul_8_2", true},
-	kernel_affine_qmatmul_8_3:             {"affine_qmatmul", "affine_qmatmul_8_3", true},
-	kernel_affine_qmatmul_8_4:             {"affine_qmatmul", "affine_qmatmul_8_4", true},
-	kernel_affine_qmatmul_8_8:             {"affine_qmatmul", "affine_qmatmul_8_8", true},
-	kernel_affine_qmatmul_16_2:            {"affine_qmatmul", "affine_qmatmul_16_2", true},
-	kernel_affine_qmatmul_16_3:            {"affine_qmatmul", "affine_qmatmul_16_3", true},
-	kernel_affine_qmatmul_16_4:            {"affine_qmatmul", "affine_qmatmul_16_4", true},
-	kernel_affine_qmatmul_16_8:            {"affine_qmatmul", "affine_qmatmul_16_8", true},
-	kernel_affine_qmatmul_32_2:            {"affine_qmatmul", "affine_qmatmul_32_2", true},
-	kernel_affine_qmatmul_32_3:            {"affine_qmatmul", "affine_qmatmul_32_3", true},
-	kernel_affine_qmatmul_32_4:            {"affine_qmatmul", "affine_qmatmul_32_4", true},
-	kernel_affine_qmatmul_32_8:            {"affine_qmatmul", "affine_qmatmul_32_8", true},
-	kernel_attend_back_rows_128:           {"attend_back", "attend_back_rows_128", true},
-	kernel_attend_back_rows_256:           {"attend_back", "attend_back_rows_256", true},
-	kernel_attend_back_rows_576:           {"attend_back", "attend_back_rows_576", true},
-	kernel_attend_back_keys_128:           {"attend_back", "attend_back_keys_128", true},
-	kernel_attend_back_keys_256:           {"attend_back", "attend_back_keys_256", true},
-	kernel_attend_back_keys_576:           {"attend_back", "attend_back_keys_576", true},
-	kernel_attend_back_half_prepare:       {"attend_back_half", "attend_back_half_prepare", true},
-	kernel_attend_back_half_rows_64:       {"attend_back_half", "attend_back_half_rows_64", true},
-	kernel_attend_back_half_rows_128:      {"attend_back_half", "attend_back_half_rows_128", true},
-	kernel_attend_back_half_keys_64:       {"attend_back_half", "attend_back_half_keys_64", true},
-	kernel_attend_back_half_keys_128:      {"attend_back_half", "attend_back_half_keys_128", true},
-	kernel_attend_back_mma_rows_64:        {"attend_back_mma", "attend_back_mma_rows_64", true},
-	kernel_attend_back_mma_rows_128:       {"attend_back_mma", "attend_back_mma_rows_128", true},
-	kernel_attend_back_mma_keys_64:        {"attend_back_mma", "attend_back_mma_keys_64", true},
-	kernel_attend_back_mma_keys_128:       {"attend_back_mma", "attend_back_mma_keys_128", true},
-	kernel_attend_decode_64_8:             {"attend_decode", "attend_decode_64_8", true},
-	kernel_attend_decode_64_16:            {"attend_decode", "attend_decode_64_16", true},
-	kernel_attend_decode_128_8:            {"attend_decode", "attend_decode_128_8", true},
-	kernel_attend_decode_128_16:           {"attend_decode", "attend_decode_128_16", true},
-	kernel_attend_decode_256_8:            {"attend_decode", "attend_decode_256_8", true},
-	kernel_attend_decode_64_any:           {"attend_decode", "attend_decode_64_any", true},
-	kernel_attend_decode_128_any:          {"attend_decode", "attend_decode_128_any", true},
-	kernel_attend_decode_256_any:          {"attend_decode", "attend_decode_256_any", true},
-	kernel_attend_hopper_64:               {"attend_hopper", "attend_hopper_64", true},
-	kernel_attend_hopper_128:              {"attend_hopper", "attend_hopper_128", true},
-	kernel_attend_hopper_256:              {"attend_hopper", "attend_hopper_256", true},
-	kernel_attend_latent_4:                {"attend_latent", "attend_latent_4", true},
-	kernel_attend_latent_2:                {"attend_latent", "attend_latent_2", true},
-	kernel_attend_latent_1:                {"attend_latent", "attend_latent_1", true},
-	kernel_attend_latent_join:             {"attend_latent", "attend_latent_join", true},
-	kernel_attend_left_64:                 {"attend_left", "attend_left_64", true},
-	kernel_attend_left_128:                {"attend_left", "attend_left_128", true},
-	kernel_attend_meet_64_8:               {"attend_meet", "attend_meet_64_8", true},
-	kernel_attend_meet_64_16:              {"attend_meet", "attend_meet_64_16", true},
-	kernel_attend_meet_128_8:              {"attend_meet", "attend_meet_128_8", true},
-	kernel_attend_meet_128_16:             {"attend_meet", "attend_meet_128_16", true},
-	kernel_attend_meet_256_8:              {"attend_meet", "attend_meet_256_8", true},
-	kernel_attend_meet_64_any:             {"attend_meet", "attend_meet_64_any", true},
-	kernel_attend_meet_128_any:            {"attend_meet", "attend_meet_128_any", true},
-	kernel_attend_meet_256_any:            {"attend_meet", "attend_meet_256_any", true},
-	kernel_attend_parts_1:                 {"attend_parts", "attend_parts_1", true},
-	kernel_attend_parts_4:                 {"attend_parts", "attend_parts_4", true},
-	kernel_attend_parts_8:                 {"attend_parts", "attend_parts_8", true},
-	kernel_attend_parts_wide:              {"attend_parts", "attend_parts_wide", true},
-	kernel_attend_parts_join:              {"attend_parts", "attend_parts_join", true},
-	kernel_attend_prefill_32:              {"attend_prefill", "attend_prefill_32", true},
-	kernel_attend_prefill_64:              {"attend_prefill", "attend_prefill_64", true},
-	kernel_attend_prefill_96:              {"attend_prefill", "attend_prefill_96", true},
-	kernel_attend_prefill_128:             {"attend_prefill", "attend_prefill_128", true},
-	kernel_attend_prefill_256:             {"attend_prefill", "attend_prefill_256", true},
-	kernel_attend_spread_64:               {"attend_spread", "attend_spread_64", true},
-	kernel_attend_spread_128:              {"attend_spread", "attend_spread_128", true},
-	kernel_attend_spread_128_more:         {"attend_spread", "attend_spread_128_more", true},
-	kernel_cap_f32:                        {"cap", "cap_f32", true},
-	kernel_cap_back:                       {"cap_back", "cap_back", true},
-	kernel_choose_logits_f16:              {"choose", "choose_logits_f16", true},
-	kernel_choose_logits_bf16:             {"choose", "choose_logits_bf16", true},
-	kernel_choose_logits_f32:              {"choose", "choose_logits_f32", true},
-	kernel_choose_corrected_f16:           {"choose", "choose_corrected_f16", true},
-	kernel_choose_corrected_bf16:          {"choose", "choose_corrected_bf16", true},
-	kernel_choose_corrected_f32:           {"choose", "choose_corrected_f32", true},
-	kernel_choose_rows_f16:                {"choose", "choose_rows_f16", true},
-	kernel_choose_rows_bf16:               {"choose", "choose_rows_bf16", true},
-	kernel_choose_rows_f32:                {"choose", "choose_rows_f32", true},
-	kernel_clamp_mul_f16:                  {"clamp_mul", "clamp_mul_f16", true},
-	kernel_clamp_mul_back:                 {"clamp_mul_back", "clamp_mul_back", true},
-	kernel_clip_f16:                       {"clip", "clip_f16", true},
-	kernel_clip_back:                      {"clip_back", "clip_back", true},
-	kernel_coding_values:                  {"coding", "coding_values", true},
-	kernel_coding_errors:                  {"coding", "coding_errors", true},
-	kernel_coding_range:                   {"coding", "coding_range", true},
-	kernel_coding_words:                   {"coding", "coding_words", true},
-	kernel_coding_scales:                  {"coding", "coding_scales", true},
-	kernel_coding_tiles:                   {"coding", "coding_tiles", true},
-	kernel_coding_units:                   {"coding", "coding_units", true},
-	kernel_coding_order:                   {"coding", "coding_order", true},
-	kernel_columns_take:                   {"columns", "columns_take", true},
-	kernel_columns_errors:                 {"columns", "columns_errors", true},
-	kernel_columns_invert:                 {"columns", "columns_invert", true},
-	kernel_combine_f16:                    {"combine", "combine_f16", true},
-	kernel_combine_f32:                    {"combine", "combine_f32", true},
-	kernel_combine_left:                   {"combine", "combine_left", true},
-	kernel_combine_back:                   {"combine", "combine_back", true},
-	kernel_copy_f32_f32:                   {"copy", "copy_f32_f32", true},
-	kernel_copy_f16_f16:                   {"copy", "copy_f16_f16", true},
-	kernel_copy_bf16_bf16:                 {"copy", "copy_bf16_bf16", true},
-	kernel_copy_f32_f16:                   {"copy", "copy_f32_f16", true},
-	kernel_copy_f32_bf16:                  {"copy", "copy_f32_bf16", true},
-	kernel_copy_f16_f32:                   {"copy", "copy_f16_f32", true},
-	kernel_copy_f16_bf16:                  {"copy", "copy_f16_bf16", true},
-	kernel_copy_bf16_f32:                  {"copy", "copy_bf16_f32", true},
-	kernel_copy_bf16_f16:                  {"copy", "copy_bf16_f16", true},
-	kernel_delta_rule_64:                  {"delta", "delta_rule_64", true},
-	kernel_delta_rule_128:                 {"delta", "delta_rule_128", true},
-	kernel_delta_rule_256:                 {"delta", "delta_rule_256", true},
-	kernel_delta_plain_64:                 {"delta", "delta_plain_64", true},
-	kernel_delta_plain_128:                {"delta", "delta_plain_128", true},
-	kernel_delta_plain_256:                {"delta", "delta_plain_256", true},
-	kernel_delta_back_64:                  {"delta_back", "delta_back_64", true},
-	kernel_delta_back_128:                 {"delta_back", "delta_back_128", true},
-	kernel_delta_back_256:                 {"delta_back", "delta_back_256", true},
-	kernel_delta_back_sums:                {"delta_back", "delta_back_sums", true},
-	kernel_delta_back_columns:             {"delta_back", "delta_back_columns", true},
-	kernel_delta_back_inputs:              {"delta_back", "delta_back_inputs", true},
-	kernel_delta_chunks_prepare_rule_64:   {"delta_chunks", "delta_chunks_prepare_rule_64", true},
-	kernel_delta_chunks_rule_64:           {"delta_chunks", "delta_chunks_rule_64", true},
-	kernel_delta_chunks_prepare_rule_128:  {"delta_chunks", "delta_chunks_prepare_rule_128", true},
-	kernel_delta_chunks_rule_128:          {"delta_chunks", "delta_chunks_rule_128", true},
-	kernel_delta_chunks_prepare_plain_64:  {"delta_chunks", "delta_chunks_prepare_plain_64", true},
-	kernel_delta_chunks_plain_64:          {"delta_chunks", "delta_chunks_plain_64", true},
-	kernel_delta_chunks_prepare_plain_128: {"delta_chunks", "delta_chunks_prepare_plain_128", true},
-	kernel_delta_chunks_plain_128:         {"delta_chunks", "delta_chunks_plain_128", true},
-	kernel_delta_convolve:                 {"delta_convolve", "delta_convolve", true},
-	kernel_delta_convolve_128:             {"delta_convolve", "delta_convolve_128", true},
-	kernel_delta_step:                     {"delta_step", "delta_step", true},
-	kernel_delta_step_plain:               {"delta_step", "delta_step_plain", true},
-	kernel_descend_sum:                    {"descend", "descend_sum", true},
-	kernel_descend:                        {"descend", "descend", true},
-	kernel_descend_many:                   {"descend", "descend_many", true},
-	kernel_diagonal_get:                   {"diagonal", "diagonal_get", true},
-	kernel_diagonal_add:                   {"diagonal", "diagonal_add", true},
-	kernel_diagonal_mirror:                {"diagonal", "diagonal_mirror", true},
-	kernel_difference_f16:                 {"difference", "difference_f16", true},
-	kernel_difference_f32:                 {"difference", "difference_f32", true},
-	kernel_divergence_back:                {"divergence_back", "divergence_back", true},
-	kernel_dot_parts:                      {"dot", "dot_parts", true},
-	kernel_dot_distances:                  {"dot", "dot_distances", true},
-	kernel_dot_sum:                        {"dot", "dot_sum", true},
-	kernel_draw:                           {"draw", "draw", true},
-	kernel_embed_f32:                      {"embed", "embed_f32", true},
-	kernel_embed_f16:                      {"embed", "embed_f16", true},
-	kernel_embed_bf16:                     {"embed", "embed_bf16", true},
-	kernel_exl2_arrange_2:                 {"exl2_arrange", "exl2_arrange_2", false},
-	kernel_exl2_arrange_3:                 {"exl2_arrange", "exl2_arrange_3", false},
-	kernel_exl2_arrange_4:                 {"exl2_arrange", "exl2_arrange_4", false},
-	kernel_exl2_arrange_5:                 {"exl2_arrange", "exl2_arrange_5", false},
-	kernel_exl2_arrange_6:                 {"exl2_arrange", "exl2_arrange_6", false},
-	kernel_exl2_arrange_8:                 {"exl2_arrange", "exl2_arrange_8", false},
-	kernel_exl2_decode_2:                  {"exl2_decode", "exl2_decode_2", true},
-	kernel_exl2_decode_3:                  {"exl2_decode", "exl2_decode_3", true},
-	kernel_exl2_decode_4:                  {"exl2_decode", "exl2_decode_4", true},
-	kernel_exl2_decode_5:                  {"exl2_decode", "exl2_decode_5", true},
-	kernel_exl2_decode_6:                  {"exl2_decode", "exl2_decode_6", true},
-	kernel_exl2_decode_8:                  {"exl2_decode", "exl2_decode_8", true},
-	kernel_gated_norm_heads:               {"gated_norm", "gated_norm_heads", true},
-	kernel_gated_norm_heads_128:           {"gated_norm", "gated_norm_heads_128", true},
-	kernel_gated_norm:                     {"gated_norm", "gated_norm", true},
-	kernel_gated_norm_fours:               {"gated_norm", "gated_norm_fours", true},
-	kernel_gather_f16:                     {"gather", "gather_f16", true},
-	kernel_gather_f32:                     {"gather", "gather_f32", true},
-	kernel_gemm_large_f16:                 {"gemm", "gemm_large_f16", true},
-	kernel_gemm_large_f32:                 {"gemm", "gemm_large_f32", true},
-	kernel_gemm_medium_f16:                {"gemm", "gemm_medium_f16", true},
-	kernel_gemm_medium_f32:                {"gemm", "gemm_medium_f32", true},
-	kernel_gemm_small_f16:                 {"gemm", "gemm_small_f16", true},
-	kernel_gemm_small_f32:                 {"gemm", "gemm_small_f32", true},
-	kernel_gemm_any_f16:                   {"gemm", "gemm_any_f16", true},
-	kernel_gemm_any_f32:                   {"gemm", "gemm_any_f32", true},
-	kernel_gemm_hopper_256_f16:            {"gemm_hopper", "gemm_hopper_256_f16", true},
-	kernel_gemm_hopper_256_f32:            {"gemm_hopper", "gemm_hopper_256_f32", true},
-	kernel_gemm_hopper_128_f16:            {"gemm_hopper", "gemm_hopper_128_f16", true},
-	kernel_gemm_hopper_128_f32:            {"gemm_hopper", "gemm_hopper_128_f32", true},
-	kernel_gemm_join_f16:                  {"gemm_join", "gemm_join_f16", true},
-	kernel_gemm_join_f32:                  {"gemm_join", "gemm_join_f32", true},
-	kernel_gemm_tiles_256_store:           {"gemm_tiles", "gemm_tiles_256_store", true},
-	kernel_gemm_tiles_256_add:             {"gemm_tiles", "gemm_tiles_256_add", true},
-	kernel_gemm_tiles_256_gate:            {"gemm_tiles", "gemm_tiles_256_gate", true},
-	kernel_gemm_tiles_256_turn:            {"gemm_tiles", "gemm_tiles_256_turn", true},
-	kernel_gemm_tiles_128_store:           {"gemm_tiles", "gemm_tiles_128_store", true},
-	kernel_gemm_tiles_128_add:             {"gemm_tiles", "gemm_tiles_128_add", true},
-	kernel_gemm_tiles_128_gate:            {"gemm_tiles", "gemm_tiles_128_gate", true},
-	kernel_gemm_tiles_128_turn:            {"gemm_tiles", "gemm_tiles_128_turn", true},
-	kernel_gemv_f16_f16:                   {"gemv", "gemv_f16_f16", true},
-	kernel_gemv_f16_f32:                   {"gemv", "gemv_f16_f32", true},
-	kernel_gemv_bf16_f16:                  {"gemv", "gemv_bf16_f16", true},
-	kernel_gemv_bf16_f32:                  {"gemv", "gemv_bf16_f32", true},
-	kernel_gemv_f32_f16:                   {"gemv", "gemv_f32_f16", true},
-	kernel_gemv_f32_f32:                   {"gemv", "gemv_f32_f32", true},
-	kernel_gemv_group_f16:                 {"gemv_group", "gemv_group_f16", true},
-	kernel_gemv_group_bf16:                {"gemv_group", "gemv_group_bf16", true},
-	kernel_gemv_group_f32:                 {"gemv_group", "gemv_group_f32", true},
-	kernel_gptq_feed:                      {"gptq_feed", "gptq_feed", true},
-	kernel_gptq_feed_top:                  {"gptq_feed", "gptq_feed_top", true},
-	kernel_gptq_rows_round:                {"gptq_rows", "gptq_rows_round", true},
-	kernel_gptq_rows_descend:              {"gptq_rows", "gptq_rows_descend", true},
-	kernel_gptq_search_staged:             {"gptq_search", "gptq_search_staged", true},
-	kernel_gptq_search_direct:             {"gptq_search", "gptq_search_direct", true},
-	kernel_gram_tiles:                     {"gram_tiles", "gram_tiles", true},
-	kernel_head_gates_sigmoid_f16:         {"head_gates", "head_gates_sigmoid_f16", true},
-	kernel_head_gates_softplus_f16:        {"head_gates", "head_gates_softplus_f16", true},
-	kernel_head_gates_back_sigmoid:        {"head_gates_back", "head_gates_back_sigmoid", true},
-	kernel_head_gates_back_softplus:       {"head_gates_back", "head_gates_back_softplus", true},
-	kernel_head_norm_rms_f16:              {"head_norm", "head_norm_rms_f16", true},
-	kernel_head_norm_layer_f16:            {"head_norm", "head_norm_layer_f16", true},
-	kernel_inverse_strip:                  {"inverse", "inverse_strip", true},
-	kernel_inverse_diagonal:               {"inverse", "inverse_diagonal", true},
-	kernel_inverse_store:                  {"inverse", "inverse_store", true},
-	kernel_latent_round:                   {"latent", "latent_round", true},
-	kernel_latent_train:                   {"latent", "latent_train", true},
-	kernel_lift_f32:                       {"lift", "lift_f32", true},
-	kernel_likelihood:                     {"likelihood", "likelihood", true},
-	kernel_mixture_gate:                   {"mixture", "mixture_gate", true},
-	kernel_mixture_gate_many:              {"mixture", "mixture_gate_many", true},
-	kernel_mixture_gate_any:               {"mixture", "mixture_gate_any", true},
-	kernel_mixture_up:                     {"mixture", "mixture_up", true},
-	kernel_mixture_up_many:                {"mixture", "mixture_up_many", true},
-	kernel_mixture_up_any:                 {"mixture", "mixture_up_any", true},
-	kernel_mixture_gate_alike:             {"mixture", "mixture_gate_alike", true},
-	kernel_mixture_gate_alike_many:        {"mixture", "mixture_gate_alike_many", true},
-	kernel_mixture_up_alike:               {"mixture", "mixture_up_alike", true},
-	kernel_mixture_up_alike_many:          {"mixture", "mixture_up_alike_many", true},
-	kernel_mixture_down:                   {"mixture", "mixture_down", true},
-	kernel_mixture_down_corrected:         {"mixture", "mixture_down_corrected", true},
-	kernel_mixture_down_many:              {"mixture", "mixture_down_many", true},
-	kernel_mixture_down_many_corrected:    {"mixture", "mixture_down_many_corrected", true},
-	kernel_mixture_down_any:               {"mixture", "mixture_down_any", true},
-	kernel_moments_by_norms_f16:           {"moments", "moments_by_norms_f16", true},
-	kernel_moments_by_norms_f32:           {"moments", "moments_by_norms_f32", true},
-	kernel_moments_own:                    {"moments", "moments_own", true},
-	kernel_moments_rows:                   {"moments", "moments_rows", true},
-	kernel_moments_share:                  {"moments", "moments_share", true},
-	kernel_moments_store:                  {"moments", "moments_store", true},
-	kernel_norm_rms_f32_f32:               {"norm", "norm_rms_f32_f32", true},
-	kernel_norm_rms_f32_f16:               {"norm", "norm_rms_f32_f16", true},
-	kernel_norm_rms_f16_f16:               {"norm", "norm_rms_f16_f16", true},
-	kernel_norm_layer_f32_f32:             {"norm", "norm_layer_f32_f32", true},
-	kernel_norm_layer_f32_f16:             {"norm", "norm_layer_f32_f16", true},
-	kernel_norm_layer_f16_f16:             {"norm", "norm_layer_f16_f16", true},
-	kernel_norm_back_rms_f32:              {"norm_back", "norm_back_rms_f32", true},
-	kernel_norm_back_rms_f16:              {"norm_back", "norm_back_rms_f16", true},
-	kernel_norm_back_layer_f32:            {"norm_back", "norm_back_layer_f32", true},
-	kernel_norm_back_layer_f16:            {"norm_back", "norm_back_layer_f16", true},
-	kernel_norm_order_rms_2:               {"norm_order", "norm_order_rms_2", true},
-	kernel_norm_order_rms_1:               {"norm_order", "norm_order_rms_1", true},
-	kernel_norm_order_layer_2:             {"norm_order", "norm_order_layer_2", true},
-	kernel_norm_order_layer_1:             {"norm_order", "norm_order_layer_1", true},
-	kernel_operand_largest:                {"operand", "operand_largest", true},
-	kernel_operand_largest_each:           {"operand", "operand_largest_each", true},
-	kernel_operand_f16:                    {"operand", "operand_f16", true},
-	kernel_operand_f32:                    {"operand", "operand_f32", true},
-	kernel_operand_f32_each:               {"operand", "operand_f32_each", true},
-	kernel_operand_turned_f32:             {"operand", "operand_turned_f32", true},
-	kernel_operand_squares:                {"operand", "operand_squares", true},
-	kernel_operand_halves:                 {"operand_halves", "operand_halves", true},
-	kernel_order_rows_f16:                 {"order_rows", "order_rows_f16", true},
-	kernel_order_rows_rms_f32:             {"order_rows", "order_rows_rms_f32", true},
-	kernel_order_rows_layer_f32:           {"order_rows", "order_rows_layer_f32", true},
-	kernel_pairs_reach:                    {"pairs", "pairs_reach", true},
-	kernel_pairs_held:                     {"pairs", "pairs_held", true},
-	kernel_pairs:                          {"pairs", "pairs", true},
-	kernel_permute_inverse:                {"permute", "permute_inverse", true},
-	kernel_permute_1_f16:                  {"permute", "permute_1_f16", true},
-	kernel_permute_2_f16:                  {"permute", "permute_2_f16", true},
-	kernel_permute_4_f16:                  {"permute", "permute_4_f16", true},
-	kernel_product_11:                     {"product", "product_11", true},
-	kernel_product_12:                     {"product", "product_12", true},
-	kernel_product_21:                     {"product", "product_21", true},
-	kernel_product_22:                     {"product", "product_22", true},
-	kernel_product_hopper_11:              {"product_hopper", "product_hopper_11", true},
-	kernel_product_hopper_12:              {"product_hopper", "product_hopper_12", true},
-	kernel_product_hopper_21:              {"product_hopper", "product_hopper_21", true},
-	kernel_product_hopper_22:              {"product_hopper", "product_hopper_22", true},
-	kernel_qgemm_group_16:                 {"qgemm_group", "qgemm_group_16", true},
-	kernel_qgemm_group_32:                 {"qgemm_group", "qgemm_group_32", true},
-	kernel_qgemm_group_64:                 {"qgemm_group", "qgemm_group_64", true},
-	kernel_qgemm_group_128:                {"qgemm_group", "qgemm_group_128", true},
-	kernel_qgemm_group_order:              {"qgemm_group", "qgemm_group_order", true},
-	kernel_qgemm_hopper_128:               {"qgemm_hopper", "qgemm_hopper_128", true},
-	kernel_qgemm_hopper_96:                {"qgemm_hopper", "qgemm_hopper_96", true},
-	kernel_qgemm_hopper_64:                {"qgemm_hopper", "qgemm_hopper_64", true},
-	kernel_qgemm_hopper_48:                {"qgemm_hopper", "qgemm_hopper_48", true},
-	kernel_qgemm_hopper_32:                {"qgemm_hopper", "qgemm_hopper_32", true},
-	kernel_qgemm_order_f16:                {"qgemm_order", "qgemm_order_f16", true},
-	kernel_qgemm_order_rms:                {"qgemm_order", "qgemm_order_rms", true},
-	kernel_qgemm_order_layer:              {"qgemm_order", "qgemm_order_layer", true},
-	kernel_qgemm_order_make:               {"qgemm_order", "qgemm_order_make", true},
-	kernel_qmatmul_one:                    {"qmatmul", "qmatmul_one", true},
-	kernel_qmatmul_one_wide:               {"qmatmul", "qmatmul_one_wide", true},
-	kernel_qmatmul_placed:                 {"qmatmul", "qmatmul_placed", true},
-	kernel_qmatmul_placed_wide:            {"qmatmul", "qmatmul_placed_wide", true},
-	kernel_qmatmul_halves:                 {"qmatmul", "qmatmul_halves", true},
-	kernel_qmatmul_more:                   {"qmatmul", "qmatmul_more", true},
-	kernel_qmatmul_few:                    {"qmatmul", "qmatmul_few", true},
-	kernel_qmatmul_two:                    {"qmatmul", "qmatmul_two", true},
-	kernel_qmatmul_two_wide:               {"qmatmul", "qmatmul_two_wide", true},
-	kernel_qmatmul_four:                   {"qmatmul", "qmatmul_four", true},
-	kernel_qmatmul_batch_8:                {"qmatmul_batch", "qmatmul_batch_8", true},
-	kernel_qmatmul_batch_16:               {"qmatmul_batch", "qmatmul_batch_16", true},
-	kernel_qmatmul_group_2:                {"qmatmul_group", "qmatmul_group_2", true},
-	kernel_qmatmul_group_acts_2:           {"qmatmul_group", "qmatmul_group_acts_2", true},
-	kernel_qmatmul_group_6:                {"qmatmul_group", "qmatmul_group_6", true},
-	kernel_qmatmul_group_acts_6:           {"qmatmul_group", "qmatmul_group_acts_6", true},
-	kernel_qmatmul_group_12:               {"qmatmul_group", "qmatmul_group_12", true},
-	kernel_qmatmul_group_acts_12:          {"qmatmul_group", "qmatmul_group_acts_12", true},
-	kernel_qmatmul_group_digits_6:         {"qmatmul_group", "qmatmul_group_digits_6", true},
-	kernel_qmatmul_group_digits_acts_6:    {"qmatmul_group", "qmatmul_group_digits_acts_6", true},
-	kernel_qmatmul_group_digits_12:        {"qmatmul_group", "qmatmul_group_digits_12", true},
-	kernel_qmatmul_group_digits_acts_12:   {"qmatmul_group", "qmatmul_group_digits_acts_12", true},
-	kernel_qmatmul_rows_many_8:            {"qmatmul_rows", "qmatmul_rows_many_8", true},
-	kernel_qmatmul_rows_many_16:           {"qmatmul_rows", "qmatmul_rows_many_16", true},
-	kernel_qmatmul_rows_few_8:             {"qmatmul_rows", "qmatmul_rows_few_8", true},
-	kernel_qmatmul_rows_few_16:            {"qmatmul_rows", "qmatmul_rows_few_16", true},
-	kernel_read:                           {"read", "read", false},
-	kernel_rope_split_f16:                 {"rope", "rope_split_f16", true},
-	kernel_rope_interleaved_f16:           {"rope", "rope_interleaved_f16", true},
-	kernel_rope_back_split:                {"rope_back", "rope_back_split", true},
-	kernel_rope_back_interleaved:          {"rope_back", "rope_back_interleaved", true},
-	kernel_rope_store_f16:                 {"rope_store", "rope_store_f16", true},
-	kernel_route_sort:                     {"route", "route_sort", true},
-	kernel_route_2:                        {"route", "route_2", true},
-	kernel_route_choose_2:                 {"route", "route_choose_2", true},
-	kernel_route_4:                        {"route", "route_4", true},
-	kernel_route_choose_4:                 {"route", "route_choose_4", true},
-	kernel_route_8:                        {"route", "route_8", true},
-	kernel_route_choose_8:                 {"route", "route_choose_8", true},
-	kernel_route_16:                       {"route", "route_16", true},
-	kernel_route_choose_16:                {"route", "route_choose_16", true},
-	kernel_sample_most:                    {"sample", "sample_most", true},
-	kernel_sample_bins:                    {"sample", "sample_bins", true},
-	kernel_sample_select:                  {"sample", "sample_select", true},
-	kernel_sample_draw:                    {"sample", "sample_draw", true},
-	kernel_sample_back:                    {"sample_back", "sample_back", true},
-	kernel_short_conv:                     {"short_conv", "short_conv", true},
-	kernel_short_conv_keep:                {"short_conv", "short_conv_keep", true},
-	kernel_short_conv_back_sums:           {"short_conv", "short_conv_back_sums", true},
-	kernel_short_conv_back_inputs:         {"short_conv", "short_conv_back_inputs", true},
-	kernel_store_f16:                      {"store", "store_f16", true},
-	kernel_take_f32:                       {"take", "take_f32", true},
-	kernel_take_turned_f32:                {"take", "take_turned_f32", true},
-	kernel_take_turned_f16:                {"take", "take_turned_f16", true},
-	kernel_take_turned_bf16:               {"take", "take_turned_bf16", true},
-	kernel_turns_f32:                      {"turns", "turns_f32", true},
-	kernel_unpack_f16:                     {"unpack", "unpack_f16", true},
-	kernel_xielu_f16:                      {"xielu", "xielu_f16", true},
-	kernel_xielu_back:                     {"xielu", "xielu_back", true},
+	kernel_act_mul_silu_f16:                 {"act_mul", "act_mul_silu_f16", true},
+	kernel_act_mul_gelu_f16:                 {"act_mul", "act_mul_gelu_f16", true},
+	kernel_act_mul_gelu_tanh_f16:            {"act_mul", "act_mul_gelu_tanh_f16", true},
+	kernel_act_mul_relu_f16:                 {"act_mul", "act_mul_relu_f16", true},
+	kernel_act_mul_sigmoid_f16:              {"act_mul", "act_mul_sigmoid_f16", true},
+	kernel_act_mul_softplus_f16:             {"act_mul", "act_mul_softplus_f16", true},
+	kernel_act_mul_back_silu:                {"act_mul_back", "act_mul_back_silu", true},
+	kernel_act_mul_back_gelu:                {"act_mul_back", "act_mul_back_gelu", true},
+	kernel_act_mul_back_gelu_tanh:           {"act_mul_back", "act_mul_back_gelu_tanh", true},
+	kernel_act_mul_back_relu:                {"act_mul_back", "act_mul_back_relu", true},
+	kernel_act_mul_back_sigmoid:             {"act_mul_back", "act_mul_back_sigmoid", true},
+	kernel_act_mul_back_softplus:            {"act_mul_back", "act_mul_back_softplus", true},
+	kernel_add_scaled_f32:                   {"add_scaled", "add_scaled_f32", true},
+	kernel_add_scaled_f16:                   {"add_scaled", "add_scaled_f16", true},
+	kernel_advance:                          {"advance", "advance", true},
+	kernel_affine_decode_2:                  {"affine_decode", "affine_decode_2", true},
+	kernel_affine_decode_3:                  {"affine_decode", "affine_decode_3", true},
+	kernel_affine_decode_4:                  {"affine_decode", "affine_decode_4", true},
+	kernel_affine_decode_8:                  {"affine_decode", "affine_decode_8", true},
+	kernel_affine_qmatmul_8_2:               {"affine_qmatmul", "affine_qmatmul_8_2", true},
+	kernel_affine_qmatmul_8_3:               {"affine_qmatmul", "affine_qmatmul_8_3", true},
+	kernel_affine_qmatmul_8_4:               {"affine_qmatmul", "affine_qmatmul_8_4", true},
+	kernel_affine_qmatmul_8_8:               {"affine_qmatmul", "affine_qmatmul_8_8", true},
+	kernel_affine_qmatmul_16_2:              {"affine_qmatmul", "affine_qmatmul_16_2", true},
+	kernel_affine_qmatmul_16_3:              {"affine_qmatmul", "affine_qmatmul_16_3", true},
+	kernel_affine_qmatmul_16_4:              {"affine_qmatmul", "affine_qmatmul_16_4", true},
+	kernel_affine_qmatmul_16_8:              {"affine_qmatmul", "affine_qmatmul_16_8", true},
+	kernel_affine_qmatmul_32_2:              {"affine_qmatmul", "affine_qmatmul_32_2", true},
+	kernel_affine_qmatmul_32_3:              {"affine_qmatmul", "affine_qmatmul_32_3", true},
+	kernel_affine_qmatmul_32_4:              {"affine_qmatmul", "affine_qmatmul_32_4", true},
+	kernel_affine_qmatmul_32_8:              {"affine_qmatmul", "affine_qmatmul_32_8", true},
+	kernel_attend_back_rows_128:             {"attend_back", "attend_back_rows_128", true},
+	kernel_attend_back_rows_256:             {"attend_back", "attend_back_rows_256", true},
+	kernel_attend_back_rows_576:             {"attend_back", "attend_back_rows_576", true},
+	kernel_attend_back_keys_128:             {"attend_back", "attend_back_keys_128", true},
+	kernel_attend_back_keys_256:             {"attend_back", "attend_back_keys_256", true},
+	kernel_attend_back_keys_576:             {"attend_back", "attend_back_keys_576", true},
+	kernel_attend_back_half_prepare:         {"attend_back_half", "attend_back_half_prepare", true},
+	kernel_attend_back_half_rows_64:         {"attend_back_half", "attend_back_half_rows_64", true},
+	kernel_attend_back_half_rows_128:        {"attend_back_half", "attend_back_half_rows_128", true},
+	kernel_attend_back_half_keys_64:         {"attend_back_half", "attend_back_half_keys_64", true},
+	kernel_attend_back_half_keys_128:        {"attend_back_half", "attend_back_half_keys_128", true},
+	kernel_attend_back_mma_rows_64:          {"attend_back_mma", "attend_back_mma_rows_64", true},
+	kernel_attend_back_mma_rows_128:         {"attend_back_mma", "attend_back_mma_rows_128", true},
+	kernel_attend_back_mma_keys_64:          {"attend_back_mma", "attend_back_mma_keys_64", true},
+	kernel_attend_back_mma_keys_128:         {"attend_back_mma", "attend_back_mma_keys_128", true},
+	kernel_attend_decode_64_8:               {"attend_decode", "attend_decode_64_8", true},
+	kernel_attend_decode_64_16:              {"attend_decode", "attend_decode_64_16", true},
+	kernel_attend_decode_128_8:              {"attend_decode", "attend_decode_128_8", true},
+	kernel_attend_decode_128_16:             {"attend_decode", "attend_decode_128_16", true},
+	kernel_attend_decode_256_8:              {"attend_decode", "attend_decode_256_8", true},
+	kernel_attend_decode_64_any:             {"attend_decode", "attend_decode_64_any", true},
+	kernel_attend_decode_128_any:            {"attend_decode", "attend_decode_128_any", true},
+	kernel_attend_decode_256_any:            {"attend_decode", "attend_decode_256_any", true},
+	kernel_attend_hopper_64:                 {"attend_hopper", "attend_hopper_64", true},
+	kernel_attend_hopper_128:                {"attend_hopper", "attend_hopper_128", true},
+	kernel_attend_hopper_256:                {"attend_hopper", "attend_hopper_256", true},
+	kernel_attend_latent_4:                  {"attend_latent", "attend_latent_4", true},
+	kernel_attend_latent_2:                  {"attend_latent", "attend_latent_2", true},
+	kernel_attend_latent_1:                  {"attend_latent", "attend_latent_1", true},
+	kernel_attend_latent_join:               {"attend_latent", "attend_latent_join", true},
+	kernel_attend_left_64:                   {"attend_left", "attend_left_64", true},
+	kernel_attend_left_128:                  {"attend_left", "attend_left_128", true},
+	kernel_attend_meet_64_8:                 {"attend_meet", "attend_meet_64_8", true},
+	kernel_attend_meet_64_16:                {"attend_meet", "attend_meet_64_16", true},
+	kernel_attend_meet_128_8:                {"attend_meet", "attend_meet_128_8", true},
+	kernel_attend_meet_128_16:               {"attend_meet", "attend_meet_128_16", true},
+	kernel_attend_meet_256_8:                {"attend_meet", "attend_meet_256_8", true},
+	kernel_attend_meet_64_any:               {"attend_meet", "attend_meet_64_any", true},
+	kernel_attend_meet_128_any:              {"attend_meet", "attend_meet_128_any", true},
+	kernel_attend_meet_256_any:              {"attend_meet", "attend_meet_256_any", true},
+	kernel_attend_parts_1:                   {"attend_parts", "attend_parts_1", true},
+	kernel_attend_parts_4:                   {"attend_parts", "attend_parts_4", true},
+	kernel_attend_parts_8:                   {"attend_parts", "attend_parts_8", true},
+	kernel_attend_parts_wide:                {"attend_parts", "attend_parts_wide", true},
+	kernel_attend_parts_join:                {"attend_parts", "attend_parts_join", true},
+	kernel_attend_prefill_32:                {"attend_prefill", "attend_prefill_32", true},
+	kernel_attend_prefill_64:                {"attend_prefill", "attend_prefill_64", true},
+	kernel_attend_prefill_96:                {"attend_prefill", "attend_prefill_96", true},
+	kernel_attend_prefill_128:               {"attend_prefill", "attend_prefill_128", true},
+	kernel_attend_prefill_256:               {"attend_prefill", "attend_prefill_256", true},
+	kernel_attend_spread_64:                 {"attend_spread", "attend_spread_64", true},
+	kernel_attend_spread_128:                {"attend_spread", "attend_spread_128", true},
+	kernel_attend_spread_128_more:           {"attend_spread", "attend_spread_128_more", true},
+	kernel_cap_f32:                          {"cap", "cap_f32", true},
+	kernel_cap_back:                         {"cap_back", "cap_back", true},
+	kernel_choose_logits_f16:                {"choose", "choose_logits_f16", true},
+	kernel_choose_logits_bf16:               {"choose", "choose_logits_bf16", true},
+	kernel_choose_logits_f32:                {"choose", "choose_logits_f32", true},
+	kernel_choose_corrected_f16:             {"choose", "choose_corrected_f16", true},
+	kernel_choose_corrected_bf16:            {"choose", "choose_corrected_bf16", true},
+	kernel_choose_corrected_f32:             {"choose", "choose_corrected_f32", true},
+	kernel_choose_rows_f16:                  {"choose", "choose_rows_f16", true},
+	kernel_choose_rows_bf16:                 {"choose", "choose_rows_bf16", true},
+	kernel_choose_rows_f32:                  {"choose", "choose_rows_f32", true},
+	kernel_clamp_mul_f16:                    {"clamp_mul", "clamp_mul_f16", true},
+	kernel_clamp_mul_back:                   {"clamp_mul_back", "clamp_mul_back", true},
+	kernel_clip_f16:                         {"clip", "clip_f16", true},
+	kernel_clip_back:                        {"clip_back", "clip_back", true},
+	kernel_coding_values:                    {"coding", "coding_values", true},
+	kernel_coding_errors:                    {"coding", "coding_errors", true},
+	kernel_coding_range:                     {"coding", "coding_range", true},
+	kernel_coding_words:                     {"coding", "coding_words", true},
+	kernel_coding_scales:                    {"coding", "coding_scales", true},
+	kernel_coding_tiles:                     {"coding", "coding_tiles", true},
+	kernel_coding_units:                     {"coding", "coding_units", true},
+	kernel_coding_order:                     {"coding", "coding_order", true},
+	kernel_columns_take:                     {"columns", "columns_take", true},
+	kernel_columns_errors:                   {"columns", "columns_errors", true},
+	kernel_columns_invert:                   {"columns", "columns_invert", true},
+	kernel_combine_f16:                      {"combine", "combine_f16", true},
+	kernel_combine_f32:                      {"combine", "combine_f32", true},
+	kernel_combine_left:                     {"combine", "combine_left", true},
+	kernel_combine_back:                     {"combine", "combine_back", true},
+	kernel_copy_f32_f32:                     {"copy", "copy_f32_f32", true},
+	kernel_copy_f16_f16:                     {"copy", "copy_f16_f16", true},
+	kernel_copy_bf16_bf16:                   {"copy", "copy_bf16_bf16", true},
+	kernel_copy_f32_f16:                     {"copy", "copy_f32_f16", true},
+	kernel_copy_f32_bf16:                    {"copy", "copy_f32_bf16", true},
+	kernel_copy_f16_f32:                     {"copy", "copy_f16_f32", true},
+	kernel_copy_f16_bf16:                    {"copy", "copy_f16_bf16", true},
+	kernel_copy_bf16_f32:                    {"copy", "copy_bf16_f32", true},
+	kernel_copy_bf16_f16:                    {"copy", "copy_bf16_f16", true},
+	kernel_delta_rule_64:                    {"delta", "delta_rule_64", true},
+	kernel_delta_rule_128:                   {"delta", "delta_rule_128", true},
+	kernel_delta_rule_256:                   {"delta", "delta_rule_256", true},
+	kernel_delta_plain_64:                   {"delta", "delta_plain_64", true},
+	kernel_delta_plain_128:                  {"delta", "delta_plain_128", true},
+	kernel_delta_plain_256:                  {"delta", "delta_plain_256", true},
+	kernel_delta_back_64:                    {"delta_back", "delta_back_64", true},
+	kernel_delta_back_128:                   {"delta_back", "delta_back_128", true},
+	kernel_delta_back_256:                   {"delta_back", "delta_back_256", true},
+	kernel_delta_back_sums:                  {"delta_back", "delta_back_sums", true},
+	kernel_delta_back_columns:               {"delta_back", "delta_back_columns", true},
+	kernel_delta_back_inputs:                {"delta_back", "delta_back_inputs", true},
+	kernel_delta_chunks_prepare_rule_64:     {"delta_chunks", "delta_chunks_prepare_rule_64", true},
+	kernel_delta_chunks_rule_64:             {"delta_chunks", "delta_chunks_rule_64", true},
+	kernel_delta_chunks_prepare_rule_128:    {"delta_chunks", "delta_chunks_prepare_rule_128", true},
+	kernel_delta_chunks_rule_128:            {"delta_chunks", "delta_chunks_rule_128", true},
+	kernel_delta_chunks_prepare_plain_64:    {"delta_chunks", "delta_chunks_prepare_plain_64", true},
+	kernel_delta_chunks_plain_64:            {"delta_chunks", "delta_chunks_plain_64", true},
+	kernel_delta_chunks_prepare_plain_128:   {"delta_chunks", "delta_chunks_prepare_plain_128", true},
+	kernel_delta_chunks_plain_128:           {"delta_chunks", "delta_chunks_plain_128", true},
+	kernel_delta_convolve:                   {"delta_convolve", "delta_convolve", true},
+	kernel_delta_convolve_128:               {"delta_convolve", "delta_convolve_128", true},
+	kernel_delta_step:                       {"delta_step", "delta_step", true},
+	kernel_delta_step_plain:                 {"delta_step", "delta_step_plain", true},
+	kernel_descend_sum:                      {"descend", "descend_sum", true},
+	kernel_descend:                          {"descend", "descend", true},
+	kernel_descend_many:                     {"descend", "descend_many", true},
+	kernel_diagonal_get:                     {"diagonal", "diagonal_get", true},
+	kernel_diagonal_add:                     {"diagonal", "diagonal_add", true},
+	kernel_diagonal_mirror:                  {"diagonal", "diagonal_mirror", true},
+	kernel_difference_f16:                   {"difference", "difference_f16", true},
+	kernel_difference_f32:                   {"difference", "difference_f32", true},
+	kernel_divergence_back:                  {"divergence_back", "divergence_back", true},
+	kernel_dot_parts:                        {"dot", "dot_parts", true},
+	kernel_dot_distances:                    {"dot", "dot_distances", true},
+	kernel_dot_sum:                          {"dot", "dot_sum", true},
+	kernel_draw:                             {"draw", "draw", true},
+	kernel_embed_f32:                        {"embed", "embed_f32", true},
+	kernel_embed_f16:                        {"embed", "embed_f16", true},
+	kernel_embed_bf16:                       {"embed", "embed_bf16", true},
+	kernel_exl2_arrange_2:                   {"exl2_arrange", "exl2_arrange_2", false},
+	kernel_exl2_arrange_3:                   {"exl2_arrange", "exl2_arrange_3", false},
+	kernel_exl2_arrange_4:                   {"exl2_arrange", "exl2_arrange_4", false},
+	kernel_exl2_arrange_5:                   {"exl2_arrange", "exl2_arrange_5", false},
+	kernel_exl2_arrange_6:                   {"exl2_arrange", "exl2_arrange_6", false},
+	kernel_exl2_arrange_8:                   {"exl2_arrange", "exl2_arrange_8", false},
+	kernel_exl2_decode_2:                    {"exl2_decode", "exl2_decode_2", true},
+	kernel_exl2_decode_3:                    {"exl2_decode", "exl2_decode_3", true},
+	kernel_exl2_decode_4:                    {"exl2_decode", "exl2_decode_4", true},
+	kernel_exl2_decode_5:                    {"exl2_decode", "exl2_decode_5", true},
+	kernel_exl2_decode_6:                    {"exl2_decode", "exl2_decode_6", true},
+	kernel_exl2_decode_8:                    {"exl2_decode", "exl2_decode_8", true},
+	kernel_gated_norm_heads:                 {"gated_norm", "gated_norm_heads", true},
+	kernel_gated_norm_heads_128:             {"gated_norm", "gated_norm_heads_128", true},
+	kernel_gated_norm:                       {"gated_norm", "gated_norm", true},
+	kernel_gated_norm_fours:                 {"gated_norm", "gated_norm_fours", true},
+	kernel_gather_f16:                       {"gather", "gather_f16", true},
+	kernel_gather_f32:                       {"gather", "gather_f32", true},
+	kernel_gemm_large_f16:                   {"gemm", "gemm_large_f16", true},
+	kernel_gemm_large_f32:                   {"gemm", "gemm_large_f32", true},
+	kernel_gemm_medium_f16:                  {"gemm", "gemm_medium_f16", true},
+	kernel_gemm_medium_f32:                  {"gemm", "gemm_medium_f32", true},
+	kernel_gemm_small_f16:                   {"gemm", "gemm_small_f16", true},
+	kernel_gemm_small_f32:                   {"gemm", "gemm_small_f32", true},
+	kernel_gemm_any_f16:                     {"gemm", "gemm_any_f16", true},
+	kernel_gemm_any_f32:                     {"gemm", "gemm_any_f32", true},
+	kernel_gemm_hopper_256_f16:              {"gemm_hopper", "gemm_hopper_256_f16", true},
+	kernel_gemm_hopper_256_f32:              {"gemm_hopper", "gemm_hopper_256_f32", true},
+	kernel_gemm_hopper_128_f16:              {"gemm_hopper", "gemm_hopper_128_f16", true},
+	kernel_gemm_hopper_128_f32:              {"gemm_hopper", "gemm_hopper_128_f32", true},
+	kernel_gemm_join_f16:                    {"gemm_join", "gemm_join_f16", true},
+	kernel_gemm_join_f32:                    {"gemm_join", "gemm_join_f32", true},
+	kernel_gemm_tiles_256_store:             {"gemm_tiles", "gemm_tiles_256_store", true},
+	kernel_gemm_tiles_256_add:               {"gemm_tiles", "gemm_tiles_256_add", true},
+	kernel_gemm_tiles_256_gate:              {"gemm_tiles", "gemm_tiles_256_gate", true},
+	kernel_gemm_tiles_256_turn:              {"gemm_tiles", "gemm_tiles_256_turn", true},
+	kernel_gemm_tiles_128_store:             {"gemm_tiles", "gemm_tiles_128_store", true},
+	kernel_gemm_tiles_128_add:               {"gemm_tiles", "gemm_tiles_128_add", true},
+	kernel_gemm_tiles_128_gate:              {"gemm_tiles", "gemm_tiles_128_gate", true},
+	kernel_gemm_tiles_128_turn:              {"gemm_tiles", "gemm_tiles_128_turn", true},
+	kernel_gemv_f16_f16:                     {"gemv", "gemv_f16_f16", true},
+	kernel_gemv_f16_f32:                     {"gemv", "gemv_f16_f32", true},
+	kernel_gemv_bf16_f16:                    {"gemv", "gemv_bf16_f16", true},
+	kernel_gemv_bf16_f32:                    {"gemv", "gemv_bf16_f32", true},
+	kernel_gemv_f32_f16:                     {"gemv", "gemv_f32_f16", true},
+	kernel_gemv_f32_f32:                     {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_group_f16:                   {"gemv_group", "gemv_group_f16", true},
+	kernel_gemv_group_bf16:                  {"gemv_group", "gemv_group_bf16", true},
+	kernel_gemv_group_f32:                   {"gemv_group", "gemv_group_f32", true},
+	kernel_gptq_feed:                        {"gptq_feed", "gptq_feed", true},
+	kernel_gptq_feed_top:                    {"gptq_feed", "gptq_feed_top", true},
+	kernel_gptq_rows_round:                  {"gptq_rows", "gptq_rows_round", true},
+	kernel_gptq_rows_descend:                {"gptq_rows", "gptq_rows_descend", true},
+	kernel_gptq_search_staged:               {"gptq_search", "gptq_search_staged", true},
+	kernel_gptq_search_direct:               {"gptq_search", "gptq_search_direct", true},
+	kernel_gram_tiles:                       {"gram_tiles", "gram_tiles", true},
+	kernel_head_gates_sigmoid_f16:           {"head_gates", "head_gates_sigmoid_f16", true},
+	kernel_head_gates_softplus_f16:          {"head_gates", "head_gates_softplus_f16", true},
+	kernel_head_gates_back_sigmoid:          {"head_gates_back", "head_gates_back_sigmoid", true},
+	kernel_head_gates_back_softplus:         {"head_gates_back", "head_gates_back_softplus", true},
+	kernel_head_norm_rms_f16:                {"head_norm", "head_norm_rms_f16", true},
+	kernel_head_norm_layer_f16:              {"head_norm", "head_norm_layer_f16", true},
+	kernel_inverse_strip:                    {"inverse", "inverse_strip", true},
+	kernel_inverse_diagonal:                 {"inverse", "inverse_diagonal", true},
+	kernel_inverse_store:                    {"inverse", "inverse_store", true},
+	kernel_latent_round:                     {"latent", "latent_round", true},
+	kernel_latent_train:                     {"latent", "latent_train", true},
+	kernel_lift_f32:                         {"lift", "lift_f32", true},
+	kernel_likelihood:                       {"likelihood", "likelihood", true},
+	kernel_mixture_gate:                     {"mixture", "mixture_gate", true},
+	kernel_mixture_gate_wide:                {"mixture", "mixture_gate_wide", true},
+	kernel_mixture_gate_many:                {"mixture", "mixture_gate_many", true},
+	kernel_mixture_gate_many_wide:           {"mixture", "mixture_gate_many_wide", true},
+	kernel_mixture_gate_any:                 {"mixture", "mixture_gate_any", true},
+	kernel_mixture_gate_any_wide:            {"mixture", "mixture_gate_any_wide", true},
+	kernel_mixture_up:                       {"mixture", "mixture_up", true},
+	kernel_mixture_up_wide:                  {"mixture", "mixture_up_wide", true},
+	kernel_mixture_up_many:                  {"mixture", "mixture_up_many", true},
+	kernel_mixture_up_many_wide:             {"mixture", "mixture_up_many_wide", true},
+	kernel_mixture_up_any:                   {"mixture", "mixture_up_any", true},
+	kernel_mixture_up_any_wide:              {"mixture", "mixture_up_any_wide", true},
+	kernel_mixture_gate_alike:               {"mixture", "mixture_gate_alike", true},
+	kernel_mixture_gate_alike_wide:          {"mixture", "mixture_gate_alike_wide", true},
+	kernel_mixture_gate_alike_many:          {"mixture", "mixture_gate_alike_many", true},
+	kernel_mixture_gate_alike_many_wide:     {"mixture", "mixture_gate_alike_many_wide", true},
+	kernel_mixture_up_alike:                 {"mixture", "mixture_up_alike", true},
+	kernel_mixture_up_alike_wide:            {"mixture", "mixture_up_alike_wide", true},
+	kernel_mixture_up_alike_many:            {"mixture", "mixture_up_alike_many", true},
+	kernel_mixture_up_alike_many_wide:       {"mixture", "mixture_up_alike_many_wide", true},
+	kernel_mixture_down:                     {"mixture", "mixture_down", true},
+	kernel_mixture_down_wide:                {"mixture", "mixture_down_wide", true},
+	kernel_mixture_down_corrected:           {"mixture", "mixture_down_corrected", true},
+	kernel_mixture_down_corrected_wide:      {"mixture", "mixture_down_corrected_wide", true},
+	kernel_mixture_down_many:                {"mixture", "mixture_down_many", true},
+	kernel_mixture_down_many_wide:           {"mixture", "mixture_down_many_wide", true},
+	kernel_mixture_down_many_corrected:      {"mixture", "mixture_down_many_corrected", true},
+	kernel_mixture_down_many_corrected_wide: {"mixture", "mixture_down_many_corrected_wide", true},
+	kernel_mixture_down_any:                 {"mixture", "mixture_down_any", true},
+	kernel_mixture_down_any_wide:            {"mixture", "mixture_down_any_wide", true},
+	kernel_moments_by_norms_f16:             {"moments", "moments_by_norms_f16", true},
+	kernel_moments_by_norms_f32:             {"moments", "moments_by_norms_f32", true},
+	kernel_moments_own:                      {"moments", "moments_own", true},
+	kernel_moments_rows:                     {"moments", "moments_rows", true},
+	kernel_moments_share:                    {"moments", "moments_share", true},
+	kernel_moments_store:                    {"moments", "moments_store", true},
+	kernel_norm_rms_f32_f32:                 {"norm", "norm_rms_f32_f32", true},
+	kernel_norm_rms_f32_f16:                 {"norm", "norm_rms_f32_f16", true},
+	kernel_norm_rms_f16_f16:                 {"norm", "norm_rms_f16_f16", true},
+	kernel_norm_layer_f32_f32:               {"norm", "norm_layer_f32_f32", true},
+	kernel_norm_layer_f32_f16:               {"norm", "norm_layer_f32_f16", true},
+	kernel_norm_layer_f16_f16:               {"norm", "norm_layer_f16_f16", true},
+	kernel_norm_back_rms_f32:                {"norm_back", "norm_back_rms_f32", true},
+	kernel_norm_back_rms_f16:                {"norm_back", "norm_back_rms_f16", true},
+	kernel_norm_back_layer_f32:              {"norm_back", "norm_back_layer_f32", true},
+	kernel_norm_back_layer_f16:              {"norm_back", "norm_back_layer_f16", true},
+	kernel_norm_order_rms_2:                 {"norm_order", "norm_order_rms_2", true},
+	kernel_norm_order_rms_1:                 {"norm_order", "norm_order_rms_1", true},
+	kernel_norm_order_layer_2:               {"norm_order", "norm_order_layer_2", true},
+	kernel_norm_order_layer_1:               {"norm_order", "norm_order_layer_1", true},
+	kernel_operand_largest:                  {"operand", "operand_largest", true},
+	kernel_operand_largest_each:             {"operand", "operand_largest_each", true},
+	kernel_operand_f16:                      {"operand", "operand_f16", true},
+	kernel_operand_f32:                      {"operand", "operand_f32", true},
+	kernel_operand_f32_each:                 {"operand", "operand_f32_each", true},
+	kernel_operand_turned_f32:               {"operand", "operand_turned_f32", true},
+	kernel_operand_squares:                  {"operand", "operand_squares", true},
+	kernel_operand_halves:                   {"operand_halves", "operand_halves", true},
+	kernel_order_rows_f16:                   {"order_rows", "order_rows_f16", true},
+	kernel_order_rows_rms_f32:               {"order_rows", "order_rows_rms_f32", true},
+	kernel_order_rows_layer_f32:             {"order_rows", "order_rows_layer_f32", true},
+	kernel_pairs_reach:                      {"pairs", "pairs_reach", true},
+	kernel_pairs_held:                       {"pairs", "pairs_held", true},
+	kernel_pairs:                            {"pairs", "pairs", true},
+	kernel_permute_inverse:                  {"permute", "permute_inverse", true},
+	kernel_permute_1_f16:                    {"permute", "permute_1_f16", true},
+	kernel_permute_2_f16:                    {"permute", "permute_2_f16", true},
+	kernel_permute_4_f16:                    {"permute", "permute_4_f16", true},
+	kernel_product_11:                       {"product", "product_11", true},
+	kernel_product_12:                       {"product", "product_12", true},
+	kernel_product_21:                       {"product", "product_21", true},
+	kernel_product_22:                       {"product", "product_22", true},
+	kernel_product_hopper_11:                {"product_hopper", "product_hopper_11", true},
+	kernel_product_hopper_12:                {"product_hopper", "product_hopper_12", true},
+	kernel_product_hopper_21:                {"product_hopper", "product_hopper_21", true},
+	kernel_product_hopper_22:                {"product_hopper", "product_hopper_22", true},
+	kernel_qgemm_group_16:                   {"qgemm_group", "qgemm_group_16", true},
+	kernel_qgemm_group_32:                   {"qgemm_group", "qgemm_group_32", true},
+	kernel_qgemm_group_64:                   {"qgemm_group", "qgemm_group_64", true},
+	kernel_qgemm_group_128:                  {"qgemm_group", "qgemm_group_128", true},
+	kernel_qgemm_group_order:                {"qgemm_group", "qgemm_group_order", true},
+	kernel_qgemm_hopper_128:                 {"qgemm_hopper", "qgemm_hopper_128", true},
+	kernel_qgemm_hopper_96:                  {"qgemm_hopper", "qgemm_hopper_96", true},
+	kernel_qgemm_hopper_64:                  {"qgemm_hopper", "qgemm_hopper_64", true},
+	kernel_qgemm_hopper_48:                  {"qgemm_hopper", "qgemm_hopper_48", true},
+	kernel_qgemm_hopper_32:                  {"qgemm_hopper", "qgemm_hopper_32", true},
+	kernel_qgemm_order_f16:                  {"qgemm_order", "qgemm_order_f16", true},
+	kernel_qgemm_order_rms:                  {"qgemm_order", "qgemm_order_rms", true},
+	kernel_qgemm_order_layer:                {"qgemm_order", "qgemm_order_layer", true},
+	kernel_qgemm_order_make:                 {"qgemm_order", "qgemm_order_make", true},
+	kernel_qmatmul_one:                      {"qmatmul", "qmatmul_one", true},
+	kernel_qmatmul_one_wide:                 {"qmatmul", "qmatmul_one_wide", true},
+	kernel_qmatmul_placed:                   {"qmatmul", "qmatmul_placed", true},
+	kernel_qmatmul_placed_wide:              {"qmatmul", "qmatmul_placed_wide", true},
+	kernel_qmatmul_halves:                   {"qmatmul", "qmatmul_halves", true},
+	kernel_qmatmul_more:                     {"qmatmul", "qmatmul_more", true},
+	kernel_qmatmul_few:                      {"qmatmul", "qmatmul_few", true},
+	kernel_qmatmul_two:                      {"qmatmul", "qmatmul_two", true},
+	kernel_qmatmul_two_wide:                 {"qmatmul", "qmatmul_two_wide", true},
+	kernel_qmatmul_four:                     {"qmatmul", "qmatmul_four", true},
+	kernel_qmatmul_batch_8:                  {"qmatmul_batch", "qmatmul_batch_8", true},
+	kernel_qmatmul_batch_16:                 {"qmatmul_batch", "qmatmul_batch_16", true},
+	kernel_qmatmul_group_2:                  {"qmatmul_group", "qmatmul_group_2", true},
+	kernel_qmatmul_group_acts_2:             {"qmatmul_group", "qmatmul_group_acts_2", true},
+	kernel_qmatmul_group_6:                  {"qmatmul_group", "qmatmul_group_6", true},
+	kernel_qmatmul_group_acts_6:             {"qmatmul_group", "qmatmul_group_acts_6", true},
+	kernel_qmatmul_group_12:                 {"qmatmul_group", "qmatmul_group_12", true},
+	kernel_qmatmul_group_acts_12:            {"qmatmul_group", "qmatmul_group_acts_12", true},
+	kernel_qmatmul_group_digits_6:           {"qmatmul_group", "qmatmul_group_digits_6", true},
+	kernel_qmatmul_group_digits_acts_6:      {"qmatmul_group", "qmatmul_group_digits_acts_6", true},
+	kernel_qmatmul_group_digits_12:          {"qmatmul_group", "qmatmul_group_digits_12", true},
+	kernel_qmatmul_group_digits_acts_12:     {"qmatmul_group", "qmatmul_group_digits_acts_12", true},
+	kernel_qmatmul_rows_many_8:              {"qmatmul_rows", "qmatmul_rows_many_8", true},
+	kernel_qmatmul_rows_many_16:             {"qmatmul_rows", "qmatmul_rows_many_16", true},
+	kernel_qmatmul_rows_few_8:               {"qmatmul_rows", "qmatmul_rows_few_8", true},
+	kernel_qmatmul_rows_few_16:              {"qmatmul_rows", "qmatmul_rows_few_16", true},
+	kernel_read:                             {"read", "read", false},
+	kernel_rope_split_f16:                   {"rope", "rope_split_f16", true},
+	kernel_rope_interleaved_f16:             {"rope", "rope_interleaved_f16", true},
+	kernel_rope_back_split:                  {"rope_back", "rope_back_split", true},
+	kernel_rope_back_interleaved:            {"rope_back", "rope_back_interleaved", true},
+	kernel_rope_store_f16:                   {"rope_store", "rope_store_f16", true},
+	kernel_route_sort:                       {"route", "route_sort", true},
+	kernel_route_2:                          {"route", "route_2", true},
+	kernel_route_choose_2:                   {"route", "route_choose_2", true},
+	kernel_route_4:                          {"route", "route_4", true},
+	kernel_route_choose_4:                   {"route", "route_choose_4", true},
+	kernel_route_8:                          {"route", "route_8", true},
+	kernel_route_choose_8:                   {"route", "route_choose_8", true},
+	kernel_route_16:                         {"route", "route_16", true},
+	kernel_route_choose_16:                  {"route", "route_choose_16", true},
+	kernel_sample_most:                      {"sample", "sample_most", true},
+	kernel_sample_bins:                      {"sample", "sample_bins", true},
+	kernel_sample_select:                    {"sample", "sample_select", true},
+	kernel_sample_draw:                      {"sample", "sample_draw", true},
+	kernel_sample_back:                      {"sample_back", "sample_back", true},
+	kernel_short_conv:                       {"short_conv", "short_conv", true},
+	kernel_short_conv_keep:                  {"short_conv", "short_conv_keep", true},
+	kernel_short_conv_back_sums:             {"short_conv", "short_conv_back_sums", true},
+	kernel_short_conv_back_inputs:           {"short_conv", "short_conv_back_inputs", true},
+	kernel_store_f16:                        {"store", "store_f16", true},
+	kernel_take_f32:                         {"take", "take_f32", true},
+	kernel_take_turned_f32:                  {"take", "take_turned_f32", true},
+	kernel_take_turned_f16:                  {"take", "take_turned_f16", true},
+	kernel_take_turned_bf16:                 {"take", "take_turned_bf16", true},
+	kernel_turns_f32:                        {"turns", "turns_f32", true},
+	kernel_unpack_f16:                       {"unpack", "unpack_f16", true},
+	kernel_xielu_f16:                        {"xielu", "xielu_f16", true},
+	kernel_xielu_back:                       {"xielu", "xielu_back", true},
 }
 
 // Constants that kernels and their launches share, by source.
@@ -832,6 +862,7 @@ const (
 	few_rows_few_warps               = 8
 	group_feed_most_segments         = 8
 	group_feed_listed                = 32
+	limited_clamped                  = -1
 	rows_codes_codes_down            = 24
 	group_rows_behind                = 3
 	group_rows_block_vectors         = 4
@@ -5500,7 +5531,7 @@ func (d *Device) likelihood(l launch, logs tensor.Tensor, x tensor.Tensor, ids t
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_gate)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5533,10 +5564,56 @@ func (d *Device) mixture_gate(l launch, acts tensor.Tensor, words tensor.Tensor,
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_gate_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_gate_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5569,10 +5646,56 @@ func (d *Device) mixture_gate_many(l launch, acts tensor.Tensor, words tensor.Te
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_many_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_gate_many_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_gate_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5605,10 +5728,56 @@ func (d *Device) mixture_gate_any(l launch, acts tensor.Tensor, words tensor.Ten
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_gate_any_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_gate_any_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_up)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5641,10 +5810,56 @@ func (d *Device) mixture_up(l launch, acts tensor.Tensor, words tensor.Tensor, l
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_up_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_up_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_up_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5677,10 +5892,56 @@ func (d *Device) mixture_up_many(l launch, acts tensor.Tensor, words tensor.Tens
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32) {
+func (d *Device) mixture_up_many_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_up_many_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_up_any)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5713,10 +5974,56 @@ func (d *Device) mixture_up_any(l launch, acts tensor.Tensor, words tensor.Tenso
 	a.float32(renormEps)
 	a.float32(factor)
 	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+func (d *Device) mixture_up_any_wide(l launch, acts tensor.Tensor, words tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, words1 int32, words2 int32, words3 int32, places1 int32, places2 int32, both int32, units int32, tiles int32, in int32, out int32, act int32, slots int32, slot int32, pairs int32, ld int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_up_any_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(words1)
+	a.int32(words2)
+	a.int32(words3)
+	a.int32(places1)
+	a.int32(places2)
+	a.int32(both)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_gate_alike)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5738,10 +6045,45 @@ func (d *Device) mixture_gate_alike(l launch, acts tensor.Tensor, words tensor.T
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+func (d *Device) mixture_gate_alike_wide(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_gate_alike_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(gateChunks)
+	a.int32(gateGroups)
+	a.int32(upChunks)
+	a.int32(upGroups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_gate_alike_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5763,10 +6105,45 @@ func (d *Device) mixture_gate_alike_many(l launch, acts tensor.Tensor, words ten
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+func (d *Device) mixture_gate_alike_many_wide(l launch, acts tensor.Tensor, words tensor.Tensor, gateTable tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, gateChunks int32, gateGroups int32, upChunks int32, upGroups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_gate_alike_many_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(gateTable, tensor.I32, "gateTable")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(gateChunks)
+	a.int32(gateGroups)
+	a.int32(upChunks)
+	a.int32(upGroups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_up_alike)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5785,10 +6162,42 @@ func (d *Device) mixture_up_alike(l launch, acts tensor.Tensor, words tensor.Ten
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64) {
+func (d *Device) mixture_up_alike_wide(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_up_alike_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(chunks)
+	a.int32(groups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_mixture_up_alike_many)
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(words, tensor.I32, "words")
@@ -5807,6 +6216,38 @@ func (d *Device) mixture_up_alike_many(l launch, acts tensor.Tensor, words tenso
 	a.int32(slot)
 	a.int32(pairs)
 	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_up_alike_many_wide(l launch, acts tensor.Tensor, words tensor.Tensor, upTable tensor.Tensor, downTable tensor.Tensor, experts int32, chunks int32, groups int32, units int32, tiles int32, in int32, out int32, act int32, biased int32, slots int32, slot int32, pairs int32, ld int64, times int32, limit float32, most float32, alpha float32, added float32) {
+	a := d.begin(kernel_mixture_up_alike_many_wide)
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(upTable, tensor.I32, "upTable")
+	a.tensor(downTable, tensor.I32, "downTable")
+	a.int32(experts)
+	a.int32(chunks)
+	a.int32(groups)
+	a.int32(units)
+	a.int32(tiles)
+	a.int32(in)
+	a.int32(out)
+	a.int32(act)
+	a.int32(biased)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.int32(times)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -5821,6 +6262,48 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_wide)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -5890,6 +6373,48 @@ func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.T
 	d.launch(a, l)
 }
 
+func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_corrected_wide)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
 func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many)
 	a.tensor(y, tensor.F32, "y")
@@ -5901,6 +6426,48 @@ func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_many_wide)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -5970,6 +6537,48 @@ func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts ten
 	d.launch(a, l)
 }
 
+func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_many_corrected_wide)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
 func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any)
 	a.tensor(y, tensor.F32, "y")
@@ -5981,6 +6590,48 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_any_wide)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -6618,7 +7269,7 @@ func (d *Device) qgemm_group_128(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, rows tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, n int32, words int32, in int32, halves int32, act int32, ldx int64, ldu int64) {
+func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, up tensor.Tensor, rows tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, n int32, words int32, in int32, halves int32, act int32, ldx int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qgemm_group_order)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(x, tensor.F16, "x")
@@ -6634,6 +7285,10 @@ func (d *Device) qgemm_group_order(l launch, y tensor.Tensor, x tensor.Tensor, u
 	a.int32(act)
 	a.int64(ldx)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -6827,7 +7482,7 @@ func (d *Device) qmatmul_group_2(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_acts_2(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+func (d *Device) qmatmul_group_acts_2(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qmatmul_group_acts_2)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -6850,6 +7505,10 @@ func (d *Device) qmatmul_group_acts_2(l launch, y tensor.Tensor, gate tensor.Ten
 	a.int64(ldy)
 	a.int64(ldg)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -6887,7 +7546,7 @@ func (d *Device) qmatmul_group_6(l launch, y1 tensor.Tensor, y2 tensor.Tensor, x
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+func (d *Device) qmatmul_group_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qmatmul_group_acts_6)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -6910,6 +7569,10 @@ func (d *Device) qmatmul_group_acts_6(l launch, y tensor.Tensor, gate tensor.Ten
 	a.int64(ldy)
 	a.int64(ldg)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -6947,7 +7610,7 @@ func (d *Device) qmatmul_group_12(l launch, y1 tensor.Tensor, y2 tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+func (d *Device) qmatmul_group_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qmatmul_group_acts_12)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -6970,6 +7633,10 @@ func (d *Device) qmatmul_group_acts_12(l launch, y tensor.Tensor, gate tensor.Te
 	a.int64(ldy)
 	a.int64(ldg)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -7007,7 +7674,7 @@ func (d *Device) qmatmul_group_digits_6(l launch, y1 tensor.Tensor, y2 tensor.Te
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_digits_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+func (d *Device) qmatmul_group_digits_acts_6(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qmatmul_group_digits_acts_6)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -7030,6 +7697,10 @@ func (d *Device) qmatmul_group_digits_acts_6(l launch, y tensor.Tensor, gate ten
 	a.int64(ldy)
 	a.int64(ldg)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 
@@ -7067,7 +7738,7 @@ func (d *Device) qmatmul_group_digits_12(l launch, y1 tensor.Tensor, y2 tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) qmatmul_group_digits_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64) {
+func (d *Device) qmatmul_group_digits_acts_12(l launch, y tensor.Tensor, gate tensor.Tensor, up tensor.Tensor, table tensor.Tensor, first tensor.Tensor, count int32, words int32, places int32, tiles int32, together int32, buffers int32, units int32, in int32, out int32, act int32, slots int32, slot int32, groups int32, ldy int64, ldg int64, ldu int64, limit float32, most float32, alpha float32, added float32) {
 	a := d.begin(kernel_qmatmul_group_digits_acts_12)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(gate, tensor.F16, "gate")
@@ -7090,6 +7761,10 @@ func (d *Device) qmatmul_group_digits_acts_12(l launch, y tensor.Tensor, gate te
 	a.int64(ldy)
 	a.int64(ldg)
 	a.int64(ldu)
+	a.float32(limit)
+	a.float32(most)
+	a.float32(alpha)
+	a.float32(added)
 	d.launch(a, l)
 }
 

@@ -52,17 +52,21 @@ func routerLaunch(r device.Router, rows int) launch {
 	return launch{blocks: dim{x: pieces(outputs, choose_row_block), y: rows}, threads: dim{x: 32 * choose_warps}}
 }
 
+// mostLimited is of how many rows limited units are faster with down than in a launch of their own (docs/performance.md).
+const mostLimited = 4
+
 // MixExperts computes a mixture behind its choice: of packed matrices and rows that are not many in two kernels and the sum.
 func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Routes) {
 	first, to := e.First()
 	groups, down, acted := groupsOf(first), e.Down.(*group), e.Opens()
 	n := r.Rows.Cols
 	wantPlaces("MixExperts", y, e.Each, r.Places, r.Weights)
-	want(acted.Rows == n && e.Ups.Rows == n && acted.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1, "MixExperts", acted, e.Ups)
+	want(acted.Rows == n && e.Ups.Rows == n && acted.Cols == down.in && e.Ups.Cols == down.in && down.count == r.First.Cols-1 && !down.ragged(), "MixExperts", acted, e.Ups)
 	aligned, packed := atSixteenBytes(acted) && atSixteenBytes(e.Ups), !slices.ContainsFunc(groups, func(g *group) bool { return !g.packed() })
 	_, many := d.seesMany(r, groups...)
 	v, manyDown := d.seesMany(r, down)
-	if n > 0 && !many && !manyDown && aligned && packed && down.packed() {
+	limited := e.Clamp.Limit > 0 && y.Rows > mostLimited
+	if n > 0 && !many && !manyDown && !limited && aligned && packed && down.packed() {
 		d.packedGroups(to, x, r.Rows, groups, down, r)
 		d.packedActs(e, down, r)
 		d.combineLeft(y, e.Each, r.Places, r.Weights, e.Scale, e.Reader)
@@ -71,9 +75,9 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	each := e.Each.Slice(0, n)
 	d.GroupMul(to, x, r.Rows, first, r)
 	if manyDown && aligned {
-		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, act: e.Act}, down, down, v, r)
+		d.manyGroups(each, each, groupInput{x: acted, up: e.Ups, unit: e.Unit}, down, down, v, r)
 	} else {
-		d.ActMul(acted, acted, e.Ups, e.Act)
+		e.Apply(d, acted, acted, e.Ups)
 		d.GroupMul([]tensor.Tensor{each}, acted, tensor.Tensor{}, []device.Group{down}, r)
 	}
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)

@@ -20,25 +20,45 @@ type kernelOf[F any] struct {
 
 type firstFunc = func(d *Device, l launch, acts, words, logits, correction, gateTable, upTable, downTable tensor.Tensor,
 	experts, words1, words2, words3, places1, places2, both, units, tiles, in, out, act, slots, slot, pairs int32, ld int64,
-	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32)
+	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32, times int32, limit, most, alpha, added float32)
+
+// ways are kernels that do the same: of most mixtures, and of those whose rows have the expert that all rows see among their own, or whose units are limited.
+type ways[F any] [2]kernelOf[F]
+
+func (w ways[F]) of(wide bool) kernelOf[F] { return w[flag(wide)] }
 
 // firstProducts are those of a mixture of rows, by how they choose and whether they are gated.
-var firstProducts = [...]map[bool]kernelOf[firstFunc]{
-	byKey:  {true: {kernel_mixture_gate, (*Device).mixture_gate}, false: {kernel_mixture_up, (*Device).mixture_up}},
-	byKeys: {true: {kernel_mixture_gate_many, (*Device).mixture_gate_many}, false: {kernel_mixture_up_many, (*Device).mixture_up_many}},
-	byAny:  {true: {kernel_mixture_gate_any, (*Device).mixture_gate_any}, false: {kernel_mixture_up_any, (*Device).mixture_up_any}},
+var firstProducts = [...]map[bool]ways[firstFunc]{
+	byKey: {
+		true:  {{kernel_mixture_gate, (*Device).mixture_gate}, {kernel_mixture_gate_wide, (*Device).mixture_gate_wide}},
+		false: {{kernel_mixture_up, (*Device).mixture_up}, {kernel_mixture_up_wide, (*Device).mixture_up_wide}},
+	},
+	byKeys: {
+		true:  {{kernel_mixture_gate_many, (*Device).mixture_gate_many}, {kernel_mixture_gate_many_wide, (*Device).mixture_gate_many_wide}},
+		false: {{kernel_mixture_up_many, (*Device).mixture_up_many}, {kernel_mixture_up_many_wide, (*Device).mixture_up_many_wide}},
+	},
+	byAny: {
+		true:  {{kernel_mixture_gate_any, (*Device).mixture_gate_any}, {kernel_mixture_gate_any_wide, (*Device).mixture_gate_any_wide}},
+		false: {{kernel_mixture_up_any, (*Device).mixture_up_any}, {kernel_mixture_up_any_wide, (*Device).mixture_up_any_wide}},
+	},
 }
+
+type gateAlikeFunc = func(d *Device, l launch, acts, words, gateTable, upTable, downTable tensor.Tensor,
+	experts, gateChunks, gateGroups, upChunks, upGroups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64, times int32, limit, most, alpha, added float32)
 
 // gatesAlike are those whose matrices are alike.
-var gatesAlike = [...]kernelOf[func(d *Device, l launch, acts, words, gateTable, upTable, downTable tensor.Tensor,
-	experts, gateChunks, gateGroups, upChunks, upGroups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
-	byKey: {kernel_mixture_gate_alike, (*Device).mixture_gate_alike}, byKeys: {kernel_mixture_gate_alike_many, (*Device).mixture_gate_alike_many},
+var gatesAlike = [...]ways[gateAlikeFunc]{
+	byKey:  {{kernel_mixture_gate_alike, (*Device).mixture_gate_alike}, {kernel_mixture_gate_alike_wide, (*Device).mixture_gate_alike_wide}},
+	byKeys: {{kernel_mixture_gate_alike_many, (*Device).mixture_gate_alike_many}, {kernel_mixture_gate_alike_many_wide, (*Device).mixture_gate_alike_many_wide}},
 }
 
+type upAlikeFunc = func(d *Device, l launch, acts, words, upTable, downTable tensor.Tensor,
+	experts, chunks, groups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64, times int32, limit, most, alpha, added float32)
+
 // upsAlike are those whose results are their own gates.
-var upsAlike = [...]kernelOf[func(d *Device, l launch, acts, words, upTable, downTable tensor.Tensor,
-	experts, chunks, groups, units, tiles, in, out, act, biased, slots, slot, pairs int32, ld int64)]{
-	byKey: {kernel_mixture_up_alike, (*Device).mixture_up_alike}, byKeys: {kernel_mixture_up_alike_many, (*Device).mixture_up_alike_many},
+var upsAlike = [...]ways[upAlikeFunc]{
+	byKey:  {{kernel_mixture_up_alike, (*Device).mixture_up_alike}, {kernel_mixture_up_alike_wide, (*Device).mixture_up_alike_wide}},
+	byKeys: {{kernel_mixture_up_alike_many, (*Device).mixture_up_alike_many}, {kernel_mixture_up_alike_many_wide, (*Device).mixture_up_alike_many_wide}},
 }
 
 type lastFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
@@ -53,19 +73,38 @@ var lastProducts = [...]map[bool]kernelOf[lastFunc]{
 	byAny:  {false: {kernel_mixture_down_any, (*Device).mixture_down_any}, true: {kernel_mixture_down_any, (*Device).mixture_down_any}},
 }
 
+type lastWideFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
+	experts, chosen, times, unitsOfAll, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
+	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
+	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
+
+// lastWide are those of rows that have the expert that all rows see among their own.
+var lastWide = [...]map[bool]kernelOf[lastWideFunc]{
+	byKey:  {false: {kernel_mixture_down_wide, (*Device).mixture_down_wide}, true: {kernel_mixture_down_corrected_wide, (*Device).mixture_down_corrected_wide}},
+	byKeys: {false: {kernel_mixture_down_many_wide, (*Device).mixture_down_many_wide}, true: {kernel_mixture_down_many_corrected_wide, (*Device).mixture_down_many_corrected_wide}},
+	byAny:  {false: {kernel_mixture_down_any_wide, (*Device).mixture_down_any_wide}, true: {kernel_mixture_down_any_wide, (*Device).mixture_down_any_wide}},
+}
+
+// wide reports whether the first products are those of wide kernels.
+func (m *rowMixture) wide() bool { return m.whole > 0 || m.Clamp.Limit > 0 }
+
 // firstKernel returns that of the first products.
 func (m *rowMixture) firstKernel() kernel {
 	switch how := m.choosing(); {
 	case m.same && m.gated():
-		return gatesAlike[how].kernel
+		return gatesAlike[how].of(m.wide()).kernel
 	case m.same:
-		return upsAlike[how].kernel
+		return upsAlike[how].of(m.wide()).kernel
 	default:
-		return firstProducts[how][m.gated()].kernel
+		return firstProducts[how][m.gated()].of(m.wide()).kernel
 	}
 }
 
 // lastKernel returns that of the last products.
-func (m *rowMixture) lastKernel() kernelOf[lastFunc] {
-	return lastProducts[m.choosing()][!m.router.Correction.Nil()]
+func (m *rowMixture) lastKernel() kernel {
+	how, corrected := m.choosing(), !m.router.Correction.Nil()
+	if m.whole > 0 {
+		return lastWide[how][corrected].kernel
+	}
+	return lastProducts[how][corrected].kernel
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // few reports whether rows are so few that experts are read for each anew sooner than for all at once, as kernels of several rows do (group_packed.go), which
-// take longer to begin. What is read more than once was measured (docs/performance.md, "A few rows by the kernels of one"), but for experts that every block
-// has to choose for itself: those are as few as went one after the other before.
-func (m *rowMixture) few() bool {
-	const most, mostUngated, mostAnew = 8, 3, 150e6 // rows, and weights
+// take longer to begin. What is read more than once, or could be while blocks of down wait for others, was measured (docs/performance.md, "A few rows by the
+// kernels of one"), but for experts that every block has to choose for itself: those are as few as went one after the other before.
+func (d *Device) few(m *rowMixture) bool {
+	const most, mostUngated, mostAnew = 8, 3, 128e6 // rows, and weights
 	rows, chosen, experts := m.x.Rows, m.to.Chosen(), m.router.W.Rows
 	switch {
 	case !m.plain():
@@ -19,8 +19,39 @@ func (m *rowMixture) few() bool {
 	case !m.gated():
 		return rows <= mostUngated
 	}
-	seen := float64(experts) * (1 - math.Pow(1-float64(chosen)/float64(experts), float64(rows)))
-	return rows <= most && (float64(rows*chosen)-seen)*float64(3*m.up.in*m.up.out) <= mostAnew
+	seen := float64(experts)*(1-math.Pow(1-float64(chosen)/float64(experts), float64(rows))) + float64(m.whole)
+	runs := float64(rows * m.runs())
+	matrices := 3*(runs-seen) + runs*d.waste(rows*m.down.tiles())
+	return rows <= most && matrices*float64(m.up.in*m.up.out) <= mostAnew
+}
+
+// waste returns what multiprocessors that have nothing to do could do beside so many blocks, two each at once, as a share of what these do.
+func (d *Device) waste(blocks int) float64 {
+	places := 2 * d.sms
+	if blocks <= places {
+		return 0
+	}
+	return float64(pieces(blocks, places)*places)/float64(blocks) - 1
+}
+
+// wholes reports whether blocks of the first products leave no more than two fifths of the places for them idle, where the expert that all rows see is one of a row's.
+func (d *Device) wholes(m *rowMixture) bool {
+	blocks, tiles := d.blocksOf(m, min(m.x.Rows, 2)), m.gate.tiles()
+	return m.whole == 0 || blocks == tiles || 5*blocks*m.matrices()*m.runs()*m.x.Rows >= 3*min(m.x.Rows, 2)*d.sms
+}
+
+// blocksOf returns how many blocks a first matrix has, of so many blocks a multiprocessor.
+func (d *Device) blocksOf(m *rowMixture, beside int) int {
+	return max(1, min(m.gate.tiles(), beside*d.sms/m.x.Rows/(m.matrices()*m.runs())))
+}
+
+// unitsOfDown returns how many units a tile of a row's last products has.
+func (m *rowMixture) unitsOfDown() int {
+	n := m.to.Chosen() * m.down.most.units
+	if m.whole > 0 {
+		n += m.down.last.units
+	}
+	return n
 }
 
 // fits reports whether the kernels can do m.
@@ -34,6 +65,9 @@ func (m *rowMixture) fits() bool {
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.acts) &&
 		m.x.Cols%half_elements == 0 && atSixteenBytes(m.x) && atSixteenBytes(r.W) && atSixteenBytes(r.Gate) && atSixteenBytes(r.Scale) && atSixteenBytes(r.Shift)
 }
+
+// runs returns how many experts a row has, that all rows see where that is among them as many as it has the width of.
+func (m *rowMixture) runs() int { return m.to.Chosen() + m.whole }
 
 // gated reports whether results of up have gates.
 func (m *rowMixture) gated() bool { return m.Gate != nil }
@@ -86,8 +120,8 @@ func (m *rowMixture) matrices() int {
 
 // planBlocks plans them with so many blocks a multiprocessor.
 func (d *Device) planBlocks(m *rowMixture, beside int) bool {
-	chosen, tiles, places, ok := m.to.Chosen(), m.gate.tiles(), beside*d.sms/m.x.Rows, false
-	for each := max(1, min(tiles, places/(m.matrices()*chosen))); !ok && each <= tiles; each *= 2 {
+	places, tiles, ok := beside*d.sms/m.x.Rows, m.gate.tiles(), false
+	for each := d.blocksOf(m, beside); !ok && each <= tiles; each *= 2 {
 		ok = d.planFirst(m, each, beside)
 	}
 	if !ok {
@@ -97,10 +131,10 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 	for d.major >= 9 && parts < mixture_stage_most_blocks && 2*parts*m.down.tiles() <= places {
 		parts *= 2
 	}
-	units := pieces(chosen*m.down.most.units, parts*expert_feed_warps)
+	units := pieces(m.unitsOfDown(), parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
 	rows := expert_feed_warps * m.most // of so many units
-	m.last, ok = d.planRow(m.lastKernel().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last, ok = d.planRow(m.lastKernel(), beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }
@@ -109,7 +143,7 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 func (m *rowMixture) alike(run int) bool {
 	const lanes = 32
 	n := m.gate.with(m.up)
-	return m.plain() && !n.differ && pieces(n.units*run, expert_feed_warps) <= lanes && !m.gate.alike.heads.Nil() && !m.up.alike.heads.Nil() && !m.down.alike.heads.Nil()
+	return m.plain() && !n.differ && pieces(n.units*run, expert_feed_warps) <= lanes && m.gate.alike.same && m.up.alike.same
 }
 
 // planFirst plans the first products, so many blocks a matrix, of both matrices each where there are

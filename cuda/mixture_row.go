@@ -13,6 +13,7 @@ type rowMixture struct {
 	device.Experts
 	gate, up, down *group // gate is up where results of up are their own gates
 	acts           tensor.Tensor
+	whole          int // how many times as wide as the others the expert is that all rows see, where it is the last one of the groups, or 0
 	first, last    rowPlan
 	same           bool          // the first products are of matrices that are alike
 	most           int           // units of a warp of the last kernel, an even number
@@ -34,16 +35,25 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 		to.Gates = tensor.Tensor{}
 	}
 	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e, up: e.Up.(*group), down: e.Down.(*group)}
-	if m.gate, m.acts = m.up, e.Ups; m.gated() {
-		m.gate, m.acts = e.Gate.(*group), e.Gates
+	if m.gate = m.up; m.gated() {
+		m.gate = e.Gate.(*group)
 	}
-	if !m.few() || !m.fits() || !d.planMixture(&m) {
+	if w := e.Whole; w != nil {
+		m.takeWhole(w)
+	}
+	if !d.few(&m) || !d.wholes(&m) {
+		return false
+	}
+	if m.acts = e.Opens(); m.whole > 0 { // which has no place for it
+		m.acts = d.scratch(scratchInputs, tensor.F16, x.Rows*m.runs(), pieces(m.down.in, half_elements)*half_elements).Columns(0, m.down.in)
+	}
+	if !m.fits() || !d.planMixture(&m) {
 		return false
 	}
 	in, experts := x.Cols, r.W.Rows
 	want(y.Rows == x.Rows && y.Cols == m.down.out && r.W.Cols == in && r.Scale.Cols == in && to.Logits.Cols == experts && m.gate.in == in && m.up.in == in &&
-		m.gate.out == m.up.out && m.down.in == m.up.out && m.down.count == experts && m.acts.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
-	if m.to.Shared() {
+		m.gate.out == m.up.out && m.gate.last.out == m.up.last.out && m.down.in == m.up.out && m.down.count == experts+min(m.whole, 1) && (m.whole == 0 || m.down.last.in == m.up.last.out) && m.acts.Cols == m.down.in && e.Ups.Cols == m.down.in, "Mixture", y, x, r.W)
+	if m.to.Shared() && m.whole == 0 {
 		m.all = m.Each.Slice(x.Rows*m.to.Chosen(), x.Rows*(m.to.Chosen()+1))
 	}
 	d.linkMixture(&m)
@@ -51,6 +61,16 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	d.mixtureGate(&m)
 	d.mixtureDown(&m)
 	return true
+}
+
+// takeWhole has the expert that all rows see be one of each row's.
+func (m *rowMixture) takeWhole(w *device.Whole) {
+	m.up, m.down = w.Up.(*group), w.Down.(*group)
+	if m.gate = m.up; m.gated() {
+		m.gate = w.Gate.(*group)
+	}
+	m.whole = m.up.last.out / m.up.out
+	want(m.whole > 0 && m.up.last.out == m.whole*m.up.out && (m.whole == 1 || m.up.out%exl2_tile_columns == 0), "Mixture")
 }
 
 // mixtureLogits multiplies rows by their router, and leaves what the products behind read.
@@ -83,31 +103,39 @@ func (p rowPlan) launch(runs, rows int) launch {
 // mixtureGate multiplies by the first matrices of the experts.
 func (d *Device) mixtureGate(m *rowMixture) {
 	r, n, p, a, b, c := m.router, m.router.Routing, m.first, m.gate, m.up, m.down
-	l := p.launch(m.to.Chosen(), m.x.Rows)
+	l := p.launch(m.runs(), m.x.Rows)
 	l.blocks.x *= p.cluster
-	heads, how := a.alike.heads, m.choosing()
+	heads, how, act, u, times := a.alike.heads, m.choosing(), actOf(m.Unit), m.Clamp, int32(m.whole)
 	switch {
 	case m.same && m.gated():
-		gatesAlike[how].launch(d, l, m.acts, m.words, heads, b.alike.heads, c.alike.heads, int32(r.W.Rows), int32(a.alike.chunks), int32(a.alike.groups), int32(b.alike.chunks), int32(b.alike.groups),
-			a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), flag(a.biased || b.biased), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride))
+		gatesAlike[how].of(m.wide()).launch(d, l, m.acts, m.words, heads, b.alike.heads, c.alike.heads, int32(a.count), int32(a.alike.chunks), int32(a.alike.groups), int32(b.alike.chunks), int32(b.alike.groups),
+			a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), act, flag(a.biased || b.biased), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride), times, u.Limit, u.Up, u.Alpha, u.Added)
 		return
 	case m.same:
-		upsAlike[how].launch(d, l, m.acts, m.words, heads, c.alike.heads, int32(r.W.Rows), int32(a.alike.chunks), int32(a.alike.groups),
-			a.most.all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), flag(a.biased), int32(p.slots), int32(p.slot), int32(a.most.pairs()), int64(m.acts.Stride))
+		upsAlike[how].of(m.wide()).launch(d, l, m.acts, m.words, heads, c.alike.heads, int32(a.count), int32(a.alike.chunks), int32(a.alike.groups),
+			a.most.all(), int32(a.tiles()), int32(a.in), int32(a.out), act, flag(a.biased), int32(p.slots), int32(p.slot), int32(a.most.pairs()), int64(m.acts.Stride), times, u.Limit, u.Up, u.Alpha, u.Added)
 		return
 	}
-	gate := firstProducts[how][m.gated()].launch
+	gate := firstProducts[how][m.gated()].of(m.wide()).launch
 	gate(d, l, m.acts, m.words, m.to.Logits, r.Correction, a.table, b.table, c.table,
 		int32(r.W.Rows), int32(a.table.Cols), int32(b.table.Cols), int32(c.table.Cols), int32(a.places), int32(b.places), flag(p.cluster == 1),
-		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), int32(m.Act), int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride),
-		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter)
+		a.with(b).all(), int32(a.tiles()), int32(a.in), int32(a.out), act, int32(p.slots), int32(p.slot), int32(a.with(b).pairs()), int64(m.acts.Stride),
+		int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter, times, u.Limit, u.Up, u.Alpha, u.Added)
 }
 
 // mixtureDown multiplies by the last matrices, and adds the weighted sum.
 func (d *Device) mixtureDown(m *rowMixture) {
-	chosen := m.to.Chosen()
+	chosen, how, corrected := m.to.Chosen(), m.choosing(), !m.router.Correction.Nil()
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	m.lastKernel().launch(d, p.launch(g.tiles(), m.x.Rows), m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
+	l := p.launch(g.tiles(), m.x.Rows)
+	if m.whole > 0 {
+		lastWide[how][corrected].launch(d, l, m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
+			int32(r.W.Rows), int32(chosen), int32(m.whole), int32(g.last.units), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+			int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
+			m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
+		return
+	}
+	lastProducts[how][corrected].launch(d, l, m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
 		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
 		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"testing"
 
 	"exl2/internal/device"
@@ -67,15 +68,16 @@ func TestFewRows(t *testing.T) {
 		{"qwen3.5-35b-a3b", 256, 8, 2048, 512, false, device.Routing{}, false, 8},
 		{"lfm2-8b-a1b", 32, 4, 2048, 1792, false, sigmoid, true, 8},
 		{"mixtral-8x7b", 8, 2, 4096, 14336, false, device.Routing{Score: device.SoftmaxTop}, false, 2},
+		{"gpt-oss-20b, whose last products of three rows would be six blocks behind others", 32, 4, 2880, 2880, false, device.Routing{Score: device.SoftmaxTop}, false, 2},
 		{"nemotron-3-nano-30b-a3b", 128, 6, 2688, 1856, true, sigmoid, true, 3},
 		{"groups of experts", 256, 8, 7168, 2048, false, device.Routing{Score: device.Sigmoid, Groups: 8, TopGroups: 4}, true, 3},
 		{"a corrected softmax", 64, 6, 2560, 1536, false, device.Routing{}, true, 2},
 		{"all experts of one", 1, 1, 2048, 768, false, device.Routing{}, false, 8},
 	} {
-		most := 0
+		most, d := 0, planner(t, 9, 132, 227<<10, 6<<10)
 		for rows := 1; rows <= 64; rows++ {
 			g := &group{in: c.in, out: c.width}
-			m := rowMixture{x: tensor.New(tensor.F32, rows, c.in, nil), up: g, router: device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}}
+			m := rowMixture{x: tensor.New(tensor.F32, rows, c.in, nil), up: g, down: &group{in: c.width, out: c.in}, router: device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}}
 			m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*c.chosen, nil), tensor.New(tensor.I32, rows, c.chosen, nil)
 			if !c.ungated {
 				m.Experts.Gate = g
@@ -83,12 +85,41 @@ func TestFewRows(t *testing.T) {
 			if c.correction {
 				m.router.Correction = tensor.New(tensor.F32, 1, c.experts, &memory{size: 4 * c.experts})
 			}
-			if m.few() {
+			if d.few(&m) {
 				most = rows
 			}
 		}
 		if most != c.most {
 			t.Errorf("%s: up to %d rows, want %d", c.name, most, c.most)
+		}
+	}
+}
+
+// The expert that all rows see is one of a row's while blocks of the first products have something to do.
+func TestWholes(t *testing.T) {
+	d := planner(t, 9, 132, 227<<10, 6<<10)
+	for _, c := range []struct {
+		name          string
+		chosen, times int
+		width         int
+		ungated       bool
+		not           []int // rows
+	}{
+		{"qwen3.5-35b-a3b", 8, 1, 512, false, []int{8}},
+		{"granite-4.0-h-tiny", 6, 2, 512, false, nil},
+		{"nemotron-3-nano-30b-a3b", 6, 2, 1856, true, nil},
+		{"few columns", 8, 1, 32, false, nil},
+	} {
+		for rows := 1; rows <= 8; rows++ {
+			g := &group{in: 2048, out: c.width}
+			m := rowMixture{x: tensor.New(tensor.F32, rows, g.in, nil), gate: g, whole: c.times}
+			m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*c.chosen, nil), tensor.New(tensor.I32, rows, c.chosen+1, nil)
+			if !c.ungated {
+				m.Experts.Gate = g
+			}
+			if got, want := d.wholes(&m), !slices.Contains(c.not, rows); got != want {
+				t.Errorf("%s, %d rows: %v, want %v", c.name, rows, got, want)
+			}
 		}
 	}
 }

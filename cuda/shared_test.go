@@ -54,6 +54,19 @@ func mixRow(d *Device, in int) {
 	width := min(in, 768)
 	e := device.Experts{Gate: emptyGroup(in, width, experts), Up: emptyGroup(in, width, experts), Down: emptyGroup(width, in, experts), Gates: half(chosen, width), Ups: half(chosen, width)}
 	d.Mixture(row(in), row(in), to, r, e)
+	e.Clamp.Limit = 7
+	d.Mixture(row(in), row(in), to, r, e)
+	for times := 1; times <= 2; times++ {
+		e.Whole = &device.Whole{Gate: wideGroup(in, width, 1, times, experts), Up: wideGroup(in, width, 1, times, experts), Down: wideGroup(width, in, times, 1, experts)}
+		d.Mixture(row(in), row(in), to, r, e)
+	}
+}
+
+// wideGroup is an empty group and one matrix more, with so many times the inputs and outputs.
+func wideGroup(in, out, inputs, outputs, count int) *group {
+	g := emptyGroup(in, out, count+1)
+	g.last.in, g.last.out, g.last.units = in*inputs, out*outputs, inputs*g.most.units
+	return g
 }
 
 // multiplyRows multiplies as many rows as one kernel may.

@@ -28,5 +28,5 @@ var reaching = map[string]string{
 // randomModels writes a random model of each shape.
 func randomModels(t testing.TB) (dirs []string) {
 	t.Helper()
-	return slices.Concat(synthtest.Write(t, clipped, 0), synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.Linears, 4))
+	return slices.Concat(synthtest.Write(t, clipped, 0), synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.Linears, 4), synthtest.Write(t, synthtest.ManyExperts, 4))
 }

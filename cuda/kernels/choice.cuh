@@ -7,10 +7,17 @@
 
 constexpr int most_experts = 512;
 
-// Chosen is the experts of the row, and their weights.
+// Chosen is the experts of a row, so many at most, and their weights.
+template <int most>
 struct Chosen {
-	int experts[32];
-	float weights[32];
+	int experts[most];
+	float weights[most];
+
+	// add_all adds the expert that all rows see, by the logit of its gate, if it has one. A thread calls it. It is not in line, as code that is
+	// jumped over makes what is behind it come late.
+	__device__ __noinline__ void add_all(int chosen, int expert, bool gated, float logit) {
+		experts[chosen] = expert, weights[chosen] = gated ? sigmoid(logit) : 1;
+	}
 };
 
 // A Counting is how a block ranks experts: all at once, each by those before it.
@@ -39,8 +46,8 @@ __device__ inline void moments(const Counting& c, int experts, float& most, floa
 
 // count_ranks ranks by counting what is before each expert, two threads an expert; not of
 // groups, nor SparseMixer's. Weights are left by the first warp, to itself.
-template <bool weighs>
-__device__ inline void count_ranks(Chosen& to, Counting& c, const Given& g, const Rule& r) {
+template <bool weighs, class To>
+__device__ inline void count_ranks(To& to, Counting& c, const Given& g, const Rule& r) {
 	int lane = threadIdx.x % 32, padded = (g.experts + 15) / 16 * 16;
 	for (int e = threadIdx.x; e < padded; e += blockDim.x) {
 		float v = e < g.experts ? __ldcg(g.logits + e) : never();
@@ -84,7 +91,8 @@ __device__ inline void count_ranks(Chosen& to, Counting& c, const Given& g, cons
 
 // rank_first has the first warp choose one expert after the other. It is not in line: what it takes of
 // registers, and of code that is fetched, should not be others'.
-__device__ __noinline__ void rank_first(Chosen& to, float* memory, Given g, Rule r) {
+template <class To>
+__device__ __noinline__ void rank_first(To& to, float* memory, Given g, Rule r) {
 	float weight;
 	int e = rank<most_experts / 32>(g, r, 0, memory, weight);
 	to.experts[threadIdx.x] = e, to.weights[threadIdx.x] = weight;
@@ -109,8 +117,8 @@ struct Logits {
 	}
 
 	// choose leaves the experts that are chosen, by logits or by their sigmoids corrected, and their weights.
-	template <bool corrected>
-	__device__ void choose(Chosen& to, const Given& g, const Rule& r) const {
+	template <bool corrected, class To>
+	__device__ void choose(To& to, const Given& g, const Rule& r) const {
 		unsigned left[per];
 		int lane = threadIdx.x % 32, mine = 0;
 #pragma unroll
@@ -304,16 +312,22 @@ enum Choosing { by_key, by_keys, by_any };
 __device__ constexpr int most_of(Choosing how) { return how == by_key ? ranked : most_experts; }
 
 // choose_by_logits has one warp choose for its block, where experts are chosen by their logits alone, or by sigmoids that are corrected.
-template <Choosing how, bool corrected>
-__device__ inline void choose_by_logits(Chosen& to, const Given& g, const Rule& r) {
-	if (threadIdx.x < 32) Logits<most_of(how) / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
+// The expert that all rows see is one more where all_too, which only `wide` kernels ask.
+template <Choosing how, bool corrected, bool wide, class To>
+__device__ inline void choose_by_logits(To& to, const Given& g, const Rule& r, bool all_too) {
+	if (threadIdx.x < 32) {
+		float gate = wide && all_too && g.gate ? __ldcg(g.gate) : 0;
+		Logits<most_of(how) / 32>(g.logits, g.experts).template choose<corrected>(to, g, r);
+		if constexpr (wide) __syncwarp();
+		if (wide && all_too && threadIdx.x == 0) to.add_all(g.chosen, g.experts, g.gate, gate);
+	}
 	__syncthreads();
 }
 
 // choose has every block choose. The memory may be used for other things when all threads
 // have passed another barrier.
-template <bool weighs>
-__device__ inline void choose(Chosen& to, void* memory, const Given& g, const Rule& r) {
+template <bool weighs, class To>
+__device__ inline void choose(To& to, void* memory, const Given& g, const Rule& r) {
 	if (r.groups > 1 || r.score == sparse_mixer) {
 		if (threadIdx.x < 32) rank_first(to, (float*)memory, g, r);
 		__syncthreads();

@@ -3,6 +3,7 @@
 //
 // Eight elements a thread; y may be gate or up.
 #include "half.cuh"
+#include "limited.cuh"
 #include "order.cuh"
 
 extern "C" __global__ void clamp_mul_f16(
@@ -17,10 +18,7 @@ extern "C" __global__ void clamp_mul_f16(
 		float g[8], u[8];
 		load8(g, gate + r * ldg, i, n);
 		load8(u, up + r * ldu, i, n);
-		for (int j = 0; j < 8; j++) {
-			float x = fminf(g[j], limit);
-			g[j] = (fmaxf(fminf(u[j], most), -most) + added) * __fdividef(x, 1 + __expf(-alpha * x));
-		}
+		for (int j = 0; j < 8; j++) g[j] = limited(g[j], u[j], limit, most, alpha, added);
 		store8(y + r * ldy, g, i, n);
 	}
 }

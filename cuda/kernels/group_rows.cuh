@@ -3,8 +3,8 @@
 // four by digits (rows_digits.cuh), in half as many instructions.
 #pragma once
 
-#include "act.cuh"
 #include "group_feed.cuh"
+#include "limited.cuh"
 #include "newest.cuh"
 #include "rows_codes.cuh"
 #include "rows_digits.cuh"
@@ -14,12 +14,13 @@ constexpr int block_vectors = 4;  // of a row, of 16 bytes
 
 static_assert(behind == unit_blocks - 1, "a unit has a block of the row");
 
-// Inputs are the rows: x, or, where there is up, act(x)·up, at 16 bytes and in order.
+// Inputs are the rows: x, or, where there is up, units of x and up, at 16 bytes and in order.
 struct Inputs {
 	const half *x, *up;  // rows ldx and ldu elements apart
 	const int* rows;     // which of x, or null
 	int64 ldx, ldu;
-	int act, in;
+	Unit unit;
+	int in;
 };
 
 // Taken is eight numbers of a row in stored order.
@@ -40,11 +41,8 @@ struct Taken {
 	}
 	__device__ void clear() { x.words[0] = up.words[0] = make_uint4(0, 0, 0, 0); }
 
-	__device__ uint4 get(int act) {
-		if constexpr (acts) {
-#pragma unroll
-			for (int j = 0; j < 8; j++) narrow(x.v[j], activate(act, widen(x.v[j])) * widen(up.v[j]));
-		}
+	__device__ uint4 get(const Unit& unit) {
+		if constexpr (acts) unit.eight(x, up);
 		return x.words[0];
 	}
 };
@@ -85,7 +83,7 @@ struct ByCodes {
 			}
 #pragma unroll
 			for (int k = 0; k < 2; k++) {
-				uint4 v = taken[k].get(from.act);
+				uint4 v = taken[k].get(from.unit);
 				((uint4*)to)[row[k] * stride(from.in) + eight[k]] = as_codes ? make_uint4(v.x, v.z, v.y, v.w) : v;
 			}
 		}
@@ -142,7 +140,7 @@ struct ByDigits {
 				if (row < s.rows && column < from.in) taken[i].ask(s, from, s.from + row, column);
 			}
 #pragma unroll
-			for (int i = 0; i < 2; i++) x[i] = taken[i].get(from.act);
+			for (int i = 0; i < 2; i++) x[i] = taken[i].get(from.unit);
 			FourDigits::make((char*)to + u * four_unit, x);
 		}
 	}

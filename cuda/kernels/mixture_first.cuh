@@ -1,9 +1,9 @@
 // The first kernel of a mixture for one row (mixture.cu): gate and up of the chosen experts, with the activation.
 #pragma once
 
-#include "act.cuh"
 #include "barrier.cuh"
 #include "expert_alike.cuh"
+#include "limited.cuh"
 #include "mixture_stage.cuh"
 
 // multiply_matrix leaves the warps' sums of a span of an expert's matrix in parts. `stored` is where
@@ -48,8 +48,10 @@ __device__ inline Late multiply_matrix(float* parts, const Table& table, int exp
 	return late;
 }
 
-// other_activation is not in line, as code that is jumped over makes what is behind it come late.
+// other_activation is not in line, as code that is jumped over makes what is behind it come late; neither is other_unit.
 __device__ __noinline__ float other_activation(int act, float x) { return activate(act, x); }
+__device__ inline float activation(int act, float x) { return act == 0 ? SiLU::of(x) : other_activation(act, x); }
+__device__ __noinline__ float other_unit(Unit unit, float gate, float up) { return unit(gate, up); }
 
 // late_of returns it for another column than the thread's first.
 __device__ inline Late late_of(const Table& table, int expert, const half* stored, int column) {
@@ -132,20 +134,26 @@ struct Sought<by_keys> {
 	}
 };
 
-// first_products is the first kernel. What is not gated is its own gate.
-template <Choosing how, bool gated>
+// behind_of returns in front of how many tiles the parts of the expert that all rows see are: it is the last one of the table, and has parts of as
+// many tiles as others have, which are numbered behind those that are chosen.
+__device__ inline int behind_of(int k, int chosen, int tiles) { return max(k - chosen, 0) * tiles; }
+
+// first_products is the first kernel. What is not gated is its own gate. `wide` ones are told in mixture.cu.
+template <Choosing how, bool gated, bool wide>
 __device__ void first_products(
 	const Given& g, const Rule& r, const Left& left, const Table& gate, const Table& up, const Table& down, int k, int part,
 	int which,    // of both matrices, or both of them
 	int each,     // blocks of a matrix
 	int units128, // units of a tile, if all matrices have as many, or 0
-	int tiles, int in, int out, int act, Slots slots) {
+	int tiles, int in, int out, const Unit& unit, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ Listed windows[warps][most_listed];
 	__shared__ unsigned long long mail_there;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
 	Span span = {tiles * part / each, 0};
 	span.count = tiles * (part + 1) / each - span.from;
+	int behind = wide ? behind_of(k, g.chosen, tiles) : 0;
+	span.from += behind, out += behind * tile_columns;
 #if __CUDA_ARCH__ >= 900
 	constexpr bool both = false, paired = gated;
 #else
@@ -159,11 +167,12 @@ __device__ void first_products(
 	bool second = paired && which == 1;
 	Table mine = {second ? up.words : gate.words, second ? up.stride : gate.stride, second ? up.places : gate.places};
 	int asking = paired ? 2 : 1;  // of the cluster, for a table each
-	mine.ask(g.experts, (blockIdx.y * gridDim.x + blockIdx.x) / asking, gridDim.y * gridDim.x / asking);
+	mine.ask(g.experts + (wide && g.chosen < gridDim.y), (blockIdx.y * gridDim.x + blockIdx.x) / asking, gridDim.y * gridDim.x / asking);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < (both ? 2 : 1) * run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
 	Share share(units128, span);
 	int apart = lane * ((u32)in >> 30);  // 0. The compiler would wait for what it knows that all lanes ask for as soon as it is asked for
+	bool of_all = wide && k >= g.chosen;
 	share.keep();
 	asm volatile("" : "+r"(apart));
 	if (paired) mail.end();
@@ -179,13 +188,14 @@ __device__ void first_products(
 		own.put(words, left.words, in), lowest = own.lowest;
 		expert = sought.there(found, apart);
 	} else {
-		__shared__ Chosen chosen;
+		__shared__ Chosen<32 + wide> chosen;
 		Own own(left.words, in);
 		choose<false>(chosen, slots.ring, g, r);
-		expert = chosen.experts[k];
+		expert = chosen.experts[wide ? min(k, g.chosen - 1) : k];
 		own.put(words, left.words, in), lowest = own.lowest;
 		__syncthreads();  // the ring's memory is no longer the choosing's
 	}
+	if (of_all) expert = g.experts;
 	slots.ring += warp * slots.count * slots.bytes;
 	float* ups = parts + run * warps * tile_columns;
 	const half* stored = asked(((const Matrix*)down.of(expert))->stored);
@@ -206,11 +216,11 @@ __device__ void first_products(
 			mail.send(others + i, sum);
 			continue;
 		}
-		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
+		float acted = wide ? SiLU::of(sum) : activation(unit.act, sum);
 		if (paired) mail.wait(), other = others[i];
 		else if (both) other = total(ups + at) + other_late.bias;
-		half v = __float2half_rn(sum * other);
-		if (there) left.acts[k * left.ld + late.place] = v;
+		half v = __float2half_rn(!wide || unit.act == 0 ? acted * other : other_unit(unit, sum, other));
+		if (there) left.acts[(wide ? 0 : k * left.ld) + late.place] = v;
 	}
 }
 
@@ -222,15 +232,17 @@ __device__ __noinline__ Late late_alike(const char* entry, const char* down, boo
 }
 
 // first_alike is first_products of one matrix, of experts whose matrices are alike.
-template <Choosing how, bool gated>
-__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int part, bool second, int each, int units, int tiles, int in, int out, int act, bool biased, Slots slots) {
+template <Choosing how, bool gated, bool wide>
+__device__ inline void first_alike(const Left& left, const Alike& mine, const Alike& down, int k, int chosen, int part, bool second, int each, int units, int tiles, int in, int out, const Unit& unit, bool biased, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
-	__shared__ Heads<most_of(how)> heads;
+	__shared__ Heads<most_of(how) + wide> heads;
 	__shared__ unsigned long long mail_there;
 	__shared__ Found<how> found;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
 	Span span = {tiles * part / each, 0};
 	span.count = tiles * (part + 1) / each - span.from;
+	int behind = wide ? behind_of(k, chosen, tiles) : 0;
+	span.from += behind, out += behind * tile_columns;
 	heads.ask(mine);
 	u32 *words = (u32*)memory, *staged = words + in;
 	float *parts = (float*)(staged + stride(in)), *others = parts + run * warps * tile_columns;
@@ -241,19 +253,22 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	AlikeFeed feed(mine, slots, units, span.from + share.tile, share.unit, share.to - share.from);
 	zero_behind(staged, in);
 	for (int i = threadIdx.x; i < run * warps * tile_columns; i += blockDim.x) parts[i] = 0;
-	int apart = lane * ((u32)in >> 30);  // 0, as in first_products
+	int apart = lane * ((u32)in >> 30), of_all = wide && k >= chosen;  // 0, as in first_products
 	share.keep();
 	asm volatile("" : "+r"(apart));
+	if constexpr (wide) asm volatile("" : "+r"(of_all));
 	if (gated) mail.end();
 	wait_for_previous();
 	let_next();
-	Sought<how> sought(left.words + in + keys_behind, mine.experts);
+	Sought<how> sought(left.words + in + keys_behind, mine.experts - (wide && chosen < gridDim.y));
 	Own own(left.words, in);
 	sought.choose(found, k);
 	feed.come(mine);
 	own.put(words, left.words, in);
 	arrived<0>();  // heads
-	int expert = sought.there(found, apart), i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
+	int expert = sought.there(found, apart);
+	if (wide && of_all) expert = mine.experts - 1 + apart;
+	int i = threadIdx.x * 8, columns = min(span.count * tile_columns, out - span.from * tile_columns);
 	const uint4(&head)[2] = heads.v[expert];
 	const half* order = (const half*)address(head[1].z, head[1].w);
 	Eight<half> at;
@@ -297,8 +312,8 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 			mail.send(others + i, sum);
 			continue;
 		}
-		sum = act == 0 ? SiLU::of(sum) : other_activation(act, sum);
+		float acted = wide ? SiLU::of(sum) : activation(unit.act, sum);
 		if (gated) mail.wait(), other = others[i];
-		if (there) left.acts[k * left.ld + late.place] = __float2half_rn(sum * other);
+		if (there) left.acts[(wide ? 0 : k * left.ld) + late.place] = __float2half_rn(!wide || unit.act == 0 ? acted * other : other_unit(unit, sum, other));
 	}
 }

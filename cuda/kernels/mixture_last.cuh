@@ -14,25 +14,31 @@ struct Sum {
 };
 
 // Runs is the units of all chosen experts' matrices in a tile, one expert's after the other's.
+template <bool wide>
 struct Runs {
 	const Table& table;
-	const Chosen& chosen;
-	int count, units, tile;  // experts; units of each, or 0 if they differ
+	const Chosen<32 + wide>& chosen;
+	int count, units, tile;  // experts; units of each but the last, or 0 if they differ
 
-	// before returns how many units those in front of expert k have.
-	__device__ int before(int k) const {
-		int n = units * k;
-		for (int i = 0; !units && i < k; i++) n += units_of(i);
+	// all returns how many units there are, of which the one that all rows see has so many.
+	__device__ int all(int chosen, int units_of_all) const {
+		if (wide && units) return units * chosen + units_of_all;
+		int n = units * count;
+		for (int i = 0; !units && i < count; i++) n += units_of(i);
 		return n;
 	}
-	__device__ int units_of(int k) const { return units ? units : ((const Matrix*)table.of(chosen.experts[k]))->units128; }
+	__device__ int units_of(int k) const { return units && !wide ? units : ((const Matrix*)table.of(chosen.experts[k]))->units128; }
 
 	// find returns the expert of unit i, which is its unit `of`.
 	__device__ int find(int i, int& of) const {
 		int k = 0;
 		of = i;
-		if (units) k = i / units, of = i % units;
-		else for (int n; k < count - 1 && of >= (n = units_of(k)); k++) of -= n;
+		if (units) {
+			if constexpr (wide) k = min(i / units, count - 1), of = i - k * units;
+			else k = i / units, of = i % units;
+		} else {
+			for (int n; k < count - 1 && of >= (n = units_of(k)); k++) of -= n;
+		}
 		return k;
 	}
 	// what returns what unit i is, with its expert, as Feed has it in slots.
@@ -56,11 +62,12 @@ struct Staging {
 	bool there;
 	uint4 v;
 
-	__device__ Staging(const u32* what, const Left& left, int in) {
+	// Of the one that all rows see, behind so many that are chosen, there are so many inputs.
+	__device__ Staging(const u32* what, const Left& left, int in, int chosen, int in_of_all) {
 		int lane = threadIdx.x % 32;
 		u32 packed = what[lane / 16];
-		int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8;
-		from = left.acts + (packed >> 20) * left.ld + at, there = at < in;
+		int at = digits_row_of(packed) / digit_block * block_rows + lane % 16 * 8, k = packed >> 20;
+		from = left.acts + k * left.ld + at, there = at < (k < chosen ? in : in_of_all);
 	}
 	__device__ void ask() {
 		v = make_uint4(0, 0, 0, 0);
@@ -81,12 +88,12 @@ __device__ inline void Staging::put(u32* to, u32* what) const {
 }
 
 // last_products is the second kernel.
-template <Choosing how, bool corrected>
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int units128, int most, int biased, int in, int out, Slots slots) {
+template <Choosing how, bool corrected, bool wide>
+__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int times, int units_of_all, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
-	__shared__ Chosen chosen;
+	__shared__ Chosen<32 + wide> chosen;
 	__shared__ Listed windows[warps][most_listed];
 	int tile = blockIdx.y, part = blockIdx.x, blocks = gridDim.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	asm volatile("" : "+r"(blocks));  // or it is read from the parameters each time
@@ -95,18 +102,27 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	if (threadIdx.x < zero_words) zeros[threadIdx.x] = 0;
 	Mail mail = {&mail_there};
 	if (blocks > 1) mail.begin(part == 0, (blocks - 1) * tile_columns * 4);
-	table.ask(g.experts, blockIdx.y * gridDim.x + blockIdx.x, gridDim.y * gridDim.x);
+	bool all_too = wide && times > 0;  // the expert that all rows see is the last one of the table, so many times as wide as the others
+	int count = g.chosen + all_too;
+	table.ask(g.experts + all_too, blockIdx.y * gridDim.x + blockIdx.x, gridDim.y * gridDim.x);
 	int column = tile * tile_columns + lane;
 	bool adds = warp == 0 && part == 0, there = column < out;
 	Linked linked;
 	if (adds && there && to.link.left) linked = Linked(to.link, 0, column);
-	if constexpr (how != by_any) choose_by_logits<how, corrected>(chosen, g, r);
-	else choose<true>(chosen, slots.ring, g, r);
-	Runs runs = {table, chosen, g.chosen, units128, tile};
-	int all = runs.before(g.chosen), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
+	if constexpr (how != by_any) choose_by_logits<how, corrected, wide>(chosen, g, r, all_too);
+	else {
+		choose<true>(chosen, slots.ring, g, r);
+		if constexpr (wide) {
+			__syncthreads();
+			if (all_too && threadIdx.x == 0) chosen.add_all(g.chosen, g.experts, g.gate, g.gate ? __ldcg(g.gate) : 0);
+			__syncthreads();
+		}
+	}
+	Runs<wide> runs = {table, chosen, count, units128, tile};
+	int all = runs.all(g.chosen, units_of_all), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
 	__syncthreads();  // the ring's memory is no longer the choosing's, and zeros are there
 	slots.ring += warp * slots.count * slots.bytes;
-	Feed<Runs> feed(slots, windows[warp], runs, from, end);
+	Feed<Runs<wide>> feed(slots, windows[warp], runs, from, end);
 	feed.begin(slots.count);
 	if (most <= most_listed) {
 		if (lane < most) what[lane] = from + lane < end ? windows[warp][lane].packed & 0xfffff | windows[warp][lane].expert << 20 : 0;
@@ -117,9 +133,9 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	float y = 0, bias = 0;
 	if (adds && there) y = read_square(to.y + column);  // what has been written of it, and of all, was before the router's kernel began
 	if (adds && there && to.all) bias = weight_of_all(g, 0) * __half2float(__ldcg(to.all + column));
-	for (int k = 0; adds && there && biased && k < g.chosen; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
+	for (int k = 0; adds && there && biased && k < count; k++) bias += chosen.weights[k] * ((const Matrix*)table.of(chosen.experts[k]))->bias[column];
 	if (blocks > 1) mail.end();
-	Staging staging(what, left, in);
+	Staging staging(what, left, in, g.chosen, wide ? in * times : in);
 	after_previous();
 	staging.ask();
 	Constants constants((u32)in >> 20);
@@ -129,7 +145,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 	for (int j = 0;; staging.ask()) {
 		staging.put(staged + j * unit_words, what + j);
 		if ((j += 2) >= end - from) break;
-		staging = Staging(what + j, left, in);
+		staging = Staging(what + j, left, in, g.chosen, wide ? in * times : in);
 	}
 	__syncwarp();
 #pragma unroll 1

@@ -7,10 +7,10 @@
 //   sets, and tells the others with the first unit of each what it is (Item).
 // - x has been put in order by qgemm_group_order: a set's rows by the units of its expert's
 //   matrix, in whole eights behind those of the sets before it. Of the last products of a mixture
-//   it makes act(gate)·up, too.
-#include "act.cuh"
+//   it makes units of gate and up, too.
 #include "expert.cuh"
 #include "gemm.cuh"
+#include "limited.cuh"
 #include "qgemm.cuh"
 
 constexpr int rows_at_once = 4;                             // that a block of qgemm_group_order puts in order
@@ -233,11 +233,12 @@ QGEMM_GROUP(qgemm_group_128, 128)
 extern "C" __global__ void __launch_bounds__(256) qgemm_group_order(
 	half* y,           // by sets: [halves, rows of the set in whole eights, 64], as wgmma reads it
 	const half* x,     // rows ldx elements apart, each at 16 bytes
-	const half* up,    // likewise; or null. y has act(x)·up where it is there.
+	const half* up,    // likewise; or null. y has units of x and up where it is there.
 	const int* rows,   // [·]: of x, or null
-	const int* table, const int* first, int count, int n, int words, int in, int halves, int act, int64 ldx, int64 ldu) {
+	const int* table, const int* first, int count, int n, int words, int in, int halves, int act, int64 ldx, int64 ldu, float limit, float most, float alpha, float added) {
 	extern __shared__ half row[];  // [rows_at_once, in]
 	after_previous();
+	Unit unit = {act, limit, most, alpha, added};
 	Set set({first, count, n}, blockIdx.y);
 	int from = blockIdx.x * rows_at_once, mine = min(rows_at_once, set.rows - from);
 	if (mine <= 0) return;
@@ -248,8 +249,7 @@ extern "C" __global__ void __launch_bounds__(256) qgemm_group_order(
 			v.words[0] = *(const uint4*)(x + at * ldx + i);
 			if (up) {
 				u.words[0] = *(const uint4*)(up + at * ldu + i);
-#pragma unroll
-				for (int j = 0; j < 8; j++) narrow(v.v[j], activate(act, widen(v.v[j])) * widen(u.v[j]));
+				unit.eight(v, u);
 			}
 			*(uint4*)(row + r * in + i) = v.words[0];
 		}

@@ -7,7 +7,7 @@
 // it, too; else behind the segment, when the warps that went on with it have left their sums in shared memory. Four more warps bring the rows
 // of the next segment meanwhile; those of the first one all bring.
 //
-// Kernels with acts in their names multiply act(gate)·up, in the same rows as y and in the order of their matrices, as the others leave
+// Kernels with acts in their names multiply units of gate and up, in the same rows as y and in the order of their matrices, as the others leave
 // them for such a reader. They come behind one of those, which waits for the choice before it lets them start: they ask for words before it is done.
 #include "arrive.cuh"
 #include "group_rows.cuh"
@@ -226,23 +226,23 @@ __device__ void qmatmul_group(const Result& y1, const Result& y2, const Inputs& 
 	if (!waited) after_previous();
 }
 
-#define QMATMUL_GROUP(name, acts_name, Rows, warps)                                                                                   \
-	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                          \
-	name(half* y1, half* y2, const half* x, const int* table1, const int* table2, const int* reader, const int* rows,                 \
-	     const int* first, int count, int words1, int words2, int words3, int places1, int places2, int tiles1, int tiles2, int same, \
-	     int together, int buffers, int units, int in, int out1, int out2, int slots, int slot, int groups, int64 ldy1, int64 ldy2,   \
-	     int64 ldx) {                                                                                                                 \
-		Pair pair = {{table1, words1, places1}, {table2, words2, places2}, {reader, words3, 0}, tiles1, tiles2, same != 0};           \
-		qmatmul_group<Rows, warps, false>({y1, out1, ldy1}, {y2, out2, ldy2}, {x, nullptr, rows, ldx, 0, 0, in}, pair,                \
-		                                  {first, count}, {0, slot, slots, groups}, together, buffers, units);                        \
-	}                                                                                                                                 \
-	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                          \
-	acts_name(half* y, const half* gate, const half* up, const int* table, const int* first, int count, int words, int places,        \
-	          int tiles, int together, int buffers, int units, int in, int out, int act, int slots, int slot, int groups, int64 ldy,  \
-	          int64 ldg, int64 ldu) {                                                                                                 \
-		Pair pair = {{table, words, places}, {table, words, places}, {nullptr, 0, 0}, tiles, 0, false};                               \
-		qmatmul_group<Rows, warps, true>({y, out, ldy}, {y, out, ldy}, {gate, up, nullptr, ldg, ldu, act, in}, pair,                  \
-		                                 {first, count}, {0, slot, slots, groups}, together, buffers, units);                         \
+#define QMATMUL_GROUP(name, acts_name, Rows, warps)                                                                                               \
+	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                                      \
+	name(half* y1, half* y2, const half* x, const int* table1, const int* table2, const int* reader, const int* rows,                             \
+	     const int* first, int count, int words1, int words2, int words3, int places1, int places2, int tiles1, int tiles2, int same,             \
+	     int together, int buffers, int units, int in, int out1, int out2, int slots, int slot, int groups, int64 ldy1, int64 ldy2,               \
+	     int64 ldx) {                                                                                                                             \
+		Pair pair = {{table1, words1, places1}, {table2, words2, places2}, {reader, words3, 0}, tiles1, tiles2, same != 0};                       \
+		qmatmul_group<Rows, warps, false>({y1, out1, ldy1}, {y2, out2, ldy2}, {x, nullptr, rows, ldx, 0, {}, in}, pair,                           \
+		                                  {first, count}, {0, slot, slots, groups}, together, buffers, units);                                    \
+	}                                                                                                                                             \
+	extern "C" __global__ void __launch_bounds__(32 * warps + 32 * bringers)                                                                      \
+	acts_name(half* y, const half* gate, const half* up, const int* table, const int* first, int count, int words, int places,                    \
+	          int tiles, int together, int buffers, int units, int in, int out, int act, int slots, int slot, int groups, int64 ldy,              \
+	          int64 ldg, int64 ldu, float limit, float most, float alpha, float added) {                                                          \
+		Pair pair = {{table, words, places}, {table, words, places}, {nullptr, 0, 0}, tiles, 0, false};                                           \
+		qmatmul_group<Rows, warps, true>({y, out, ldy}, {y, out, ldy}, {gate, up, nullptr, ldg, ldu, {act, limit, most, alpha, added}, in}, pair, \
+		                                 {first, count}, {0, slot, slots, groups}, together, buffers, units);                                     \
 	}
 
 QMATMUL_GROUP(qmatmul_group_2, qmatmul_group_acts_2, ByCodes, few_warps)

@@ -91,12 +91,34 @@ type Router struct {
 type Experts struct {
 	Gate, Up, Down   Group
 	Gates, Ups, Each tensor.Tensor
-	Act              Act
-	Scale            float32 // of the sum
+	Unit
+	Scale float32 // of the sum
+
+	// Whole are Gate, Up and Down with the matrix of the expert that all rows see behind the others, or nil: Fuser.Mixture is to compute
+	// that expert, too, then, and Each has nothing of it.
+	Whole *Whole
 
 	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
 }
+
+// A Unit is what experts make of what their first matrices give: act(gate)·up, or, if Clamp's Limit is not 0, what ClampMul makes.
+type Unit struct {
+	Act   Act
+	Clamp Clamp
+}
+
+// Apply stores units of gate and up in y.
+func (u Unit) Apply(d Device, y, gate, up tensor.Tensor) {
+	if u.Clamp.Limit > 0 {
+		d.ClampMul(y, gate, up, u.Clamp)
+		return
+	}
+	d.ActMul(y, gate, up, u.Act)
+}
+
+// Whole are groups with the matrices of the expert that all rows see.
+type Whole struct{ Gate, Up, Down Group }
 
 // First returns the groups of the first products, and where these go.
 func (e Experts) First() (groups []Group, to []tensor.Tensor) {
@@ -106,7 +128,7 @@ func (e Experts) First() (groups []Group, to []tensor.Tensor) {
 	return []Group{e.Gate, e.Up}, []tensor.Tensor{e.Gates, e.Ups}
 }
 
-// Opens returns what act is applied to.
+// Opens returns what is opened by the activation.
 func (e Experts) Opens() tensor.Tensor {
 	if e.Gate == nil {
 		return e.Ups

@@ -3,6 +3,8 @@ package model_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"exl2/internal/device"
@@ -15,7 +17,7 @@ import (
 // they leave for the module behind is the stream's norm.
 func TestFusedMixtures(t *testing.T) {
 	ids := []int32{3, 17, 40, 8}
-	for _, dir := range synthtest.Write(t, synthtest.Mixtures, 4) {
+	for _, dir := range slices.Concat(synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.ManyExperts, 4)) {
 		for _, apart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s apart=%v", filepath.Base(dir), apart), func(t *testing.T) {
 				l, files, err := model.Open(dir)
@@ -27,6 +29,11 @@ func TestFusedMixtures(t *testing.T) {
 				want, got := steps(t, l, devtest.CPU(t), ids), steps(t, l, f, ids)
 				if _, most := difference(got, want); !(most <= 1e-4) {
 					t.Errorf("logits differ by %.2g, want at most 1e-4", most)
+				}
+				name := filepath.Base(dir)
+				whole := !apart && (strings.HasPrefix(name, "nemotron") || strings.HasPrefix(name, "qwen3_5")) // its width fits
+				if whole != (f.whole > 0) {
+					t.Errorf("the expert that all rows see was one of a row's: %v, want %v", !whole, whole)
 				}
 				if f.read < len(ids)*2 {
 					t.Errorf("what was left was read %d times, want at least twice a token", f.read)

@@ -23,6 +23,59 @@ type fusing struct {
 	normed, mixed tensor.Tensor
 	scale         tensor.Tensor
 	read          int // how often
+
+	lasts map[device.Group]last
+	whole int // mixtures with the expert that all rows see
+}
+
+// last is the last matrix of a group.
+type last struct {
+	device.Matrix
+	bias tensor.Tensor
+}
+
+// Group keeps the last matrix, which is none of the group if it has another size.
+func (f *fusing) Group(list []device.Matrix, dense, biases []tensor.Tensor) device.Group {
+	n := len(list) - 1
+	if n < 1 || list[n] == nil {
+		return f.Device.Group(list, dense, biases)
+	}
+	l := last{Matrix: list[n]}
+	if len(biases) > 0 {
+		l.bias = biases[n]
+	}
+	if l.In() != list[0].In() || l.Out() != list[0].Out() {
+		list, dense, biases = list[:n], dense[:n], biases[:min(n, len(biases))]
+	}
+	g := f.Device.Group(list, dense, biases)
+	if f.lasts == nil {
+		f.lasts = map[device.Group]last{}
+	}
+	f.lasts[g] = l
+	return g
+}
+
+// multiply is y = x·Wᵀ of a group's last matrix.
+func (f *fusing) multiply(y, x tensor.Tensor, g device.Group) {
+	l := f.lasts[g]
+	f.QMatMul(y, x, l.Matrix, l.bias)
+}
+
+// computeLast leaves what the expert that all rows see computes of rows.
+func (f *fusing) computeLast(y, x tensor.Tensor, e device.Experts) {
+	width := f.lasts[e.Whole.Up].Out()
+	ups := f.Alloc(x.Type, x.Rows, width)
+	defer f.Free(ups)
+	gates := ups
+	f.multiply(ups, x, e.Whole.Up)
+	if e.Whole.Gate != nil {
+		gates = f.Alloc(x.Type, x.Rows, width)
+		defer f.Free(gates)
+		f.multiply(gates, x, e.Whole.Gate)
+	}
+	e.Apply(f.Device, gates, gates, ups)
+	f.multiply(y, gates, e.Whole.Down)
+	f.whole++
 }
 
 // Mix leaves its result for products alone, if they are to be made.
@@ -166,6 +219,10 @@ func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e
 	}
 	normed := f.Alloc(f.Activation(), x.Rows, x.Cols)
 	f.Choose(c, normed, x, r)
+	if e.Whole != nil {
+		n := c.Rows.Cols
+		f.computeLast(e.Each.Slice(n, n+x.Rows), normed, e)
+	}
 	f.MixExperts(y, normed, e, c.Routes)
 	f.Free(normed)
 	f.made++

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"sync"
 
 	"exl2/internal/device"
@@ -11,11 +12,33 @@ import (
 // is in device memory, so that nothing waits.
 type grouped struct {
 	*mixture
-	module         *Module
-	mu             sync.Mutex // of the groups, which whoever comes first makes
-	gate, up, down kin
-	shared         *expert
-	latent         *latentExperts
+	module   *Module
+	mu       sync.Mutex // of the groups, which whoever comes first makes
+	matrices kins
+	whole    kins // with the expert's behind that all rows see, if it has their unit, and is as wide as some of them
+	shared   *expert
+	latent   *latentExperts
+}
+
+// kins are the matrices of experts, of which gates may be absent.
+type kins struct{ gate, up, down kin }
+
+func (k *kins) all() []*kin { return []*kin{&k.gate, &k.up, &k.down} }
+
+// refresh makes the groups anew if matrices have changed, and reports whether there can be groups.
+func (k *kins) refresh(d device.Device) bool {
+	for _, k := range k.all() {
+		if k.linears != nil && !k.refresh(d) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *kins) free() {
+	for _, k := range k.all() {
+		k.free()
+	}
 }
 
 // kin is a matrix of every expert, and the group that is made of them.
@@ -28,9 +51,9 @@ type kin struct {
 
 func (g *grouped) add(e expert) {
 	if e.gate != nil {
-		g.gate.linears = append(g.gate.linears, e.gate)
+		g.matrices.gate.linears = append(g.matrices.gate.linears, e.gate)
 	}
-	g.up.linears, g.down.linears = append(g.up.linears, e.up), append(g.down.linears, e.down)
+	g.matrices.up.linears, g.matrices.down.linears = append(g.matrices.up.linears, e.up), append(g.matrices.down.linears, e.down)
 }
 
 // runs reports whether the mixture can be computed at once: matrices of kinds that have no
@@ -40,14 +63,14 @@ func (g *grouped) runs(s *State) bool { return (s.few() || g.sparse(s)) && g.pos
 // run computes the mixture.
 func (g *grouped) run(s *State) {
 	d := s.Dev
-	if g.unit.multiplies() && !g.early && g.latent == nil && !s.apart {
+	if g.unit.mixes() && !g.early && g.latent == nil && !s.apart {
 		g.mix(s)
 		return
 	}
-	groups := []device.Group{g.up.group}
+	groups := []device.Group{g.matrices.up.group}
 	to := []tensor.Tensor{s.At(ExpertUp)}
-	if g.gate.linears != nil {
-		groups, to = []device.Group{g.gate.group, g.up.group}, []tensor.Tensor{s.At(ExpertGate), s.At(ExpertUp)}
+	if g.matrices.gate.linears != nil {
+		groups, to = []device.Group{g.matrices.gate.group, g.matrices.up.group}, []tensor.Tensor{s.At(ExpertGate), s.At(ExpertUp)}
 	}
 	g.choose(s)
 	r := s.Routes()
@@ -56,7 +79,7 @@ func (g *grouped) run(s *State) {
 	}
 	d.GroupMul(to, g.weigh(s), r.Rows, groups, r)
 	g.apply(d, s.At(ExpertActed), s.At(ExpertGate), s.At(ExpertUp))
-	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.down.group}, r)
+	d.GroupMul([]tensor.Tensor{s.At(ExpertOut).Slice(0, r.Rows.Cols)}, s.At(ExpertActed), tensor.Tensor{}, []device.Group{g.matrices.down.group}, r)
 	if g.shared != nil {
 		g.runShared(s)
 	}
@@ -87,7 +110,7 @@ const manyExperts, sparseRows = 32, 64
 // sparse reports whether a pass of many rows leaves few for each expert. Then a launch for
 // each takes longer than decoding packed weights once more for every eight of its rows.
 func (g *grouped) sparse(s *State) bool {
-	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
+	for _, k := range g.matrices.all() {
 		for _, l := range k.linears {
 			if _, packed := l.W.(Quantized); !packed {
 				return false
@@ -100,8 +123,8 @@ func (g *grouped) sparse(s *State) bool {
 
 // mix computes the mixture by as few operations as there are for units that are gated, by themselves or others.
 func (g *grouped) mix(s *State) {
-	shared := g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
 	if g.apart != nil {
+		shared := g.mixesShared(s)
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
 		g.addNorms(s)
@@ -113,16 +136,73 @@ func (g *grouped) mix(s *State) {
 		if g.out.norm.none() && !g.inner && s.follow == nil { // y is the stream
 			e.Reader, left = g.module.follower.reads(s)
 		}
-		if !shared || !g.mixRow(s, y, e) {
-			g.mixBehind(s, shared, y, e)
+		if !g.mixWhole(s, y, e) {
+			if shared := g.mixesShared(s); !shared || !g.mixRow(s, y, e) {
+				g.mixBehind(s, shared, y, e)
+			}
 		}
 		s.left = left
 	})
 }
 
+// mixesShared reports whether there is no shared expert to be computed any more.
+func (g *grouped) mixesShared(s *State) bool {
+	return g.shared == nil || g.sharedUnit.multiplies() && g.mixShared(s)
+}
+
+// mixWhole is mixRow of the expert that all rows see, too.
+func (g *grouped) mixWhole(s *State, y tensor.Tensor, e device.Experts) bool {
+	if g.shared == nil || (g.shared.gate == nil) != (g.matrices.gate.linears == nil) || g.sharedUnit.ofExperts() != g.unit.ofExperts() || !g.sharedUnit.mixes() || !g.wholes(s.Dev) {
+		return false
+	}
+	e.Whole = &device.Whole{Up: g.whole.up.group, Down: g.whole.down.group}
+	if e.Gate != nil {
+		e.Whole.Gate = g.whole.gate.group
+	}
+	return g.mixRow(s, y, e)
+}
+
+// wholes reports whether there are groups of packed experts with the one that all rows see, if that is as wide as one of the others or as some, and makes them.
+func (g *grouped) wholes(d device.Device) bool {
+	if _, ok := d.(device.Fuser); !ok || !g.fitsShared() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.whole.up.linears == nil {
+		with := func(k kin, l *Linear) kin { return kin{linears: append(slices.Clone(k.linears), l)} }
+		g.whole.up, g.whole.down = with(g.matrices.up, g.shared.up), with(g.matrices.down, g.shared.down)
+		if g.shared.gate != nil {
+			g.whole.gate = with(g.matrices.gate, g.shared.gate)
+		}
+	}
+	return g.whole.refresh(d)
+}
+
+// fitsShared reports whether matrices of the expert that all rows see are packed, as wide as others or some times as wide, and biased if those are.
+func (g *grouped) fitsShared() bool {
+	x, m := g.shared, &g.matrices
+	all, packed := x.up.W.(Quantized)
+	one, both := m.up.linears[0].W.(Quantized)
+	if !packed || !both {
+		return false
+	}
+	times := all.Out() / one.Out()
+	const tile = 32 // columns of devices' blocks, at which it is divided
+	return (times == 1 || one.Out()%tile == 0) && x.up.widened(m.up.linears[0], 1, times) && x.down.widened(m.down.linears[0], times, 1) &&
+		(x.gate == nil || x.gate.widened(m.gate.linears[0], 1, times))
+}
+
+// widened reports whether l is packed, as another is, has so many times its inputs and outputs, and a bias if that has one.
+func (l *Linear) widened(of *Linear, in, out int) bool {
+	a, packed := l.W.(Quantized)
+	b, both := of.W.(Quantized)
+	return packed && both && a.In() == in*b.In() && a.Out() == out*b.Out() && l.Bias.Nil() == of.Bias.Nil()
+}
+
 // together returns the matrices of all experts, and memory for what they compute.
 func (g *grouped) together(s *State, scale float32) device.Experts {
-	return device.Experts{Gate: g.gate.group, Up: g.up.group, Down: g.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Act: g.unit.act, Scale: scale}
+	return device.Experts{Gate: g.matrices.gate.group, Up: g.matrices.up.group, Down: g.matrices.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Unit: g.unit.ofExperts(), Scale: scale}
 }
 
 // mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.
@@ -165,18 +245,12 @@ func (g *grouped) mixShared(s *State) bool {
 func (g *grouped) possible(d device.Device) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
-		if k.linears != nil && !k.refresh(d) {
-			return false
-		}
-	}
-	return true
+	return g.matrices.refresh(d)
 }
 
 func (g *grouped) free() {
-	for _, k := range []*kin{&g.gate, &g.up, &g.down} {
-		k.free()
-	}
+	g.matrices.free()
+	g.whole.free()
 }
 
 // refresh makes the group anew if a linear has another weight, and reports whether

@@ -106,6 +106,15 @@ func (u unit) alone() bool { return u.ungated && u.clamp.Limit == 0 && u.xielu =
 // multiplies reports whether it is act(gate)·up, or act(up)·up.
 func (u unit) multiplies() bool { return u.gates() || u.squared && u.alone() }
 
+// mixes reports whether devices make it of what experts' first matrices give (device.Unit).
+func (u unit) mixes() bool { return u.multiplies() || u.limits() }
+
+// limits reports whether it is of a gate and up that are limited.
+func (u unit) limits() bool { return !u.ungated && u.clamp.Limit > 0 }
+
+// ofExperts returns it for devices.
+func (u unit) ofExperts() device.Unit { return device.Unit{Act: u.act, Clamp: u.clamp} }
+
 func (u unit) run(s *State) {
 	y, gate, up := u.of(s.At(Acted)), u.of(s.At(Gate)), u.of(s.At(Up))
 	if u.alone() {

@@ -21,7 +21,7 @@ func (d *Device) MixExperts(y, x tensor.Tensor, e device.Experts, r device.Route
 	groups, to := e.First()
 	acted := e.Opens()
 	d.GroupMul(to, x, r.Rows, groups, r)
-	d.ActMul(acted, acted, e.Ups, e.Act)
+	e.Apply(d, acted, acted, e.Ups)
 	d.GroupMul([]tensor.Tensor{e.Each.Slice(0, r.Rows.Cols)}, acted, none, []device.Group{e.Down}, r)
 	d.Combine(y, e.Each, r.Places, r.Weights, e.Scale)
 }

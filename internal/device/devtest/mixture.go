@@ -88,6 +88,10 @@ func mixExpertsCases() (cases []testCase) {
 		{7, 5, 3, 100, 33, nil, tensor.BF16, device.SiLU, false, false, false},
 		{2, 6, 3, 128, 96, []string{"", "1:4b_32g"}, tensor.F16, device.SiLU, false, false, false},
 		{3, 24, 6, 160, 96, mixed, 0, device.ReLU, true, false, true},
+		{5, 12, 4, 288, 160, mixed, 0, limits, false, true, false},
+		{12, 24, 4, 256, 96, mixed[:1], 0, limits, true, true, false},
+		{300, 5, 2, 480, 320, mixed, 0, limits, false, true, false},
+		{7, 5, 3, 100, 33, nil, tensor.BF16, limits, false, false, false},
 		{300, 5, 2, 480, 320, mixed, 0, device.ReLU, false, true, true},
 		{7, 5, 3, 100, 33, nil, tensor.BF16, device.ReLU, false, false, true},
 	} {
@@ -105,7 +109,7 @@ func mixExpertsCases() (cases []testCase) {
 				r, rows = f.withShared(r, c.rows, c.chosen), n+c.rows
 			}
 			y, x := f.inOut("y", residual, c.rows, c.hidden, noise(1)), f.in("x", activation, c.rows, c.hidden, noise(2))
-			e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
+			e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Unit: unitOf(c.act), Scale: 0.75}
 			spare := func(name string, rows, cols int, v values) tensor.Tensor {
 				t := f.inOut(name, activation, rows, cols, v)
 				f.within(spent)

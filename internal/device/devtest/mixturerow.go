@@ -25,6 +25,7 @@ type rowMixtureCase struct {
 	correction            bool
 	ungated               bool // up's results are their own gates
 	distinct              int  // rows of the router, if others are equal to those
+	whole                 int  // the expert that all rows see is one of a row's, so many times as wide as others; or 0
 }
 
 func rowMixtureCases() (cases []testCase) {
@@ -35,37 +36,52 @@ func rowMixtureCases() (cases []testCase) {
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
 	for _, c := range []rowMixtureCase{
-		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, false, 0},
-		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, false, 0},
-		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, false, 0},
-		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, false, 0},
-		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, false, 0},
-		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, false, 0},
-		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 4},
-		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, false, 0},
-		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, false, 0},
-		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0},
-		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0},
-		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0},
-		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0},
-		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0},
-		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, sigmoid, false, true, true, true, 0},
-		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0},
-		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0},
-		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0},
-		{8, 33, 2, 288, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0},
-		{1, 256, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0},
-		{2, 300, 10, 256, 64, mixed, f16, rms, device.SiLU, sigmoid, false, false, true, false, 0},
-		{1, 512, 10, 128, 64, mixed[:1], bf16, rms, device.SiLU, top, false, false, false, false, 300},
-		{1, 400, 9, 128, 64, mixed[1:], f16, layer, device.SiLU, renorm, false, true, false, false, 2},
-		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0},
-		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7},
+		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, false, 0, 0},
+		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, false, 0, 0},
+		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, false, 0, 0},
+		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, false, 0, 0},
+		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, false, 0, 0},
+		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, false, 0, 0},
+		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 4, 0},
+		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, false, 0, 0},
+		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, false, 0, 0},
+		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
+		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 0},
+		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0, 0},
+		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
+		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0},
+		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, sigmoid, false, true, true, true, 0, 0},
+		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0},
+		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 0},
+		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0},
+		{8, 33, 2, 288, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
+		{1, 256, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
+		{2, 300, 10, 256, 64, mixed, f16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0},
+		{1, 512, 10, 128, 64, mixed[:1], bf16, rms, device.SiLU, top, false, false, false, false, 300, 0},
+		{1, 400, 9, 128, 64, mixed[1:], f16, layer, device.SiLU, renorm, false, true, false, false, 2, 0},
+		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0, 0},
+		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7, 0},
+		{1, 32, 4, 288, 288, mixed[:1], bf16, rms, limits, top, false, true, false, false, 0, 0},
+		{3, 12, 4, 256, 96, mixed, bf16, rms, limits, top, false, true, false, false, 0, 0},
+		{2, 140, 5, 256, 64, mixed, f16, rms, limits, grouped, false, false, true, false, 0, 0},
+		{1, 140, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1},
+		{3, 12, 3, 320, 160, mixed, bf16, rms, device.SiLU, sigmoid, true, true, true, false, 0, 1},
+		{1, 16, 4, 1056, 768, mixed[:1], f16, layer, device.GELU, renorm, true, true, false, false, 0, 1},
+		{2, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, true, true, false, 0, 1},
+		{2, 32, 32, 128, 96, mixed[:1], f16, rms, limits, renorm, true, false, false, false, 0, 1},
+		{12, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1},
+		{1, 12, 3, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2},
+		{2, 140, 5, 288, 160, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 3},
+		{3, 16, 6, 512, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 2},
+		{1, 16, 4, 320, 544, mixed[1:2], f32, rms, device.GELU, grouped, true, false, true, false, 0, 2},
+		{1, 192, 5, 256, 96, everyMix(), f16, rms, device.ReLU, sigmoid, true, true, true, true, 0, 4},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
 		if c.distinct > 0 {
@@ -73,6 +89,9 @@ func rowMixtureCases() (cases []testCase) {
 		}
 		if c.ungated {
 			name += " ungated"
+		}
+		if c.whole > 0 {
+			name += fmt.Sprint(" whole=", c.whole)
 		}
 		cases = append(cases, testCase{name: name, limit: rowMixtureLimit, build: c.build})
 	}
@@ -102,6 +121,8 @@ func linkedMixtureCases() (cases []testCase) {
 		{rows: 1, experts: 12, chosen: 8, hidden: 2048, width: 256, norm: rms, act: device.SiLU, r: device.Routing{Renorm: true}},
 		{rows: 1, experts: 5, chosen: 2, hidden: 4192, width: 96, norm: rms, act: device.GELU, biased: true, shared: true},
 		{rows: 7, experts: 9, chosen: 4, hidden: 736, width: 96, norm: device.Norm{Eps: 1e-6, Offset: 1}, act: device.SiLU, shared: true},
+		{rows: 2, experts: 9, chosen: 4, hidden: 736, width: 96, norm: rms, act: device.SiLU, shared: true, biased: true, whole: 3},
+		{rows: 1, experts: 32, chosen: 4, hidden: 288, width: 96, norm: rms, act: limits, biased: true},
 		{rows: 16, experts: 8, chosen: 3, hidden: 2080, width: 64, norm: rms, act: device.GELU, biased: true},
 		{rows: 17, experts: 8, chosen: 2, hidden: 256, width: 64, norm: rms, act: device.SiLU},
 	} {
@@ -147,47 +168,17 @@ func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
 
 // mixing returns what adds a mixture of x to y, which something may read next.
 func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
-	n := c.rows * c.chosen
 	routes := f.routesOut(c.rows, c.experts, c.chosen, c.shared)
 	for i := range f.operands {
 		f.operands[i].limit = &spent
 	}
-	spare := func(name string, t tensor.Type, rows, cols int, v values) tensor.Tensor {
-		x := f.inOut(name, t, rows, cols, v)
-		f.within(spent)
-		return x
-	}
-	to := device.Choice{Routes: routes, Logits: spare("logits", residual, c.rows, c.experts, nothing)}
-	normed := spare("normed", activation, c.rows, c.hidden, nothing)
-	weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0) }
-	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, c.repeated(weights(3))), Routing: c.r}
-	if c.biased {
-		r.Shift, r.Bias = f.in("shift", tensor.F32, 1, c.hidden, noise(4)), f.in("bias", tensor.F32, 1, c.experts, noise(5))
-	}
-	if c.correction {
-		r.Correction = f.in("correction", tensor.F32, 1, c.experts, scaled(noise(6), 0.3, 0))
-	}
+	to := device.Choice{Routes: routes, Logits: f.spent("logits", residual, c.rows, c.experts)}
+	normed := f.spent("normed", activation, c.rows, c.hidden)
+	r := c.router(f)
 	if c.shared && c.biased {
-		to.Gates, r.Gate = spare("gates of all", residual, c.rows, 1, nothing), f.in("gate", c.t, 1, c.hidden, weights(7))
+		to.Gates, r.Gate = f.spent("gates of all", residual, c.rows, 1), f.in("gate", c.t, 1, c.hidden, c.weights(7))
 	}
-	of := func(name string, in, out int) device.Group {
-		return f.groupOf(name, c.experts, in, out, tensor.F16, c.recipes, c.biased)
-	}
-	e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Act: c.act, Scale: 0.75}
-	e.Ups = spare("ups", activation, n, c.width, nothing)
-	if !c.ungated {
-		e.Gate, e.Gates = of("gate", c.hidden, c.width), spare("gates", activation, n, c.width, nothing)
-	}
-	rows := n
-	if c.shared {
-		rows += c.rows
-	}
-	e.Each = spare("each", activation, rows, c.hidden, func(i int) float32 {
-		if i < n*c.hidden {
-			return nan
-		}
-		return noise(8)(i)
-	})
+	e, all := c.matrices(f, normed)
 	return func(d device.Device, y, x tensor.Tensor, reader *device.Products) {
 		e := e
 		e.Reader = reader
@@ -195,8 +186,97 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 			return
 		}
 		d.Choose(to, normed, x, r)
+		all(d)
 		d.MixExperts(y, normed, e, to.Routes)
 	}
+}
+
+// weights returns those of routers.
+func (c rowMixtureCase) weights(seed int) values {
+	return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.hidden))), 0)
+}
+
+// router returns the router, without what belongs to the gate of the expert that all rows see.
+func (c rowMixtureCase) router(f *fixture) device.Router {
+	r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.hidden, scaled(noise(2), 0.3, 1-c.norm.Offset)), W: f.in("w", c.t, c.experts, c.hidden, c.repeated(c.weights(3))), Routing: c.r}
+	if c.biased {
+		r.Shift, r.Bias = f.in("shift", tensor.F32, 1, c.hidden, noise(4)), f.in("bias", tensor.F32, 1, c.experts, noise(5))
+	}
+	if c.correction {
+		r.Correction = f.in("correction", tensor.F32, 1, c.experts, scaled(noise(6), 0.3, 0))
+	}
+	return r
+}
+
+// matrices returns the experts, and what computes the one that all rows see of normed, if Mixture has not.
+func (c rowMixtureCase) matrices(f *fixture, normed tensor.Tensor) (e device.Experts, all func(device.Device)) {
+	n, rows := c.rows*c.chosen, c.rows*c.chosen // of chosen experts, and of all
+	if c.shared {
+		rows += c.rows
+	}
+	of := func(name string, in, out int) kin {
+		return f.kinOf(name, c.experts, in, out, tensor.F16, c.recipes, c.biased)
+	}
+	up, down, gate := of("up", c.hidden, c.width), of("down", c.width, c.hidden), kin{}
+	e = device.Experts{Up: f.group(up), Down: f.group(down), Unit: unitOf(c.act), Scale: 0.75}
+	e.Ups = f.spent("ups", activation, n, c.width)
+	if !c.ungated {
+		gate = of("gate", c.hidden, c.width)
+		e.Gate, e.Gates = f.group(gate), f.spent("gates", activation, n, c.width)
+	}
+	e.Each = f.inOut("each", activation, rows, c.hidden, func(i int) float32 {
+		if i < n*c.hidden {
+			return nan
+		}
+		return noise(8)(i)
+	})
+	f.within(spent)
+	if c.whole == 0 {
+		return e, func(device.Device) {}
+	}
+	e.Whole, all = c.wide(f, e, normed, kins{gate, up, down}, e.Each.Slice(n, rows))
+	return e, all
+}
+
+// kins are the matrices of experts; without gates, these are none.
+type kins struct{ gate, up, down kin }
+
+// wide returns groups with an expert behind those of k, and what computes that of rows: y = down·unit(gate·x, up·x).
+func (c rowMixtureCase) wide(f *fixture, e device.Experts, x tensor.Tensor, k kins, y tensor.Tensor) (*device.Whole, func(device.Device)) {
+	width := c.whole * c.width
+	one := func(name string, in, out int) kin {
+		return f.kinOf(name+" of all", 1, in, out, tensor.F16, c.recipes, c.biased)
+	}
+	gate, up, down := kin{}, one("up", c.hidden, width), one("down", width, c.hidden)
+	ups := f.spent("ups of all rows", activation, c.rows, width)
+	gates := ups
+	if !c.ungated {
+		gate, gates = one("gate", c.hidden, width), f.spent("gates of all rows", activation, c.rows, width)
+	}
+	var w *device.Whole
+	if _, ok := f.dev.(device.Fuser); ok {
+		w = &device.Whole{Up: f.group(k.up.and(up)), Down: f.group(k.down.and(down))}
+		if !c.ungated {
+			w.Gate = f.group(k.gate.and(gate))
+		}
+	}
+	return w, func(d device.Device) {
+		up.multiply(d, ups, x)
+		if !c.ungated {
+			gate.multiply(d, gates, x)
+		}
+		e.Apply(d, gates, gates, ups)
+		down.multiply(d, y, gates)
+	}
+}
+
+// multiply is y = x·Wᵀ of the first one.
+func (k kin) multiply(d device.Device, y, x tensor.Tensor) {
+	bias := tensor.Tensor{}
+	if k.biases != nil {
+		bias = k.biases[0]
+	}
+	d.QMatMul(y, x, k.packed[0], bias)
 }
 
 // repeated returns values of the router's rows, of which only some are distinct.

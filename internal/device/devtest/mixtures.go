@@ -95,11 +95,19 @@ func (f *fixture) routes(rows, experts, chosen int) device.Routes {
 	}
 }
 
-// groupOf makes a group of matrices, packed where there is a recipe, that is freed
-// with the fixture.
-func (f *fixture) groupOf(name string, experts, in, out int, t tensor.Type, recipes []string, biased bool) device.Group {
-	var packed []device.Matrix
-	var dense, biases []tensor.Tensor
+// A kin is a matrix of every expert, with its bias.
+type kin struct {
+	packed        []device.Matrix
+	dense, biases []tensor.Tensor
+}
+
+// and returns those of k and of others behind.
+func (k kin) and(of kin) kin {
+	return kin{slices.Concat(k.packed, of.packed), slices.Concat(k.dense, of.dense), slices.Concat(k.biases, of.biases)}
+}
+
+// kinOf makes matrices, packed where there is a recipe.
+func (f *fixture) kinOf(name string, experts, in, out int, t tensor.Type, recipes []string, biased bool) (k kin) {
 	for e := range experts {
 		m, w := device.Matrix(nil), tensor.Tensor{}
 		if len(recipes) > 0 && recipes[e%len(recipes)] != "" {
@@ -107,14 +115,35 @@ func (f *fixture) groupOf(name string, experts, in, out int, t tensor.Type, reci
 		} else {
 			w = f.in(fmt.Sprint(name, e), t, out, in, noise(40+e))
 		}
-		packed, dense = append(packed, m), append(dense, w)
+		k.packed, k.dense = append(k.packed, m), append(k.dense, w)
 		if biased {
-			biases = append(biases, f.in(fmt.Sprint(name, " bias ", e), tensor.F32, 1, out, scaled(noise(80+e), 3, 0)))
+			k.biases = append(k.biases, f.in(fmt.Sprint(name, " bias ", e), tensor.F32, 1, out, scaled(noise(80+e), 3, 0)))
 		}
 	}
-	g := f.dev.Group(packed, dense, biases)
+	return k
+}
+
+// group makes a group that is freed with the fixture.
+func (f *fixture) group(k kin) device.Group {
+	g := f.dev.Group(k.packed, k.dense, k.biases)
 	f.groups = append(f.groups, g)
 	return g
+}
+
+// groupOf makes a group of kin.
+func (f *fixture) groupOf(name string, experts, in, out int, t tensor.Type, recipes []string, biased bool) device.Group {
+	return f.group(f.kinOf(name, experts, in, out, t, recipes, biased))
+}
+
+// limits in place of an activation function is a unit whose operands are limited.
+const limits device.Act = 99
+
+// unitOf returns the unit of an activation function, or that of limits.
+func unitOf(act device.Act) device.Unit {
+	if act == limits {
+		return device.Unit{Clamp: device.Clamp{Limit: 1.5, Up: 1.25, Alpha: 1.702, Added: 1}}
+	}
+	return device.Unit{Act: act}
 }
 
 // rotated is recipes from the second one on, and the first.

@@ -8,8 +8,8 @@ import (
 	"exl2/internal/synth"
 )
 
-// Mixtures are mixtures of experts, by config.json: without an expert that all rows see, with one, and with one beside other mixers, none of
-// whose experts has a gate.
+// Mixtures are mixtures of experts, by config.json: without an expert that all rows see, with one, with limited units, and with one beside other
+// mixers, none of whose experts has a gate.
 var Mixtures = map[string]string{
 	"qwen3_moe_packed": `{"architectures":["Qwen3MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":96,"num_hidden_layers":4,
 		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":16,"num_experts_per_tok":4,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],
@@ -17,10 +17,14 @@ var Mixtures = map[string]string{
 	"qwen2_moe_packed": `{"architectures":["Qwen2MoeForCausalLM"],"hidden_size":256,"intermediate_size":384,"moe_intermediate_size":160,"shared_expert_intermediate_size":224,
 		"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"num_experts":12,"num_experts_per_tok":3,"norm_topk_prob":false,"decoder_sparse_step":1,"mlp_only_layers":[],
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+	"gpt_oss_packed": `{"architectures":["GptOssForCausalLM"],"model_type":"gpt_oss","hidden_size":256,"intermediate_size":96,"num_hidden_layers":3,
+		"layer_types":["sliding_attention","full_attention","sliding_attention"],
+		"sliding_window":128,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_local_experts":8,"num_experts_per_tok":3,"swiglu_limit":7.0,"attention_bias":true,
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000,"rope_scaling":null,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
 	"nemotron_moe_packed": `{"architectures":["NemotronHForCausalLM"],"model_type":"nemotron_h","hidden_size":256,"intermediate_size":384,
 		"layers_block_type":["mamba","moe","attention","moe","mamba"],"num_hidden_layers":5,"mamba_num_heads":8,"mamba_head_dim":64,"ssm_state_size":128,"n_groups":2,
 		"conv_kernel":4,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"layer_norm_epsilon":1e-5,
-		"n_routed_experts":8,"num_experts_per_tok":3,"moe_intermediate_size":96,"moe_shared_expert_intermediate_size":160,"n_shared_experts":1,"n_group":1,"topk_group":1,
+		"n_routed_experts":8,"num_experts_per_tok":3,"moe_intermediate_size":96,"moe_shared_expert_intermediate_size":192,"n_shared_experts":1,"n_group":1,"topk_group":1,
 		"norm_topk_prob":true,"routed_scaling_factor":2.5,"mlp_hidden_act":"relu2","mamba_hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
 }
 
