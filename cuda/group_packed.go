@@ -106,10 +106,10 @@ func (d *Device) packedGroups(ys []tensor.Tensor, x, rows tensor.Tensor, groups 
 // packedActs multiplies units of gate and up by the matrices of g. The kernel before must be of packedGroups, for this reader and with the same choice.
 func (d *Device) packedActs(m device.Experts, g *group, r device.Routes) {
 	p, ok := d.packedPlan(g, &group{}, r)
-	c := m.Clamp
 	if !ok {
 		return
 	}
+	c := m.Clamp
 	p.acts(d, p.launch, m.Each, m.Opens(), m.Ups, g.table, r.First, int32(g.count), int32(g.table.Cols), int32(g.places), int32(g.tiles()), int32(p.together), int32(p.buffers), int32(g.most.units), int32(g.in), int32(g.out),
 		actOf(m.Unit), int32(p.slots), int32(p.slot), int32(g.most.unitGroups), int64(m.Each.Stride), int64(m.Opens().Stride), int64(m.Ups.Stride), c.Limit, c.Up, c.Alpha, c.Added)
 }

@@ -36,8 +36,9 @@ func (d *Device) waste(blocks int) float64 {
 
 // wholes reports whether blocks of the first products leave no more than two fifths of the places for them idle, where the expert that all rows see is one of a row's.
 func (d *Device) wholes(m *rowMixture) bool {
-	blocks, tiles := d.blocksOf(m, min(m.x.Rows, 2)), m.gate.tiles()
-	return m.whole == 0 || blocks == tiles || 5*blocks*m.matrices()*m.runs()*m.x.Rows >= 3*min(m.x.Rows, 2)*d.sms
+	beside := min(m.x.Rows, 2)
+	blocks := d.blocksOf(m, beside)
+	return m.whole == 0 || blocks == m.gate.tiles() || 5*blocks*m.matrices()*m.runs()*m.x.Rows >= 3*beside*d.sms
 }
 
 // blocksOf returns how many blocks a first matrix has, of so many blocks a multiprocessor.

@@ -34,12 +34,10 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	if r.Gate.Nil() {
 		to.Gates = tensor.Tensor{}
 	}
-	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e, up: e.Up.(*group), down: e.Down.(*group)}
-	if m.gate = m.up; m.gated() {
-		m.gate = e.Gate.(*group)
-	}
-	if w := e.Whole; w != nil {
-		m.takeWhole(w)
+	m := rowMixture{y: y, x: x, to: to, router: r, Experts: e}
+	m.take(e.Groups)
+	if e.Whole != nil {
+		m.takeWhole()
 	}
 	if !d.few(&m) || !d.wholes(&m) {
 		return false
@@ -63,12 +61,17 @@ func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, 
 	return true
 }
 
-// takeWhole has the expert that all rows see be one of each row's.
-func (m *rowMixture) takeWhole(w *device.Whole) {
-	m.up, m.down = w.Up.(*group), w.Down.(*group)
-	if m.gate = m.up; m.gated() {
-		m.gate = w.Gate.(*group)
+// take has the matrices be those of g.
+func (m *rowMixture) take(g device.Groups) {
+	m.up, m.down = g.Up.(*group), g.Down.(*group)
+	if m.gate = m.up; g.Gate != nil {
+		m.gate = g.Gate.(*group)
 	}
+}
+
+// takeWhole has the expert that all rows see be one of each row's.
+func (m *rowMixture) takeWhole() {
+	m.take(*m.Whole)
 	m.whole = m.up.last.out / m.up.out
 	want(m.whole > 0 && m.up.last.out == m.whole*m.up.out && (m.whole == 1 || m.up.out%exl2_tile_columns == 0), "Mixture")
 }

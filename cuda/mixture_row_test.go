@@ -38,9 +38,7 @@ func TestPlanMixture(t *testing.T) {
 		group := func(in, out int) *group {
 			return &group{in: in, out: out, most: mostOf{in: in, units: in / 128, widest: 4, unitGroups: 1}}
 		}
-		places := tensor.New(tensor.I32, 1, c.chosen, nil)
-		m := rowMixture{x: tensor.New(tensor.F32, c.rows, c.hidden, nil), Experts: device.Experts{Gate: group(c.hidden, c.width)}, gate: group(c.hidden, c.width), up: group(c.hidden, c.width), down: group(c.width, c.hidden),
-			to: device.Choice{Routes: device.Routes{Places: places, Rows: places}}}
+		m := mixtureOf(c.rows, c.chosen, group(c.hidden, c.width), group(c.width, c.hidden), true)
 		ok := d.planMixture(&m)
 		if ok != c.ok || ok && (m.first.blocks != c.each || m.first.slots != c.slots || m.last.blocks != c.parts || m.last.slots != c.of) {
 			t.Errorf("%s: %v, %+v and %+v, want %+v", c.name, ok, m.first, m.last, c)
@@ -50,6 +48,17 @@ func TestPlanMixture(t *testing.T) {
 			t.Errorf("%s: %d and %d bytes of shared memory beside what is declared, %d such blocks of %d", c.name, m.first.shared, m.last.shared, c.beside, c.shared)
 		}
 	}
+}
+
+// mixtureOf is a mixture of rows with so many chosen experts each, of which up and down are the matrices, and up those of gates, too.
+func mixtureOf(rows, chosen int, up, down *group, gated bool) rowMixture {
+	m := rowMixture{x: tensor.New(tensor.F32, rows, up.in, nil), Experts: device.Experts{Groups: device.Groups{Up: up, Down: down}}}
+	if gated {
+		m.Gate = up
+	}
+	m.take(m.Groups)
+	m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*chosen, nil), tensor.New(tensor.I32, rows, chosen, nil)
+	return m
 }
 
 // So many rows are a mixture by the kernels of one.
@@ -76,12 +85,8 @@ func TestFewRows(t *testing.T) {
 	} {
 		most, d := 0, planner(t, 9, 132, 227<<10, 6<<10)
 		for rows := 1; rows <= 64; rows++ {
-			g := &group{in: c.in, out: c.width}
-			m := rowMixture{x: tensor.New(tensor.F32, rows, c.in, nil), up: g, down: &group{in: c.width, out: c.in}, router: device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}}
-			m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*c.chosen, nil), tensor.New(tensor.I32, rows, c.chosen, nil)
-			if !c.ungated {
-				m.Experts.Gate = g
-			}
+			m := mixtureOf(rows, c.chosen, &group{in: c.in, out: c.width}, &group{in: c.width, out: c.in}, !c.ungated)
+			m.router = device.Router{W: tensor.New(tensor.F16, c.experts, c.in, nil), Routing: c.r}
 			if c.correction {
 				m.router.Correction = tensor.New(tensor.F32, 1, c.experts, &memory{size: 4 * c.experts})
 			}
@@ -111,12 +116,8 @@ func TestWholes(t *testing.T) {
 		{"few columns", 8, 1, 32, false, nil},
 	} {
 		for rows := 1; rows <= 8; rows++ {
-			g := &group{in: 2048, out: c.width}
-			m := rowMixture{x: tensor.New(tensor.F32, rows, g.in, nil), gate: g, whole: c.times}
-			m.to.Rows, m.to.Places = tensor.New(tensor.I32, 1, rows*c.chosen, nil), tensor.New(tensor.I32, rows, c.chosen+1, nil)
-			if !c.ungated {
-				m.Experts.Gate = g
-			}
+			m := mixtureOf(rows, c.chosen, &group{in: 2048, out: c.width}, &group{in: c.width, out: 2048}, !c.ungated)
+			m.whole = c.times
 			if got, want := d.wholes(&m), !slices.Contains(c.not, rows); got != want {
 				t.Errorf("%s, %d rows: %v, want %v", c.name, rows, got, want)
 			}

@@ -52,12 +52,12 @@ func mixRow(d *Device, in int) {
 	to := device.Choice{Routes: device.Routes{Places: d.Alloc(tensor.I32, 1, chosen), Rows: d.Alloc(tensor.I32, 1, chosen)}, Logits: row(experts)}
 	r := device.Router{Scale: row(in), W: half(experts, in)}
 	width := min(in, 768)
-	e := device.Experts{Gate: emptyGroup(in, width, experts), Up: emptyGroup(in, width, experts), Down: emptyGroup(width, in, experts), Gates: half(chosen, width), Ups: half(chosen, width)}
+	e := device.Experts{Groups: device.Groups{Gate: emptyGroup(in, width, experts), Up: emptyGroup(in, width, experts), Down: emptyGroup(width, in, experts)}, Gates: half(chosen, width), Ups: half(chosen, width)}
 	d.Mixture(row(in), row(in), to, r, e)
 	e.Clamp.Limit = 7
 	d.Mixture(row(in), row(in), to, r, e)
 	for times := 1; times <= 2; times++ {
-		e.Whole = &device.Whole{Gate: wideGroup(in, width, 1, times, experts), Up: wideGroup(in, width, 1, times, experts), Down: wideGroup(width, in, times, 1, experts)}
+		e.Whole = &device.Groups{Gate: wideGroup(in, width, 1, times, experts), Up: wideGroup(in, width, 1, times, experts), Down: wideGroup(width, in, times, 1, experts)}
 		d.Mixture(row(in), row(in), to, r, e)
 	}
 }

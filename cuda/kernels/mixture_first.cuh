@@ -134,9 +134,16 @@ struct Sought<by_keys> {
 	}
 };
 
-// behind_of returns in front of how many tiles the parts of the expert that all rows see are: it is the last one of the table, and has parts of as
-// many tiles as others have, which are numbered behind those that are chosen.
-__device__ inline int behind_of(int k, int chosen, int tiles) { return max(k - chosen, 0) * tiles; }
+// span_of returns the tiles of a block, which is one of each matrix's. The expert that all rows see is the last one of the table, and has parts of as many
+// tiles as others have, which are numbered behind those that are chosen: of those, `out` becomes where the part ends.
+template <bool wide>
+__device__ inline Span span_of(int tiles, int part, int each, int k, int chosen, int& out) {
+	Span span = {tiles * part / each, 0};
+	span.count = tiles * (part + 1) / each - span.from;
+	int behind = wide ? max(k - chosen, 0) * tiles : 0;
+	span.from += behind, out += behind * tile_columns;
+	return span;
+}
 
 // first_products is the first kernel. What is not gated is its own gate. `wide` ones are told in mixture.cu.
 template <Choosing how, bool gated, bool wide>
@@ -150,10 +157,7 @@ __device__ void first_products(
 	__shared__ Listed windows[warps][most_listed];
 	__shared__ unsigned long long mail_there;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
-	Span span = {tiles * part / each, 0};
-	span.count = tiles * (part + 1) / each - span.from;
-	int behind = wide ? behind_of(k, g.chosen, tiles) : 0;
-	span.from += behind, out += behind * tile_columns;
+	Span span = span_of<wide>(tiles, part, each, k, g.chosen, out);
 #if __CUDA_ARCH__ >= 900
 	constexpr bool both = false, paired = gated;
 #else
@@ -239,10 +243,7 @@ __device__ inline void first_alike(const Left& left, const Alike& mine, const Al
 	__shared__ unsigned long long mail_there;
 	__shared__ Found<how> found;
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, run = (tiles + each - 1) / each;
-	Span span = {tiles * part / each, 0};
-	span.count = tiles * (part + 1) / each - span.from;
-	int behind = wide ? behind_of(k, chosen, tiles) : 0;
-	span.from += behind, out += behind * tile_columns;
+	Span span = span_of<wide>(tiles, part, each, k, chosen, out);
 	heads.ask(mine);
 	u32 *words = (u32*)memory, *staged = words + in;
 	float *parts = (float*)(staged + stride(in)), *others = parts + run * warps * tile_columns;

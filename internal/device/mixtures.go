@@ -89,14 +89,14 @@ type Router struct {
 // so are Each's first rows·chosen rows, behind which stands, where Routes.Shared, what
 // the expert of all rows has computed. Without Gate up's results are their own gates, and Gates is absent.
 type Experts struct {
-	Gate, Up, Down   Group
+	Groups
 	Gates, Ups, Each tensor.Tensor
 	Unit
 	Scale float32 // of the sum
 
-	// Whole are Gate, Up and Down with the matrix of the expert that all rows see behind the others, or nil: Fuser.Mixture is to compute
-	// that expert, too, then, and Each has nothing of it.
-	Whole *Whole
+	// Whole are the groups with the matrices of the expert that all rows see behind the others, or nil: Fuser.Mixture is to compute
+	// that expert, too, then, and Each has nothing of it. It may be some times as wide as the others.
+	Whole *Groups
 
 	// Reader is what reads y next, as Products.Reader is, or nil.
 	Reader *Products
@@ -117,8 +117,8 @@ func (u Unit) Apply(d Device, y, gate, up tensor.Tensor) {
 	d.ActMul(y, gate, up, u.Act)
 }
 
-// Whole are groups with the matrices of the expert that all rows see.
-type Whole struct{ Gate, Up, Down Group }
+// Groups are the matrices of experts, of which Gate may be nil.
+type Groups struct{ Gate, Up, Down Group }
 
 // First returns the groups of the first products, and where these go.
 func (e Experts) First() (groups []Group, to []tensor.Tensor) {

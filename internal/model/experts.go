@@ -111,7 +111,8 @@ func (x *mixture) made(m *Module, get func(*Linear) *Linear) ([]Step, *grouped) 
 		first.Routed, first.Expert, first.All = true, i, x.reads
 		last.Routed, last.Expert, last.All = true, i, func(s *State) tensor.Tensor { return x.everyRow(s, e) }
 		add(first, last)
-		together.add(e)
+		together.matrices.add(e)
+		together.whole.add(e)
 	}
 	var shared []Site // that read the norm, too
 	if x.shared != nil {
@@ -119,6 +120,7 @@ func (x *mixture) made(m *Module, get func(*Linear) *Linear) ([]Step, *grouped) 
 		first, last := e.sites(Normed, SharedGate, SharedUp, SharedActed, SharedOut)
 		shared, act.Sites = []Site{first}, append(act.Sites, last)
 		together.shared = &e
+		together.whole.add(e)
 	}
 	read.Back, read.Keep = x.readBack, []Slot{Residual}
 	act.Back, act.Keep = x.actBack, x.keeps(ExpertGate)

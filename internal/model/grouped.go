@@ -1,7 +1,6 @@
 package model
 
 import (
-	"slices"
 	"sync"
 
 	"exl2/internal/device"
@@ -49,11 +48,16 @@ type kin struct {
 	release func()
 }
 
-func (g *grouped) add(e expert) {
+func (k *kins) add(e expert) {
 	if e.gate != nil {
-		g.matrices.gate.linears = append(g.matrices.gate.linears, e.gate)
+		k.gate.linears = append(k.gate.linears, e.gate)
 	}
-	g.matrices.up.linears, g.matrices.down.linears = append(g.matrices.up.linears, e.up), append(g.matrices.down.linears, e.down)
+	k.up.linears, k.down.linears = append(k.up.linears, e.up), append(k.down.linears, e.down)
+}
+
+// groups returns those that refresh has made.
+func (k *kins) groups() device.Groups {
+	return device.Groups{Gate: k.gate.group, Up: k.up.group, Down: k.down.group}
 }
 
 // runs reports whether the mixture can be computed at once: matrices of kinds that have no
@@ -152,13 +156,11 @@ func (g *grouped) mixesShared(s *State) bool {
 
 // mixWhole is mixRow of the expert that all rows see, too.
 func (g *grouped) mixWhole(s *State, y tensor.Tensor, e device.Experts) bool {
-	if g.shared == nil || (g.shared.gate == nil) != (g.matrices.gate.linears == nil) || g.sharedUnit.ofExperts() != g.unit.ofExperts() || !g.sharedUnit.mixes() || !g.wholes(s.Dev) {
+	if !s.few() || g.shared == nil || (g.shared.gate == nil) != (g.matrices.gate.linears == nil) || g.sharedUnit.ofExperts() != g.unit.ofExperts() || !g.sharedUnit.mixes() || !g.wholes(s.Dev) {
 		return false
 	}
-	e.Whole = &device.Whole{Up: g.whole.up.group, Down: g.whole.down.group}
-	if e.Gate != nil {
-		e.Whole.Gate = g.whole.gate.group
-	}
+	whole := g.whole.groups()
+	e.Whole = &whole
 	return g.mixRow(s, y, e)
 }
 
@@ -169,13 +171,6 @@ func (g *grouped) wholes(d device.Device) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.whole.up.linears == nil {
-		with := func(k kin, l *Linear) kin { return kin{linears: append(slices.Clone(k.linears), l)} }
-		g.whole.up, g.whole.down = with(g.matrices.up, g.shared.up), with(g.matrices.down, g.shared.down)
-		if g.shared.gate != nil {
-			g.whole.gate = with(g.matrices.gate, g.shared.gate)
-		}
-	}
 	return g.whole.refresh(d)
 }
 
@@ -202,7 +197,7 @@ func (l *Linear) widened(of *Linear, in, out int) bool {
 
 // together returns the matrices of all experts, and memory for what they compute.
 func (g *grouped) together(s *State, scale float32) device.Experts {
-	return device.Experts{Gate: g.matrices.gate.group, Up: g.matrices.up.group, Down: g.matrices.down.group, Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Unit: g.unit.ofExperts(), Scale: scale}
+	return device.Experts{Groups: g.matrices.groups(), Gates: s.At(ExpertGate), Ups: s.At(ExpertUp), Each: s.At(ExpertOut), Unit: g.unit.ofExperts(), Scale: scale}
 }
 
 // mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.

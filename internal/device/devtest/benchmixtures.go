@@ -74,7 +74,7 @@ func benchMixExperts(hidden, width, rows int) benchCase {
 	return benchCase{name: fmt.Sprintf("MixExperts/rows=%d", rows), build: func(d device.Device) (func(), int) {
 		if e.Gate == nil {
 			in, out := quantized(hidden, width, "1:4b_128g"), quantized(width, hidden, "1:4b_128g")
-			e = device.Experts{Gate: loadGroup(d, in, experts), Up: loadGroup(d, in, experts), Down: loadGroup(d, out, experts), Scale: 1}
+			e = device.Experts{Groups: device.Groups{Gate: loadGroup(d, in, experts), Up: loadGroup(d, in, experts), Down: loadGroup(d, out, experts)}, Scale: 1}
 		}
 		calls++
 		r, m, n := someRoutes(d, rows, experts, chosen, calls*chosen), e, rows*chosen

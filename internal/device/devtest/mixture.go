@@ -109,7 +109,7 @@ func mixExpertsCases() (cases []testCase) {
 				r, rows = f.withShared(r, c.rows, c.chosen), n+c.rows
 			}
 			y, x := f.inOut("y", residual, c.rows, c.hidden, noise(1)), f.in("x", activation, c.rows, c.hidden, noise(2))
-			e := device.Experts{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden), Unit: unitOf(c.act), Scale: 0.75}
+			e := device.Experts{Groups: device.Groups{Up: of("up", c.hidden, c.width), Down: of("down", c.width, c.hidden)}, Unit: unitOf(c.act), Scale: 0.75}
 			spare := func(name string, rows, cols int, v values) tensor.Tensor {
 				t := f.inOut(name, activation, rows, cols, v)
 				f.within(spent)

@@ -214,15 +214,10 @@ func (c rowMixtureCase) matrices(f *fixture, normed tensor.Tensor) (e device.Exp
 	if c.shared {
 		rows += c.rows
 	}
-	of := func(name string, in, out int) kin {
-		return f.kinOf(name, c.experts, in, out, tensor.F16, c.recipes, c.biased)
-	}
-	up, down, gate := of("up", c.hidden, c.width), of("down", c.width, c.hidden), kin{}
-	e = device.Experts{Up: f.group(up), Down: f.group(down), Unit: unitOf(c.act), Scale: 0.75}
-	e.Ups = f.spent("ups", activation, n, c.width)
+	k := c.kins(f, "", c.experts, c.width)
+	e = device.Experts{Groups: f.groupsOf(k), Unit: unitOf(c.act), Scale: 0.75, Ups: f.spent("ups", activation, n, c.width)}
 	if !c.ungated {
-		gate = of("gate", c.hidden, c.width)
-		e.Gate, e.Gates = f.group(gate), f.spent("gates", activation, n, c.width)
+		e.Gates = f.spent("gates", activation, n, c.width)
 	}
 	e.Each = f.inOut("each", activation, rows, c.hidden, func(i int) float32 {
 		if i < n*c.hidden {
@@ -234,39 +229,53 @@ func (c rowMixtureCase) matrices(f *fixture, normed tensor.Tensor) (e device.Exp
 	if c.whole == 0 {
 		return e, func(device.Device) {}
 	}
-	e.Whole, all = c.wide(f, e, normed, kins{gate, up, down}, e.Each.Slice(n, rows))
-	return e, all
+	one := c.kins(f, " of all", 1, c.whole*c.width)
+	if _, ok := f.dev.(device.Fuser); ok {
+		w := f.groupsOf(kins{k.gate.and(one.gate), k.up.and(one.up), k.down.and(one.down)})
+		e.Whole = &w
+	}
+	return e, c.multiplying(f, e.Each.Slice(n, rows), normed, one, e.Unit)
 }
 
 // kins are the matrices of experts; without gates, these are none.
 type kins struct{ gate, up, down kin }
 
-// wide returns groups with an expert behind those of k, and what computes that of rows: y = down·unit(gate·x, up·x).
-func (c rowMixtureCase) wide(f *fixture, e device.Experts, x tensor.Tensor, k kins, y tensor.Tensor) (*device.Whole, func(device.Device)) {
-	width := c.whole * c.width
-	one := func(name string, in, out int) kin {
-		return f.kinOf(name+" of all", 1, in, out, tensor.F16, c.recipes, c.biased)
+// kins returns the matrices of so many experts.
+func (c rowMixtureCase) kins(f *fixture, name string, experts, width int) (k kins) {
+	of := func(place string, in, out int) kin {
+		return f.kinOf(place+name, experts, in, out, tensor.F16, c.recipes, c.biased)
 	}
-	gate, up, down := kin{}, one("up", c.hidden, width), one("down", width, c.hidden)
+	k.up, k.down = of("up", c.hidden, width), of("down", width, c.hidden)
+	if !c.ungated {
+		k.gate = of("gate", c.hidden, width)
+	}
+	return k
+}
+
+// groupsOf makes groups that are freed with the fixture.
+func (f *fixture) groupsOf(k kins) device.Groups {
+	g := device.Groups{Up: f.group(k.up), Down: f.group(k.down)}
+	if k.gate.packed != nil {
+		g.Gate = f.group(k.gate)
+	}
+	return g
+}
+
+// multiplying returns what computes an expert: y = down·unit(gate·x, up·x).
+func (c rowMixtureCase) multiplying(f *fixture, y, x tensor.Tensor, k kins, unit device.Unit) func(device.Device) {
+	width := c.whole * c.width
 	ups := f.spent("ups of all rows", activation, c.rows, width)
 	gates := ups
 	if !c.ungated {
-		gate, gates = one("gate", c.hidden, width), f.spent("gates of all rows", activation, c.rows, width)
+		gates = f.spent("gates of all rows", activation, c.rows, width)
 	}
-	var w *device.Whole
-	if _, ok := f.dev.(device.Fuser); ok {
-		w = &device.Whole{Up: f.group(k.up.and(up)), Down: f.group(k.down.and(down))}
+	return func(d device.Device) {
+		k.up.multiply(d, ups, x)
 		if !c.ungated {
-			w.Gate = f.group(k.gate.and(gate))
+			k.gate.multiply(d, gates, x)
 		}
-	}
-	return w, func(d device.Device) {
-		up.multiply(d, ups, x)
-		if !c.ungated {
-			gate.multiply(d, gates, x)
-		}
-		e.Apply(d, gates, gates, ups)
-		down.multiply(d, y, gates)
+		unit.Apply(d, gates, gates, ups)
+		k.down.multiply(d, y, gates)
 	}
 }
 
