@@ -33,16 +33,17 @@ progress. Where a GPU keeps weights decoded (--keep-decoded), prompts are slower
 
 --synthetic measures a random model that exists in memory only: every matrix at
 the given bits per weight, ` + synth.Widths + `, the head at 6. Shapes are
-` + wrapped(synth.Names()) + `as in exl2 synth. Of a mixture, what a token reads is counted: the chosen experts.`,
+` + wrapped(synth.Names()) + `as in exl2 synth, or a config.json, whose name ends so. Of a mixture, what a token reads is counted: the chosen experts.`,
 		Example: `  exl2 bench -m llama-4.0bpw
   exl2 bench -m llama-4.0bpw -p 512,2048 -n 128 -d 0,8192 --output csv
-  exl2 bench --synthetic llama2-7b@4.0`,
+  exl2 bench --synthetic llama2-7b@4.0
+  exl2 bench --synthetic models/gemma/config.json@4.0`,
 		Args: flagsOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return runBench(c, a, o) },
 	}
 	f := c.Flags()
 	f.StringVarP(&o.model, "model-dir", "m", "", "model: a folder, or org/name from the local Hugging Face cache")
-	f.StringVar(&o.synthetic, "synthetic", "", "random model instead, as llama2-7b@4.0")
+	f.StringVar(&o.synthetic, "synthetic", "", "random model instead, as llama2-7b@4.0, or config.json@4.0")
 	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "tokens of a prompt; a list, 0 for no such test")
 	f.IntSliceVarP(&o.generates, "generate", "n", []int{128}, "tokens to generate; a list, 0 for no such test")
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "positions before the test; a list")

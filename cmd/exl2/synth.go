@@ -69,11 +69,11 @@ func (o *synthOptions) shape(ctx context.Context, args []string) (*synth.Shape, 
 		}
 		return s, nil
 	}
-	data, err := regular.Await(ctx, func() ([]byte, error) { return regular.ReadFile(o.config, 16<<20) })
+	s, err := regular.Await(ctx, func() (*synth.Shape, error) { return synth.Read(o.config) })
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	return synth.FromConfig(o.config, data)
+	return s, nil
 }
 
 func runSynth(ctx context.Context, a *app, o *synthOptions, args []string) error {

@@ -104,7 +104,7 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 		recipe = orNil(recipe, headRecipe)
 	}
 	for _, n := range spec.Norms {
-		m.norm(n)
+		m.norm(n, amount(spec, n.Place))
 	}
 	for _, v := range spec.Vectors {
 		m.add(v.Name, safetensors.F16, v.Shape(), m.normal)
@@ -169,10 +169,23 @@ func orNil(r, other exl2.Recipe) exl2.Recipe {
 	return other
 }
 
-// norm adds a norm's weights, so that it multiplies by one and minus one in turn, and
+// inFront are the norms in front of what others are behind.
+var inFront = map[model.Place]model.Place{model.NormOut: model.NormIn, model.NormMLPOut: model.NormMLPIn}
+
+// amount is what a norm multiplies by: one, or, of what a sublayer gives that reads the stream as it is, an eighth, as random streams
+// would grow until its products overflow fp16.
+func amount(spec model.ModuleSpec, place model.Place) float32 {
+	in, behind := inFront[place]
+	if !behind || spec.Table != "" || spec.Kind == model.Head || slices.ContainsFunc(spec.Norms, func(n model.NormSpec) bool { return n.Place == in }) {
+		return 1
+	}
+	return 1. / 8
+}
+
+// norm adds a norm's weights, so that it multiplies by some amount and minus that in turn, and
 // biases. Random codes are half a step below zero in the mean: a stream of one sign
 // would grow from product to product until fp16 overflows.
-func (m *Model) norm(spec model.NormSpec) {
+func (m *Model) norm(spec model.NormSpec, amount float32) {
 	shape := []int{spec.Cols}
 	if spec.Rows > 1 && !strings.Contains(spec.Name, "*") {
 		shape = []int{spec.Rows, spec.Cols}
@@ -185,7 +198,7 @@ func (m *Model) norm(spec model.NormSpec) {
 		m.add(name, safetensors.F16, shape, func(_ string, n int) []byte {
 			all := make([]half.F16, n)
 			for i := range all {
-				all[i] = half.ToF16(float32(1-i%2*2) - spec.Norm.Offset)
+				all[i] = half.ToF16(amount*float32(1-i%2*2) - spec.Norm.Offset)
 			}
 			return tensor.BytesOf(all)
 		})
@@ -255,19 +268,25 @@ func (m *Model) Infos() []safetensors.Info {
 	return list
 }
 
-// Parse splits a text like llama2-7b@4.0 into shape and bits.
+// Parse splits a text like llama2-7b@4.0 into shape and bits. The shape is one that Known has, or the path of a
+// file whose name ends in .json: a model's config.json.
 func Parse(text string) (*Shape, float64, error) {
-	name, at, ok := strings.Cut(text, "@")
-	if !ok {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
 		return nil, 0, fmt.Errorf("%q is not like llama2-7b@4.0", text)
 	}
+	name, weight := text[:at], text[at+1:]
 	var bits float64
-	if _, err := fmt.Sscanf(at+"\n", "%f\n", &bits); err != nil {
-		return nil, 0, fmt.Errorf("%q: bits per weight %q is not a number", text, at)
+	if _, err := fmt.Sscanf(weight+"\n", "%f\n", &bits); err != nil {
+		return nil, 0, fmt.Errorf("%q: bits per weight %q is not a number", text, weight)
 	}
 	if _, err := RecipeFor(bits); err != nil {
 		return nil, 0, fmt.Errorf("%q: %w", text, err)
 	}
-	s, err := Known(name)
+	if !strings.HasSuffix(name, ".json") {
+		s, err := Known(name)
+		return s, bits, err
+	}
+	s, err := Read(name)
 	return s, bits, err
 }

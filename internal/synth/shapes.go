@@ -15,6 +15,7 @@ import (
 
 	"exl2/internal/arch"
 	"exl2/internal/ordered"
+	"exl2/internal/regular"
 )
 
 // A Shape is the configuration of a model.
@@ -109,7 +110,7 @@ func Names() []string { return slices.Sorted(maps.Keys(families)) }
 func Known(name string) (*Shape, error) {
 	f, ok := families[name]
 	if !ok {
-		return nil, fmt.Errorf("shape %q, want one of %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("shape %q, want one of %s, or a config.json", name, strings.Join(Names(), ", "))
 	}
 	c := ordered.Object{
 		{Name: "architectures", Value: []string{f.architecture}}, {Name: "hidden_size", Value: f.hidden},
@@ -123,6 +124,18 @@ func Known(name string) (*Shape, error) {
 		c.Set(key, f.more[key])
 	}
 	return &Shape{name, c}, nil
+}
+
+// mostConfig is how long a config.json may be, in bytes.
+const mostConfig = 16 << 20
+
+// Read returns the shape of a file, a config.json.
+func Read(file string) (*Shape, error) {
+	data, err := regular.ReadFile(file, mostConfig)
+	if err != nil {
+		return nil, err
+	}
+	return FromConfig(file, data)
 }
 
 // FromConfig returns the shape of a config.json; file names it in messages. How the
