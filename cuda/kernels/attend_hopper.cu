@@ -280,10 +280,21 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 	}
 }
 
+// clear stores zeros where columns of keys would be that heads have not, and nobody brings: queries of zero do not make up for
+// what stands there.
+template <int D, int keys, int queries>
+__device__ inline void clear(Memory<D, keys, queries>& m, int dim) {
+	for (int part = (dim + 63) / 64; part < D / 64; part++)
+		for (int s = 0; s < stages; s++)
+			for (int i = threadIdx.x; i < keys * 8; i += threads) ((uint4*)m.k[s][part])[i] = make_uint4(0, 0, 0, 0);
+	show();
+}
+
 template <int D, int keys, int queries>
 __device__ void attend(const Task& t) {
 	extern __shared__ uint4 memory[];
 	Memory<D, keys, queries>& m = *(Memory<D, keys, queries>*)(((size_t)memory + alignment - 1) & ~(size_t)(alignment - 1));
+	if (D > 128) clear(m, t.dim);  // others have no such columns
 	if (threadIdx.x == 0) {
 		constexpr int consumers = groups * group / 32;
 		for (int i = 0; i < queries; i++) barrier_init(&m.got_q[i], 64), barrier_init(&m.free_q[i], consumers);
