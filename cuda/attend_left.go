@@ -49,7 +49,7 @@ func (d *Device) leavesFor(p *packed, t rowsAttend) bool {
 		p.beside = own + leftShared(t)
 	}
 	q := *p
-	q.ordered = d.links(&q) && d.leftFor(&q)
+	q.ordered = (d.links(&q) || q.plain()) && d.leftFor(&q)
 	plan, ok := d.plan(q.needs(d.sms), q.x.Rows)
 	return ok && plan.leaves()
 }
@@ -98,7 +98,7 @@ func (d *Device) Attention(y tensor.Tensor, p device.Products, m device.Mixing) 
 		return false
 	}
 	q := &parts[0]
-	if t.q.Type != tensor.F16 || !d.leavesFor(q, t) {
+	if t.q.Type != tensor.F16 || q.plain() && !d.takesPlain(q) || !d.leavesFor(q, t) {
 		return false
 	}
 	want(q.list[0].out == width && q.list[1].out == keys && q.list[2].out == keys && t.cache.shape.K == keys && t.cache.shape.V == keys && y.Rows == t.q.Rows && y.Cols == width &&

@@ -59,14 +59,25 @@ func (d *Device) Norm(y, x, w, bias tensor.Tensor, n device.Norm) {
 
 // HeadNorm applies Norm to each head of every row.
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
-	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
+	want(x.Cols == heads*w.Cols && ofHeads(w, heads), "HeadNorm", x, w)
 	d.headNorm(x, tensor.Tensor{}, w, tensor.Tensor{}, heads, 0, n)
 }
 
 // HeadNorms is HeadNorm of queries and of keys.
 func (d *Device) HeadNorms(q, k, wq, wk tensor.Tensor, n device.Norm) {
-	want(q.Rows == k.Rows && wq.Cols == wk.Cols && q.Cols%wq.Cols == 0 && k.Cols%wk.Cols == 0, "HeadNorms", q, k, wq, wk)
+	want(q.Rows == k.Rows && wq.Cols == wk.Cols && q.Cols%wq.Cols == 0 && k.Cols%wk.Cols == 0 && ofHeads(wq, q.Cols/wq.Cols) && ofHeads(wk, k.Cols/wk.Cols), "HeadNorms", q, k, wq, wk)
 	d.headNorm(q, k, wq, wk, q.Cols/wq.Cols, k.Cols/wk.Cols, n)
+}
+
+// ofHeads reports whether w are weights of all heads, or of each.
+func ofHeads(w tensor.Tensor, heads int) bool { return w.Dense() && (w.Rows == 1 || w.Rows == heads) }
+
+// headStep returns how far the weights of one head are from the next one's.
+func headStep(w tensor.Tensor) int32 {
+	if w.Rows > 1 {
+		return int32(w.Cols)
+	}
+	return 0
 }
 
 func (d *Device) headNorm(q, k, wq, wk tensor.Tensor, qHeads, kHeads int, n device.Norm) {
@@ -75,7 +86,7 @@ func (d *Device) headNorm(q, k, wq, wk tensor.Tensor, qHeads, kHeads int, n devi
 	if n.Kind == device.Layer {
 		norm = d.head_norm_layer_f16
 	}
-	norm(l, q, k, wq, wk, int32(q.Rows), int32(qHeads), int32(kHeads), int32(wq.Cols), int64(q.Stride), int64(k.Stride), n.Eps, n.Offset)
+	norm(l, q, k, wq, wk, int32(q.Rows), int32(qHeads), int32(kHeads), headStep(wq), headStep(wk), int32(wq.Cols), int64(q.Stride), int64(k.Stride), n.Eps, n.Offset)
 }
 
 // Rope rotates the leading dimensions of the heads of q and k.

@@ -37,6 +37,8 @@ func (d *Device) Products(list ...device.Products) bool {
 // takes reports whether there is a kernel for p.
 func (d *Device) takes(p *packed) bool {
 	switch rows := p.x.Rows; {
+	case p.plain() && !d.takesPlain(p):
+		return false
 	case rows <= qmatmul_rows_most:
 		return p.then != device.Turn && d.takesPacked(p)
 	case rows < tiledRows:

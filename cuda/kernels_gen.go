@@ -218,6 +218,9 @@ const (
 	kernel_gemv_group_f16
 	kernel_gemv_group_bf16
 	kernel_gemv_group_f32
+	kernel_gemv_heads_1
+	kernel_gemv_heads_2
+	kernel_gemv_heads_4
 	kernel_gptq_feed
 	kernel_gptq_feed_top
 	kernel_gptq_rows_round
@@ -379,6 +382,11 @@ const (
 	kernel_short_conv_back_sums
 	kernel_short_conv_back_inputs
 	kernel_store_f16
+	kernel_sum_stream_two
+	kernel_sum_stream_f16
+	kernel_sum_stream_many_f16
+	kernel_sum_stream_f32
+	kernel_sum_stream_many_f32
 	kernel_take_f32
 	kernel_take_turned_f32
 	kernel_take_turned_f16
@@ -608,6 +616,9 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_group_f16:                   {"gemv_group", "gemv_group_f16", true},
 	kernel_gemv_group_bf16:                  {"gemv_group", "gemv_group_bf16", true},
 	kernel_gemv_group_f32:                   {"gemv_group", "gemv_group_f32", true},
+	kernel_gemv_heads_1:                     {"gemv_heads", "gemv_heads_1", true},
+	kernel_gemv_heads_2:                     {"gemv_heads", "gemv_heads_2", true},
+	kernel_gemv_heads_4:                     {"gemv_heads", "gemv_heads_4", true},
 	kernel_gptq_feed:                        {"gptq_feed", "gptq_feed", true},
 	kernel_gptq_feed_top:                    {"gptq_feed", "gptq_feed_top", true},
 	kernel_gptq_rows_round:                  {"gptq_rows", "gptq_rows_round", true},
@@ -769,6 +780,11 @@ var kernels = [kernelCount]struct {
 	kernel_short_conv_back_sums:             {"short_conv", "short_conv_back_sums", true},
 	kernel_short_conv_back_inputs:           {"short_conv", "short_conv_back_inputs", true},
 	kernel_store_f16:                        {"store", "store_f16", true},
+	kernel_sum_stream_two:                   {"sum_stream", "sum_stream_two", true},
+	kernel_sum_stream_f16:                   {"sum_stream", "sum_stream_f16", true},
+	kernel_sum_stream_many_f16:              {"sum_stream", "sum_stream_many_f16", true},
+	kernel_sum_stream_f32:                   {"sum_stream", "sum_stream_f32", true},
+	kernel_sum_stream_many_f32:              {"sum_stream", "sum_stream_many_f32", true},
 	kernel_take_f32:                         {"take", "take_f32", true},
 	kernel_take_turned_f32:                  {"take", "take_turned_f32", true},
 	kernel_take_turned_f16:                  {"take", "take_turned_f16", true},
@@ -1079,6 +1095,10 @@ const (
 	gemv_warps                       = 4
 	gemv_group_most                  = 8
 	gemv_group_warps                 = 4
+	gemv_heads_warps                 = 4
+	gemv_heads_most                  = 8
+	gemv_heads_words                 = 8
+	gemv_heads_most_in               = 1024
 	gptq_feed_part                   = 32
 	gptq_feed_most_before            = 256
 	gptq_feed_ahead                  = 8
@@ -1183,6 +1203,7 @@ const (
 	short_conv_threads               = 256
 	short_conv_rows_of_thread        = 16
 	short_conv_most_kernel           = 16
+	sum_stream_threads               = 256
 	take_side                        = 32
 	turns_threads                    = 128
 	unpack_warps                     = 4
@@ -5304,6 +5325,57 @@ func (d *Device) gemv_group_f32(l launch, y tensor.Tensor, x tensor.Tensor, tabl
 	d.launch(a, l)
 }
 
+func (d *Device) gemv_heads_1(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, rows int32, out int32, in int32, beside int32, first int32, step int32, lanes int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_heads_1)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F16, "w")
+	a.int32(rows)
+	a.int32(out)
+	a.int32(in)
+	a.int32(beside)
+	a.int32(first)
+	a.int32(step)
+	a.int32(lanes)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_heads_2(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, rows int32, out int32, in int32, beside int32, first int32, step int32, lanes int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_heads_2)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F16, "w")
+	a.int32(rows)
+	a.int32(out)
+	a.int32(in)
+	a.int32(beside)
+	a.int32(first)
+	a.int32(step)
+	a.int32(lanes)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_heads_4(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, rows int32, out int32, in int32, beside int32, first int32, step int32, lanes int32, ldy int64, ldx int64) {
+	a := d.begin(kernel_gemv_heads_4)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F16, "w")
+	a.int32(rows)
+	a.int32(out)
+	a.int32(in)
+	a.int32(beside)
+	a.int32(first)
+	a.int32(step)
+	a.int32(lanes)
+	a.int64(ldy)
+	a.int64(ldx)
+	d.launch(a, l)
+}
+
 func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32) {
 	a := d.begin(kernel_gptq_feed)
 	a.pointer(list)
@@ -5418,7 +5490,7 @@ func (d *Device) head_gates_back_softplus(l launch, dx tensor.Tensor, dgate tens
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
+func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, qStep int32, kStep int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_rms_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -5427,6 +5499,8 @@ func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, w
 	a.int32(rows)
 	a.int32(qHeads)
 	a.int32(kHeads)
+	a.int32(qStep)
+	a.int32(kStep)
 	a.int32(dim)
 	a.int64(ldq)
 	a.int64(ldk)
@@ -5435,7 +5509,7 @@ func (d *Device) head_norm_rms_f16(l launch, q tensor.Tensor, k tensor.Tensor, w
 	d.launch(a, l)
 }
 
-func (d *Device) head_norm_layer_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
+func (d *Device) head_norm_layer_f16(l launch, q tensor.Tensor, k tensor.Tensor, wq tensor.Tensor, wk tensor.Tensor, rows int32, qHeads int32, kHeads int32, qStep int32, kStep int32, dim int32, ldq int64, ldk int64, eps float32, offset float32) {
 	a := d.begin(kernel_head_norm_layer_f16)
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")
@@ -5444,6 +5518,8 @@ func (d *Device) head_norm_layer_f16(l launch, q tensor.Tensor, k tensor.Tensor,
 	a.int32(rows)
 	a.int32(qHeads)
 	a.int32(kHeads)
+	a.int32(qStep)
+	a.int32(kStep)
 	a.int32(dim)
 	a.int64(ldq)
 	a.int64(ldk)
@@ -7904,7 +7980,7 @@ func (d *Device) route_sort(l launch, order tensor.Tensor, experts tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_2)
 	a.tensor(order, tensor.I32, "order")
 	a.tensor(experts, tensor.I32, "experts")
@@ -7914,6 +7990,7 @@ func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -7931,7 +8008,7 @@ func (d *Device) route_2(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	d.launch(a, l)
 }
 
-func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_choose_2)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(places, tensor.I32, "places")
@@ -7939,6 +8016,7 @@ func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tenso
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -7956,7 +8034,7 @@ func (d *Device) route_choose_2(l launch, ids tensor.Tensor, places tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_4)
 	a.tensor(order, tensor.I32, "order")
 	a.tensor(experts, tensor.I32, "experts")
@@ -7966,6 +8044,7 @@ func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -7983,7 +8062,7 @@ func (d *Device) route_4(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	d.launch(a, l)
 }
 
-func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_choose_4)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(places, tensor.I32, "places")
@@ -7991,6 +8070,7 @@ func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tenso
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -8008,7 +8088,7 @@ func (d *Device) route_choose_4(l launch, ids tensor.Tensor, places tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_8)
 	a.tensor(order, tensor.I32, "order")
 	a.tensor(experts, tensor.I32, "experts")
@@ -8018,6 +8098,7 @@ func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -8035,7 +8116,7 @@ func (d *Device) route_8(l launch, order tensor.Tensor, experts tensor.Tensor, f
 	d.launch(a, l)
 }
 
-func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_choose_8)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(places, tensor.I32, "places")
@@ -8043,6 +8124,7 @@ func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tenso
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -8060,7 +8142,7 @@ func (d *Device) route_choose_8(l launch, ids tensor.Tensor, places tensor.Tenso
 	d.launch(a, l)
 }
 
-func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, first tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_16)
 	a.tensor(order, tensor.I32, "order")
 	a.tensor(experts, tensor.I32, "experts")
@@ -8070,6 +8152,7 @@ func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, 
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -8087,7 +8170,7 @@ func (d *Device) route_16(l launch, order tensor.Tensor, experts tensor.Tensor, 
 	d.launch(a, l)
 }
 
-func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
+func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tensor, weights tensor.Tensor, logits tensor.Tensor, correction tensor.Tensor, gate tensor.Tensor, scales tensor.Tensor, rows int32, count int32, chosen int32, columns int32, ld int64, ldg int64, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, scale float32, jitter float32) {
 	a := d.begin(kernel_route_choose_16)
 	a.tensor(ids, tensor.I32, "ids")
 	a.tensor(places, tensor.I32, "places")
@@ -8095,6 +8178,7 @@ func (d *Device) route_choose_16(l launch, ids tensor.Tensor, places tensor.Tens
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(correction, tensor.F32, "correction")
 	a.tensor(gate, tensor.F32, "gate")
+	a.tensor(scales, tensor.F32, "scales")
 	a.int32(rows)
 	a.int32(count)
 	a.int32(chosen)
@@ -8278,6 +8362,105 @@ func (d *Device) store_f16(l launch, kPages tensor.Tensor, vPages tensor.Tensor,
 	a.int32(pageRows)
 	a.int64(ldk)
 	a.int64(ldv)
+	d.launch(a, l)
+}
+
+func (d *Device) sum_stream_two(l launch, x tensor.Tensor, y tensor.Tensor, z tensor.Tensor, yWeights tensor.Tensor, zWeights tensor.Tensor, weights tensor.Tensor, left tensor.Tensor, leftSquares tensor.Tensor, leftPowers tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, cols int32, ldx int64, ldy int64, ldz int64, ownEps float32, ownOffset float32, eps float32, offset float32, times float32, then float32, leftOffset float32) {
+	a := d.begin(kernel_sum_stream_two)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(z, tensor.F16, "z")
+	a.tensor(yWeights, tensor.F32, "yWeights")
+	a.tensor(zWeights, tensor.F32, "zWeights")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPowers, tensor.F32, "leftPowers")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.int32(cols)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.int64(ldz)
+	a.float32(ownEps)
+	a.float32(ownOffset)
+	a.float32(eps)
+	a.float32(offset)
+	a.float32(times)
+	a.float32(then)
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) sum_stream_f16(l launch, x tensor.Tensor, y tensor.Tensor, weights tensor.Tensor, left tensor.Tensor, leftSquares tensor.Tensor, leftPowers tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, cols int32, ldx int64, ldy int64, eps float32, offset float32, times float32, then float32, leftOffset float32) {
+	a := d.begin(kernel_sum_stream_f16)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPowers, tensor.F32, "leftPowers")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.int32(cols)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.float32(eps)
+	a.float32(offset)
+	a.float32(times)
+	a.float32(then)
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) sum_stream_many_f16(l launch, x tensor.Tensor, y tensor.Tensor, weights tensor.Tensor, cols int32, ldx int64, ldy int64, eps float32, offset float32, times float32, then float32) {
+	a := d.begin(kernel_sum_stream_many_f16)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int32(cols)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.float32(eps)
+	a.float32(offset)
+	a.float32(times)
+	a.float32(then)
+	d.launch(a, l)
+}
+
+func (d *Device) sum_stream_f32(l launch, x tensor.Tensor, y tensor.Tensor, weights tensor.Tensor, left tensor.Tensor, leftSquares tensor.Tensor, leftPowers tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, cols int32, ldx int64, ldy int64, eps float32, offset float32, times float32, then float32, leftOffset float32) {
+	a := d.begin(kernel_sum_stream_f32)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(weights, tensor.F32, "weights")
+	a.tensor(left, tensor.F16, "left")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPowers, tensor.F32, "leftPowers")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.int32(cols)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.float32(eps)
+	a.float32(offset)
+	a.float32(times)
+	a.float32(then)
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) sum_stream_many_f32(l launch, x tensor.Tensor, y tensor.Tensor, weights tensor.Tensor, cols int32, ldx int64, ldy int64, eps float32, offset float32, times float32, then float32) {
+	a := d.begin(kernel_sum_stream_many_f32)
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(weights, tensor.F32, "weights")
+	a.int32(cols)
+	a.int64(ldx)
+	a.int64(ldy)
+	a.float32(eps)
+	a.float32(offset)
+	a.float32(times)
+	a.float32(then)
 	d.launch(a, l)
 }
 

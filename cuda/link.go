@@ -90,9 +90,10 @@ func (d *Device) placesOf(y tensor.Tensor, reader device.Matrix, could bool) ten
 func (d *Device) link(p *packed) {
 	if p.left && p.list[0].sorted != 0 && d.mixed == (mixed{d.addressOrNull(p.x), p.x.Rows, p.list[0].sorted}) {
 		p.ordered = true
+		d.mixed = mixed{} // which nobody else reads
 	}
 	if p.then == device.Add {
-		d.mixed = mixed{} // which nobody else reads
+		d.mixed = mixed{}
 	}
 	if !p.scale.Nil() {
 		d.took, d.couldTake = false, linkable(p.norm, p.shift)
@@ -100,6 +101,8 @@ func (d *Device) link(p *packed) {
 	switch {
 	case d.links(p):
 		d.linkNormed(p)
+	case p.plain():
+		d.linkPlain(p)
 	case !p.scale.Nil():
 		d.unlink(p.x)
 	case p.then == device.Add:
@@ -160,6 +163,19 @@ func (d *Device) links(p *packed) bool {
 	return !p.scale.Nil() && p.x.Type == tensor.F32 && linkable(p.norm, p.shift) && d.linkTakes(p)
 }
 
+// plain reports whether p multiplies the stream as it is.
+func (p *packed) plain() bool { return p.scale.Nil() && p.x.Type == tensor.F32 }
+
+// takesPlain reports whether what p multiplies, the stream as it is, was left for it, for a kernel that there is.
+func (d *Device) takesPlain(p *packed) bool { return d.leftFor(p) && d.linkTakes(p) }
+
+// linkPlain has p read the stream as it was left for it.
+func (d *Device) linkPlain(p *packed) {
+	s := &d.linked
+	p.x, p.ordered = d.linkedRows(s.side, s.rows, s.cols), true
+	d.took, d.couldTake = true, true
+}
+
 // linkNormed has p read what was left for it, if anything, and store the powers of its rows.
 func (d *Device) linkNormed(p *packed) {
 	s, at := &d.linked, d.addressOrNull
@@ -183,8 +199,8 @@ type left struct {
 // without which large rows had no room.
 func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left) {
 	s, at := &d.linked, d.addressOrNull
-	m, ok := r.List[0].W.(*matrix)
-	if !ok || m.places.Nil() || m.sorted == 0 || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || at(r.X) != at(y) || m.in != y.Cols || parts >= link_squares_stride {
+	m, ok := d.readsIn(y, r)
+	if !ok || r.Scale.Nil() || !linkable(r.Norm, r.Shift) || parts >= link_squares_stride {
 		return l
 	}
 	if !s.powers || s.x != at(y) || s.rows != y.Rows || s.cols != y.Cols {
@@ -193,6 +209,23 @@ func (d *Device) leaves(y tensor.Tensor, r *device.Products, parts int) (l left)
 	side := s.side ^ 1
 	*s = stream{at(y), y.Rows, y.Cols, parts, side, m.sorted, at(r.Scale), r.Norm, true}
 	return left{d.linkedRows(side, y.Rows, y.Cols), d.linkedSquares(side), d.linkedPowers(), m.places, r.Scale, r.Norm}
+}
+
+// leavesPlain has what adds to a stream leave it for readers that multiply it as it is, if it is those that read it.
+func (d *Device) leavesPlain(y tensor.Tensor, r *device.Products) (l left) {
+	m, ok := d.readsIn(y, r)
+	if !ok || !r.Scale.Nil() {
+		return l
+	}
+	side := d.linked.side ^ 1
+	d.linked = stream{x: d.addressOrNull(y), rows: y.Rows, cols: y.Cols, side: side, sorted: m.sorted}
+	return left{rows: d.linkedRows(side, y.Rows, y.Cols), places: m.places}
+}
+
+// readsIn returns the first matrix of what reads a stream, in whose order it may be left.
+func (d *Device) readsIn(y tensor.Tensor, r *device.Products) (m *matrix, ok bool) {
+	m, ok = r.List[0].W.(*matrix)
+	return m, ok && !m.places.Nil() && m.sorted != 0 && d.addressOrNull(r.X) == d.addressOrNull(y) && m.in == y.Cols
 }
 
 // linkOf is l as products take it.

@@ -16,8 +16,8 @@ enum Kind { rms, layer };
 // Heads are those of a tensor.
 struct Heads {
 	half* x;         // [rows, heads·dim], rows ld elements apart
-	const float* w;  // [dim]
-	int heads;
+	const float* w;  // [dim], of all heads, or [heads, dim]
+	int heads, step;  // step: from one head's w to the next one's, 0 or dim
 	int64 ld;
 };
 
@@ -53,14 +53,14 @@ __device__ void head_norm(const Heads& q, const Heads& k, int rows, int dim, flo
 	bool key = h >= q.heads;
 	const Heads& of = key ? k : q;
 	if (key) h -= q.heads;
-	normalize<kind>(of.x + row * of.ld + h * dim, of.w, dim, eps, offset);
+	normalize<kind>(of.x + row * of.ld + h * dim, of.w + h * of.step, dim, eps, offset);
 }
 
 #define HEAD_NORM(name, kind)                                                                             \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                        \
-		half* q, half* k, const float* wq, const float* wk, int rows, int q_heads, int k_heads, int dim,  \
-		int64 ldq, int64 ldk, float eps, float offset) {                                                  \
-		head_norm<kind>({q, wq, q_heads, ldq}, {k, wk, k_heads, ldk}, rows, dim, eps, offset);            \
+		half* q, half* k, const float* wq, const float* wk, int rows, int q_heads, int k_heads, int q_step, \
+		int k_step, int dim, int64 ldq, int64 ldk, float eps, float offset) {                                                  \
+		head_norm<kind>({q, wq, q_heads, q_step, ldq}, {k, wk, k_heads, k_step, ldk}, rows, dim, eps, offset);            \
 	}
 
 HEAD_NORM(head_norm_rms_f16, rms)

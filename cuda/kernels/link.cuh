@@ -65,6 +65,7 @@ struct Linked {
 	float weight, power;
 
 	__device__ Linked() : place(0), weight(0), power(0) {}
+	__device__ Linked(half place, float weight, float power) : place(__half_as_ushort(place)), weight(weight), power(power) {}
 	__device__ Linked(const Link& l, int row, int column) {
 		power = l.powers ? read_square(l.powers + row) : 1;
 		place = __half_as_ushort(l.places[column]), weight = l.scale[column] + l.offset;

@@ -13,19 +13,19 @@ constexpr int choose_warps = 4;
 constexpr int sort_threads = 256;
 
 template <int per>
-__device__ void alone(const Given& g, const Rule& r, int* order, int* experts, int* first, int* places) {
+__device__ void alone(const Given& g, const Rule& r, int* order, int* experts, int* first, int* places, const float* scales) {
 	extern __shared__ float shared[];
 	after_previous();
-	few<per>(g, r, order, experts, first, places, shared);
+	few<per>(g, r, order, experts, first, places, shared, scales);
 }
 
 template <int per>
-__device__ void many(const Given& g, const Rule& r, int* ids, int* places) {
+__device__ void many(const Given& g, const Rule& r, int* ids, int* places, const float* scales) {
 	extern __shared__ float shared[];
 	after_previous();
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x * choose_warps + warp;
 	if (row >= g.rows) return;
-	int e = choose<per>(g, r, row, shared + warp * g.experts);
+	int e = choose<per>(g, r, row, shared + warp * g.experts, scales);
 	if (lane < g.chosen) ids[(int64)row * g.chosen + lane] = e;
 	if (lane == 0 && g.columns > g.chosen) places[(int64)row * g.columns + g.chosen] = g.rows * g.chosen + row;
 }
@@ -68,21 +68,23 @@ extern "C" __global__ void __launch_bounds__(sort_threads) route_sort(
 #define ROUTE(name, choose_name, per)                                                                  \
 	extern "C" __global__ void __launch_bounds__(few_threads) name(                                    \
 		int* order, int* experts, int* first, int* places, float* weights, const float* logits,        \
-		const float* correction, const float* gate, int rows, int count, int chosen, int columns,      \
+		const float* correction, const float* gate, const float* scales, int rows, int count,          \
+		int chosen, int columns,                                                                       \
 		int64 ld, int64 ldg, int score, int groups, int top_groups, int group_max, int renorm,         \
 		float renorm_eps, float scale, float jitter) {                                                 \
 		Given g = {logits, correction, gate, weights, rows, count, chosen, columns, ld, ldg};          \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, scale, jitter};            \
-		alone<per>(g, r, order, experts, first, places);                                               \
+		alone<per>(g, r, order, experts, first, places, scales);                                       \
 	}                                                                                                  \
 	extern "C" __global__ void __launch_bounds__(32 * choose_warps) choose_name(                       \
 		int* ids, int* places, float* weights, const float* logits,                                    \
-		const float* correction, const float* gate, int rows, int count, int chosen, int columns,      \
+		const float* correction, const float* gate, const float* scales, int rows, int count,          \
+		int chosen, int columns,                                                                       \
 		int64 ld, int64 ldg, int score, int groups, int top_groups, int group_max, int renorm,         \
 		float renorm_eps, float scale, float jitter) {                                                 \
 		Given g = {logits, correction, gate, weights, rows, count, chosen, columns, ld, ldg};          \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, scale, jitter};            \
-		many<per>(g, r, ids, places);                                                                  \
+		many<per>(g, r, ids, places, scales);                                                          \
 	}
 
 ROUTE(route_2, route_choose_2, 2)

@@ -195,13 +195,13 @@ __device__ int rank(const Given& g, const Rule& r, int row, float* shared, float
 // weight_of_all is that of an expert that all rows see.
 __device__ inline float weight_of_all(const Given& g, int row) { return g.gate ? sigmoid(__ldcg(g.gate + row * g.ldg)) : 1; }
 
-// choose is rank, and writes the weights.
+// choose is rank, and writes the weights, times scales of experts, if there are some.
 template <int per>
-__device__ int choose(const Given& g, const Rule& r, int row, float* shared) {
+__device__ int choose(const Given& g, const Rule& r, int row, float* shared, const float* scales) {
 	float share;
 	int lane = threadIdx.x % 32, mine = rank<per>(g, r, row, shared, share);
 	float* weights = g.weights + (int64)row * g.columns;
-	if (lane < g.chosen) weights[lane] = share;
+	if (lane < g.chosen) weights[lane] = scales ? share * scales[mine] : share;
 	if (lane == 0 && g.columns > g.chosen) weights[g.chosen] = weight_of_all(g, row);
 	return mine;
 }
@@ -217,11 +217,12 @@ __device__ inline void place(int* order, int* experts, int* places, int i, int a
 template <int per>
 __device__ void few(
 	const Given& g, const Rule& r, int* order, int* experts, int* first, int* places,
-	float* shared) {  // [warps, experts] where there are groups
+	float* shared,         // [warps, experts] where there are groups
+	const float* scales) { // [experts] or null
 	__shared__ int ids[few_chosen];
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = g.rows * g.chosen;
 	for (int row = warp; row < g.rows; row += blockDim.x / 32) {
-		int e = choose<per>(g, r, row, shared + warp * g.experts);
+		int e = choose<per>(g, r, row, shared + warp * g.experts, scales);
 		if (lane < g.chosen) ids[row * g.chosen + lane] = e;
 		if (lane == 0 && g.columns > g.chosen) places[row * g.columns + g.chosen] = n + row;
 	}

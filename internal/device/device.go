@@ -191,7 +191,7 @@ type Forward interface {
 	// residual stream) or of the activation type. bias may be absent. In place.
 	Norm(y, x, w, bias tensor.Tensor, n Norm)
 
-	// HeadNorm applies Norm to each of the heads of every row of x, in place.
+	// HeadNorm applies Norm to each of the heads of every row of x, in place. w is [1, columns of a head], of all of them, or [heads, columns].
 	HeadNorm(x, w tensor.Tensor, heads int, n Norm)
 
 	// HeadNorms is HeadNorm of q by wq and of k by wk, whose heads have one size.
@@ -200,6 +200,9 @@ type Forward interface {
 	// MatMul is y = x·wᵀ + bias, with w [y.Cols, x.Cols] F32, F16 or BF16. y may
 	// be F32 whatever the activation type. bias may be absent.
 	MatMul(y, x, w, bias tensor.Tensor)
+
+	// MatMulHeads multiplies heads of x by w, of which each has a matrix, without bias.
+	MatMulHeads(y, x, w tensor.Tensor, h HeadMul)
 
 	// LoadEXL2 prepares a matrix whose first out columns are used.
 	LoadEXL2(m *exl2.Matrix, out int) Matrix

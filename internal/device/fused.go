@@ -22,6 +22,9 @@ type Fuser interface {
 	// or it does nothing and reports false. What is in the products afterwards is the device's affair.
 	LinearAttention(y tensor.Tensor, p Products, m LinearMixing) bool
 
+	// Sum adds what a sublayer gives to the stream, or it does nothing and reports false.
+	Sum(s Sum) bool
+
 	// ActMulFor is ActMul of which columns of y are in whatever order the device likes for reader, whose
 	// products alone read it; or it does nothing and reports false. y is neither gate nor up, which may be absent.
 	ActMulFor(y, gate, up tensor.Tensor, a Act, reader Matrix) bool
@@ -65,14 +68,14 @@ type LinearMixing struct {
 
 // Products are products of one x by packed matrices.
 type Products struct {
-	// X is [rows, in] of the activation type, or, to be normalized first, F32.
+	// X is [rows, in] of the activation type, or F32: the stream, to be normalized first, or, if it is Left for that, as it is.
 	X      tensor.Tensor
 	Norm   Norm
 	Scale  tensor.Tensor // weights of the norm of X; absent for none
 	Shift  tensor.Tensor // its bias, or absent
 	Sorted bool          // X was left for List's matrix, by Next
 
-	// Left says that X was written last by products, attention, or a mixture, whose Reader this was.
+	// Left says that X was written last by products, attention, a mixture or a sum, whose Reader this was.
 	Left bool
 
 	List []Product

@@ -167,6 +167,9 @@ type Routing struct {
 
 	// Jitter is SparseMixer's threshold.
 	Jitter float32
+
+	// Scales are what weights of the chosen are multiplied by in the end, F32 [1, experts], or absent.
+	Scales tensor.Tensor
 }
 
 // Score says how logits become scores, of which the largest are chosen, the first

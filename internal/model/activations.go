@@ -117,7 +117,6 @@ func expertActivations(list *[slots]tensor.Tensor, spec arch.Spec, rows int, act
 	}
 	if m.Apart {
 		list[ExpertNormed], list[SharedOut], list[Together] = of(activation, spec.Hidden), of(activation, spec.Hidden), of(tensor.F32, spec.Hidden)
-		list[ExpertScale], list[ScaledWeights] = chosen(tensor.F32, 1), of(tensor.F32, seen)
 	}
 	for layer := range spec.Layers {
 		if !spec.Sparse(layer) {

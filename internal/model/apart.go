@@ -12,7 +12,7 @@ import (
 type apart struct {
 	router, in  Norm          // of the stream
 	out, shared Norm          // of the experts' sum, and of what the expert beside them gives
-	scales      tensor.Tensor // of weights, F32 [experts, 1]
+	scales      tensor.Tensor // of weights, F32 [1, experts]
 }
 
 func (b *builder) apart(m *Module) *apart {
@@ -28,11 +28,11 @@ func (b *builder) apart(m *Module) *apart {
 		weights[i] = float32(float64(v) / math.Sqrt(float64(hidden)))
 	}
 	a.router = Norm{Norm: device.Norm{Kind: b.Spec.Norm.Kind, Eps: b.Spec.Norm.Eps}, W: b.own(m, b.upload(tensor.F32, 1, hidden, tensor.BytesOf(weights)))}
-	a.scales = b.own(m, b.upload(tensor.F32, len(each), 1, tensor.BytesOf(each)))
+	a.scales = b.own(m, b.upload(tensor.F32, 1, len(each), tensor.BytesOf(each)))
 	return a
 }
 
-// chooseApart is choose of such a mixture: the router's norm is in ExpertNormed before that of the experts.
+// chooseApart is choose of such a mixture, but for what the expert reads that all rows see: the router's norm is in ExpertNormed before that of the experts.
 func (x *mixture) chooseApart(s *State) {
 	d := s.Dev
 	if !x.takes(s) {
@@ -43,21 +43,9 @@ func (x *mixture) chooseApart(s *State) {
 			x.scores.W.mul(d, s.At(Scores), s.At(ExpertNormed), x.scores.Bias)
 			d.Route(s.Routes(), s.At(Scores), x.correction, tensor.Tensor{}, x.routing)
 		}
-		x.apart.scale(s)
 		s.first = nil
 	}
 	x.apart.in.apply(s, ExpertNormed, Residual)
-	x.input.run(s)
-}
-
-// scale multiplies the weights of the chosen experts by their scales.
-func (a *apart) scale(s *State) {
-	d, r, n := s.Dev, s.Routes(), s.At(Order).Rows
-	column := func(t tensor.Tensor) tensor.Tensor { return t.Reshape(n, 1) }
-	d.Gather(s.At(ExpertScale), a.scales, r.Experts)
-	d.Clear(s.At(ScaledWeights))
-	d.Combine(column(s.At(ScaledWeights)), s.At(ExpertScale), column(r.Places), column(r.Weights), 1)
-	d.Copy(r.Weights, s.At(ScaledWeights))
 }
 
 // addApart adds the norm of the sum of both norms to the stream.

@@ -64,7 +64,7 @@ type input struct{ norm Norm }
 func (b *builder) input(m *Module, p Place) *input { return &input{b.norm(m, p)} }
 
 func (i *input) step(sites ...Site) Step {
-	return Step{Run: i.run, Back: i.back, Keep: []Slot{Residual}, Sites: sites, norm: i.norm}
+	return Step{Run: i.run, Back: i.back, Keep: []Slot{Residual}, Sites: sites, in: i}
 }
 
 func (i *input) run(s *State) { i.norm.apply(s, Normed, Residual) }
@@ -194,7 +194,8 @@ func (a *attention) turning(s *State) device.Turning {
 }
 
 func (a *attention) norms(s *State) {
-	if q, k := a.query, a.key; a.together() {
+	dim := a.attend.HeadDim
+	if q, k := a.query, a.key; !q.none() && !k.none() && q.Norm == k.Norm && q.W.Cols == dim && k.W.Cols == dim && q.ofHeads(a.attend.Heads) && k.ofHeads(a.attend.KVHeads) {
 		s.Dev.HeadNorms(a.of(s, Query), a.of(s, Key), q.W, k.W, q.Norm)
 		return
 	}

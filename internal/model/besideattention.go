@@ -13,13 +13,13 @@ func (b *builder) besideAttention(m *Module) {
 	d, reads, o := b.deltaParts(m)
 	first, scale := &read.Sites[0], orOne(b.Spec.Residual)*orOne(d.scales.O)
 	first.Linears, first.Writes = append(first.Linears, reads...), slices.Concat(first.Writes, deltaWrites)
-	read.norm = Norm{} // as of linear attention alone
+	read.in = nil // as of linear attention alone
 	attend, attendBack, add, addBack := mix.Run, mix.Back, sum.Run, sum.Back
 	mix.Run = func(s *State) { attend(s); d.run(s) }
 	mix.Back = func(s, g *State, kept []tensor.Tensor) { attendBack(s, g, kept); d.back(s, g, nil) }
 	mix.mixes, mix.Sites[0].Adds = nil, false
 	mix.Sites = append(mix.Sites, Site{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{DeltaResult}})
-	sum.sums = false
+	sum.joins = nil
 	sum.Run = func(s *State) {
 		s.Dev.AddScaled(s.At(Residual), s.At(DeltaResult), scale)
 		add(s)

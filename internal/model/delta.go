@@ -20,7 +20,7 @@ func (b *builder) delta(m *Module) {
 	if d.steps() {
 		read.recurs = d
 	} else {
-		read.norm = Norm{} // what is normalized is read once more: not with the products alone
+		read.in = nil // what is normalized is read once more: not with the products alone
 	}
 	mix := Step{Run: d.run, Back: d.back, Sites: []Site{{Reads: DeltaOut, Linears: []*Linear{o}, Writes: []Slot{Out}, Adds: out.plain()}}}
 	m.Steps = []Step{read, mix, out.step()}

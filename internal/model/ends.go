@@ -69,11 +69,11 @@ func (b *builder) head(m *Module) {
 	}
 	m.Chained = true
 	m.Steps = []Step{
-		{Run: h.norm, Back: h.normBack, Keep: []Slot{Residual}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}, norm: h.in},
+		{Run: h.norm, Back: h.normBack, Keep: []Slot{Residual}, Sites: []Site{{Reads: Normed, Linears: []*Linear{out}, Writes: []Slot{Logits}}}, in: &input{h.in}},
 		{Run: h.cap, Back: h.capBack},
 	}
 	if h.dense != nil {
-		m.Steps[0].norm = Norm{} // which is not all that is in front of the product
+		m.Steps[0].in = nil // which is not all that is in front of the product
 	}
 	if h.dense != nil && h.last.none() {
 		m.Steps[0].Sites[0].Reads = HeadRaw

@@ -53,6 +53,9 @@ func (m *Module) ForwardFor(s *State, parts []*State, unread int) {
 // runs behind the last of them.
 func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, reader *Step) {
 	t := &steps[0]
+	if t.joins != nil {
+		return 1, t.join(f, s, steps[1:], follower)
+	}
 	if n, reader = fuseMLP(f, s, steps, left, follower); n > 0 {
 		return n, reader
 	}
@@ -91,12 +94,12 @@ func (t *Step) named(s *State, behind []Step) bool {
 	return s.reader != nil
 }
 
-// reader returns who alone reads what the step computes, if that is a product which is added to the stream by the step behind, or nil.
+// reader returns who alone reads what the step computes, if that is a product which the step behind adds to the stream, or nil.
 func (t *Step) reader(s *State, behind []Step) device.Matrix {
-	if len(behind) == 0 || !behind[0].sums {
+	if len(behind) == 0 || behind[0].joins == nil {
 		return nil
 	}
-	if p, ok := t.added(s); ok {
+	if p, ok := t.last(s, &behind[0]); ok {
 		return p.List[0].W
 	}
 	return nil
@@ -138,11 +141,15 @@ func mixed(f device.Fuser, s *State, p device.Products, steps []Step) (names, ok
 // the step has computed may be left for the product.
 func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (n int, reader *Step) {
 	t := &steps[0]
-	if len(steps) > 1 && steps[1].sums {
-		if p, ok := t.added(s); ok {
-			p.Left, reader = left, p.readBy(s, steps[2:], follower)
-			if f.Products(p.Products) {
-				return 2, reader
+	if len(steps) > 1 && steps[1].joins != nil {
+		sum := &steps[1]
+		if p, ok := t.last(s, sum); ok && (sum.sums() || left) {
+			p.Left = left
+			if sum.sums() {
+				p.Reader, reader = readBy(s, steps[2:], follower)
+			}
+			if f.Products(p) {
+				return sum.with(), reader
 			}
 		}
 	}
@@ -163,13 +170,16 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	gate.Left = left == &steps[0]
 	gate.Then, gate.Act = device.Gate, steps[1].unit.act
 	gate.List[0].Y, gate.List[1].Y = steps[1].unit.of(s.At(Acted)), tensor.Tensor{}
-	if len(steps) > 2 && steps[2].sums {
-		if down, ok := steps[1].added(s); ok {
+	if len(steps) > 2 && steps[2].joins != nil {
+		sum := &steps[2]
+		if down, ok := steps[1].last(s, sum); ok {
 			ordered := gate
 			ordered.Next, down.Sorted = down.List[0].W, true
-			reader = down.readBy(s, steps[3:], follower)
-			if f.Products(ordered, down.Products) {
-				return 3, reader
+			if sum.sums() {
+				down.Reader, reader = readBy(s, steps[3:], follower)
+			}
+			if f.Products(ordered, down) {
+				return 1 + sum.with(), reader
 			}
 		}
 	}
@@ -180,14 +190,39 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	return 2, nil
 }
 
-// readBy tells what reads the sum next, which is the first of the steps behind, or what
-// follows them, and returns that step, or nil.
-func (p *added) readBy(s *State, behind []Step, follower *Step) (reader *Step) {
+// readBy returns what reads the sum next, which is the first of the steps behind, or what
+// follows them, and that step, or nil.
+func readBy(s *State, behind []Step, follower *Step) (*device.Products, *Step) {
 	if len(behind) > 0 {
 		follower = &behind[0]
 	}
-	p.Reader, reader = follower.reads(s)
+	return follower.reads(s)
+}
+
+// join is Run of a step that adds an output to the stream, and what the layer's input gives, if there is one, and returns for which step
+// something is left.
+func (t *Step) join(f device.Fuser, s *State, behind []Step, follower *Step) *Step {
+	if t.behind == nil {
+		return t.joins.join(f, s, Out, behind, follower)
+	}
+	t.joins.join(f, s, Out, nil, nil)
+	return t.behind.join(f, s, behind, follower)
+}
+
+// join adds a sublayer's output, in a slot, to the stream, and returns for which step something is left.
+func (o *output) join(f device.Fuser, s *State, from Slot, behind []Step, follower *Step) *Step {
+	next, reader := readBy(s, behind, follower)
+	if !o.joins(f, s, device.Sum{Y: s.At(from), Reader: next}) {
+		o.addOf(s, from)
+		return nil
+	}
 	return reader
+}
+
+// joins does what add does of what a sum says, on a device that can.
+func (o *output) joins(f device.Fuser, s *State, p device.Sum) bool {
+	p.X, p.Norm, p.Scale, p.Shift, p.Times, p.Then = s.At(Residual), o.norm.Norm, o.norm.W, o.norm.Bias, o.residual, o.then
+	return !o.sums && f.Sum(p)
 }
 
 // reads returns the products of the stream that a step is, which may be nil, and the step; or nothing.
@@ -202,30 +237,39 @@ func (t *Step) reads(s *State) (*device.Products, *Step) {
 	return &p, t
 }
 
-// normed returns the step's norm and products as one; it is not ok if the step is not
+// normed returns the step's norm, or none, of the stream, and its products as one; it is not ok if the step is not
 // that, or linears are not of codes.
 func (t *Step) normed(s *State) (p device.Products, ok bool) {
-	if t.norm.none() || len(t.Sites) != 1 {
+	if t.in == nil || len(t.Sites) != 1 {
 		return p, false
 	}
-	p = device.Products{X: s.At(Residual), Norm: t.norm.Norm, Scale: t.norm.W, Shift: t.norm.Bias}
+	p = device.Products{X: s.At(Residual), Norm: t.in.norm.Norm, Scale: t.in.norm.W, Shift: t.in.norm.Bias}
 	p.List, ok = t.Sites[0].products(s)
 	return p, ok
 }
 
-// added is a product that is added to the stream.
-type added struct{ device.Products }
-
-// added returns the product of a step's only linear, which is added to the stream.
-func (t *Step) added(s *State) (p added, ok bool) {
-	if len(t.Sites) != 1 || !t.Sites[0].Adds {
+// last returns the product of a step's only linear, which is the output that sum, the step behind, adds to the stream: added there
+// already, if it is added as it is.
+func (t *Step) last(s *State, sum *Step) (p device.Products, ok bool) {
+	if len(t.Sites) != 1 || !slices.Equal(t.Sites[0].Writes, []Slot{Out}) {
 		return p, false
 	}
-	p.Products = device.Products{X: t.Sites[0].Input(s), Then: device.Add}
-	if p.List, ok = t.Sites[0].products(s); ok {
-		p.List[0].Y = s.At(Residual)
+	p = device.Products{X: t.Sites[0].Input(s)}
+	if p.List, ok = t.Sites[0].products(s); ok && sum.sums() {
+		p.Then, p.List[0].Y = device.Add, s.At(Residual)
 	}
-	return p, ok && len(p.List) == 1
+	return p, ok
+}
+
+// sums reports whether the step adds a product to the stream as it is.
+func (t *Step) sums() bool { return t.joins != nil && t.joins.plain() && t.behind == nil }
+
+// with returns how many steps a product and the sum behind it are, if they are made together.
+func (t *Step) with() int {
+	if t.sums() {
+		return 2
+	}
+	return 1
 }
 
 // products lists a site's products and where they go.

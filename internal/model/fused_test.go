@@ -21,8 +21,9 @@ type fusing struct {
 	// What is left for the next products: what they would normalize, by the norm's
 	// weights, and what attention computes, which is elsewhere then.
 	normed, mixed tensor.Tensor
-	scale         tensor.Tensor
+	of, scale     tensor.Tensor
 	read          int // how often
+	plain         int // how often of that the stream as it is
 
 	lasts map[device.Group]last
 	whole int // mixtures with the expert that all rows see
@@ -110,10 +111,13 @@ func (f *fusing) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader devic
 func (f *fusing) left(p device.Products) (x tensor.Tensor) {
 	switch {
 	case !p.Left:
-	case p.Then == device.Add:
+	case f.of.Mem == p.X.Mem && f.scale.Mem == p.Scale.Mem && !f.normed.Nil():
+		x, f.normed, f.of = f.normed, tensor.Tensor{}, tensor.Tensor{}
+		if p.Scale.Nil() {
+			f.plain++
+		}
+	case p.Scale.Nil():
 		x, f.mixed = f.mixed, tensor.Tensor{}
-	case !f.scale.Nil() && f.scale.Mem == p.Scale.Mem:
-		x, f.normed, f.scale = f.normed, tensor.Tensor{}, tensor.Tensor{}
 	}
 	if !x.Nil() {
 		f.read++
@@ -126,7 +130,11 @@ func (f *fusing) leave(p *device.Products) {
 	if p == nil {
 		return
 	}
-	f.normed, f.scale = f.Alloc(f.Activation(), p.X.Rows, p.X.Cols), p.Scale
+	f.normed, f.of, f.scale = f.Alloc(f.Activation(), p.X.Rows, p.X.Cols), p.X, p.Scale
+	if p.Scale.Nil() {
+		f.Copy(f.normed, p.X)
+		return
+	}
 	f.Norm(f.normed, p.X, p.Scale, p.Shift, p.Norm)
 }
 
@@ -176,6 +184,34 @@ func (f *fusing) one(p device.Products) {
 	for _, t := range owned {
 		f.Free(t)
 	}
+}
+
+// Sum leaves the stream for what reads it next.
+func (f *fusing) Sum(s device.Sum) bool {
+	if f.apart {
+		return false
+	}
+	y := f.Alloc(f.Activation(), s.Y.Rows, s.Y.Cols)
+	defer f.Free(y)
+	if w := s.With; w != nil {
+		other := f.Alloc(tensor.F32, s.Y.Rows, s.Y.Cols)
+		defer f.Free(other)
+		f.Norm(other, s.Y, w.First, tensor.Tensor{}, w.Norm)
+		f.Norm(y, w.Y, w.Own, tensor.Tensor{}, w.Norm)
+		f.AddScaled(other, y, 1)
+		s.Y = other
+	}
+	f.Copy(y, s.Y)
+	if !s.Scale.Nil() {
+		f.Norm(y, s.Y, s.Scale, s.Shift, s.Norm)
+	}
+	f.AddScaled(s.X, y, s.Times)
+	if s.Then != 1 {
+		f.Cap(s.X, s.Then, 0)
+	}
+	f.leave(s.Reader)
+	f.made++
+	return true
 }
 
 // Attention is made of products and Mix.

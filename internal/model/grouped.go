@@ -131,14 +131,16 @@ func (g *grouped) mix(s *State) {
 		shared := g.mixesShared(s)
 		s.Dev.Clear(s.At(Mixture))
 		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
-		g.addNorms(s)
+		if a := g.apart; a.out.Norm != a.shared.Norm || !g.joins(s, g.follower(s), device.Sum{Y: s.At(Mixture), With: &device.Addend{Y: s.At(SharedOut), Norm: a.out.Norm, Own: a.shared.W, First: a.out.W}}) {
+			g.addNorms(s)
+		}
 		return
 	}
-	g.sum(s, func(y tensor.Tensor, scale float32) {
+	g.sum(s, g.follower(s), func(y tensor.Tensor, scale float32) {
 		var left *Step
 		e := g.together(s, scale)
-		if g.out.norm.none() && !g.inner && s.follow == nil { // y is the stream
-			e.Reader, left = g.module.follower.reads(s)
+		if g.out.norm.none() { // y is the stream
+			e.Reader, left = g.follower(s).reads(s)
 		}
 		if !g.mixWhole(s, y, e) {
 			if shared := g.mixesShared(s); !shared || !g.mixRow(s, y, e) {
@@ -147,6 +149,14 @@ func (g *grouped) mix(s *State) {
 		}
 		s.left = left
 	})
+}
+
+// follower returns the step that reads the stream next as the mixture leaves it, or nil.
+func (g *grouped) follower(s *State) *Step {
+	if g.inner || s.follow != nil {
+		return nil
+	}
+	return g.module.follower
 }
 
 // mixesShared reports whether there is no shared expert to be computed any more.
@@ -202,7 +212,11 @@ func (g *grouped) together(s *State, scale float32) device.Experts {
 
 // mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.
 func (g *grouped) mixBehind(s *State, shared bool, y tensor.Tensor, all device.Experts) {
-	g.choose(s)
+	if g.apart != nil && shared {
+		g.chooseApart(s)
+	} else {
+		g.choose(s)
+	}
 	if !shared {
 		g.runShared(s)
 	}

@@ -97,7 +97,7 @@ func (t *Step) joined(s *State, next *Step) (p device.Products, ok bool) {
 		p.Then, p.Turn = device.Turn, next.mixes.turning(s)
 	case next.unit != nil && next.unit.gates() && slices.Equal(site.Writes, []Slot{Gate, Up}):
 		p.Then, p.Act = device.Gate, next.unit.act
-	case next.sums && site.Adds && slices.Equal(site.Writes, []Slot{Out}):
+	case next.sums() && site.Adds && slices.Equal(site.Writes, []Slot{Out}):
 		p.Then = device.Add
 	default:
 		return p, false

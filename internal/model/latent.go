@@ -71,14 +71,10 @@ func (a *latent) norms(s *State) {
 // positions first.
 func (a *latent) mix(s *State) {
 	a.kv.refresh(s.Dev)
-	d, dim, none := s.Dev, a.rope+a.rank, tensor.Tensor{}
+	d, dim := s.Dev, a.rope+a.rank
 	cache, layer := s.cache.of(a.at)
-	raw, q, k := s.At(RawQuery), s.At(Query), s.At(Key)
-	for h := range a.heads {
-		from, to := raw.Columns(h*(a.nope+a.rope), (h+1)*(a.nope+a.rope)), q.Columns(h*dim, (h+1)*dim)
-		d.Copy(to.Columns(0, a.rope), from.Columns(a.nope, a.nope+a.rope))
-		d.MatMul(to.Columns(a.rope, dim), from.Columns(0, a.nope), a.kv.key(h), none)
-	}
+	q, k := s.At(Query), s.At(Key)
+	d.MatMulHeads(q, s.At(RawQuery), a.kv.keys, device.HeadMul{Heads: a.heads, In: a.nope, Beside: a.rope, Step: a.rank})
 	d.Copy(k.Columns(0, a.rope), s.At(LatentKV).Columns(a.rank, a.rank+a.rope))
 	d.Copy(k.Columns(a.rope, dim), s.At(Latent))
 	if s.apart {
@@ -90,9 +86,7 @@ func (a *latent) mix(s *State) {
 	} else {
 		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, cache, layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
 	}
-	for h := range a.heads {
-		d.MatMul(s.At(Mixed).Columns(h*a.value, (h+1)*a.value), s.At(Context).Columns(h*a.rank, (h+1)*a.rank), a.kv.valueOf(h), none)
-	}
+	d.MatMulHeads(s.At(Mixed), s.At(Context), a.kv.dense(), device.HeadMul{Heads: a.heads, In: a.rank, First: a.nope, Step: a.nope + a.value})
 }
 
 // normsBack leaves the gradient of the latents before they were normalized.

@@ -61,6 +61,7 @@ func (x *mixture) weights(s *State) tensor.Tensor {
 func (x *mixture) choose(s *State) {
 	if x.apart != nil {
 		x.chooseApart(s)
+		x.input.run(s)
 		return
 	}
 	d := s.Dev
@@ -131,13 +132,13 @@ func (x *mixture) add(s *State) {
 		x.addApart(s)
 		return
 	}
-	x.sum(s, func(y tensor.Tensor, scale float32) {
+	x.sum(s, nil, func(y tensor.Tensor, scale float32) {
 		s.Dev.Combine(y, s.At(ExpertOut), s.At(Places), x.weights(s), scale)
 	})
 }
 
-// sum adds to the stream what into adds to y, scaled, in the end.
-func (x *mixture) sum(s *State, into func(y tensor.Tensor, scale float32)) {
+// sum adds to the stream what into adds to y, scaled, in the end, and may leave it for the step that follows, which may be nil.
+func (x *mixture) sum(s *State, follower *Step, into func(y tensor.Tensor, scale float32)) {
 	if x.out.norm.none() {
 		into(s.At(Residual), x.out.residual)
 		return
@@ -145,8 +146,25 @@ func (x *mixture) sum(s *State, into func(y tensor.Tensor, scale float32)) {
 	d, sum := s.Dev, s.At(Mixture)
 	d.Clear(sum)
 	into(sum, 1)
+	if x.joins(s, follower, device.Sum{Y: sum}) {
+		return
+	}
 	d.Copy(s.At(Out), sum)
 	x.out.add(s)
+}
+
+// joins adds the sum of a mixture to the stream on a device that can, and leaves it for the step that follows.
+func (x *mixture) joins(s *State, follower *Step, p device.Sum) bool {
+	f, ok := s.Dev.(device.Fuser)
+	if !ok || s.apart {
+		return false
+	}
+	next, reader := follower.reads(s)
+	if p.Reader = next; !x.out.joins(f, s, p) {
+		return false
+	}
+	s.left = reader
+	return true
 }
 
 // addBack spreads the gradient of the sum over the experts' outputs. Where it is

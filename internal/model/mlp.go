@@ -208,7 +208,7 @@ func (b *builder) output(m *Module, p Place) *output {
 }
 
 func (o *output) step() Step {
-	return Step{Run: o.add, Back: o.addBack, Keep: o.keeps(), sums: o.plain()}
+	return Step{Run: o.add, Back: o.addBack, Keep: o.keeps(), joins: o}
 }
 
 // plain reports whether the product is added as it is.
@@ -225,11 +225,15 @@ func (o *output) keeps() []Slot {
 	return []Slot{Out}
 }
 
-func (o *output) add(s *State) {
+func (o *output) add(s *State) { o.addOf(s, Out) }
+
+// addOf adds a slot; what is normalized of it is in Out.
+func (o *output) addOf(s *State, from Slot) {
 	if !o.norm.none() && !o.sums {
-		o.norm.apply(s, Out, Out)
+		o.norm.apply(s, Out, from)
+		from = Out
 	}
-	s.Dev.AddScaled(s.At(Residual), s.At(Out), o.residual)
+	s.Dev.AddScaled(s.At(Residual), s.At(from), o.residual)
 	if !o.norm.none() && o.sums {
 		o.norm.apply(s, Residual, Residual)
 	}

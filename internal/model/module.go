@@ -82,15 +82,16 @@ type Step struct {
 	Back func(s, g *State, kept []tensor.Tensor)
 	Keep []Slot
 
-	// What Run is, where a device can do it with the products around it: the norm of
-	// the stream, for the only site, or none; an MLP's unit, or nil; attention of what
-	// the step before has multiplied, or nil; linear attention, the next step, which reads what is
-	// normalized once more, or nil; the sum of Out and the stream.
-	norm   Norm
+	// What Run is, where a device can do it with the products around it: the
+	// stream, normalized or not, for the only site; an MLP's unit; attention of what
+	// the step before has multiplied; linear attention, the next step, which reads what is
+	// normalized once more; the sum of Out and the stream. All but one of them are nil.
+	in     *input
 	unit   *unit
 	mixes  *attention
 	recurs *delta
-	sums   bool
+	joins  *output
+	behind *layerInput // what joins the stream behind that, or nil
 }
 
 // A Site is an activation that linears read: they share one Hessian.

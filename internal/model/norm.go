@@ -31,7 +31,7 @@ func (n Norm) heads(d device.Device, x tensor.Tensor, heads int) {
 	case n.none():
 	case n.W.Cols == x.Cols:
 		d.Norm(x, x, n.W, n.Bias, n.Norm)
-	case n.shared():
+	case n.ofHeads(heads):
 		d.HeadNorm(x, n.W, heads, n.Norm)
 	default:
 		dim := x.Cols / heads
@@ -45,6 +45,9 @@ func (n Norm) heads(d device.Device, x tensor.Tensor, heads int) {
 		}
 	}
 }
+
+// ofHeads reports whether heads have the same weights, or each its own, and no bias.
+func (n Norm) ofHeads(heads int) bool { return n.Bias.Nil() && (n.W.Rows == 1 || n.W.Rows == heads) }
 
 // shared reports whether all heads have the same weights, and no bias.
 func (n Norm) shared() bool { return n.W.Rows == 1 && n.Bias.Nil() }

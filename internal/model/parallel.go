@@ -20,7 +20,7 @@ func (b *builder) parallel(m *Module) {
 // parallelExperts makes attention and a mixture of experts of the same stream. What attention gives is
 // added last: the mixture reads the stream as it was.
 func (b *builder) parallelExperts(m *Module, attention ...Step) {
-	in := &input{attention[0].norm}
+	in := attention[0].in
 	if _, own := m.Norm(NormMLPIn); own {
 		in = b.input(m, NormMLPIn)
 	}

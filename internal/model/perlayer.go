@@ -53,7 +53,7 @@ func (b *builder) layerInput(m *Module, then float32) *layerInput {
 
 // behind returns the step that does that behind the one that adds the MLP's output: the last one alone changes the stream.
 func (p *layerInput) behind(add Step) Step {
-	return Step{Keep: add.Keep, Run: func(s *State) {
+	return Step{Keep: add.Keep, joins: add.joins, behind: p, Run: func(s *State) {
 		add.Run(s)
 		p.run(s)
 	}, Back: func(s, g *State, kept []tensor.Tensor) {
@@ -63,17 +63,27 @@ func (p *layerInput) behind(add Step) Step {
 }
 
 func (p *layerInput) run(s *State) {
+	p.multiply(s)
+	p.output().addOf(s, LayerOut)
+}
+
+// output is how what the layer's input gives joins the stream.
+func (p *layerInput) output() *output { return &output{norm: p.norm, residual: 1, then: p.then} }
+
+// multiply computes what the layer's input gives.
+func (p *layerInput) multiply(s *State) {
 	d := s.Dev
 	d.Copy(s.At(LayerStream), s.At(Residual))
 	d.Copy(s.At(LayerInput), s.At(Stream).Columns(p.first, p.end))
 	p.gate.W.mul(d, s.At(LayerGate), s.At(LayerStream), p.gate.Bias)
 	d.ActMul(s.At(LayerActed), s.At(LayerGate), s.At(LayerInput), p.act)
 	p.out.W.mul(d, s.At(LayerOut), s.At(LayerActed), p.out.Bias)
-	p.norm.apply(s, Out, LayerOut)
-	d.AddScaled(s.At(Residual), s.At(Out), 1)
-	if p.then != 1 {
-		d.Cap(s.At(Residual), p.then, 0)
-	}
+}
+
+// join is run of what is normalized and added on a device that does that at once, and returns for which step something is left.
+func (p *layerInput) join(f device.Fuser, s *State, behind []Step, follower *Step) *Step {
+	p.multiply(s)
+	return p.output().join(f, s, LayerOut, behind, follower)
 }
 
 // back turns the gradient of the stream behind it into that of the stream in front of it.

@@ -71,12 +71,10 @@ const (
 	HeadRaw   // of the matrix in front of the head, or what the one behind the embedding reads, [rows, width of the table]
 	HeadActed // that, behind its activation function
 
-	ExpertNormed  // what experts read that have a norm of their own, [rows, hidden]
-	ExpertScale   // what multiplies the weight of each, F32 [chosen, 1]
-	ScaledWeights // F32 [rows, experts a row]
-	ExpertSource  // what chosen experts read, where that is a projection, [rows, latent]
-	LatentMixed   // their weighted sum, likewise
-	Together      // the norms of Mixture and of SharedOut, F32 [rows, hidden]
+	ExpertNormed // what experts read that have a norm of their own, [rows, hidden]
+	ExpertSource // what chosen experts read, where that is a projection, [rows, latent]
+	LatentMixed  // their weighted sum, likewise
+	Together     // the norms of Mixture and of SharedOut, F32 [rows, hidden]
 
 	LayerStream // the stream behind the MLP, [rows, hidden]
 	LayerInput  // [rows, columns of a layer's input]

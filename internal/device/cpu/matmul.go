@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 
+	"exl2/internal/device"
 	"exl2/internal/device/cpu/blas"
 	"exl2/internal/device/cpu/simd"
 	"exl2/internal/half"
@@ -22,6 +23,12 @@ func (d *Device) MatMul(y, x, w, bias tensor.Tensor) {
 	want(y.Rows == x.Rows && y.Cols == w.Rows && x.Cols == w.Cols && (bias.Nil() || bias.Cols == y.Cols), "MatMul", y, x, w, bias)
 	d.denseProduct(rowsOf("MatMul", y), rowsOf("MatMul", x), w, x.Rows)
 	addBias(y, bias)
+}
+
+// MatMulHeads multiplies heads of rows by a matrix of each head's own.
+func (d *Device) MatMulHeads(y, x, w tensor.Tensor, h device.HeadMul) {
+	want(h.Fits(y, x, w), "MatMulHeads", y, x, w)
+	h.By(d, y, x, w)
 }
 
 // denseProduct multiplies rows of x.

@@ -30,14 +30,16 @@ func (d *Device) HeadNorms(q, k, wq, wk tensor.Tensor, n device.Norm) {
 	d.HeadNorm(k, wk, k.Cols/wk.Cols, n)
 }
 
-// HeadNorm applies Norm to each head of every row.
+// HeadNorm applies Norm to each head of every row, with weights of all heads or of its own.
 func (d *Device) HeadNorm(x, w tensor.Tensor, heads int, n device.Norm) {
-	want(x.Cols == heads*w.Cols, "HeadNorm", x, w)
-	all, weight, dim := rowsOf("HeadNorm", x), floats("HeadNorm", w), w.Cols
+	want(x.Cols == heads*w.Cols && (w.Rows == 1 || w.Rows == heads), "HeadNorm", x, w)
+	all, weights, dim := rowsOf("HeadNorm", x), rowsOf("HeadNorm", w), w.Cols
 	parallel.Runs(x.Rows, rowsAtOnce(x.Cols), func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			for row := all.row(r); len(row) > 0; row = row[dim:] {
-				normalize(row[:dim], row[:dim], weight, nil, n)
+			row := all.row(r)
+			for h := range heads {
+				head := row[h*dim : (h+1)*dim]
+				normalize(head, head, weights.row(h%w.Rows), nil, n)
 			}
 		}
 	})

@@ -15,7 +15,7 @@ func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor,
 	chosen := to.Chosen()
 	want(to.Places.Rows == rows && to.Weights.Rows == rows && to.Weights.Cols == to.Places.Cols && to.Rows.Cols == rows*chosen &&
 		to.Experts.Cols == rows*chosen && to.First.Cols == experts+1 && (chosen <= experts || rows == 0), op, to.Places, to.Rows, logits)
-	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()), op, correction, gate)
+	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()) && (r.Scales.Nil() || r.Scales.Cols == experts), op, correction, gate)
 	in, places, weights := rowsOf(op, logits), ints(op, to.Places), floats(op, to.Weights)
 	cols := to.Places.Cols
 	parallel.Runs(rows, rowTile, func(lo, hi int) {
@@ -26,6 +26,12 @@ func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor,
 		for row := lo; row < hi; row++ {
 			at := row * cols
 			c.choose(places[at:at+chosen], weights[at:at+chosen], in.row(row))
+			if !r.Scales.Nil() {
+				scales := floats(op, r.Scales)
+				for i, e := range places[at : at+chosen] {
+					weights[at+i] *= scales[e]
+				}
+			}
 			if to.Shared() {
 				places[at+chosen], weights[at+chosen] = int32(rows*chosen+row), 1
 			}

@@ -21,7 +21,10 @@ func chooseCases() (cases []testCase) {
 		r                         device.Routing
 		shared, gate              bool
 		biased, correction        bool
+		scales                    bool
 	}{
+		{rows: 2, in: 256, experts: 128, chosen: 8, t: tensor.F16, norm: rms, r: renorm, scales: true},
+		{rows: 30, in: 64, experts: 16, chosen: 3, t: tensor.F16, norm: rms, r: renorm, shared: true, scales: true},
 		{rows: 0, in: 64, experts: 8, chosen: 2, t: tensor.F16, norm: rms, r: renorm},
 		{rows: 1, in: 32, experts: 3, chosen: 1, t: tensor.F16, norm: rms, r: renorm},
 		{rows: 1, in: 2048, experts: 128, chosen: 8, t: tensor.F16, norm: rms, r: renorm},
@@ -35,7 +38,7 @@ func chooseCases() (cases []testCase) {
 		{rows: 7, in: 40, experts: 5, chosen: 2, t: tensor.F32, norm: device.Norm{Eps: 1e-6, Offset: 1}, r: renorm},
 		{rows: 20, in: 256, experts: 40, chosen: 8, t: tensor.F16, norm: rms, r: renorm, shared: true, gate: true},
 	} {
-		name := fmt.Sprintf("rows=%d experts=%d of %d in=%d %v score=%d groups=%d %v shared=%v gate=%v biased=%v", c.rows, c.chosen, c.experts, c.in, c.t, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.gate, c.biased)
+		name := fmt.Sprintf("rows=%d experts=%d of %d in=%d %v score=%d groups=%d %v shared=%v gate=%v biased=%v scales=%v", c.rows, c.chosen, c.experts, c.in, c.t, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.gate, c.biased, c.scales)
 		cases = append(cases, testCase{name: name, limit: mixtureLimit, build: func(f *fixture) func(device.Device) {
 			weights := func(seed int) values { return scaled(noise(seed), 6/float32(math.Sqrt(float64(c.in))), 0) }
 			to := device.Choice{Routes: f.routesOut(c.rows, c.experts, c.chosen, c.shared), Logits: f.out("logits", residual, c.rows, c.experts)}
@@ -43,6 +46,9 @@ func chooseCases() (cases []testCase) {
 			r := device.Router{Norm: c.norm, Scale: f.in("scale", tensor.F32, 1, c.in, scaled(noise(2), 0.3, 1)), W: f.in("w", c.t, c.experts, c.in, weights(3)), Routing: c.r}
 			if c.biased {
 				r.Bias = f.in("bias", tensor.F32, 1, c.experts, noise(5))
+			}
+			if c.scales {
+				r.Routing.Scales = f.in("scales", tensor.F32, 1, c.experts, noise(9))
 			}
 			if c.biased && c.norm.Kind == device.Layer {
 				r.Shift = f.in("shift", tensor.F32, 1, c.in, noise(4))

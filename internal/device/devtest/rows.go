@@ -138,6 +138,7 @@ func headNormCases() (cases []testCase) {
 	}{
 		{0, 8, 64, device.Norm{Eps: 1e-6}, noise(1)},
 		{1, 1, 64, device.Norm{Eps: 1e-6}, noise(1)},
+		{2, 32, 160, device.Norm{Kind: device.Layer, Eps: 1e-5}, noise(1)},
 		{1, 32, 128, device.Norm{Eps: 1e-6}, noise(2)},
 		{5, 7, 80, device.Norm{Eps: 1e-6}, noise(3)},
 		{33, 8, 96, device.Norm{Eps: 1e-6, Offset: 1}, noise(4)},
@@ -157,6 +158,11 @@ func headNormCases() (cases []testCase) {
 			keys := (c.heads + 3) / 4
 			q, k := f.inOut("q", activation, c.rows, c.heads*c.dim, c.v), f.inOut("k", activation, c.rows, keys*c.dim, noise(10))
 			wq, wk := f.in("wq", tensor.F32, 1, c.dim, scaled(noise(20), 0.5, 1-c.n.Offset)), f.in("wk", tensor.F32, 1, c.dim, noise(21))
+			return func(d device.Device) { d.HeadNorms(q, k, wq, wk, c.n) }
+		}}, testCase{name: name + " and keys, each with weights of its own", limit: normLimit, build: func(f *fixture) func(device.Device) {
+			keys := (c.heads + 3) / 4
+			q, k := f.inOut("q", activation, c.rows, c.heads*c.dim, c.v), f.inOut("k", activation, c.rows, keys*c.dim, noise(10))
+			wq, wk := f.in("wq", tensor.F32, c.heads, c.dim, scaled(noise(20), 0.5, 1-c.n.Offset)), f.in("wk", tensor.F32, keys, c.dim, noise(21))
 			return func(d device.Device) { d.HeadNorms(q, k, wq, wk, c.n) }
 		}})
 	}

@@ -52,6 +52,34 @@ var ManyExperts = map[string]string{
 		"hidden_act":"silu","dtype":"bfloat16","tie_word_embeddings":false}`,
 }
 
+// Sums are models of which what sublayers give is normalized, or multiplied, before it joins the stream: with a norm in front of the sublayers, too
+// (Gemma 2, Gemma 4, GLM 4, Granite), and without (OLMo 2).
+var Sums = map[string]string{
+	"gemma2_packed": `{"architectures":["Gemma2ForCausalLM"],"model_type":"gemma2","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+		"head_dim":64,"attn_logit_softcapping":20.0,"final_logit_softcapping":10.0,"query_pre_attn_scalar":24,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,
+		"rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
+	"gemma4_packed": `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,
+		"layer_types":["sliding_attention","sliding_attention","full_attention"],"num_attention_heads":4,"num_key_value_heads":2,"num_global_key_value_heads":1,"attention_k_eq_v":true,
+		"head_dim":64,"global_head_dim":128,"final_logit_softcapping":10.0,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,"vocab_size_per_layer_input":250,
+		"hidden_size_per_layer_input":0,"num_kv_shared_layers":0,"enable_moe_block":false,"use_double_wide_mlp":false,
+		"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
+		"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
+	"gemma4_moe_packed": `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":256,"intermediate_size":384,"num_hidden_layers":2,
+		"layer_types":["sliding_attention","full_attention"],"num_attention_heads":4,"num_key_value_heads":2,"num_global_key_value_heads":1,"attention_k_eq_v":true,
+		"head_dim":64,"global_head_dim":128,"final_logit_softcapping":10.0,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,"vocab_size_per_layer_input":250,
+		"hidden_size_per_layer_input":0,"num_kv_shared_layers":0,"enable_moe_block":true,"num_experts":16,"top_k_experts":3,"moe_intermediate_size":96,"use_double_wide_mlp":false,
+		"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
+		"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
+	"glm4_packed": `{"architectures":["Glm4ForCausalLM"],"model_type":"glm4","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+		"head_dim":64,"partial_rotary_factor":0.5,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"bfloat16",
+		"tie_word_embeddings":false,"attention_bias":true}`,
+	"granite_packed": `{"architectures":["GraniteForCausalLM"],"model_type":"granite","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+		"attention_multiplier":0.0625,"embedding_multiplier":12.0,"logits_scaling":4.0,"residual_multiplier":0.22,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,
+		"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":true,"attention_bias":false,"mlp_bias":false}`,
+	"olmo2_packed": `{"architectures":["Olmo2ForCausalLM"],"model_type":"olmo2","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false,"attention_bias":false}`,
+}
+
 // Write writes a random model of each shape, of so many bits a weight, or of numbers if that is 0, and returns their folders.
 func Write(t testing.TB, shapes map[string]string, bits float64) (dirs []string) {
 	t.Helper()
