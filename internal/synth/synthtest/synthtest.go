@@ -80,6 +80,20 @@ var Sums = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false,"attention_bias":false}`,
 }
 
+// Others are a model whose sums are those of its products, one whose heads have norms with weights of each head's own, and one with latent attention.
+var Others = map[string]string{
+	"llama_packed": `{"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
+	"stablelm_packed": `{"architectures":["StableLmForCausalLM"],"model_type":"stablelm","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"layer_norm_eps":1e-5,"partial_rotary_factor":0.25,"qk_layernorm":true,"rope_theta":10000,
+		"use_parallel_residual":true,"use_qkv_bias":false,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+	"deepseek_v2_packed": `{"architectures":["DeepseekV2ForCausalLM"],"model_type":"deepseek_v2","hidden_size":256,"intermediate_size":384,"moe_intermediate_size":96,"num_hidden_layers":3,
+		"num_attention_heads":4,"num_key_value_heads":4,"kv_lora_rank":64,"q_lora_rank":null,"qk_nope_head_dim":32,"qk_rope_head_dim":32,"v_head_dim":32,"n_routed_experts":8,
+		"n_shared_experts":1,"num_experts_per_tok":2,"first_k_dense_replace":3,"moe_layer_freq":1,"n_group":1,"topk_group":1,"topk_method":"greedy","scoring_func":"softmax",
+		"norm_topk_prob":false,"routed_scaling_factor":1.0,"attention_bias":false,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-6,"rope_theta":10000,
+		"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
+}
+
 // Write writes a random model of each shape, of so many bits a weight, or of numbers if that is 0, and returns their folders.
 func Write(t testing.TB, shapes map[string]string, bits float64) (dirs []string) {
 	t.Helper()

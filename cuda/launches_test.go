@@ -1,0 +1,111 @@
+package cuda
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"exl2/internal/model"
+	"exl2/internal/synth/synthtest"
+)
+
+// What a decode step launches for a layer on Hopper, of one sequence and of eight, is what it takes most of its time for. Kernels are listed as a
+// driver sees them that does nothing; those of the second layer, as the first has nothing that was left for it.
+func TestLaunches(t *testing.T) {
+	want := map[string][2]string{
+		"llama_packed": {
+			"qmatmul_one attend_left_64 qmatmul_one, qmatmul_one qmatmul_one",
+			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
+		},
+		"granite_packed": {
+			"qmatmul_one attend_left_64 qmatmul_one, qmatmul_one qmatmul_one",
+			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
+		},
+		"gemma2_packed": {
+			"qmatmul_one attend_left_64 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+		},
+		"gemma4_packed": {
+			"qmatmul_one head_norm_rms_f16 attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_batch_8 head_norm_rms_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+		},
+		"gemma4_moe_packed": {
+			"qmatmul_placed norm_rms_f16_f16 attend_meet_128_8 qmatmul_placed sum_stream_f16, qmatmul_placed qmatmul_one choose_rows_f16 route_2 norm_rms_f32_f16 qmatmul_group_digits_12 qmatmul_group_digits_acts_12 combine_f16 sum_stream_two",
+			"order_rows_rms_f32 qmatmul_batch_8 norm_rms_f16_f16 attend_meet_128_8 qmatmul_batch_8 sum_stream_f16, order_rows_rms_f32 qmatmul_batch_8 qmatmul_batch_8 choose_rows_f16 route_2 norm_rms_f32_f16 qmatmul_group_digits_12 qmatmul_group_digits_acts_12 combine_f16 sum_stream_two",
+		},
+		"glm4_packed": {
+			"qmatmul_one attend_left_64 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+		},
+		"olmo2_packed": {
+			"qmatmul_one norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_batch_8 norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+		},
+		"stablelm_packed": {
+			"qmatmul_placed qmatmul_placed head_norm_layer_f16 attend_meet_64_8 qmatmul_placed act_mul_silu_f16 qmatmul_placed",
+			"order_rows_layer_f32 qmatmul_batch_8 order_rows_layer_f32 qmatmul_batch_8 head_norm_layer_f16 attend_meet_64_8 qmatmul_batch_8 act_mul_silu_f16 order_rows_f16 qmatmul_batch_8",
+		},
+		"deepseek_v2_packed": {
+			"qmatmul_one norm_rms_f16_f16 gemv_heads_1 rope_interleaved_f16 store_f16 attend_latent_1 attend_latent_join gemv_heads_1 qmatmul_placed, qmatmul_placed qmatmul_one",
+			"qmatmul_batch_8 norm_rms_f16_f16 gemv_heads_1 copy_f16_f16 copy_f16_f16 rope_interleaved_f16 store_f16 attend_latent_1 attend_latent_join gemv_heads_1 order_rows_f16 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
+		},
+	}
+	for _, dir := range slices.Concat(synthtest.Write(t, synthtest.Sums, 4), synthtest.Write(t, synthtest.Others, 4)) {
+		name := filepath.Base(dir)
+		for i, sequences := range []int{1, 8} {
+			t.Run(name, func(t *testing.T) {
+				if got := launchesOf(t, dir, sequences); got != want[name][i] {
+					t.Errorf("%d sequences: %q, want %q", sequences, got, want[name][i])
+				}
+			})
+		}
+	}
+}
+
+// launchesOf returns the kernels of the modules of a model's second layer, in a step behind another one.
+func launchesOf(t *testing.T, dir string, sequences int) string {
+	const length = 32
+	f := newFake()
+	f.own, f.attr[attributeSharedOptIn], f.attr[attributeSMs], f.attr[attributeMajor], f.attr[attributeMinor] = 1<<10, 227<<10, 132, 9, 0
+	d := f.open(t)
+	defer d.Close()
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	l.Spec.SetContext(length)
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Follow(modules...)
+	s := model.NewState(d, l.Spec, model.Size{Rows: sequences, Logits: sequences}, model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, length)))
+	var names []string
+	f.called = func(s symbol) {
+		if s == cuLaunchKernel || s == cuLaunchKernelEx {
+			names = append(names, kernels[d.args.kernel].name)
+		}
+	}
+	var layer []string
+	for at := range 2 {
+		var ids []int32
+		var runs []model.Run
+		for q := range sequences {
+			ids, runs = append(ids, int32(3+5*q)), append(runs, model.Run{Sequence: q, Position: 20 + at})
+		}
+		s.Use(runs, 1, ids)
+		for _, m := range modules {
+			names = nil
+			m.Forward(s)
+			if at == 1 && m.Layer == 1 && m.Kind != model.Head {
+				layer = append(layer, strings.Join(names, " "))
+			}
+		}
+	}
+	if d.err != nil {
+		t.Fatal(d.err)
+	}
+	return strings.Join(layer, ", ")
+}
