@@ -20,7 +20,7 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 			d.MatMul(to.Gates, y, r.Gate, r.Offset)
 		}
 	}
-	d.Route(to.Routes, to.Logits, r.Correction, to.Gates, r.Routing)
+	d.Route(to.Routes, to.Logits, r.Correction, r.Scales, to.Gates, r.Routing)
 }
 
 type chooseRowsLogitsFunc func(d *Device, l launch, logits, gateLogits, y, x, scale, w, bias, gate, gateBias tensor.Tensor, count, k int32, ld, ldg, ldx, ldy int64, eps, offset float32)

@@ -28,7 +28,7 @@ type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 // Mixture computes a mixture of a row whose experts are packed, or of a few: the router, and two
 // kernels, whose blocks choose for themselves.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
-	if x.Rows == 0 || !r.Routing.Scales.Nil() {
+	if x.Rows == 0 || !r.Scales.Nil() {
 		return false
 	}
 	if r.Gate.Nil() {

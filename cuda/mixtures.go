@@ -22,11 +22,11 @@ var routers = []struct {
 }
 
 // Route chooses experts for rows of logits and sorts the rows by expert.
-func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor, r device.Routing) {
+func (d *Device) Route(to device.Routes, logits, correction, scales, gate tensor.Tensor, r device.Routing) {
 	rows, experts, chosen, columns := logits.Rows, logits.Cols, to.Chosen(), to.Places.Cols
 	want(to.Places.Rows == rows && to.Weights.Rows == rows && to.Weights.Cols == columns && to.Rows.Cols == rows*chosen &&
 		to.Experts.Cols == rows*chosen && to.First.Cols == experts+1 && (chosen <= experts || rows == 0), "Route", to.Places, to.Rows, logits)
-	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()) && (r.Scales.Nil() || r.Scales.Cols == experts), "Route", correction, gate)
+	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()) && (scales.Nil() || scales.Cols == experts), "Route", correction, gate)
 	v := routers[len(routers)-1]
 	if experts > v.experts || r.Groups > route_most_groups || chosen > route_most_groups {
 		d.failWith("Route: %d of %d experts in %d groups, want at most %d of %d in %d; --devices cpu has no such limit",
@@ -46,13 +46,13 @@ func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor,
 	if n <= route_few_chosen {
 		l := launch{blocks: dim{x: 1}, threads: dim{x: min(route_few_threads, max(32*rows, 256))}}
 		l.shared = d.routeShared(r, experts, l.threads.x/32)
-		v.route(d, l, to.Rows, to.Experts, to.First, to.Places, to.Weights, logits, correction, gate, r.Scales, int32(rows), int32(experts), int32(chosen), int32(columns),
+		v.route(d, l, to.Rows, to.Experts, to.First, to.Places, to.Weights, logits, correction, gate, scales, int32(rows), int32(experts), int32(chosen), int32(columns),
 			int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag(r.GroupMax), flag(r.Renorm), r.RenormEps, r.Scale, r.Jitter)
 		return
 	}
 	ids := d.scratch(scratchStats, tensor.I32, 1, n)
 	l := launch{blocks: dim{x: pieces(rows, route_choose_warps)}, threads: dim{x: 32 * route_choose_warps}, shared: d.routeShared(r, experts, route_choose_warps)}
-	v.choose(d, l, ids, to.Places, to.Weights, logits, correction, gate, r.Scales, int32(rows), int32(experts), int32(chosen), int32(columns),
+	v.choose(d, l, ids, to.Places, to.Weights, logits, correction, gate, scales, int32(rows), int32(experts), int32(chosen), int32(columns),
 		int64(logits.Stride), int64(gate.Stride), int32(r.Score), int32(r.Groups), int32(r.TopGroups), flag(r.GroupMax), flag(r.Renorm), r.RenormEps, r.Scale, r.Jitter)
 	d.route_sort(launch{blocks: dim{x: experts}, threads: dim{x: route_sort_threads}}, to.Rows, to.Experts, to.First, to.Places, ids, int32(n), int32(chosen), int32(columns))
 }

@@ -19,6 +19,8 @@ type parted struct {
 	rows []int
 }
 
+var _ device.Fuser = (*parted)(nil)
+
 func (*parted) Products(...device.Products) bool { return false }
 func (*parted) Mixture(_, _ tensor.Tensor, _ device.Choice, _ device.Router, _ device.Experts) bool {
 	return false
@@ -27,6 +29,7 @@ func (*parted) Attention(tensor.Tensor, device.Products, device.Mixing) bool { r
 func (*parted) LinearAttention(tensor.Tensor, device.Products, device.LinearMixing) bool {
 	return false
 }
+func (*parted) Sum(device.Sum) bool                                                 { return false }
 func (*parted) ActMulFor(_, _, _ tensor.Tensor, _ device.Act, _ device.Matrix) bool { return false }
 func (*parted) AtOnce(rows int, _ device.Matrix) int {
 	if rows > 48 {

@@ -7,9 +7,9 @@ import "exl2/internal/tensor"
 type Mixtures interface {
 	// Route chooses experts for every row of logits, F32 [rows, experts], and leaves
 	// the choice in to. correction, F32 [1, experts], is added to the scores to choose
-	// by; gate, F32 [rows, 1], is what the weight of an expert that all rows see is the
-	// sigmoid of. Both may be absent.
-	Route(to Routes, logits, correction, gate tensor.Tensor, r Routing)
+	// by; scales, likewise, are what weights of the chosen are multiplied by in the end; gate, F32 [rows, 1], is what the weight of an expert
+	// that all rows see is the sigmoid of. All three may be absent.
+	Route(to Routes, logits, correction, scales, gate tensor.Tensor, r Routing)
 
 	// Choose is Norm of x, F32 [rows, in], into y, products of that with a router, and
 	// Route of the logits, which to.Logits and to.Gates have afterwards.
@@ -73,7 +73,7 @@ type Choice struct {
 }
 
 // A Router is what makes logits of rows: matrices [experts, in] and [1, in] of one type,
-// biases F32. Correction and what belongs to the gate are Route's, and may be absent, as
+// biases F32. Correction, Scales and what belongs to the gate are Route's, and may be absent, as
 // biases may.
 type Router struct {
 	Norm         Norm
@@ -81,6 +81,7 @@ type Router struct {
 	W, Bias      tensor.Tensor
 	Gate, Offset tensor.Tensor // the gate's matrix and bias
 	Correction   tensor.Tensor
+	Scales       tensor.Tensor
 	Routing      Routing
 }
 
@@ -167,9 +168,6 @@ type Routing struct {
 
 	// Jitter is SparseMixer's threshold.
 	Jitter float32
-
-	// Scales are what weights of the chosen are multiplied by in the end, F32 [1, experts], or absent.
-	Scales tensor.Tensor
 }
 
 // Score says how logits become scores, of which the largest are chosen, the first

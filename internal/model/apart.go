@@ -41,7 +41,7 @@ func (x *mixture) chooseApart(s *State) {
 		} else {
 			x.apart.router.apply(s, ExpertNormed, Residual)
 			x.scores.W.mul(d, s.At(Scores), s.At(ExpertNormed), x.scores.Bias)
-			d.Route(s.Routes(), s.At(Scores), x.correction, tensor.Tensor{}, x.routing)
+			d.Route(s.Routes(), s.At(Scores), x.correction, x.apart.scales, tensor.Tensor{}, x.routing)
 		}
 		s.first = nil
 	}

@@ -26,7 +26,6 @@ func (b *builder) mixture(m *Module, in *input) *mixture {
 	switch x.in = Normed; {
 	case e.Apart:
 		x.in, x.apart = ExpertNormed, b.apart(m)
-		x.routing.Scales = x.apart.scales
 	case e.Latent > 0:
 		x.in, x.latent = ExpertSource, &latentExperts{b.linear(m, n.LatentIn), b.linear(m, n.LatentOut)}
 	}

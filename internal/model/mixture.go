@@ -80,22 +80,22 @@ func (x *mixture) choose(s *State) {
 		gate = s.At(SharedScores)
 		x.gate.W.mul(d, gate, s.At(Normed), x.gate.Bias)
 	}
-	d.Route(s.Routes(), s.At(Scores), x.correction, gate, x.routing)
+	d.Route(s.Routes(), s.At(Scores), x.correction, tensor.Tensor{}, gate, x.routing)
 	s.first = nil
 }
 
 // router returns the norm, the router and the gate as one, if there is a norm and they
 // are dense, of one type.
 func (x *mixture) router() (r device.Router, ok bool) {
-	n := x.input.norm
-	if x.apart != nil {
-		n = x.apart.router
+	n, scales := x.input.norm, tensor.Tensor{}
+	if a := x.apart; a != nil {
+		n, scales = a.router, a.scales
 	}
 	w, ok := x.scores.W.(Dense)
 	if !ok || n.none() {
 		return r, false
 	}
-	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Routing: x.routing}
+	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Scales: scales, Routing: x.routing}
 	if x.gate == nil {
 		return r, true
 	}

@@ -12,7 +12,7 @@ func (d *Device) Choose(to device.Choice, y, x tensor.Tensor, r device.Router) {
 	if !r.Gate.Nil() {
 		d.MatMul(to.Gates, y, r.Gate, r.Offset)
 	}
-	d.Route(to.Routes, to.Logits, r.Correction, to.Gates, r.Routing)
+	d.Route(to.Routes, to.Logits, r.Correction, r.Scales, to.Gates, r.Routing)
 }
 
 // MixExperts computes a mixture behind its choice.

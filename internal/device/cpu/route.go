@@ -9,13 +9,13 @@ import (
 )
 
 // Route chooses experts for rows of logits and sorts the rows by expert.
-func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor, r device.Routing) {
+func (d *Device) Route(to device.Routes, logits, correction, scales, gate tensor.Tensor, r device.Routing) {
 	const op = "Route"
 	rows, experts := logits.Rows, logits.Cols
 	chosen := to.Chosen()
 	want(to.Places.Rows == rows && to.Weights.Rows == rows && to.Weights.Cols == to.Places.Cols && to.Rows.Cols == rows*chosen &&
 		to.Experts.Cols == rows*chosen && to.First.Cols == experts+1 && (chosen <= experts || rows == 0), op, to.Places, to.Rows, logits)
-	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()) && (r.Scales.Nil() || r.Scales.Cols == experts), op, correction, gate)
+	want((correction.Nil() || correction.Cols == experts) && (gate.Nil() || gate.Rows == rows && to.Shared()) && (scales.Nil() || scales.Cols == experts), op, correction, gate)
 	in, places, weights := rowsOf(op, logits), ints(op, to.Places), floats(op, to.Weights)
 	cols := to.Places.Cols
 	parallel.Runs(rows, rowTile, func(lo, hi int) {
@@ -26,10 +26,9 @@ func (d *Device) Route(to device.Routes, logits, correction, gate tensor.Tensor,
 		for row := lo; row < hi; row++ {
 			at := row * cols
 			c.choose(places[at:at+chosen], weights[at:at+chosen], in.row(row))
-			if !r.Scales.Nil() {
-				scales := floats(op, r.Scales)
+			if !scales.Nil() {
 				for i, e := range places[at : at+chosen] {
-					weights[at+i] *= scales[e]
+					weights[at+i] *= floats(op, scales)[e]
 				}
 			}
 			if to.Shared() {

@@ -16,7 +16,9 @@ func benchMixtures() (cases []benchCase) {
 		cases = append(cases, benchCase{name: fmt.Sprintf("Route/rows=%d", rows), build: func(d device.Device) (func(), int) {
 			r := emptyRoutes(d, rows, experts, chosen)
 			logits := filled(d, tensor.F32, rows, experts)
-			return func() { d.Route(r, logits, tensor.Tensor{}, tensor.Tensor{}, device.Routing{Renorm: true}) }, logits.Bytes()
+			return func() {
+				d.Route(r, logits, tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}, device.Routing{Renorm: true})
+			}, logits.Bytes()
 		}}, benchCase{name: fmt.Sprintf("Combine/rows=%d", rows), build: func(d device.Device) (func(), int) {
 			r := someRoutes(d, rows, experts, chosen, 0)
 			y, x := filled(d, tensor.F32, rows, hidden), filled(d, d.Activation(), rows*chosen, hidden)
@@ -110,6 +112,6 @@ func someRoutes(d device.Device, rows, experts, chosen, from int) device.Routes 
 		row, e := i/experts, i%experts
 		return -float32((e - from - row*chosen%experts + 2*experts) % experts)
 	})
-	d.Route(r, logits, tensor.Tensor{}, tensor.Tensor{}, device.Routing{Renorm: true})
+	d.Route(r, logits, tensor.Tensor{}, tensor.Tensor{}, tensor.Tensor{}, device.Routing{Renorm: true})
 	return r
 }

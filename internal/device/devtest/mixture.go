@@ -48,7 +48,7 @@ func chooseCases() (cases []testCase) {
 				r.Bias = f.in("bias", tensor.F32, 1, c.experts, noise(5))
 			}
 			if c.scales {
-				r.Routing.Scales = f.in("scales", tensor.F32, 1, c.experts, noise(9))
+				r.Scales = f.in("scales", tensor.F32, 1, c.experts, noise(9))
 			}
 			if c.biased && c.norm.Kind == device.Layer {
 				r.Shift = f.in("shift", tensor.F32, 1, c.in, noise(4))

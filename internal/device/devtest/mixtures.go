@@ -60,7 +60,7 @@ func routeCases() (cases []testCase) {
 			if c.gate {
 				gate = f.in("gate", residual, c.rows, 1, scaled(noise(21), 5, 0))
 			}
-			return func(d device.Device) { d.Route(to, logits, correction, gate, c.r) }
+			return func(d device.Device) { d.Route(to, logits, correction, tensor.Tensor{}, gate, c.r) }
 		}})
 	}
 	return cases
