@@ -13,13 +13,13 @@ import (
 	"exl2/internal/synth/synthtest"
 )
 
-// Whole models of codes, of experts or linear attention, have the CPU's logits on the emulated GPU: of steps of one sequence, of three, which go
+// Whole models of codes, of experts, linear attention, sums of their own or latents, have the CPU's logits on the emulated GPU: of steps of one sequence, of three, which go
 // through mixtures by the kernels of one, and of nine, which go through them together.
 func TestEmulatedModels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	mixtures, others := synthtest.Write(t, synthtest.Mixtures, 4), slices.Concat(synthtest.Write(t, synthtest.Linears, 4), synthtest.Write(t, synthtest.ManyExperts, 4))
+	mixtures, others := synthtest.Write(t, synthtest.Mixtures, 4), slices.Concat(synthtest.Write(t, synthtest.Linears, 4), synthtest.Write(t, synthtest.ManyExperts, 4), synthtest.Write(t, synthtest.Sums, 4), synthtest.Write(t, synthtest.Others, 4))
 	for _, dir := range slices.Concat(mixtures, others) {
 		for _, sequences := range []int{1, 3, 9} {
 			if sequences > 3 && slices.Contains(others, dir) {

@@ -128,12 +128,7 @@ func (g *grouped) sparse(s *State) bool {
 // mix computes the mixture by as few operations as there are for units that are gated, by themselves or others.
 func (g *grouped) mix(s *State) {
 	if g.apart != nil {
-		shared := g.mixesShared(s)
-		s.Dev.Clear(s.At(Mixture))
-		g.mixBehind(s, shared, s.At(Mixture), g.together(s, 1))
-		if a := g.apart; a.out.Norm != a.shared.Norm || !g.joins(s, g.follower(s), device.Sum{Y: s.At(Mixture), With: &device.Addend{Y: s.At(SharedOut), Norm: a.out.Norm, Own: a.shared.W, First: a.out.W}}) {
-			g.addNorms(s)
-		}
+		g.mixApart(s)
 		return
 	}
 	g.sum(s, g.follower(s), func(y tensor.Tensor, scale float32) {
@@ -149,6 +144,22 @@ func (g *grouped) mix(s *State) {
 		}
 		s.left = left
 	})
+}
+
+// mixApart is mix of experts whose norm is one of their own. That comes first: what a device finds in norming the stream with products it may use
+// when it leaves it.
+func (g *grouped) mixApart(s *State) {
+	a, sum := g.apart, s.At(Mixture)
+	g.chooseApart(s)
+	if !g.mixesShared(s) {
+		g.input.run(s)
+		g.runShared(s)
+	}
+	s.Dev.Clear(sum)
+	s.Dev.MixExperts(sum, s.At(g.in), g.together(s, 1), s.Routes())
+	if a.out.Norm != a.shared.Norm || !g.joins(s, g.follower(s), device.Sum{Y: sum, With: &device.Addend{Y: s.At(SharedOut), Norm: a.out.Norm, Own: a.shared.W, First: a.out.W}}) {
+		g.addNorms(s)
+	}
 }
 
 // follower returns the step that reads the stream next as the mixture leaves it, or nil.
@@ -212,11 +223,7 @@ func (g *grouped) together(s *State, scale float32) device.Experts {
 
 // mixBehind adds the mixture to y behind the choice, and computes the shared expert before if that is to be done.
 func (g *grouped) mixBehind(s *State, shared bool, y tensor.Tensor, all device.Experts) {
-	if g.apart != nil && shared {
-		g.chooseApart(s)
-	} else {
-		g.choose(s)
-	}
+	g.choose(s)
 	if !shared {
 		g.runShared(s)
 	}
