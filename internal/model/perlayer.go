@@ -37,15 +37,14 @@ func (p *layerInputs) run(s *State) {
 // layerInput is what a layer does with its input, behind its MLP.
 type layerInput struct {
 	gate, out  *Linear
-	norm       Norm
 	act        device.Act
 	first, end int     // columns of the stream
-	then       float32 // multiplies the stream behind that
+	sum        *output // how what that gives joins the stream
 }
 
 func (b *builder) layerInput(m *Module, then float32) *layerInput {
 	n := b.Spec.Names
-	p := &layerInput{gate: b.linear(m, n.PerLayerGate), out: b.linear(m, n.PerLayerOut), norm: b.norm(m, NormPerLayer), act: b.Spec.MLP.Act, then: then}
+	p := &layerInput{gate: b.linear(m, n.PerLayerGate), out: b.linear(m, n.PerLayerOut), act: b.Spec.MLP.Act, sum: &output{norm: b.norm(m, NormPerLayer), residual: 1, then: then}}
 	m.fixed = append(m.fixed, p.gate, p.out)
 	p.first, p.end = b.Spec.Input(m.Layer)
 	return p
@@ -64,11 +63,8 @@ func (p *layerInput) behind(add Step) Step {
 
 func (p *layerInput) run(s *State) {
 	p.multiply(s)
-	p.output().addOf(s, LayerOut)
+	p.sum.addOf(s, LayerOut)
 }
-
-// output is how what the layer's input gives joins the stream.
-func (p *layerInput) output() *output { return &output{norm: p.norm, residual: 1, then: p.then} }
 
 // multiply computes what the layer's input gives.
 func (p *layerInput) multiply(s *State) {
@@ -83,19 +79,19 @@ func (p *layerInput) multiply(s *State) {
 // join is run of what is normalized and added on a device that does that at once, and returns for which step something is left.
 func (p *layerInput) join(f device.Fuser, s *State, behind []Step, follower *Step) *Step {
 	p.multiply(s)
-	return p.output().join(f, s, LayerOut, behind, follower)
+	return p.sum.join(f, s, LayerOut, behind, follower)
 }
 
 // back turns the gradient of the stream behind it into that of the stream in front of it.
 func (p *layerInput) back(s, g *State) {
 	d := backward(g)
-	if p.then != 1 {
-		d.Cap(g.At(Residual), p.then, 0)
+	if p.sum.then != 1 {
+		d.Cap(g.At(Residual), p.sum.then, 0)
 	}
 	for _, slot := range []Slot{LayerInput, LayerGate, LayerActed, LayerOut} {
 		d.Clear(g.At(slot))
 	}
-	d.NormBack(g.At(LayerOut), g.At(Residual), s.At(LayerOut), p.norm.W, p.norm.Norm)
+	d.NormBack(g.At(LayerOut), g.At(Residual), s.At(LayerOut), p.sum.norm.W, p.sum.norm.Norm)
 	d.MatMulBack(g.At(LayerActed), g.At(LayerOut), p.out.W.(Dense).Tensor)
 	d.ActMulBack(g.At(LayerGate), g.At(LayerInput), g.At(LayerActed), s.At(LayerGate), s.At(LayerInput), p.act)
 	d.MatMulBack(g.At(Residual), g.At(LayerGate), p.gate.W.(Dense).Tensor)
