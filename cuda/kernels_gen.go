@@ -98,9 +98,6 @@ const (
 	kernel_choose_corrected_f16
 	kernel_choose_corrected_bf16
 	kernel_choose_corrected_f32
-	kernel_choose_apart_f16
-	kernel_choose_apart_bf16
-	kernel_choose_apart_f32
 	kernel_choose_rows_f16
 	kernel_choose_rows_bf16
 	kernel_choose_rows_f32
@@ -499,9 +496,6 @@ var kernels = [kernelCount]struct {
 	kernel_choose_corrected_f16:             {"choose", "choose_corrected_f16", true},
 	kernel_choose_corrected_bf16:            {"choose", "choose_corrected_bf16", true},
 	kernel_choose_corrected_f32:             {"choose", "choose_corrected_f32", true},
-	kernel_choose_apart_f16:                 {"choose", "choose_apart_f16", true},
-	kernel_choose_apart_bf16:                {"choose", "choose_apart_bf16", true},
-	kernel_choose_apart_f32:                 {"choose", "choose_apart_f32", true},
 	kernel_choose_rows_f16:                  {"choose", "choose_rows_f16", true},
 	kernel_choose_rows_bf16:                 {"choose", "choose_rows_bf16", true},
 	kernel_choose_rows_f32:                  {"choose", "choose_rows_f32", true},
@@ -3545,54 +3539,6 @@ func (d *Device) choose_corrected_f32(l launch, logits tensor.Tensor, gateLogits
 	d.launch(a, l)
 }
 
-func (d *Device) choose_apart_f16(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
-	a := d.begin(kernel_choose_apart_f16)
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(wScale, tensor.F32, "wScale")
-	a.tensor(w, tensor.F16, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(count)
-	a.int32(k)
-	a.float32(eps)
-	a.float32(offset)
-	d.launch(a, l)
-}
-
-func (d *Device) choose_apart_bf16(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
-	a := d.begin(kernel_choose_apart_bf16)
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(wScale, tensor.F32, "wScale")
-	a.tensor(w, tensor.BF16, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(count)
-	a.int32(k)
-	a.float32(eps)
-	a.float32(offset)
-	d.launch(a, l)
-}
-
-func (d *Device) choose_apart_f32(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
-	a := d.begin(kernel_choose_apart_f32)
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(words, tensor.I32, "words")
-	a.tensor(x, tensor.F32, "x")
-	a.tensor(scale, tensor.F32, "scale")
-	a.tensor(wScale, tensor.F32, "wScale")
-	a.tensor(w, tensor.F32, "w")
-	a.tensor(bias, tensor.F32, "bias")
-	a.int32(count)
-	a.int32(k)
-	a.float32(eps)
-	a.float32(offset)
-	d.launch(a, l)
-}
-
 func (d *Device) choose_rows_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, eps float32, offset float32) {
 	a := d.begin(kernel_choose_rows_f16)
 	a.tensor(logits, tensor.F32, "logits")
@@ -6421,7 +6367,7 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor) {
+func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6460,7 +6406,6 @@ func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.tensor(scales, tensor.F32, "scales")
 	d.launch(a, l)
 }
 
@@ -6504,7 +6449,7 @@ func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor) {
+func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_corrected_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6543,7 +6488,6 @@ func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts ten
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.tensor(scales, tensor.F32, "scales")
 	d.launch(a, l)
 }
 
@@ -6587,7 +6531,7 @@ func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor) {
+func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6626,7 +6570,6 @@ func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.T
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.tensor(scales, tensor.F32, "scales")
 	d.launch(a, l)
 }
 
@@ -6670,7 +6613,7 @@ func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts ten
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor) {
+func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many_corrected_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6709,7 +6652,6 @@ func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, act
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.tensor(scales, tensor.F32, "scales")
 	d.launch(a, l)
 }
 
@@ -6753,7 +6695,7 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor) {
+func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6792,7 +6734,6 @@ func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Te
 	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
 	a.tensor(leftScale, tensor.F32, "leftScale")
 	a.float32(leftOffset)
-	a.tensor(scales, tensor.F32, "scales")
 	d.launch(a, l)
 }
 

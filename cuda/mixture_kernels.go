@@ -12,11 +12,6 @@ var routersOfRows = map[tensor.Type]map[bool]logitsFunc{
 	tensor.F32:  {false: (*Device).choose_logits_f32, true: (*Device).choose_corrected_f32},
 }
 
-// routersApart are those of routers whose norm has weights of its own, by the type of the router.
-var routersApart = map[tensor.Type]func(d *Device, l launch, logits, words, x, scale, wScale, w, bias tensor.Tensor, count, k int32, eps, offset float32){
-	tensor.F16: (*Device).choose_apart_f16, tensor.BF16: (*Device).choose_apart_bf16, tensor.F32: (*Device).choose_apart_f32,
-}
-
 // A kernelOf is a kernel and what launches it.
 type kernelOf[F any] struct {
 	kernel kernel
@@ -81,9 +76,9 @@ var lastProducts = [...]map[bool]kernelOf[lastFunc]{
 type lastWideFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
 	experts, chosen, times, unitsOfAll, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
 	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
-	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32, scales tensor.Tensor)
+	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
 
-// lastWide are those of rows that have the expert that all rows see among their own, or whose experts have scales.
+// lastWide are those of rows that have the expert that all rows see among their own.
 var lastWide = [...]map[bool]kernelOf[lastWideFunc]{
 	byKey:  {false: {kernel_mixture_down_wide, (*Device).mixture_down_wide}, true: {kernel_mixture_down_corrected_wide, (*Device).mixture_down_corrected_wide}},
 	byKeys: {false: {kernel_mixture_down_many_wide, (*Device).mixture_down_many_wide}, true: {kernel_mixture_down_many_corrected_wide, (*Device).mixture_down_many_corrected_wide}},
@@ -92,9 +87,6 @@ var lastWide = [...]map[bool]kernelOf[lastWideFunc]{
 
 // wide reports whether the first products are those of wide kernels.
 func (m *rowMixture) wide() bool { return m.whole > 0 || m.Clamp.Limit > 0 }
-
-// lastWide reports whether the last products are those of wide kernels.
-func (m *rowMixture) lastWide() bool { return m.whole > 0 || !m.router.Scales.Nil() }
 
 // firstKernel returns that of the first products.
 func (m *rowMixture) firstKernel() kernel {
@@ -111,7 +103,7 @@ func (m *rowMixture) firstKernel() kernel {
 // lastKernel returns that of the last products.
 func (m *rowMixture) lastKernel() kernel {
 	how, corrected := m.choosing(), !m.router.Correction.Nil()
-	if m.lastWide() {
+	if m.whole > 0 {
 		return lastWide[how][corrected].kernel
 	}
 	return lastProducts[how][corrected].kernel

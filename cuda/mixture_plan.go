@@ -48,15 +48,11 @@ func (d *Device) blocksOf(m *rowMixture, beside int) int {
 
 // unitsOfDown returns how many units a tile of a row's last products has.
 func (m *rowMixture) unitsOfDown() int {
-	return m.to.Chosen()*m.down.most.units + m.unitsOfWhole()
-}
-
-// unitsOfWhole returns how many of them the expert has that all rows see, if it is one of a row's.
-func (m *rowMixture) unitsOfWhole() int {
-	if m.whole == 0 {
-		return 0
+	n := m.to.Chosen() * m.down.most.units
+	if m.whole > 0 {
+		n += m.down.last.units
 	}
-	return m.down.last.units
+	return n
 }
 
 // fits reports whether the kernels can do m.
@@ -65,9 +61,6 @@ func (m *rowMixture) fits() bool {
 	_, known := routersOfRows[r.W.Type]
 	for _, t := range []tensor.Tensor{m.x, m.y, m.to.Logits, m.to.Gates, m.Each} { // rows lie one behind the other
 		known = known && (m.x.Rows == 1 || t.Nil() || t.Stride == t.Cols)
-	}
-	if a := r.Apart; a != nil {
-		known = known && m.plain() && r.Correction.Nil() && r.Gate.Nil() && linkable(r.Norm, r.Shift) && linkable(a.Norm, tensor.Tensor{}) && r.Norm.Offset == 0 && r.Norm.Eps == a.Norm.Eps && atSixteenBytes(a.Scale)
 	}
 	return known && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.acts) &&

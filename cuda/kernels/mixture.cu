@@ -77,15 +77,15 @@ UP_ALIKE(mixture_up_alike_wide, by_key, true)
 UP_ALIKE(mixture_up_alike_many, by_keys, false)
 UP_ALIKE(mixture_up_alike_many_wide, by_keys, true)
 
-// Wide ones alone are told `times` and how many units a tile of the expert that all rows see has, and scales of experts, which multiply their weights, or null.
-#define LAST_PRODUCTS(how, corrected, wide, times, units_of_all, scales) \
+// Wide ones alone are told `times` and how many units a tile of the expert that all rows see has.
+#define LAST_PRODUCTS(how, corrected, wide, times, units_of_all) \
 	int row = blockIdx.z; \
 	Given g = {logits + row * experts, correction, gate_logits ? gate_logits + row : nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 	Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
 	Left left = {nullptr, (half*)acts + (int64)row * (chosen + times) * ld, ld}; \
 	Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
 	last_products<how, corrected, wide>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, times, units_of_all, units, most, biased, in, out, \
-	              {nullptr, slot, slots, pairs}, scales);
+	              {nullptr, slot, slots, pairs});
 
 #define MIXTURE_DOWN(name, wide_name, how, corrected) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
@@ -96,7 +96,7 @@ UP_ALIKE(mixture_up_alike_many_wide, by_keys, true)
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
 		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
 		const float* left_scale, float left_offset) { \
-		LAST_PRODUCTS(how, corrected, false, 0, 0, nullptr) \
+		LAST_PRODUCTS(how, corrected, false, 0, 0) \
 	} \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) wide_name( \
 		float* y, const half* acts, const half* all, const float* logits, \
@@ -105,8 +105,8 @@ UP_ALIKE(mixture_up_alike_many_wide, by_keys, true)
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
 		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
-		const float* left_scale, float left_offset, const float* scales) { \
-		LAST_PRODUCTS(how, corrected, true, times, units_of_all, scales) \
+		const float* left_scale, float left_offset) { \
+		LAST_PRODUCTS(how, corrected, true, times, units_of_all) \
 	}
 
 MIXTURE_DOWN(mixture_down, mixture_down_wide, by_key, false)
