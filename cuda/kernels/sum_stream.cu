@@ -11,7 +11,7 @@
 
 constexpr int threads = 256;
 
-// square_of returns the squares of a row that are the thread's.
+// squares_of returns the sum of the squares of a row that are the thread's.
 template <class Y>
 __device__ inline float squares_of(const Y* y, int cols) {
 	float sum = 0;
