@@ -92,14 +92,9 @@ func Open(dir string, o Options) (*Engine, error) {
 	return o.with(func(list devices.List) (*Engine, error) { return open(dir, list, o) })
 }
 
-// Random loads a random model, which is in memory only: "llama2-7b@4.0" has that
-// model's shape and that many bits a weight: 2 to 6, whole or half, or 8.
-func Random(name string, o Options) (*Engine, error) {
-	shape, bits, err := synth.Parse(name)
-	if err != nil {
-		return nil, err
-	}
-	m, err := synth.New(shape, 0, bits)
+// Random loads a random model, which is in memory only.
+func Random(r synth.Request, o Options) (*Engine, error) {
+	m, err := synth.New(r.Shape, 0, r.Bits)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exl2/infer"
+	"exl2/internal/regular"
 	"exl2/internal/synth"
 )
 
@@ -135,7 +137,7 @@ func runBench(c *cobra.Command, a *app, o *benchOptions) error {
 	for _, t := range tests {
 		room.Positions, room.Sequences = max(room.Positions, t.Positions()), max(room.Sequences, t.Batch)
 	}
-	e, err := o.load(a, room)
+	e, err := o.load(c.Context(), a, room)
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func runBench(c *cobra.Command, a *app, o *benchOptions) error {
 }
 
 // load loads the model that is to be measured.
-func (o *benchOptions) load(a *app, room infer.Options) (*infer.Engine, error) {
+func (o *benchOptions) load(ctx context.Context, a *app, room infer.Options) (*infer.Engine, error) {
 	if o.synthetic == "" {
 		dir, err := findModel(o.model)
 		if err != nil {
@@ -156,14 +158,15 @@ func (o *benchOptions) load(a *app, room infer.Options) (*infer.Engine, error) {
 		}
 		return a.openModel(dir, room)
 	}
-	if _, _, err := synth.Parse(o.synthetic); err != nil {
+	random, err := regular.Await(ctx, func() (synth.Request, error) { return synth.Parse(o.synthetic) })
+	if err != nil {
 		return nil, usage("--synthetic: %w", err)
 	}
 	room = a.on(room)
 	if err := room.Check(); err != nil {
 		return nil, usageError{err}
 	}
-	return infer.Random(o.synthetic, room)
+	return infer.Random(random, room)
 }
 
 func (o *benchOptions) measure(c *cobra.Command, a *app, e *infer.Engine, tests []infer.Test, r *benchResult) error {

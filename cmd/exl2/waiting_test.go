@@ -27,14 +27,20 @@ func TestInterruptWaiting(t *testing.T) {
 		"calibration": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-c"},
 		"measurement": {"convert", "-i", model, "-o", filepath.Join(t.TempDir(), "work"), "-m"},
 		"shape":       {"synth", "-o", filepath.Join(t.TempDir(), "random"), "--config"},
+		"random":      {"bench", "--synthetic"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pipe := filepath.Join(t.TempDir(), "pipe") // its own: the reader of another may still be there
+			pipe, behind := filepath.Join(t.TempDir(), "pipe"), "" // its own: the reader of another may still be there
+			if name == "random" {
+				pipe, behind = pipe+".json", "@4.0"
+			}
 			if err := syscall.Mkfifo(pipe, 0o666); err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan int, 1)
-			go func() { ended <- run(append(append([]string{"--devices", "cpu"}, args...), pipe), io.Discard, nothing) }()
+			go func() {
+				ended <- run(append(append([]string{"--devices", "cpu"}, args...), pipe+behind), io.Discard, nothing)
+			}()
 			w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // once there is a reader
 			if err != nil {
 				t.Fatal(err)
