@@ -41,26 +41,9 @@ func TestEmulatedModels(t *testing.T) {
 
 // stepsOf returns logits of two steps of some sequences.
 func stepsOf(t *testing.T, dir string, d device.Device, sequences int) (all [][]float32) {
-	const length = 2
-	l, files, err := model.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	l.Spec.SetContext(length)
-	modules, err := l.LoadAll(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model.Follow(modules...)
-	s := model.NewState(d, l.Spec, model.Size{Rows: sequences, Logits: sequences}, model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, length)))
-	for at := range length {
-		var ids []int32
-		var runs []model.Run
-		for q := range sequences {
-			ids, runs = append(ids, int32(3+5*q+at)), append(runs, model.Run{Sequence: q, Position: at})
-		}
-		s.Use(runs, 1, ids)
+	modules, s := loadSteps(t, dir, d, sequences)
+	for at := range stepsLoaded {
+		beginStep(s, sequences, at)
 		for _, m := range modules {
 			m.Forward(s)
 		}
@@ -71,4 +54,34 @@ func stepsOf(t *testing.T, dir string, d device.Device, sequences int) (all [][]
 		all = append(all, logits...)
 	}
 	return all
+}
+
+// stepsLoaded is how many steps there is room for.
+const stepsLoaded = 2
+
+// loadSteps loads a model and makes a state for steps of some sequences.
+func loadSteps(t *testing.T, dir string, d device.Device, sequences int) ([]*model.Module, *model.State) {
+	t.Helper()
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	l.Spec.SetContext(stepsLoaded)
+	modules, err := l.LoadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Follow(modules...)
+	return modules, model.NewState(d, l.Spec, model.Size{Rows: sequences, Logits: sequences}, model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, stepsLoaded)))
+}
+
+// beginStep has a state begin a step of some sequences, a token each, at a position.
+func beginStep(s *model.State, sequences, at int) {
+	var ids []int32
+	var runs []model.Run
+	for q := range sequences {
+		ids, runs = append(ids, int32(3+5*q+at)), append(runs, model.Run{Sequence: q, Position: at})
+	}
+	s.Use(runs, 1, ids)
 }

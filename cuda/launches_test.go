@@ -69,23 +69,11 @@ func TestLaunches(t *testing.T) {
 
 // launchesOf returns the kernels of the modules of a model's second layer, in a step behind another one.
 func launchesOf(t *testing.T, dir string, sequences int) string {
-	const length = 32
 	f := newFake()
 	f.own, f.attr[attributeSharedOptIn], f.attr[attributeSMs], f.attr[attributeMajor], f.attr[attributeMinor] = 1<<10, 227<<10, 132, 9, 0
 	d := f.open(t)
 	defer d.Close()
-	l, files, err := model.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	l.Spec.SetContext(length)
-	modules, err := l.LoadAll(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model.Follow(modules...)
-	s := model.NewState(d, l.Spec, model.Size{Rows: sequences, Logits: sequences}, model.NewCache(d, l.Spec, model.WholeCache(l.Spec, sequences, length)))
+	modules, s := loadSteps(t, dir, d, sequences)
 	var names []string
 	f.called = func(s symbol) {
 		if s == cuLaunchKernel || s == cuLaunchKernelEx {
@@ -93,13 +81,8 @@ func launchesOf(t *testing.T, dir string, sequences int) string {
 		}
 	}
 	var layer []string
-	for at := range 2 {
-		var ids []int32
-		var runs []model.Run
-		for q := range sequences {
-			ids, runs = append(ids, int32(3+5*q)), append(runs, model.Run{Sequence: q, Position: 20 + at})
-		}
-		s.Use(runs, 1, ids)
+	for at := range stepsLoaded {
+		beginStep(s, sequences, at)
 		for _, m := range modules {
 			names = nil
 			m.Forward(s)

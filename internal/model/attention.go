@@ -194,8 +194,7 @@ func (a *attention) turning(s *State) device.Turning {
 }
 
 func (a *attention) norms(s *State) {
-	dim := a.attend.HeadDim
-	if q, k := a.query, a.key; !q.none() && !k.none() && q.Norm == k.Norm && q.W.Cols == dim && k.W.Cols == dim && q.ofHeads(a.attend.Heads) && k.ofHeads(a.attend.KVHeads) {
+	if q, k := a.query, a.key; a.headwise() {
 		s.Dev.HeadNorms(a.of(s, Query), a.of(s, Key), q.W, k.W, q.Norm)
 		return
 	}
@@ -203,12 +202,15 @@ func (a *attention) norms(s *State) {
 	a.key.heads(s.Dev, a.of(s, Key), a.attend.KVHeads)
 }
 
+// headwise reports whether heads, of queries and of keys, have one kind of norm, with weights that all share or with their own.
+func (a *attention) headwise() bool {
+	q, k, dim := a.query, a.key, a.attend.HeadDim
+	return !q.none() && !k.none() && q.Norm == k.Norm && q.W.Cols == dim && k.W.Cols == dim && q.ofHeads(a.attend.Heads) && k.ofHeads(a.attend.KVHeads)
+}
+
 // together reports whether all heads, of queries and of keys, have one kind of norm,
 // with weights that they share.
-func (a *attention) together() bool {
-	q, k, dim := a.query, a.key, a.attend.HeadDim
-	return !q.none() && !k.none() && q.Norm == k.Norm && q.shared() && k.shared() && q.W.Cols == dim && k.W.Cols == dim
-}
+func (a *attention) together() bool { return a.headwise() && a.query.shared() && a.key.shared() }
 
 // keeps lists what mixBack needs that mix overwrites.
 func (a *attention) keeps() []Slot {

@@ -96,10 +96,7 @@ func (t *Step) named(s *State, behind []Step) bool {
 
 // reader returns who alone reads what the step computes, if that is a product which the step behind adds to the stream, or nil.
 func (t *Step) reader(s *State, behind []Step) device.Matrix {
-	if len(behind) == 0 || behind[0].joins == nil {
-		return nil
-	}
-	if p, ok := t.last(s, &behind[0]); ok {
+	if p, n, _ := t.last(s, behind, nil); n > 0 {
 		return p.List[0].W
 	}
 	return nil
@@ -141,16 +138,9 @@ func mixed(f device.Fuser, s *State, p device.Products, steps []Step) (names, ok
 // the step has computed may be left for the product.
 func finish(f device.Fuser, s *State, steps []Step, follower *Step, left bool) (n int, reader *Step) {
 	t := &steps[0]
-	if len(steps) > 1 && steps[1].joins != nil {
-		sum := &steps[1]
-		if p, ok := t.last(s, sum); ok && (sum.sums() || left) {
-			p.Left = left
-			if sum.sums() {
-				p.Reader, reader = readBy(s, steps[2:], follower)
-			}
-			if f.Products(p) {
-				return sum.with(), reader
-			}
+	if p, n, reader := t.last(s, steps[1:], follower); n > 1 || n > 0 && left {
+		if p.Left = left; f.Products(p) {
+			return n, reader
 		}
 	}
 	t.Multiply(s)
@@ -170,17 +160,11 @@ func fuseMLP(f device.Fuser, s *State, steps []Step, left, follower *Step) (n in
 	gate.Left = left == &steps[0]
 	gate.Then, gate.Act = device.Gate, steps[1].unit.act
 	gate.List[0].Y, gate.List[1].Y = steps[1].unit.of(s.At(Acted)), tensor.Tensor{}
-	if len(steps) > 2 && steps[2].joins != nil {
-		sum := &steps[2]
-		if down, ok := steps[1].last(s, sum); ok {
-			ordered := gate
-			ordered.Next, down.Sorted = down.List[0].W, true
-			if sum.sums() {
-				down.Reader, reader = readBy(s, steps[3:], follower)
-			}
-			if f.Products(ordered, down) {
-				return 1 + sum.with(), reader
-			}
+	if down, n, reader := steps[1].last(s, steps[2:], follower); n > 0 {
+		ordered := gate
+		ordered.Next, down.Sorted = down.List[0].W, true
+		if f.Products(ordered, down) {
+			return 1 + n, reader
 		}
 	}
 	if !f.Products(gate) {
@@ -248,29 +232,28 @@ func (t *Step) normed(s *State) (p device.Products, ok bool) {
 	return p, ok
 }
 
-// last returns the product of a step's only linear, which is the output that sum, the step behind, adds to the stream: added there
-// already, if it is added as it is.
-func (t *Step) last(s *State, sum *Step) (p device.Products, ok bool) {
-	if len(t.Sites) != 1 || !slices.Equal(t.Sites[0].Writes, []Slot{Out}) {
-		return p, false
+// last returns the product of a step's only linear, which is an output that the step behind adds to the stream, and how many steps that
+// is: two, if it is added as it is, and so with the product, for whoever reads the sum next, which is returned, too; or 0 if the step is
+// not that.
+func (t *Step) last(s *State, behind []Step, follower *Step) (p device.Products, n int, reader *Step) {
+	if len(behind) == 0 || behind[0].joins == nil || len(t.Sites) != 1 || !slices.Equal(t.Sites[0].Writes, []Slot{Out}) {
+		return p, 0, nil
 	}
-	p = device.Products{X: t.Sites[0].Input(s)}
-	if p.List, ok = t.Sites[0].products(s); ok && sum.sums() {
-		p.Then, p.List[0].Y = device.Add, s.At(Residual)
+	list, ok := t.Sites[0].products(s)
+	if !ok {
+		return p, 0, nil
 	}
-	return p, ok
+	p = device.Products{X: t.Sites[0].Input(s), List: list}
+	if !behind[0].sums() {
+		return p, 1, nil
+	}
+	p.Then, p.List[0].Y = device.Add, s.At(Residual)
+	p.Reader, reader = readBy(s, behind[1:], follower)
+	return p, 2, reader
 }
 
 // sums reports whether the step adds a product to the stream as it is.
 func (t *Step) sums() bool { return t.joins != nil && t.joins.plain() && t.behind == nil }
-
-// with returns how many steps a product and the sum behind it are, if they are made together.
-func (t *Step) with() int {
-	if t.sums() {
-		return 2
-	}
-	return 1
-}
 
 // products lists a site's products and where they go.
 func (t *Site) products(s *State) (list []device.Product, ok bool) {

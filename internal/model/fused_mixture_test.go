@@ -9,7 +9,6 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
-	"exl2/internal/model"
 	"exl2/internal/synth/synthtest"
 )
 
@@ -20,16 +19,8 @@ func TestFusedMixtures(t *testing.T) {
 	for _, dir := range slices.Concat(synthtest.Write(t, synthtest.Mixtures, 4), synthtest.Write(t, synthtest.ManyExperts, 4)) {
 		for _, apart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s apart=%v", filepath.Base(dir), apart), func(t *testing.T) {
-				l, files, err := model.Open(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer files.Close()
 				f := &fusing{Device: devtest.CPU(t), refuses: func(device.Products) bool { return false }, apart: apart}
-				want, got := steps(t, l, devtest.CPU(t), ids), steps(t, l, f, ids)
-				if _, most := difference(got, want); !(most <= 1e-4) {
-					t.Errorf("logits differ by %.2g, want at most 1e-4", most)
-				}
+				sameSteps(t, dir, f, ids)
 				name := filepath.Base(dir)
 				whole := !apart && (strings.HasPrefix(name, "nemotron") || strings.HasPrefix(name, "qwen3_5")) // its width fits
 				if whole != (f.whole > 0) {

@@ -7,7 +7,6 @@ import (
 
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
-	"exl2/internal/model"
 	"exl2/internal/synth/synthtest"
 )
 
@@ -17,17 +16,9 @@ func TestFusedSums(t *testing.T) {
 	ids := []int32{3, 17, 40, 8}
 	for _, dir := range synthtest.Write(t, synthtest.Sums, 4) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			l, files, err := model.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer files.Close()
 			f := &fusing{Device: devtest.CPU(t), refuses: func(device.Products) bool { return false }}
-			want, got := steps(t, l, devtest.CPU(t), ids), steps(t, l, f, ids)
-			if _, most := difference(got, want); !(most <= 1e-4) {
-				t.Errorf("logits differ by %.2g, want at most 1e-4", most)
-			}
-			if least := 2 * l.Spec.Layers * len(ids); f.read < least {
+			spec := sameSteps(t, dir, f, ids)
+			if least := 2 * spec.Layers * len(ids); f.read < least {
 				t.Errorf("what was left was read %d times, want at least %d, twice a layer", f.read, least)
 			}
 			if plain := strings.HasPrefix(filepath.Base(dir), "olmo2"); plain != (f.plain > 0) {

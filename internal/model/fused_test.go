@@ -3,6 +3,7 @@ package model_test
 import (
 	"testing"
 
+	"exl2/internal/arch"
 	"exl2/internal/device"
 	"exl2/internal/device/devtest"
 	"exl2/internal/goldens"
@@ -191,24 +192,9 @@ func (f *fusing) Sum(s device.Sum) bool {
 	if f.apart {
 		return false
 	}
-	y := f.Alloc(f.Activation(), s.Y.Rows, s.Y.Cols)
-	defer f.Free(y)
-	if w := s.With; w != nil {
-		other := f.Alloc(tensor.F32, s.Y.Rows, s.Y.Cols)
-		defer f.Free(other)
-		f.Norm(other, s.Y, w.First, tensor.Tensor{}, w.Norm)
-		f.Norm(y, w.Y, w.Own, tensor.Tensor{}, w.Norm)
-		f.AddScaled(other, y, 1)
-		s.Y = other
-	}
-	f.Copy(y, s.Y)
-	if !s.Scale.Nil() {
-		f.Norm(y, s.Y, s.Scale, s.Shift, s.Norm)
-	}
-	f.AddScaled(s.X, y, s.Times)
-	if s.Then != 1 {
-		f.Cap(s.X, s.Then, 0)
-	}
+	y, both := f.Alloc(f.Activation(), s.Y.Rows, s.Y.Cols), f.Alloc(tensor.F32, s.Y.Rows, s.Y.Cols)
+	defer func() { f.Free(y); f.Free(both) }()
+	devtest.SumOf(f.Device, s, y, both)
 	f.leave(s.Reader)
 	f.made++
 	return true
@@ -293,6 +279,21 @@ func TestFused(t *testing.T) {
 			})
 		}
 	}
+}
+
+// sameSteps compares the logits of some steps of a model on f with those on the CPU, and returns the model's spec.
+func sameSteps(t *testing.T, dir string, f *fusing, ids []int32) arch.Spec {
+	t.Helper()
+	l, files, err := model.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	want, got := steps(t, l, devtest.CPU(t), ids), steps(t, l, f, ids)
+	if _, most := difference(got, want); !(most <= 1e-4) {
+		t.Errorf("logits differ by %.2g, want at most 1e-4", most)
+	}
+	return l.Spec
 }
 
 // steps returns the logits of a sequence, position by position.

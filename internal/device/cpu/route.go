@@ -23,14 +23,13 @@ func (d *Device) Route(to device.Routes, logits, correction, scales, gate tensor
 		if !correction.Nil() {
 			c.correction = floats(op, correction)
 		}
+		if !scales.Nil() {
+			c.scales = floats(op, scales)
+		}
 		for row := lo; row < hi; row++ {
 			at := row * cols
 			c.choose(places[at:at+chosen], weights[at:at+chosen], in.row(row))
-			if !scales.Nil() {
-				for i, e := range places[at : at+chosen] {
-					weights[at+i] *= floats(op, scales)[e]
-				}
-			}
+			c.rescale(places[at:at+chosen], weights[at:at+chosen])
 			if to.Shared() {
 				places[at+chosen], weights[at+chosen] = int32(rows*chosen+row), 1
 			}
@@ -68,6 +67,7 @@ func sortRoutes(to device.Routes, rows, chosen int) {
 type choice struct {
 	device.Routing
 	correction     []float32 // by expert, or nil
+	scales         []float32 // likewise
 	logits, scores []float64
 	by             []float64 // what is chosen by; -∞ of what cannot be chosen
 	groups         []float64
@@ -110,6 +110,16 @@ func (c *choice) choose(chosen []int32, weights []float32, logits []float32) {
 	}
 	for k, e := range chosen {
 		weights[k] = float32(c.scores[e] * factor)
+	}
+}
+
+// rescale multiplies weights of experts by their scales, if there are some.
+func (c *choice) rescale(chosen []int32, weights []float32) {
+	if c.scales == nil {
+		return
+	}
+	for k, e := range chosen {
+		weights[k] *= c.scales[e]
 	}
 }
 

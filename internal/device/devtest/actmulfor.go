@@ -30,10 +30,7 @@ func buildActMulFor(f *fixture, rows int, act device.Act) func(device.Device) {
 		mlp.addTo(d, stream, &p)
 		linked := p
 		linked.Left = fuses
-		if !fuses || !fuser.Products(linked) {
-			d.Norm(mlp.spare, stream, scale, tensor.Tensor{}, p.Norm)
-			d.QMatMul(projection, mlp.spare, p.List[0].W, tensor.Tensor{})
-		}
+		multiplyStream(d, linked, mlp.spare)
 		left := fuses && fuser.ActMulFor(y, gate, up, act, o)
 		if !left {
 			d.ActMul(y, gate, up, act)

@@ -150,19 +150,12 @@ func (c rowMixtureCase) linked(f *fixture, v values) func(device.Device) {
 	}
 	first, last := of("first", 2), of("last", 3)
 	normed := f.spent("normed for products", activation, c.rows, c.hidden)
-	multiply := func(d device.Device, p device.Products) {
-		if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
-			return
-		}
-		d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
-		d.QMatMul(p.List[0].Y, normed, p.List[0].W, tensor.Tensor{})
-	}
 	return func(d device.Device) {
-		multiply(d, first)
+		multiplyStream(d, first, normed)
 		last := last
 		mix(d, stream, stream, &last)
 		last.Left = true
-		multiply(d, last)
+		multiplyStream(d, last, normed)
 	}
 }
 

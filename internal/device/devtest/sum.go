@@ -78,21 +78,9 @@ func (c sumCase) build(f *fixture) func(device.Device) {
 	}
 	return func(d device.Device) {
 		fuser, fuses := d.(device.Fuser)
-		multiply := func(p device.Products) {
-			if fuses && fuser.Products(p) {
-				return
-			}
-			in := spare.Columns(0, p.X.Cols)
-			if p.Scale.Nil() {
-				d.Copy(in, p.X)
-			} else {
-				d.Norm(in, p.X, p.Scale, tensor.Tensor{}, p.Norm)
-			}
-			d.QMatMul(p.List[0].Y, in, p.List[0].W, tensor.Tensor{})
-		}
 		before := read
 		before.List = []device.Product{first}
-		multiply(before)
+		multiplyStream(d, before, spare)
 		d.QMatMul(given, x, up, tensor.Tensor{})
 		if c.given != "" {
 			d.Copy(wide, given)
@@ -103,24 +91,46 @@ func (c sumCase) build(f *fixture) func(device.Device) {
 		}
 		if next.Left = fuses && c.reader != "nobody"; !fuses || !fuser.Sum(joins) {
 			next.Left = false
-			if w := sum.With; w != nil {
-				d.Clear(both)
-				d.Norm(given, wide, w.First, tensor.Tensor{}, w.Norm)
-				d.AddScaled(both, given, 1)
-				d.Norm(given, w.Y, w.Own, tensor.Tensor{}, w.Norm)
-				d.AddScaled(both, given, 1)
-				d.Copy(wide, both)
-			}
-			if c.norm {
-				d.Norm(given, wide, sum.Scale, sum.Shift, sum.Norm)
-			} else if c.given != "" {
-				d.Copy(given, wide)
-			}
-			d.AddScaled(stream, given, c.times)
-			if c.then != 1 {
-				d.Cap(stream, c.then, 0)
-			}
+			SumOf(d, sum, given, both)
 		}
-		multiply(next)
+		multiplyStream(d, next, spare)
 	}
+}
+
+// SumOf is what Fuser.Sum does, by operations that all devices have. y, of the activation type, which may be what the sublayer gives, and, of
+// two outputs, both, F32, become anything.
+func SumOf(d device.Device, s device.Sum, y, both tensor.Tensor) {
+	from := s.Y
+	if w := s.With; w != nil {
+		from = both
+		d.Clear(both)
+		d.Norm(y, s.Y, w.First, tensor.Tensor{}, w.Norm)
+		d.AddScaled(both, y, 1)
+		d.Norm(y, w.Y, w.Own, tensor.Tensor{}, w.Norm)
+		d.AddScaled(both, y, 1)
+	}
+	switch {
+	case !s.Scale.Nil():
+		d.Norm(y, from, s.Scale, s.Shift, s.Norm)
+	case from != y:
+		d.Copy(y, from)
+	}
+	d.AddScaled(s.X, y, s.Times)
+	if s.Then != 1 {
+		d.Cap(s.X, s.Then, 0)
+	}
+}
+
+// multiplyStream multiplies the stream by p's only matrix, normalized or as it is; spare has room for what is multiplied where there is no Fuser.
+func multiplyStream(d device.Device, p device.Products, spare tensor.Tensor) {
+	if fuser, ok := d.(device.Fuser); ok && fuser.Products(p) {
+		return
+	}
+	in := spare.Columns(0, p.X.Cols)
+	if p.Scale.Nil() {
+		d.Copy(in, p.X)
+	} else {
+		d.Norm(in, p.X, p.Scale, tensor.Tensor{}, p.Norm)
+	}
+	d.QMatMul(p.List[0].Y, in, p.List[0].W, tensor.Tensor{})
 }
