@@ -92,15 +92,22 @@ func Open(dir string, o Options) (*Engine, error) {
 	return o.with(func(list devices.List) (*Engine, error) { return open(dir, list, o) })
 }
 
-// Random loads a random model, which is in memory only.
-func Random(r synth.Request, o Options) (*Engine, error) {
-	m, err := synth.New(r.Shape, 0, r.Bits)
+// Random returns what loads a random model, which is in memory only: "llama2-7b@4.0" has that
+// model's shape, "config.json@4.0" that of a file, which is read, and that many bits a weight: 2 to 6, whole or half, or 8.
+func Random(name string) (load func(o Options) (*Engine, error), err error) {
+	shape, bits, err := synth.Parse(name)
 	if err != nil {
 		return nil, err
 	}
-	return o.with(func(list devices.List) (*Engine, error) {
-		return fit(model.NewLoader(m.Spec, m), false, list, o)
-	})
+	return func(o Options) (*Engine, error) {
+		m, err := synth.New(shape, 0, bits)
+		if err != nil {
+			return nil, err
+		}
+		return o.with(func(list devices.List) (*Engine, error) {
+			return fit(model.NewLoader(m.Spec, m), false, list, o)
+		})
+	}, nil
 }
 
 // with opens the devices for an Engine, which closes them.

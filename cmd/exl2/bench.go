@@ -158,7 +158,7 @@ func (o *benchOptions) load(ctx context.Context, a *app, room infer.Options) (*i
 		}
 		return a.openModel(dir, room)
 	}
-	random, err := regular.Await(ctx, func() (synth.Request, error) { return synth.Parse(o.synthetic) })
+	load, err := regular.Await(ctx, func() (func(infer.Options) (*infer.Engine, error), error) { return infer.Random(o.synthetic) })
 	if err != nil {
 		return nil, usage("--synthetic: %w", err)
 	}
@@ -166,7 +166,7 @@ func (o *benchOptions) load(ctx context.Context, a *app, room infer.Options) (*i
 	if err := room.Check(); err != nil {
 		return nil, usageError{err}
 	}
-	return infer.Random(random, room)
+	return load(room)
 }
 
 func (o *benchOptions) measure(c *cobra.Command, a *app, e *infer.Engine, tests []infer.Test, r *benchResult) error {

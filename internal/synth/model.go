@@ -268,30 +268,25 @@ func (m *Model) Infos() []safetensors.Info {
 	return list
 }
 
-// A Request is a shape of which a model is wanted, of so many bits a weight.
-type Request struct {
-	Shape *Shape
-	Bits  float64
-}
-
-// Parse reads a text like llama2-7b@4.0. The shape is one that Known has, or the path of a
+// Parse splits a text like llama2-7b@4.0 into shape and bits. The shape is one that Known has, or the path of a
 // file whose name ends in .json: a model's config.json.
-func Parse(text string) (r Request, err error) {
+func Parse(text string) (*Shape, float64, error) {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
-		return r, fmt.Errorf("%q is not like llama2-7b@4.0", text)
+		return nil, 0, fmt.Errorf("%q is not like llama2-7b@4.0", text)
 	}
-	name, bits := text[:at], text[at+1:]
-	if _, err := fmt.Sscanf(bits+"\n", "%f\n", &r.Bits); err != nil {
-		return r, fmt.Errorf("%q: bits per weight %q is not a number", text, bits)
+	name, weight := text[:at], text[at+1:]
+	var bits float64
+	if _, err := fmt.Sscanf(weight+"\n", "%f\n", &bits); err != nil {
+		return nil, 0, fmt.Errorf("%q: bits per weight %q is not a number", text, weight)
 	}
-	if _, err := RecipeFor(r.Bits); err != nil {
-		return r, fmt.Errorf("%q: %w", text, err)
+	if _, err := RecipeFor(bits); err != nil {
+		return nil, 0, fmt.Errorf("%q: %w", text, err)
 	}
-	read := Known
-	if strings.HasSuffix(name, ".json") {
-		read = Read
+	if !strings.HasSuffix(name, ".json") {
+		s, err := Known(name)
+		return s, bits, err
 	}
-	r.Shape, err = read(name)
-	return r, err
+	s, err := Read(name)
+	return s, bits, err
 }

@@ -191,7 +191,7 @@ func TestKnownShapes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{"llama2-7b@4.0": true, "llama2-7b@2.5": true, "llama2-7b": false, "x@4": false, "llama2-7b@4.2": false, "llama2-7b@7": false, "llama2-7b@4.0x": false} {
-		if _, err := Parse(text); (err == nil) != want {
+		if _, _, err := Parse(text); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
