@@ -66,7 +66,7 @@ func loadSteps(t *testing.T, dir string, d device.Device, sequences int) ([]*mod
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer files.Close()
+	t.Cleanup(func() { files.Close() }) // weights may be read from there
 	l.Spec.SetContext(stepsLoaded)
 	modules, err := l.LoadAll(d)
 	if err != nil {
