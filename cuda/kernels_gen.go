@@ -98,6 +98,9 @@ const (
 	kernel_choose_corrected_f16
 	kernel_choose_corrected_bf16
 	kernel_choose_corrected_f32
+	kernel_choose_apart_f16
+	kernel_choose_apart_bf16
+	kernel_choose_apart_f32
 	kernel_choose_rows_f16
 	kernel_choose_rows_bf16
 	kernel_choose_rows_f32
@@ -496,6 +499,9 @@ var kernels = [kernelCount]struct {
 	kernel_choose_corrected_f16:             {"choose", "choose_corrected_f16", true},
 	kernel_choose_corrected_bf16:            {"choose", "choose_corrected_bf16", true},
 	kernel_choose_corrected_f32:             {"choose", "choose_corrected_f32", true},
+	kernel_choose_apart_f16:                 {"choose", "choose_apart_f16", true},
+	kernel_choose_apart_bf16:                {"choose", "choose_apart_bf16", true},
+	kernel_choose_apart_f32:                 {"choose", "choose_apart_f32", true},
 	kernel_choose_rows_f16:                  {"choose", "choose_rows_f16", true},
 	kernel_choose_rows_bf16:                 {"choose", "choose_rows_bf16", true},
 	kernel_choose_rows_f32:                  {"choose", "choose_rows_f32", true},
@@ -3539,6 +3545,54 @@ func (d *Device) choose_corrected_f32(l launch, logits tensor.Tensor, gateLogits
 	d.launch(a, l)
 }
 
+func (d *Device) choose_apart_f16(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_apart_f16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(wScale, tensor.F32, "wScale")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(count)
+	a.int32(k)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_apart_bf16(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_apart_bf16)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(wScale, tensor.F32, "wScale")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(count)
+	a.int32(k)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) choose_apart_f32(l launch, logits tensor.Tensor, words tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, wScale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, count int32, k int32, eps float32, offset float32) {
+	a := d.begin(kernel_choose_apart_f32)
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(words, tensor.I32, "words")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(wScale, tensor.F32, "wScale")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(bias, tensor.F32, "bias")
+	a.int32(count)
+	a.int32(k)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
 func (d *Device) choose_rows_f16(l launch, logits tensor.Tensor, gateLogits tensor.Tensor, y tensor.Tensor, x tensor.Tensor, scale tensor.Tensor, w tensor.Tensor, bias tensor.Tensor, gate tensor.Tensor, gateBias tensor.Tensor, count int32, k int32, ld int64, ldg int64, ldx int64, ldy int64, eps float32, offset float32) {
 	a := d.begin(kernel_choose_rows_f16)
 	a.tensor(logits, tensor.F32, "logits")
@@ -6327,7 +6381,7 @@ func (d *Device) mixture_up_alike_many_wide(l launch, acts tensor.Tensor, words 
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6335,9 +6389,12 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -6367,7 +6424,7 @@ func (d *Device) mixture_down(l launch, y tensor.Tensor, acts tensor.Tensor, all
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6375,6 +6432,7 @@ func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
@@ -6409,7 +6467,7 @@ func (d *Device) mixture_down_wide(l launch, y tensor.Tensor, acts tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_corrected)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6417,9 +6475,12 @@ func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.T
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -6449,7 +6510,7 @@ func (d *Device) mixture_down_corrected(l launch, y tensor.Tensor, acts tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_corrected_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6457,6 +6518,7 @@ func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts ten
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
@@ -6491,7 +6553,7 @@ func (d *Device) mixture_down_corrected_wide(l launch, y tensor.Tensor, acts ten
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6499,9 +6561,12 @@ func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -6531,7 +6596,7 @@ func (d *Device) mixture_down_many(l launch, y tensor.Tensor, acts tensor.Tensor
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6539,6 +6604,7 @@ func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.T
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
@@ -6573,7 +6639,7 @@ func (d *Device) mixture_down_many_wide(l launch, y tensor.Tensor, acts tensor.T
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_many_corrected)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6581,46 +6647,7 @@ func (d *Device) mixture_down_many_corrected(l launch, y tensor.Tensor, acts ten
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
-	a.tensor(table, tensor.I32, "table")
-	a.int32(experts)
-	a.int32(chosen)
-	a.int32(words)
-	a.int32(places)
-	a.int32(units)
-	a.int32(most)
-	a.int32(biased)
-	a.int32(in)
-	a.int32(out)
-	a.int32(slots)
-	a.int32(slot)
-	a.int32(pairs)
-	a.int64(ld)
-	a.float32(sumScale)
-	a.int32(score)
-	a.int32(groups)
-	a.int32(topGroups)
-	a.int32(groupMax)
-	a.int32(renorm)
-	a.float32(renormEps)
-	a.float32(factor)
-	a.float32(jitter)
-	a.tensor(leftRow, tensor.F16, "leftRow")
-	a.tensor(leftSquares, tensor.F32, "leftSquares")
-	a.tensor(leftPower, tensor.F32, "leftPower")
-	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
-	a.tensor(leftScale, tensor.F32, "leftScale")
-	a.float32(leftOffset)
-	d.launch(a, l)
-}
-
-func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
-	a := d.begin(kernel_mixture_down_many_corrected_wide)
-	a.tensor(y, tensor.F32, "y")
-	a.tensor(acts, tensor.F16, "acts")
-	a.tensor(all, tensor.F16, "all")
-	a.tensor(logits, tensor.F32, "logits")
-	a.tensor(gateLogits, tensor.F32, "gateLogits")
-	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
@@ -6655,17 +6682,20 @@ func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, act
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
-	a := d.begin(kernel_mixture_down_any)
+func (d *Device) mixture_down_many_corrected_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_many_corrected_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
 	a.tensor(all, tensor.F16, "all")
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
 	a.int32(words)
 	a.int32(places)
 	a.int32(units)
@@ -6695,7 +6725,50 @@ func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor,
 	d.launch(a, l)
 }
 
-func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+func (d *Device) mixture_down_any(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
+	a := d.begin(kernel_mixture_down_any)
+	a.tensor(y, tensor.F32, "y")
+	a.tensor(acts, tensor.F16, "acts")
+	a.tensor(all, tensor.F16, "all")
+	a.tensor(logits, tensor.F32, "logits")
+	a.tensor(gateLogits, tensor.F32, "gateLogits")
+	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(experts)
+	a.int32(chosen)
+	a.int32(times)
+	a.int32(unitsOfAll)
+	a.int32(words)
+	a.int32(places)
+	a.int32(units)
+	a.int32(most)
+	a.int32(biased)
+	a.int32(in)
+	a.int32(out)
+	a.int32(slots)
+	a.int32(slot)
+	a.int32(pairs)
+	a.int64(ld)
+	a.float32(sumScale)
+	a.int32(score)
+	a.int32(groups)
+	a.int32(topGroups)
+	a.int32(groupMax)
+	a.int32(renorm)
+	a.float32(renormEps)
+	a.float32(factor)
+	a.float32(jitter)
+	a.tensor(leftRow, tensor.F16, "leftRow")
+	a.tensor(leftSquares, tensor.F32, "leftSquares")
+	a.tensor(leftPower, tensor.F32, "leftPower")
+	a.tensor(leftPlaces, tensor.F16, "leftPlaces")
+	a.tensor(leftScale, tensor.F32, "leftScale")
+	a.float32(leftOffset)
+	d.launch(a, l)
+}
+
+func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Tensor, all tensor.Tensor, logits tensor.Tensor, gateLogits tensor.Tensor, correction tensor.Tensor, scales tensor.Tensor, table tensor.Tensor, experts int32, chosen int32, times int32, unitsOfAll int32, words int32, places int32, units int32, most int32, biased int32, in int32, out int32, slots int32, slot int32, pairs int32, ld int64, sumScale float32, score int32, groups int32, topGroups int32, groupMax int32, renorm int32, renormEps float32, factor float32, jitter float32, leftRow tensor.Tensor, leftSquares tensor.Tensor, leftPower tensor.Tensor, leftPlaces tensor.Tensor, leftScale tensor.Tensor, leftOffset float32) {
 	a := d.begin(kernel_mixture_down_any_wide)
 	a.tensor(y, tensor.F32, "y")
 	a.tensor(acts, tensor.F16, "acts")
@@ -6703,6 +6776,7 @@ func (d *Device) mixture_down_any_wide(l launch, y tensor.Tensor, acts tensor.Te
 	a.tensor(logits, tensor.F32, "logits")
 	a.tensor(gateLogits, tensor.F32, "gateLogits")
 	a.tensor(correction, tensor.F32, "correction")
+	a.tensor(scales, tensor.F32, "scales")
 	a.tensor(table, tensor.I32, "table")
 	a.int32(experts)
 	a.int32(chosen)

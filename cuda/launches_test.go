@@ -31,8 +31,8 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 head_norm_rms_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"gemma4_moe_packed": {
-			"qmatmul_one norm_rms_f16_f16 attend_meet_128_8 qmatmul_one sum_stream_f16, choose_rows_f16 route_2 norm_rms_f32_f16 qmatmul_placed qmatmul_one qmatmul_group_digits_12 qmatmul_group_digits_acts_12 combine_f16 sum_stream_two",
-			"qmatmul_batch_8 norm_rms_f16_f16 attend_meet_128_8 qmatmul_batch_8 sum_stream_f16, choose_rows_f16 route_2 norm_rms_f32_f16 order_rows_rms_f32 qmatmul_batch_8 qmatmul_batch_8 qmatmul_group_digits_12 qmatmul_group_digits_acts_12 combine_f16 sum_stream_two",
+			"qmatmul_one norm_rms_f16_f16 attend_meet_128_8 qmatmul_one sum_stream_f16, qmatmul_placed qmatmul_one choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
+			"qmatmul_batch_8 norm_rms_f16_f16 attend_meet_128_8 qmatmul_batch_8 sum_stream_f16, order_rows_rms_f32 qmatmul_batch_8 qmatmul_batch_8 choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
 		},
 		"gemma4_e_packed": {
 			"qmatmul_one head_norm_rms_f16 attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16 copy_f32_f16 copy_f32_f16 gemv_f16_f16 act_mul_gelu_tanh_f16 gemv_f16_f16 sum_stream_f16",

@@ -12,6 +12,11 @@ var routersOfRows = map[tensor.Type]map[bool]logitsFunc{
 	tensor.F32:  {false: (*Device).choose_logits_f32, true: (*Device).choose_corrected_f32},
 }
 
+// routersApart are those of routers whose norm has weights of its own, by the type of the router.
+var routersApart = map[tensor.Type]func(d *Device, l launch, logits, words, x, scale, wScale, w, bias tensor.Tensor, count, k int32, eps, offset float32){
+	tensor.F16: (*Device).choose_apart_f16, tensor.BF16: (*Device).choose_apart_bf16, tensor.F32: (*Device).choose_apart_f32,
+}
+
 // A kernelOf is a kernel and what launches it.
 type kernelOf[F any] struct {
 	kernel kernel
@@ -61,29 +66,25 @@ var upsAlike = [...]ways[upAlikeFunc]{
 	byKeys: {{kernel_mixture_up_alike_many, (*Device).mixture_up_alike_many}, {kernel_mixture_up_alike_many_wide, (*Device).mixture_up_alike_many_wide}},
 }
 
-type lastFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
-	experts, chosen, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
-	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
-	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
-
-// lastProducts are by how they choose, and whether scores are corrected.
-var lastProducts = [...]map[bool]kernelOf[lastFunc]{
-	byKey:  {false: {kernel_mixture_down, (*Device).mixture_down}, true: {kernel_mixture_down_corrected, (*Device).mixture_down_corrected}},
-	byKeys: {false: {kernel_mixture_down_many, (*Device).mixture_down_many}, true: {kernel_mixture_down_many_corrected, (*Device).mixture_down_many_corrected}},
-	byAny:  {false: {kernel_mixture_down_any, (*Device).mixture_down_any}, true: {kernel_mixture_down_any, (*Device).mixture_down_any}},
-}
-
-type lastWideFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, table tensor.Tensor,
+type lastFunc = func(d *Device, l launch, y, acts, all, logits, gateLogits, correction, scales, table tensor.Tensor,
 	experts, chosen, times, unitsOfAll, words, places, units, most, biased, in, out, slots, slot, pairs int32, ld int64, sumScale float32,
 	score, groups, topGroups, groupMax, renorm int32, renormEps, factor, jitter float32,
 	leftRow, leftSquares, leftPower, leftPlaces, leftScale tensor.Tensor, leftOffset float32)
 
-// lastWide are those of rows that have the expert that all rows see among their own.
-var lastWide = [...]map[bool]kernelOf[lastWideFunc]{
-	byKey:  {false: {kernel_mixture_down_wide, (*Device).mixture_down_wide}, true: {kernel_mixture_down_corrected_wide, (*Device).mixture_down_corrected_wide}},
-	byKeys: {false: {kernel_mixture_down_many_wide, (*Device).mixture_down_many_wide}, true: {kernel_mixture_down_many_corrected_wide, (*Device).mixture_down_many_corrected_wide}},
-	byAny:  {false: {kernel_mixture_down_any_wide, (*Device).mixture_down_any_wide}, true: {kernel_mixture_down_any_wide, (*Device).mixture_down_any_wide}},
+// lastProducts are by how they choose, and whether scores are corrected; wide where rows have the expert that all rows see among their own.
+var lastProducts = [...]map[bool]ways[lastFunc]{
+	byKey: {
+		false: {{kernel_mixture_down, (*Device).mixture_down}, {kernel_mixture_down_wide, (*Device).mixture_down_wide}},
+		true:  {{kernel_mixture_down_corrected, (*Device).mixture_down_corrected}, {kernel_mixture_down_corrected_wide, (*Device).mixture_down_corrected_wide}},
+	},
+	byKeys: {
+		false: {{kernel_mixture_down_many, (*Device).mixture_down_many}, {kernel_mixture_down_many_wide, (*Device).mixture_down_many_wide}},
+		true:  {{kernel_mixture_down_many_corrected, (*Device).mixture_down_many_corrected}, {kernel_mixture_down_many_corrected_wide, (*Device).mixture_down_many_corrected_wide}},
+	},
+	byAny: {false: anyLast, true: anyLast},
 }
+
+var anyLast = ways[lastFunc]{{kernel_mixture_down_any, (*Device).mixture_down_any}, {kernel_mixture_down_any_wide, (*Device).mixture_down_any_wide}}
 
 // wide reports whether the first products are those of wide kernels.
 func (m *rowMixture) wide() bool { return m.whole > 0 || m.Clamp.Limit > 0 }
@@ -100,11 +101,7 @@ func (m *rowMixture) firstKernel() kernel {
 	}
 }
 
-// lastKernel returns that of the last products.
-func (m *rowMixture) lastKernel() kernel {
-	how, corrected := m.choosing(), !m.router.Correction.Nil()
-	if m.whole > 0 {
-		return lastWide[how][corrected].kernel
-	}
-	return lastProducts[how][corrected].kernel
+// lastOf returns what the last products are launched by.
+func (m *rowMixture) lastOf() kernelOf[lastFunc] {
+	return lastProducts[m.choosing()][!m.router.Correction.Nil()].of(m.whole > 0)
 }

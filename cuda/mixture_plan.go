@@ -48,11 +48,15 @@ func (d *Device) blocksOf(m *rowMixture, beside int) int {
 
 // unitsOfDown returns how many units a tile of a row's last products has.
 func (m *rowMixture) unitsOfDown() int {
-	n := m.to.Chosen() * m.down.most.units
-	if m.whole > 0 {
-		n += m.down.last.units
+	return m.to.Chosen()*m.down.most.units + m.unitsOfWhole()
+}
+
+// unitsOfWhole returns how many of them the expert has that all rows see, if it is one of a row's.
+func (m *rowMixture) unitsOfWhole() int {
+	if m.whole == 0 {
+		return 0
 	}
-	return n
+	return m.down.last.units
 }
 
 // fits reports whether the kernels can do m.
@@ -61,6 +65,9 @@ func (m *rowMixture) fits() bool {
 	_, known := routersOfRows[r.W.Type]
 	for _, t := range []tensor.Tensor{m.x, m.y, m.to.Logits, m.to.Gates, m.Each} { // rows lie one behind the other
 		known = known && (m.x.Rows == 1 || t.Nil() || t.Stride == t.Cols)
+	}
+	if a := r.Apart; a != nil {
+		known = known && m.plain() && r.Correction.Nil() && r.Gate.Nil() && linkable(r.Norm, r.Shift) && linkable(a.Norm, tensor.Tensor{}) && r.Norm.Offset == 0 && r.Norm.Eps == a.Norm.Eps && atSixteenBytes(a.Scale)
 	}
 	return known && m.x.Type == tensor.F32 && !m.gate.most.digitless && !m.up.most.digitless && !m.down.most.digitless && m.gate.packed() && m.up.packed() && m.down.packed() && (r.Gate.Nil() || r.Gate.Type == r.W.Type) &&
 		r.W.Rows <= choice_most_experts && chosen <= route_most_groups && r.Routing.Groups <= route_most_groups && atSixteenBytes(m.acts) &&
@@ -135,7 +142,7 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 	units := pieces(m.unitsOfDown(), parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
 	rows := expert_feed_warps * m.most // of so many units
-	m.last, ok = d.planRow(m.lastKernel(), beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last, ok = d.planRow(m.lastOf().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
 }

@@ -28,7 +28,7 @@ type rowPlan struct{ blocks, cluster, slots, slot, shared int }
 // Mixture computes a mixture of a row whose experts are packed, or of a few: the router, and two
 // kernels, whose blocks choose for themselves.
 func (d *Device) Mixture(y, x tensor.Tensor, to device.Choice, r device.Router, e device.Experts) bool {
-	if x.Rows == 0 || !r.Scales.Nil() {
+	if x.Rows == 0 {
 		return false
 	}
 	if r.Gate.Nil() {
@@ -81,9 +81,14 @@ func (d *Device) mixtureLogits(m *rowMixture) {
 	r, x, in := m.router, m.x, m.x.Cols
 	m.words = d.scratch(scratchOrdered, tensor.I32, x.Rows, in+choice_keys_behind+choice_most_experts)
 	l := routerLaunch(r, x.Rows)
-	l.shared, l.beside = pieces(in, half_elements)*half_elements*tensor.F16.Size(), true
-	routersOfRows[r.W.Type][!m.ranking().Nil()](d, l, m.to.Logits, m.to.Gates, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, m.ranking(), int32(r.W.Rows), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
+	l.beside = true
 	d.mixes = true
+	if a := r.Apart; a != nil {
+		routersApart[r.W.Type](d, l, m.to.Logits, m.words, x, a.Scale, r.Scale, r.W, r.Bias, int32(r.W.Rows), int32(in), a.Norm.Eps, a.Norm.Offset)
+		return
+	}
+	l.shared = pieces(in, half_elements) * half_elements * tensor.F16.Size()
+	routersOfRows[r.W.Type][!m.ranking().Nil()](d, l, m.to.Logits, m.to.Gates, m.words, x, r.Scale, r.Shift, r.W, r.Bias, r.Gate, r.Offset, m.ranking(), int32(r.W.Rows), int32(in), flag(r.Norm.Kind == device.Layer), r.Norm.Eps, r.Norm.Offset)
 }
 
 // linkMixture has m leave the stream that it adds to for its readers.
@@ -128,18 +133,9 @@ func (d *Device) mixtureGate(m *rowMixture) {
 
 // mixtureDown multiplies by the last matrices, and adds the weighted sum.
 func (d *Device) mixtureDown(m *rowMixture) {
-	chosen, how, corrected := m.to.Chosen(), m.choosing(), !m.router.Correction.Nil()
 	r, n, p, g := m.router, m.router.Routing, m.last, m.down
-	l := p.launch(g.tiles(), m.x.Rows)
-	if m.whole > 0 {
-		lastWide[how][corrected].launch(d, l, m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
-			int32(r.W.Rows), int32(chosen), int32(m.whole), int32(g.last.units), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
-			int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
-			m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
-		return
-	}
-	lastProducts[how][corrected].launch(d, l, m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, g.table,
-		int32(r.W.Rows), int32(chosen), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
+	m.lastOf().launch(d, p.launch(g.tiles(), m.x.Rows), m.y, m.acts, m.all, m.to.Logits, m.to.Gates, r.Correction, r.Scales, g.table,
+		int32(r.W.Rows), int32(m.to.Chosen()), int32(m.whole), int32(m.unitsOfWhole()), int32(g.table.Cols), int32(g.places), g.most.all(), int32(m.most), flag(g.biased), int32(g.in), int32(g.out), int32(p.slots), int32(p.slot), int32(g.most.pairs()),
 		int64(m.acts.Stride), m.Scale, int32(n.Score), int32(n.Groups), int32(n.TopGroups), flag(n.GroupMax), flag(n.Renorm), n.RenormEps, n.Scale, n.Jitter,
 		m.left.rows, m.left.squares, m.left.powers, m.left.places, m.left.scale, m.left.norm.Offset)
 }

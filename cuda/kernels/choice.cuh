@@ -207,7 +207,7 @@ struct Keys {
 		for (int i = 0;; i++) {  // equal ones of lanes are one
 			most = warp_largest(a);
 			if (i == k) break;
-			if (a == most) a = b, b = c, c = d, d = 0;
+			drop(a == most, a, b, c, d);
 		}
 		int up_to = __popc(__ballot_sync(~0u, v.x >= most)) + __popc(__ballot_sync(~0u, v.y >= most)) + __popc(__ballot_sync(~0u, v.z >= most)) + __popc(__ballot_sync(~0u, v.w >= most));
 		int at = first(v, most);
@@ -236,9 +236,16 @@ struct Keys {
 #pragma unroll 1
 		for (int i = 0; i <= k; i++) {
 			u32 most = warp_largest(a);
-			bool first = threadIdx.x % 32 == __ffs(__ballot_sync(~0u, a == most)) - 1;
-			if (first) to[i] = most, a = b, b = c, c = d, d = 0;
+			bool first = one_of(a == most);
+			if (first) to[i] = most;
+			drop(first, a, b, c, d);
 		}
+	}
+	// one_of reports whether the lane is the first for which something is so.
+	__device__ static bool one_of(bool so) { return threadIdx.x % 32 == __ffs(__ballot_sync(~0u, so)) - 1; }
+	// drop takes the largest of a lane's away, if so.
+	__device__ static void drop(bool so, u32& a, u32& b, u32& c, u32& d) {
+		if (so) a = b, b = c, c = d, d = 0;
 	}
 	__device__ static void sort(u32& a, u32& b) {
 		u32 low = min(a, b);
@@ -281,8 +288,7 @@ struct Ranking {
 			most = warp_largest(a);
 			alike = i > 0 && last == most ? alike + 1 : 0;
 			if (i == k) break;
-			bool first = lane == __ffs(__ballot_sync(~0u, a == most)) - 1;
-			if (first) a = b, b = c, c = d, d = 0;
+			Keys::drop(Keys::one_of(a == most), a, b, c, d);
 		}
 		if (lane == 0) key = most, before = alike;
 	}

@@ -130,6 +130,16 @@ struct Weighted {
 
 	__device__ void read(Share& s, const Input& x, const Factors& f, int i) {
 		read_row(v, x, i);
+		weigh(s, x, f);
+	}
+	// read_both is read, and gives what the router multiplies: the elements times weights of its own.
+	__device__ void read_both(Share& s, const Input& x, const Factors& f, int i, float (&routed)[8], const Factors& own) {
+		read_row(v, x, i);
+#pragma unroll
+		for (int e = 0; e < 8; e++) routed[e] = v[e] * own.scale[e];
+		weigh(s, x, f);
+	}
+	__device__ void weigh(Share& s, const Input& x, const Factors& f) {
 #pragma unroll
 		for (int e = 0; e < 8; e++) {
 			s.squares += v[e] * v[e];
@@ -197,8 +207,9 @@ struct AsNumbers {
 
 // multiply_row computes a block's logits of one row under a norm without centre and shift, each
 // warp some columns of all, and its share of the row that is left: the norm is a factor of the sums.
-template <class W, class To>
-__device__ void multiply_row(const Router<W>& to, const Input& x, int experts, const To& row_to) {
+// If they are apart, the router's norm has weights of its own.
+template <class W, class To, bool apart = false>
+__device__ void multiply_row(const Router<W>& to, const Input& x, int experts, const To& row_to, const float* weights = nullptr) {
 	constexpr int rows = row_block;
 	static_assert(warps == 8 && rows <= warps, "a lane of eight has a warp's");
 	__shared__ float dots[warps][rows], squares[warps];
@@ -218,13 +229,17 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 			fetch8(w[j], (row == experts ? to.gate : to.w + (int64)row * x.in) + i);
 		}
 		f.read(x, i);
+		Factors own;
+		if constexpr (apart) own.read({x.x, weights, nullptr, x.in, 0, x.eps, 0}, i);
 		if (!more) wait_for_previous(), let_next();
 		Weighted v;
-		v.read(s, x, f, i);
+		float routed[8];
+		if constexpr (apart) v.read_both(s, x, f, i, routed, own);
+		else v.read(s, x, f, i);
 #pragma unroll
 		for (int j = 0; j < rows; j++)
 #pragma unroll
-			for (int e = 0; e < 8; e++) s.dots[j] += widen(w[j].v[e]) * v.v[e];
+			for (int e = 0; e < 8; e++) s.dots[j] += widen(w[j].v[e]) * (apart ? routed[e] : v.v[e]);
 		if (!more) first = v;
 	}
 	if (threadIdx.x * 8 >= x.in) wait_for_previous(), let_next();
@@ -274,6 +289,16 @@ __device__ void multiply_row(const Router<W>& to, const Input& x, int experts, c
 		else multiply_row(to, in, count, AsDigits<Ranked<corrected>>{mine, count, by});                  \
 	}
 
+// The same of rows whose experts' norm has other weights than the router's, w_scale, both without centre and shift.
+#define APART(name, W)                                                                                   \
+	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                       \
+		float* logits, int* words, const float* x, const float* scale, const float* w_scale, const W* w, const float* bias, int count, int k, float eps, float offset) { \
+		int row = blockIdx.y;                                                                            \
+		Router<W> to = {w, nullptr, bias, nullptr, logits + row * count, nullptr};                       \
+		AsDigits<Ranked<false>> digits = {(u32*)words + row * row_words(k), count, {nullptr}};           \
+		multiply_row<W, AsDigits<Ranked<false>>, true>(to, {x + (int64)row * k, scale, nullptr, k, 0, eps, offset}, count, digits, w_scale); \
+	}
+
 // The logits of some rows, and what they are normed, each by blocks of its own: of aligned rows under a norm without centre and shift.
 #define ROWS(name, W)                                                                                     \
 	extern "C" __global__ void __launch_bounds__(32 * warps) name(                                        \
@@ -291,6 +316,10 @@ LOGITS(choose_logits_f32, float, false)
 LOGITS(choose_corrected_f16, half, true)
 LOGITS(choose_corrected_bf16, bf16, true)
 LOGITS(choose_corrected_f32, float, true)
+
+APART(choose_apart_f16, half)
+APART(choose_apart_bf16, bf16)
+APART(choose_apart_f32, float)
 
 ROWS(choose_rows_f16, half)
 ROWS(choose_rows_bf16, bf16)

@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(threads) combine_left(
 		for (int j = 0; j < 8; j++) v[j] += scale * sum[j], square += v[j] * v[j], leave(link, to[j], r, v[j]);
 		store8(y + r * ldy, v, i, n);
 	}
-	leave_squares(link, left_powers ? read_square(left_powers + r) : 1, (blockIdx.x * threads + threadIdx.x) / lanes, r, square);
+	leave_squares(link, to[0].power, (blockIdx.x * threads + threadIdx.x) / lanes, r, square);
 }
 
 extern "C" __global__ void __launch_bounds__(threads) combine_back(

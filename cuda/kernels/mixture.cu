@@ -26,7 +26,7 @@
 		int row = blockIdx.z, chosen = gridDim.y - (wide ? times : 0), asking = both ? 1 : 2; \
 		Given g = {logits + row * experts, correction, nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
 		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-		Left left = {row_of(words, in), wide ? acts + (row * gridDim.y + min(blockIdx.y, chosen)) * ld : acts + (int64)row * chosen * ld, ld}; \
+		Left left = {row_of(words, in), acts_of<wide>(acts, chosen, ld), ld}; \
 		first_products<how, gated, wide>(g, r, left, {gate_table, words1, places1}, {up_table, words2, places2}, {down_table, words3, 0}, blockIdx.y, blockIdx.x / asking, both ? 2 : blockIdx.x % 2, gridDim.x / asking, units, tiles, in, out, {act, limit, most, alpha, added}, \
 		               {nullptr, slot, slots, pairs}); \
 	}
@@ -52,10 +52,10 @@ MIXTURE_GATE(mixture_up_any_wide, by_any, false, true)
 		half* acts, const int* words, const int* gate_table, const int* up_table, const int* down_table, \
 		int experts, int gate_chunks, int gate_groups, int up_chunks, int up_groups, int units, \
 		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld, int times, float limit, float most, float alpha, float added) { \
-		int row = blockIdx.z, chosen = gridDim.y - (wide ? times : 0); \
+		int chosen = gridDim.y - (wide ? times : 0); \
 		bool second = blockIdx.x % 2; \
 		Alike mine = {(const char*)(second ? up_table : gate_table), experts, second ? up_chunks : gate_chunks, second ? up_groups : gate_groups}; \
-		first_alike<how, true, wide>({row_of(words, in), wide ? acts + (row * gridDim.y + min(blockIdx.y, chosen)) * ld : acts + (int64)row * gridDim.y * ld, ld}, mine, {(const char*)down_table, experts, 0, 0}, blockIdx.y, chosen, blockIdx.x / 2, second, gridDim.x / 2, units, tiles, in, out, {act, limit, most, alpha, added}, biased, {nullptr, slot, slots, pairs}); \
+		first_alike<how, true, wide>({row_of(words, in), acts_of<wide>(acts, chosen, ld), ld}, mine, {(const char*)down_table, experts, 0, 0}, blockIdx.y, chosen, blockIdx.x / 2, second, gridDim.x / 2, units, tiles, in, out, {act, limit, most, alpha, added}, biased, {nullptr, slot, slots, pairs}); \
 	}
 
 GATE_ALIKE(mixture_gate_alike, by_key, false)
@@ -67,8 +67,8 @@ GATE_ALIKE(mixture_gate_alike_many_wide, by_keys, true)
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		half* acts, const int* words, const int* up_table, const int* down_table, int experts, int chunks, int groups, int units, \
 		int tiles, int in, int out, int act, int biased, int slots, int slot, int pairs, int64 ld, int times, float limit, float most, float alpha, float added) { \
-		int row = blockIdx.z, chosen = gridDim.y - (wide ? times : 0); \
-		first_alike<how, false, wide>({row_of(words, in), wide ? acts + (row * gridDim.y + min(blockIdx.y, chosen)) * ld : acts + (int64)row * gridDim.y * ld, ld}, {(const char*)up_table, experts, chunks, groups}, {(const char*)down_table, experts, 0, 0}, \
+		int chosen = gridDim.y - (wide ? times : 0); \
+		first_alike<how, false, wide>({row_of(words, in), acts_of<wide>(acts, chosen, ld), ld}, {(const char*)up_table, experts, chunks, groups}, {(const char*)down_table, experts, 0, 0}, \
 		                   blockIdx.y, chosen, blockIdx.x, false, gridDim.x, units, tiles, in, out, {act, limit, most, alpha, added}, biased, {nullptr, slot, slots, pairs}); \
 	}
 
@@ -77,40 +77,32 @@ UP_ALIKE(mixture_up_alike_wide, by_key, true)
 UP_ALIKE(mixture_up_alike_many, by_keys, false)
 UP_ALIKE(mixture_up_alike_many_wide, by_keys, true)
 
-// Wide ones alone are told `times` and how many units a tile of the expert that all rows see has.
-#define LAST_PRODUCTS(how, corrected, wide, times, units_of_all) \
-	int row = blockIdx.z; \
-	Given g = {logits + row * experts, correction, gate_logits ? gate_logits + row : nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
-	Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
-	Left left = {nullptr, (half*)acts + (int64)row * (chosen + times) * ld, ld}; \
-	Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
-	last_products<how, corrected, wide>(g, r, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, times, units_of_all, units, most, biased, in, out, \
-	              {nullptr, slot, slots, pairs});
-
-#define MIXTURE_DOWN(name, wide_name, how, corrected) \
+// `times` and how many units a tile of the expert that all rows see has are for wide ones alone. Scales multiply the experts' weights, or are null.
+#define MIXTURE_DOWN(name, how, corrected, wide) \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 2) name( \
 		float* y, const half* acts, const half* all, const float* logits, \
-		const float* gate_logits, const float* correction, const int* table, int experts, \
-		int chosen, int words, int places, int units, int most, int biased, int in, \
-		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
-		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
-		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
-		const float* left_scale, float left_offset) { \
-		LAST_PRODUCTS(how, corrected, false, 0, 0) \
-	} \
-	extern "C" __global__ void __launch_bounds__(32 * warps, 2) wide_name( \
-		float* y, const half* acts, const half* all, const float* logits, \
-		const float* gate_logits, const float* correction, const int* table, int experts, \
+		const float* gate_logits, const float* correction, const float* scales, const int* table, int experts, \
 		int chosen, int times, int units_of_all, int words, int places, int units, int most, int biased, int in, \
 		int out, int slots, int slot, int pairs, int64 ld, float sum_scale, int score, int groups, \
 		int top_groups, int group_max, int renorm, float renorm_eps, float factor, float jitter, \
 		half* left_row, float* left_squares, const float* left_power, const half* left_places, \
 		const float* left_scale, float left_offset) { \
-		LAST_PRODUCTS(how, corrected, true, times, units_of_all) \
+		int row = blockIdx.z; \
+		Given g = {logits + row * experts, correction, gate_logits ? gate_logits + row : nullptr, nullptr, 1, experts, chosen, chosen, 0, 0}; \
+		Rule r = {score, groups, top_groups, group_max, renorm, renorm_eps, factor, jitter}; \
+		Left left = {nullptr, (half*)acts + (int64)row * (chosen + (wide ? times : 0)) * ld, ld}; \
+		Link link = {nullptr, (float*)left_power + row, left_row ? left_row + (int64)row * out : nullptr, left_squares + row * squares_stride, left_places, left_scale, left_offset, 0, 0, 0}; \
+		last_products<how, corrected, wide>(g, r, scales, left, {y + (int64)row * out, all ? all + (int64)row * out : nullptr, sum_scale, link}, {table, words, places}, wide ? times : 0, units_of_all, units, most, biased, in, out, \
+		              {nullptr, slot, slots, pairs}); \
 	}
 
-MIXTURE_DOWN(mixture_down, mixture_down_wide, by_key, false)
-MIXTURE_DOWN(mixture_down_corrected, mixture_down_corrected_wide, by_key, true)
-MIXTURE_DOWN(mixture_down_many, mixture_down_many_wide, by_keys, false)
-MIXTURE_DOWN(mixture_down_many_corrected, mixture_down_many_corrected_wide, by_keys, true)
-MIXTURE_DOWN(mixture_down_any, mixture_down_any_wide, by_any, true)
+MIXTURE_DOWN(mixture_down, by_key, false, false)
+MIXTURE_DOWN(mixture_down_wide, by_key, false, true)
+MIXTURE_DOWN(mixture_down_corrected, by_key, true, false)
+MIXTURE_DOWN(mixture_down_corrected_wide, by_key, true, true)
+MIXTURE_DOWN(mixture_down_many, by_keys, false, false)
+MIXTURE_DOWN(mixture_down_many_wide, by_keys, false, true)
+MIXTURE_DOWN(mixture_down_many_corrected, by_keys, true, false)
+MIXTURE_DOWN(mixture_down_many_corrected_wide, by_keys, true, true)
+MIXTURE_DOWN(mixture_down_any, by_any, true, false)
+MIXTURE_DOWN(mixture_down_any_wide, by_any, true, true)

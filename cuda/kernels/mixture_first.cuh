@@ -145,6 +145,12 @@ __device__ inline Span span_of(int tiles, int part, int each, int k, int chosen,
 	return span;
 }
 
+// acts_of returns where the block's row has its results, or, of wide kernels, the block.
+template <bool wide>
+__device__ inline half* acts_of(half* acts, int chosen, int64 ld) {
+	return wide ? acts + (blockIdx.z * gridDim.y + min(blockIdx.y, chosen)) * ld : acts + (int64)blockIdx.z * chosen * ld;
+}
+
 // first_products is the first kernel. What is not gated is its own gate. `wide` ones are told in mixture.cu.
 template <Choosing how, bool gated, bool wide>
 __device__ void first_products(

@@ -89,7 +89,7 @@ __device__ inline void Staging::put(u32* to, u32* what) const {
 
 // last_products is the second kernel.
 template <Choosing how, bool corrected, bool wide>
-__device__ void last_products(const Given& g, const Rule& r, const Left& left, const Sum& to, const Table& table, int times, int units_of_all, int units128, int most, int biased, int in, int out, Slots slots) {
+__device__ void last_products(const Given& g, const Rule& r, const float* scales, const Left& left, const Sum& to, const Table& table, int times, int units_of_all, int units128, int most, int biased, int in, int out, Slots slots) {
 	extern __shared__ __align__(128) uint4 memory[];
 	__shared__ float parts[warps * tile_columns], others[most_blocks * tile_columns];
 	__shared__ unsigned long long mail_there;
@@ -118,6 +118,7 @@ __device__ void last_products(const Given& g, const Rule& r, const Left& left, c
 			__syncthreads();
 		}
 	}
+	if (scales && threadIdx.x < g.chosen) chosen.weights[threadIdx.x] *= scales[chosen.experts[threadIdx.x]];  // nobody reads them before the next barrier
 	Runs<wide> runs = {table, chosen, count, units128, tile};
 	int all = runs.all(g.chosen, units_of_all), from = all * (part * warps + warp) / (blocks * warps), end = all * (part * warps + warp + 1) / (blocks * warps);
 	__syncthreads();  // the ring's memory is no longer the choosing's, and zeros are there

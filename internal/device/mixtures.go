@@ -83,6 +83,16 @@ type Router struct {
 	Correction   tensor.Tensor
 	Scales       tensor.Tensor
 	Routing      Routing
+
+	// Apart is the norm of what experts read, if that is another one than the router's, or nil: Fuser.Mixture takes it, Choose leaves rows under
+	// the router's.
+	Apart *Weighing
+}
+
+// A Weighing is a norm and its weights, F32 [1, in].
+type Weighing struct {
+	Norm  Norm
+	Scale tensor.Tensor
 }
 
 // Experts are the matrices of MLPs, and memory for what they compute, [rows·chosen, out]

@@ -241,6 +241,9 @@ func (f *fusing) Mixture(y, x tensor.Tensor, c device.Choice, r device.Router, e
 	}
 	normed := f.Alloc(f.Activation(), x.Rows, x.Cols)
 	f.Choose(c, normed, x, r)
+	if r.Apart != nil {
+		f.Norm(normed, x, r.Apart.Scale, tensor.Tensor{}, r.Apart.Norm)
+	}
 	if e.Whole != nil {
 		n := c.Rows.Cols
 		f.computeLast(e.Each.Slice(n, n+x.Rows), normed, e)

@@ -150,13 +150,16 @@ func (g *grouped) mix(s *State) {
 // when it leaves it.
 func (g *grouped) mixApart(s *State) {
 	a, sum := g.apart, s.At(Mixture)
-	g.chooseApart(s)
-	if !g.mixesShared(s) {
-		g.input.run(s)
-		g.runShared(s)
-	}
 	s.Dev.Clear(sum)
-	s.Dev.MixExperts(sum, s.At(g.in), g.together(s, 1), s.Routes())
+	shared, e := g.mixesShared(s), g.together(s, 1)
+	if !shared || !g.mixRow(s, sum, e) {
+		g.chooseApart(s)
+		if !shared {
+			g.input.run(s)
+			g.runShared(s)
+		}
+		s.Dev.MixExperts(sum, s.At(g.in), e, s.Routes())
+	}
 	if a.out.Norm != a.shared.Norm || !g.joins(s, g.follower(s), device.Sum{Y: sum, With: &device.Addend{Y: s.At(SharedOut), Norm: a.out.Norm, Own: a.shared.W, First: a.out.W}}) {
 		g.addNorms(s)
 	}

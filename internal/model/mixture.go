@@ -89,13 +89,13 @@ func (x *mixture) choose(s *State) {
 func (x *mixture) router() (r device.Router, ok bool) {
 	n, scales := x.input.norm, tensor.Tensor{}
 	if a := x.apart; a != nil {
-		n, scales = a.router, a.scales
+		n, scales, r.Apart = a.router, a.scales, &device.Weighing{Norm: a.in.Norm, Scale: a.in.W}
 	}
 	w, ok := x.scores.W.(Dense)
 	if !ok || n.none() {
 		return r, false
 	}
-	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Scales: scales, Routing: x.routing}
+	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Scales: scales, Routing: x.routing, Apart: r.Apart}
 	if x.gate == nil {
 		return r, true
 	}

@@ -26,6 +26,7 @@ type rowMixtureCase struct {
 	ungated               bool // up's results are their own gates
 	distinct              int  // rows of the router, if others are equal to those
 	whole                 int  // the expert that all rows see is one of a row's, so many times as wide as others; or 0
+	apart                 bool // experts read what has a norm of its own, and have scales
 }
 
 func rowMixtureCases() (cases []testCase) {
@@ -36,52 +37,57 @@ func rowMixtureCases() (cases []testCase) {
 	mixed := []string{"1:4b_128g", "0.3:5b_128g/0.7:3b_64g", "0.1:8b_32g/0.1:6b_64g/0.8:2b_32g"}
 	f16, bf16, f32 := tensor.F16, tensor.BF16, tensor.F32
 	for _, c := range []rowMixtureCase{
-		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, false, 0, 0},
-		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, false, 0, 0},
-		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, false, 0, 0},
-		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, false, 0, 0},
-		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, false, 0, 0},
-		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, false, 0, 0},
-		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 4, 0},
-		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, false, 0, 0},
-		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, false, 0, 0},
-		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
-		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 0},
-		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0, 0},
-		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0},
-		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0},
-		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, sigmoid, false, true, true, true, 0, 0},
-		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0},
-		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 0},
-		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0},
-		{8, 33, 2, 288, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
-		{1, 256, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0},
-		{2, 300, 10, 256, 64, mixed, f16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0},
-		{1, 512, 10, 128, 64, mixed[:1], bf16, rms, device.SiLU, top, false, false, false, false, 300, 0},
-		{1, 400, 9, 128, 64, mixed[1:], f16, layer, device.SiLU, renorm, false, true, false, false, 2, 0},
-		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0, 0},
-		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7, 0},
-		{1, 32, 4, 288, 288, mixed[:1], bf16, rms, limits, top, false, true, false, false, 0, 0},
-		{3, 12, 4, 256, 96, mixed, bf16, rms, limits, top, false, true, false, false, 0, 0},
-		{2, 140, 5, 256, 64, mixed, f16, rms, limits, grouped, false, false, true, false, 0, 0},
-		{1, 140, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1},
-		{3, 12, 3, 320, 160, mixed, bf16, rms, device.SiLU, sigmoid, true, true, true, false, 0, 1},
-		{1, 16, 4, 1056, 768, mixed[:1], f16, layer, device.GELU, renorm, true, true, false, false, 0, 1},
-		{2, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, true, true, false, 0, 1},
-		{2, 32, 32, 128, 96, mixed[:1], f16, rms, limits, renorm, true, false, false, false, 0, 1},
-		{12, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1},
-		{1, 12, 3, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2},
-		{2, 140, 5, 288, 160, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 3},
-		{3, 16, 6, 512, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 2},
-		{1, 16, 4, 320, 544, mixed[1:2], f32, rms, device.GELU, grouped, true, false, true, false, 0, 2},
-		{1, 192, 5, 256, 96, everyMix(), f16, rms, device.ReLU, sigmoid, true, true, true, true, 0, 4},
-		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2},
+		{1, 1, 1, 32, 32, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 130, 8, 256, 96, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 8, 2, 512, 1376, mixed, bf16, layer, device.GELU, device.Routing{}, true, true, false, false, 0, 0, false},
+		{1, 6, 6, 1056, 224, mixed, f32, rms, device.GELUTanh, top, false, true, false, false, 0, 0, false},
+		{1, 16, 4, 320, 96, everyMix(), f16, layer, device.ReLU, device.Routing{Score: device.Sigmoid, Renorm: true, Scale: 0.5}, true, false, true, false, 0, 0, false},
+		{1, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, false, true, false, 0, 0, false},
+		{1, 24, 3, 256, 64, mixed, f16, rms, device.SiLU, renorm, false, false, true, false, 0, 0, false},
+		{1, 16, 2, 128, 64, mixed, f16, rms, device.SiLU, device.Routing{Score: device.SparseMixer, Jitter: 0.01}, false, false, false, false, 0, 0, false},
+		{1, 12, 5, 128, 64, mixed, f16, rms, device.SiLU, renorm, false, false, false, false, 4, 0, false},
+		{1, 4, 1, 4096, 7168, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 4, 3, 4160, 128, mixed[1:], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 8, 3, 2080, 544, mixed[1:2], f16, rms, device.GELU, renorm, true, false, false, false, 0, 0, false},
+		{1, 6, 4, 352, 416, mixed[2:], f16, rms, device.SiLU, top, false, true, false, false, 0, 0, false},
+		{1, 9, 4, 8192, 96, everyMix()[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{3, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0, false},
+		{2, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 0, false},
+		{2, 12, 5, 128, 64, mixed[:1], bf16, layer, device.GELU, grouped, false, true, true, false, 0, 0, false},
+		{1, 8, 2, 256, 96, []string{"1:4b_32g", ""}, f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, false},
+		{1, 12, 5, 2048, 768, mixed[:1], f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0, false},
+		{2, 10, 3, 256, 96, mixed, f16, rms, device.ReLU, sigmoid, false, true, true, true, 0, 0, false},
+		{5, 10, 3, 256, 160, mixed, f16, rms, device.ReLU, renorm, true, false, false, true, 0, 0, false},
+		{2, 128, 6, 672, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 0, false},
+		{4, 20, 4, 256, 224, mixed, bf16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0, false},
+		{8, 33, 2, 288, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0, false},
+		{1, 256, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 0, false},
+		{2, 300, 10, 256, 64, mixed, f16, rms, device.SiLU, sigmoid, false, false, true, false, 0, 0, false},
+		{1, 512, 10, 128, 64, mixed[:1], bf16, rms, device.SiLU, top, false, false, false, false, 300, 0, false},
+		{1, 400, 9, 128, 64, mixed[1:], f16, layer, device.SiLU, renorm, false, true, false, false, 2, 0, false},
+		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0, 0, false},
+		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7, 0, false},
+		{1, 32, 4, 288, 288, mixed[:1], bf16, rms, limits, top, false, true, false, false, 0, 0, false},
+		{3, 12, 4, 256, 96, mixed, bf16, rms, limits, top, false, true, false, false, 0, 0, false},
+		{2, 140, 5, 256, 64, mixed, f16, rms, limits, grouped, false, false, true, false, 0, 0, false},
+		{1, 140, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1, false},
+		{3, 12, 3, 320, 160, mixed, bf16, rms, device.SiLU, sigmoid, true, true, true, false, 0, 1, false},
+		{1, 16, 4, 1056, 768, mixed[:1], f16, layer, device.GELU, renorm, true, true, false, false, 0, 1, false},
+		{2, 16, 6, 480, 160, mixed, f32, rms, device.SiLU, grouped, true, true, true, false, 0, 1, false},
+		{2, 32, 32, 128, 96, mixed[:1], f16, rms, limits, renorm, true, false, false, false, 0, 1, false},
+		{12, 8, 2, 256, 96, mixed, f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1, false},
+		{1, 12, 3, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2, false},
+		{2, 140, 5, 288, 160, mixed, f16, rms, device.SiLU, renorm, true, true, false, false, 0, 3, false},
+		{3, 16, 6, 512, 480, mixed[:1], f16, rms, device.ReLU, sigmoid, true, false, true, true, 0, 2, false},
+		{1, 16, 4, 320, 544, mixed[1:2], f32, rms, device.GELU, grouped, true, false, true, false, 0, 2, false},
+		{1, 192, 5, 256, 96, everyMix(), f16, rms, device.ReLU, sigmoid, true, true, true, true, 0, 4, false},
+		{1, 12, 8, 2048, 768, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 2, false},
+		{1, 128, 8, 288, 96, mixed[:1], bf16, rms, device.GELUTanh, renorm, false, false, false, false, 0, 0, true},
+		{2, 12, 3, 2816, 704, mixed, f16, rms, device.GELUTanh, renorm, false, false, false, false, 0, 0, true},
+		{3, 16, 4, 256, 96, mixed[:1], f32, rms, device.SiLU, device.Routing{Score: device.SoftmaxTop}, false, false, false, false, 0, 0, true},
+		{1, 140, 6, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, true},
+		{9, 8, 2, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, false, false, false, false, 0, 0, true},
 	} {
 		name := fmt.Sprintf("rows=%d experts=%d of %d %dx%d packed=%d %v act=%d score=%d groups=%d %v shared=%v biased=%v correction=%v", c.rows, c.chosen, c.experts, c.hidden, c.width, len(c.recipes), c.t, c.act, c.r.Score, c.r.Groups, c.norm.Kind, c.shared, c.biased, c.correction)
 		if c.distinct > 0 {
@@ -92,6 +98,9 @@ func rowMixtureCases() (cases []testCase) {
 		}
 		if c.whole > 0 {
 			name += fmt.Sprint(" whole=", c.whole)
+		}
+		if c.apart {
+			name += " apart"
 		}
 		cases = append(cases, testCase{name: name, limit: rowMixtureLimit, build: c.build})
 	}
@@ -179,6 +188,9 @@ func (c rowMixtureCase) mixing(f *fixture) func(d device.Device, y, x tensor.Ten
 			return
 		}
 		d.Choose(to, normed, x, r)
+		if a := r.Apart; a != nil {
+			d.Norm(normed, x, a.Scale, tensor.Tensor{}, a.Norm)
+		}
 		all(d)
 		d.MixExperts(y, normed, e, to.Routes)
 	}
@@ -197,6 +209,10 @@ func (c rowMixtureCase) router(f *fixture) device.Router {
 	}
 	if c.correction {
 		r.Correction = f.in("correction", tensor.F32, 1, c.experts, scaled(noise(6), 0.3, 0))
+	}
+	if c.apart {
+		r.Scales = f.in("scales", tensor.F32, 1, c.experts, noise(12))
+		r.Apart = &device.Weighing{Norm: device.Norm{Eps: c.norm.Eps, Offset: 1}, Scale: f.in("scale of experts", tensor.F32, 1, c.hidden, scaled(noise(13), 0.3, 0))}
 	}
 	return r
 }
