@@ -24,7 +24,7 @@ var prefillVariants = []prefillVariant[prefillFunc]{
 }
 
 // MaxHeadDim is the largest dimension of a head that attention takes, which must
-// be even, too; heads of more than 256 without sinks and temperature, and by a plain kernel.
+// be even, too; heads of more than wideHead by a plain kernel without sinks and temperature, but for those on Hopper of MaxHeadDim, and runs.
 const MaxHeadDim, wideHead = 512, 256
 
 // pageUnit divides the positions of a page that attention takes.
@@ -83,7 +83,7 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		return
 	}
 	switch {
-	case a.HeadDim > wideHead:
+	case a.HeadDim > wideHead && !(b.Span == 1 && d.meetsWide(a)) && !d.runsWide(y, q, c, a, b):
 		d.attendWide(y, q, c, layer, a, b)
 	case b.Span == 1:
 		d.attendRows(rowsAttend{y, d.placesFor(y, a), q, o, c, layer, a, b})
@@ -108,12 +108,12 @@ const rowsApart = 2
 
 // attendRuns is attention of runs of more than one row.
 func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	if d.hopper() && q.Rows <= rowsApart { // this kernel reads nothing early
+	if d.hopper() && q.Rows <= rowsApart && a.HeadDim <= wideHead { // this kernel reads nothing early
 		t := rowsAttend{y: y, q: q, cache: c, layer: layer, Attend: a, batch: b}
 		d.attendSplit(rowsVariantFor(splitVariants, t), t)
 		return
 	}
-	if !c.maps.Nil() && a.HeadDim%8 == 0 && atSixteenBytes(q) && atSixteenBytes(y) {
+	if c.tiles(y, q, a) {
 		d.attendHopper(y, q, c, layer, a, b)
 		return
 	}

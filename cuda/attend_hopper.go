@@ -12,12 +12,26 @@ var hopperVariants = []prefillVariant[hopperFunc]{
 	{(*Device).attend_hopper_64, 64, attend_hopper_keys_64, attend_hopper_queries_64},
 	{(*Device).attend_hopper_128, 128, attend_hopper_keys_128, attend_hopper_queries_128},
 	{(*Device).attend_hopper_256, 256, attend_hopper_keys_256, attend_hopper_queries_256},
+	{(*Device).attend_hopper_512, 512, attend_hopper_keys_512, attend_hopper_queries_512},
+}
+
+// tiles reports whether attend_hopper.cu can take rows and the cache.
+func (c *cache) tiles(y, q tensor.Tensor, a device.Attend) bool {
+	return !c.maps.Nil() && a.HeadDim%8 == 0 && atSixteenBytes(q) && atSixteenBytes(y)
+}
+
+// runsWide reports whether runs of heads of more than wideHead are its, which are faster row by row if they are few.
+func (d *Device) runsWide(y, q tensor.Tensor, c *cache, a device.Attend, b device.Batch) bool {
+	const few = 16
+	return b.Span > 1 && q.Rows > few && c.tiles(y, q, a)
 }
 
 // attendHopper is attention of runs on Hopper, by a block a multiprocessor.
 func (d *Device) attendHopper(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	const rows = attend_hopper_rows_a_block
-	v, runs := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span
+	v, runs, rows := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span, attend_hopper_rows_a_block
+	if a.HeadDim > wideHead {
+		rows = attend_hopper_rows_512
+	}
 	l := launch{
 		blocks: dim{x: min(d.sms, runs*pieces(b.Span, rows)*a.Heads)}, threads: dim{x: attend_hopper_threads},
 		shared: 2*attend_hopper_alignment + (rows*v.queries+2*attend_hopper_stages*v.keys)*v.dim*tensor.F16.Size(),

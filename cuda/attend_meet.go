@@ -24,6 +24,7 @@ var meetVariants = []meetVariant{
 	{rowsShape{128, 8, false}, (*Device).attend_meet_128_8, attend_meet_many},
 	{rowsShape{128, 16, false}, (*Device).attend_meet_128_16, attend_meet_few},
 	{rowsShape{256, 8, false}, (*Device).attend_meet_256_8, attend_meet_few},
+	{rowsShape{512, 8, false}, (*Device).attend_meet_512_8, attend_meet_few},
 	{rowsShape{64, 8, true}, (*Device).attend_meet_64_any, attend_meet_many},
 	{rowsShape{128, 8, true}, (*Device).attend_meet_128_any, attend_meet_few},
 	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few},
@@ -31,17 +32,18 @@ var meetVariants = []meetVariant{
 
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
 // division of others among blocks is too fine for heads of keys that are few, and, with heads of
-// 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere.
+// 128, where rows are short and all blocks run at once. Long ones are shared by their lengths elsewhere. Of more than
+// wideHead there are no others.
 func (d *Device) meetTakes(t rowsAttend) bool {
 	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
-	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows)) && d.hopper() && d.meets()
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && d.hopper() && d.meets()
 }
 
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
 // is one a multiprocessor at most.
 func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	sets := t.KVHeads * pieces(t.group(), v.heads)
-	parts := max(1, min(d.sms/(sets*t.q.Rows), attend_meet_most_parts, t.rounds(v.warps)))
+	parts := max(1, min(d.sms/(sets*t.q.Rows), attend_meet_most_parts, t.rounds(v.warps/v.sharing())))
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
 	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads

@@ -52,7 +52,12 @@ func fewHeads(a device.Attend, rows int) bool { return rows*a.KVHeads < 32 }
 // together reports whether queries and keys are rotated, and keys and values stored, by
 // attention itself.
 func (d *Device) together(a device.Attend, rows int) bool {
-	return a.HeadDim <= wideHead && (d.hopper() || !partsTake(a, rows))
+	return a.HeadDim <= wideHead && (d.hopper() || !partsTake(a, rows)) || d.meetsWide(a)
+}
+
+// meetsWide reports whether heads of more than wideHead have a kernel of single rows.
+func (d *Device) meetsWide(a device.Attend) bool {
+	return a.HeadDim == MaxHeadDim && d.hopper() && d.meets()
 }
 
 // attendRows is attention of single rows.
@@ -82,10 +87,13 @@ func (s rowsShape) fits(dim, group int) bool {
 	if s.any {
 		return dim <= s.dim
 	}
-	return dim == s.dim && (s.heads == 8) == (group <= 8 || dim == 256)
+	return dim == s.dim && (s.heads == 8) == (group <= 8 || dim >= wideHead)
 }
 
 func (s rowsShape) shape() rowsShape { return s }
+
+// sharing is how many warps have the same positions, and some of the columns each.
+func (s rowsShape) sharing() int { return pieces(s.dim, wideHead) }
 
 // rowsVariantFor returns the first variant that fits.
 func rowsVariantFor[V interface{ shape() rowsShape }](list []V, t rowsAttend) V {
@@ -136,8 +144,13 @@ func (d *Device) attendSplit(v splitVariant, t rowsAttend) {
 // so many bytes at least for what is found.
 func rowShared(s rowsShape, warps, group, found int) int {
 	const half, single, aligned = 2, 4, 16
-	fixed := s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single
-	return pieces(fixed, aligned)*aligned + aligned + max(warps*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
+	units := warps / s.sharing()
+	exchanged := 0
+	if units < warps {
+		exchanged = 2 * warps * s.heads / 8 * 32 * 4 * single
+	}
+	fixed := exchanged + s.heads*(s.dim+8)*half + 2*s.dim*half + s.dim/2*2*single + 2*s.heads*warps*single
+	return pieces(fixed, aligned)*aligned + aligned + max(units*min(group, s.heads)*(s.dim+attend_row_padding)*single, found)
 }
 
 // rowsNumbers is a rowsAttend as kernels take it.

@@ -52,7 +52,7 @@ func (d *Device) NewCache(s device.CacheShape) device.Cache {
 
 // mapHeights are the most positions that attend_hopper.cu copies at a time, by the
 // dimensions of heads.
-var mapHeights = [...]int{attend_hopper_keys_128, attend_hopper_keys_256}
+var mapHeights = [...]int{attend_hopper_keys_128, attend_hopper_keys_256, attend_hopper_keys_512}
 
 // tileMaps describes the keys and the values of every layer, in tiles of every height.
 func (d *Device) tileMaps(c *cache) (all []byte) {

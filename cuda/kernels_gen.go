@@ -63,6 +63,7 @@ const (
 	kernel_attend_hopper_64
 	kernel_attend_hopper_128
 	kernel_attend_hopper_256
+	kernel_attend_hopper_512
 	kernel_attend_latent_4
 	kernel_attend_latent_2
 	kernel_attend_latent_1
@@ -74,6 +75,7 @@ const (
 	kernel_attend_meet_128_8
 	kernel_attend_meet_128_16
 	kernel_attend_meet_256_8
+	kernel_attend_meet_512_8
 	kernel_attend_meet_64_any
 	kernel_attend_meet_128_any
 	kernel_attend_meet_256_any
@@ -464,6 +466,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_hopper_64:                 {"attend_hopper", "attend_hopper_64", true},
 	kernel_attend_hopper_128:                {"attend_hopper", "attend_hopper_128", true},
 	kernel_attend_hopper_256:                {"attend_hopper", "attend_hopper_256", true},
+	kernel_attend_hopper_512:                {"attend_hopper", "attend_hopper_512", true},
 	kernel_attend_latent_4:                  {"attend_latent", "attend_latent_4", true},
 	kernel_attend_latent_2:                  {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:                  {"attend_latent", "attend_latent_1", true},
@@ -475,6 +478,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_meet_128_8:                {"attend_meet", "attend_meet_128_8", true},
 	kernel_attend_meet_128_16:               {"attend_meet", "attend_meet_128_16", true},
 	kernel_attend_meet_256_8:                {"attend_meet", "attend_meet_256_8", true},
+	kernel_attend_meet_512_8:                {"attend_meet", "attend_meet_512_8", true},
 	kernel_attend_meet_64_any:               {"attend_meet", "attend_meet_64_any", true},
 	kernel_attend_meet_128_any:              {"attend_meet", "attend_meet_128_any", true},
 	kernel_attend_meet_256_any:              {"attend_meet", "attend_meet_256_any", true},
@@ -945,14 +949,17 @@ const (
 	attend_hopper_groups             = 2
 	attend_hopper_group_rows         = 64
 	attend_hopper_rows_a_block       = attend_hopper_groups * attend_hopper_group_rows
+	attend_hopper_rows_512           = attend_hopper_group_rows
 	attend_hopper_group              = 128
 	attend_hopper_threads            = (attend_hopper_groups + 1) * attend_hopper_group
 	attend_hopper_keys_64            = 128
 	attend_hopper_keys_128           = 128
 	attend_hopper_keys_256           = 64
+	attend_hopper_keys_512           = 32
 	attend_hopper_queries_64         = 2
 	attend_hopper_queries_128        = 2
 	attend_hopper_queries_256        = 1
+	attend_hopper_queries_512        = 1
 	attend_hopper_stages             = 2
 	attend_hopper_map_bytes          = 128
 	attend_hopper_alignment          = 1024
@@ -2572,6 +2579,32 @@ func (d *Device) attend_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, m
 	d.launch(a, l)
 }
 
+func (d *Device) attend_hopper_512(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, runs int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_hopper_512)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(runs)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
 func (d *Device) attend_latent_4(l launch, y tensor.Tensor, out tensor.Tensor, stats tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, dim int32, latent int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_latent_4)
 	a.tensor(y, tensor.F16, "y")
@@ -2852,6 +2885,50 @@ func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Ten
 
 func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
 	a := d.begin(kernel_attend_meet_256_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_meet_512_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+	a := d.begin(kernel_attend_meet_512_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")

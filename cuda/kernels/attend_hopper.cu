@@ -3,7 +3,8 @@
 //
 // A block takes 128 rows of a run and one head, and then others: two warp groups have
 // 64 rows each, and a third brings queries, keys and values to shared memory, ahead of
-// them. A group's products run while it weighs the scores before: those of the next
+// them. Of heads of more than 256 dimensions it takes 64 rows, whose scores both groups
+// compute, as each has room for the sums of half of the columns. A group's products run while it weighs the scores before: those of the next
 // keys, and those of the values with the weights before, which stay in registers (Shah
 // et al. 2024, FlashAttention-3, algorithm 2). The groups take turns at the tensor
 // cores.
@@ -21,15 +22,15 @@
 #include "tile.cuh"
 
 constexpr int groups = 2, group_rows = 64;  // warp groups that compute, and their rows
-constexpr int rows_a_block = groups * group_rows;
+constexpr int rows_a_block = groups * group_rows, rows_512 = group_rows;
 constexpr int group = 128, threads = (groups + 1) * group;
-constexpr int keys_64 = 128, keys_128 = 128, keys_256 = 64;     // positions at a time, and of a copy at most
-constexpr int queries_64 = 2, queries_128 = 2, queries_256 = 1;  // items whose queries there is room for
+constexpr int keys_64 = 128, keys_128 = 128, keys_256 = 64, keys_512 = 32;        // positions at a time, and of a copy at most
+constexpr int queries_64 = 2, queries_128 = 2, queries_256 = 1, queries_512 = 1;  // items whose queries there is room for
 constexpr int stages = 2;
 constexpr int map_bytes = 128;
 constexpr int alignment = 1024;
 
-static_assert(alignment % 1024 == 0 && keys_256 % 8 == 0 && map_bytes % 64 == 0 && threads > rows_a_block && stages > 1, "as wgmma and copies want it");
+static_assert(alignment % 1024 == 0 && rows_512 == group_rows && keys_512 % 8 == 0 && map_bytes % 64 == 0 && threads > rows_a_block && stages > 1, "as wgmma and copies want it");
 
 // Task is what the kernels are given.
 struct Task {
@@ -48,19 +49,30 @@ struct Task {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Item is rows of a run, from first on, and a head; the rows stand at positions from
+// A Part is what a group has: all columns of rows of its own, or half of the columns of all rows.
+template <int D>
+struct Part {
+	static constexpr bool shared = D > 256;
+	static constexpr int rows = shared ? rows_512 : rows_a_block;  // of a block
+	static constexpr int columns = shared ? D / groups : D;
+
+	__device__ static int row(int mine) { return shared ? 0 : mine * group_rows; }
+	__device__ static int column(int mine) { return shared ? mine * columns : 0; }
+};
+
+// Item is rows of a run, at most so many, from first on, and a head; the rows stand at positions from
 // begin on, and see those before end. Tiles of keys begin at start.
 struct Item {
 	int first, rows, head, kv, begin, start, end, seq, tiles;
 
 	// Items are in the order of their length; those of one length share keys and values
 	// with the next ones.
-	__device__ Item(const Task& t, int index, int keys, int box) {
-		int cuts = (t.span + rows_a_block - 1) / rows_a_block, each = t.runs * t.heads, rest = index % each;
+	__device__ Item(const Task& t, int index, int most, int keys, int box) {
+		int cuts = (t.span + most - 1) / most, each = t.runs * t.heads, rest = index % each;
 		int cut = cuts - 1 - index / each, run = rest / t.heads, run_begin = t.pos[run * t.span];
 		head = rest % t.heads, kv = head / (t.heads / t.kv_heads);
-		first = run * t.span + cut * rows_a_block, rows = min(rows_a_block, (run + 1) * t.span - first);
-		begin = run_begin + cut * rows_a_block, seq = t.seq[run * t.span], end = begin + rows;
+		first = run * t.span + cut * most, rows = min(most, (run + 1) * t.span - first);
+		begin = run_begin + cut * most, seq = t.seq[run * t.span], end = begin + rows;
 		start = t.window > 0 ? max(0, begin - t.window + 1) / box * box : 0;
 		tiles = (end - start + keys - 1) / keys;
 	}
@@ -70,7 +82,7 @@ struct Item {
 // have about as much to do.
 struct Order {
 	int round = 0, items;
-	__device__ Order(const Task& t) : items(t.runs * t.heads * ((t.span + rows_a_block - 1) / rows_a_block)) {}
+	__device__ Order(const Task& t, int most) : items(t.runs * t.heads * ((t.span + most - 1) / most)) {}
 	__device__ int item() const { return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x); }
 	__device__ bool more() const { return item() < items; }
 	__device__ bool last() const { Order next = *this; next.round++; return !next.more(); }
@@ -80,7 +92,7 @@ struct Order {
 // rows of 128 bytes as operand has them.
 template <int D, int keys, int queries>
 struct Memory {
-	half q[queries][D / 64][rows_a_block][64], k[stages][D / 64][keys][64], v[stages][D / 64][keys][64];
+	half q[queries][D / 64][Part<D>::rows][64], k[stages][D / 64][keys][64], v[stages][D / 64][keys][64];
 	u64 got_q[queries], free_q[queries], got_k[stages], got_v[stages], free_k[stages], free_v[stages];
 };
 
@@ -100,8 +112,8 @@ __device__ inline void bring_tiles(Memory<D, keys, queries>& m, const Task& t, i
 	const unsigned char* map = t.maps + values * map_bytes;
 	map_ready(map);
 	int parts = (t.dim + 63) / 64;
-	for (Order o(t); o.more(); o.round++) {
-		Item b(t, o.item(), keys, box);
+	for (Order o(t, Part<D>::rows); o.more(); o.round++) {
+		Item b(t, o.item(), Part<D>::rows, keys, box);
 		const int* table = t.table + b.seq * t.table_cols;
 		auto row = [&](int p) { return table[p / t.page_rows] * t.page_rows + p % t.page_rows; };
 		for (int i = 0; i < b.tiles; i++, ring.next()) {
@@ -118,11 +130,11 @@ __device__ inline void bring_tiles(Memory<D, keys, queries>& m, const Task& t, i
 template <int D, int keys, int queries>
 __device__ inline void bring_queries(Memory<D, keys, queries>& m, const Task& t, int box) {
 	int chunk = threadIdx.x % 8, row = threadIdx.x % 64 / 8;
-	for (Order o(t); o.more(); o.round++) {
-		Item b(t, o.item(), keys, box);
+	for (Order o(t, Part<D>::rows); o.more(); o.round++) {
+		Item b(t, o.item(), Part<D>::rows, keys, box);
 		barrier_wait(&m.free_q[o.round % queries], o.round / queries % 2 ^ 1);
 #pragma unroll 4
-		for (int r = row; r < rows_a_block; r += 8) {
+		for (int r = row; r < Part<D>::rows; r += 8) {
 			const half* from = t.q + (b.first + r) * t.ldq + b.head * t.dim;
 #pragma unroll
 			for (int part = 0; part < D / 64; part++) {
@@ -166,16 +178,17 @@ __device__ inline void forget(half (&v)[D / 64][keys][64], int row) {
 // consume computes the rows of a warp group.
 template <int D, int keys, int queries>
 __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int box) {
+	constexpr int columns = Part<D>::columns;
 	int mine = threadIdx.x / group - 1, thread = threadIdx.x % group, lane = thread % 32;
-	int row = mine * group_rows + thread / 32 * 16 + lane / 4;
+	int rows_from = Part<D>::row(mine), column = Part<D>::column(mine), row = rows_from + thread / 32 * 16 + lane / 4;
 	Ring<stages> at;      // the tile of keys
 	Ring<stages> before;  // that of values
 	Turns turns = {mine};
 	if (mine == groups - 1) turns.pass();
-	for (Order o(t); o.more(); o.round++) {
-		Item b(t, o.item(), keys, box);
+	for (Order o(t, Part<D>::rows); o.more(); o.round++) {
+		Item b(t, o.item(), Part<D>::rows, keys, box);
 		bool last_item = o.last();
-		Softmax<D, keys> softmax;
+		Softmax<columns, keys> softmax;
 		float cap = t.how.cap, inner[2];
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
@@ -184,14 +197,14 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 			inner[h] = cap == 0 ? 0 : 2 * log2e * factor / cap;
 			softmax.factor[h] = cap == 0 ? fabsf(factor) * log2e : log2e;
 		}
-		float out[D / 2] = {}, s[keys / 2];
+		float out[columns / 2] = {}, s[keys / 2];
 		unsigned w[keys / 16][4];
-		uint64 q = operand(m.q[o.round % queries][0][mine * group_rows]);
+		uint64 q = operand(m.q[o.round % queries][0][rows_from]);
 		auto multiply_keys = [&] {
 			wgmma_begin();
 #pragma unroll
 			for (int i = 0; i < D / 16; i++) {
-				constexpr int q_part = rows_a_block * 128 >> 4, k_part = keys * 128 >> 4;
+				constexpr int q_part = Part<D>::rows * 128 >> 4, k_part = keys * 128 >> 4;
 				wgmma_rows(s, q + i / 4 * q_part + i % 4 * 2, operand(m.k[at.at][0][0]) + i / 4 * k_part + i % 4 * 2, i > 0);
 			}
 			wgmma_end();
@@ -199,11 +212,11 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 		auto multiply_values = [&] {
 			wgmma_begin();
 #pragma unroll
-			for (int i = 0; i < keys / 16; i++) wgmma_registers(out, w[i], value_operand(m.v[before.at][0][0], keys) + i * 128);
+			for (int i = 0; i < keys / 16; i++) wgmma_registers(out, w[i], value_operand(m.v[before.at][column / 64][0], keys) + i * 128);
 			wgmma_end();
 		};
 		auto weigh = [&](int tile) {
-			int from = b.start + tile * keys, first = b.begin + mine * group_rows;
+			int from = b.start + tile * keys, first = b.begin + rows_from;
 			if (cap != 0)
 				softmax.cap(s, cap, inner);
 			else if (t.how.scale < 0)
@@ -272,8 +285,8 @@ __device__ inline void consume(Memory<D, keys, queries>& m, const Task& t, int b
 			}
 			half* y = t.y + (b.first + row + 8 * h) * t.ldy + b.head * t.dim;
 #pragma unroll
-			for (int j = 0; j < D / 8; j++) {
-				int at = 8 * j + lane % 4 * 2;
+			for (int j = 0; j < columns / 8; j++) {
+				int at = column + 8 * j + lane % 4 * 2;
 				if (at < t.dim) *(unsigned*)(y + at) = pack(out[4 * j + 2 * h] * inverse, out[4 * j + 2 * h + 1] * inverse);
 			}
 		}
@@ -339,3 +352,4 @@ __device__ void attend(const Task&) {}
 ATTEND(attend_hopper_64, 64, keys_64, queries_64)
 ATTEND(attend_hopper_128, 128, keys_128, queries_128)
 ATTEND(attend_hopper_256, 256, keys_256, queries_256)
+ATTEND(attend_hopper_512, 512, keys_512, queries_512)

@@ -14,17 +14,66 @@ constexpr int padding = 4;  // of a row of sums
 
 static_assert(padding % 4 == 0, "sums are read by four");
 
+// Heads of more than 256 dimensions are shared by warps, which take the same positions: each has some of the columns of keys
+// and of values, and as many registers as for heads of so many.
+template <int D>
+constexpr int sharing = D > 256 ? D / 256 : 1;
+template <int D>
+constexpr int columns_of = D / sharing<D>;
+
+// unit is which of those that take positions of their own the warp is of, column the first one that it has.
+template <int D>
+__device__ inline int unit() { return threadIdx.x / 32 / sharing<D>; }
+template <int D>
+__device__ inline int column() { return threadIdx.x / 32 % sharing<D> * columns_of<D>; }
+
+// columns_from returns the warp's columns of a head.
+template <int D>
+__device__ inline const half* columns_from(const half* head) {
+	if constexpr (sharing<D> > 1) head += column<D>();  // added, a zero makes other code
+	return head;
+}
+
+// Exchange is where warps that share positions leave their products, of two rounds in turn.
+template <int warps, int N, int shared>
+struct Exchange {
+	float4 products[2][warps][N][32];
+
+	// add adds what the others have found to a warp's.
+	__device__ void add(float (&s)[N][4], int round) {
+		int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = warp / shared * shared;
+		auto& of = products[round % 2];
+#pragma unroll
+		for (int n = 0; n < N; n++) of[warp][n][lane] = make_float4(s[n][0], s[n][1], s[n][2], s[n][3]);
+		asm volatile("bar.sync %0, %1;" ::"r"(1 + warp / shared), "r"(32 * shared) : "memory");
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+			float4 all = make_float4(0, 0, 0, 0);
+#pragma unroll
+			for (int w = 0; w < shared; w++) {
+				float4 p = of[first + w][n][lane];
+				all.x += p.x, all.y += p.y, all.z += p.z, all.w += p.w;
+			}
+			s[n][0] = all.x, s[n][1] = all.y, s[n][2] = all.z, s[n][3] = all.w;
+		}
+	}
+};
+template <int warps, int N>
+struct Exchange<warps, N, 1> {
+	__device__ void add(float (&)[N][4], int) {}
+};
+
 // Shared is the shared memory of a block: queries, the new key and value, and, for
 // every head, what its warps have found, and then the block.
 template <int warps, int D, int N>
-struct Shared {
+struct Shared : Exchange<warps, N, sharing<D>> {
 	half q[8 * N][D + 8], k[D], v[D];
 	float2 turns[D / 2];
 	float top[8 * N][warps], sum[8 * N][warps];
 	alignas(16) int last;
-	alignas(16) float sums[4];  // [warps, heads, D + padding]: as many heads as there are
+	alignas(16) float sums[4];  // [units, heads, D + padding]: as many heads as there are
 
-	__device__ float* of(int warp, int head, int heads) { return sums + (warp * heads + head) * (D + padding); }
+	__device__ float* of(int unit, int head, int heads) { return sums + (unit * heads + head) * (D + padding); }
 };
 
 // Place is a block's among those of a row: its set of heads, and which part of the
@@ -65,8 +114,8 @@ constexpr bool asks_ahead = D <= 128;
 // begin has a warp ask for its first keys and values, and turns be computed; freq is the
 // frequency of the thread's pair.
 template <int warps, int D, int N, bool full>
-__device__ inline Begun begin(Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Share& share, float freq) {
-	int chunk = share.from + threadIdx.x / 32;
+__device__ inline Begun begin(Shared<warps, D, N>& m, Walk<columns_of<D>, full>& walk, const Attend& a, const Cache& c, const Share& share, float freq) {
+	int chunk = share.from + unit<D>();
 	Begun b = {c.row(share.seq, min(chunk * at_once, share.pos)), c.row(share.seq, share.pos)};
 	if (threadIdx.x < a.pairs) {
 		float2 t = turn((double)share.pos * (double)freq);
@@ -104,21 +153,23 @@ __device__ inline void keep_newest(const Shared<warps, D, N>& m, const Attend& a
 
 // attend_share has the warp's chunks of a share, which has begun.
 template <int warps, int D, int N, bool full>
-__device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, Walk<D, full>& walk, const Attend& a, const Cache& c, const Share& share, int64 at) {
+__device__ inline void attend_share(State<columns_of<D>, N>& state, Shared<warps, D, N>& m, Walk<columns_of<D>, full>& walk, const Attend& a, const Cache& c, const Share& share, int64 at) {
 	constexpr bool ahead = asks_ahead<D>;
+	constexpr int units = warps / sharing<D>;
 	Span span(share.pos, a.window);
-	int chunk = share.from + threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+	int chunk = share.from + unit<D>(), g = threadIdx.x % 32 / 4;
 	int64 next = 0;
 	float cap = a.how.cap, factor = a.how.factor(share.pos) * (cap == 0 ? log2e : 1);
 #pragma unroll 1
-	for (; chunk < share.to; chunk += warps, at = next) {
-		int first = chunk * at_once, last = share.pos - first, behind = last - at_once * warps;
-		bool own = share.newest && last < at_once, more = chunk + warps < share.to;
-		if (more) next = c.row(share.seq, first + at_once * warps);
+	for (; chunk < share.to; chunk += units, at = next) {
+		int first = chunk * at_once, last = share.pos - first, behind = last - at_once * units;
+		bool own = share.newest && last < at_once, more = chunk + units < share.to;
+		if (more) next = c.row(share.seq, first + at_once * units);
 		if (!ahead) walk.read_keys(at, last), walk.read_values(at, last);
-		if (own) walk.put_key(m.k, last), walk.put_value(m.v, last);
+		if (own) walk.put_key(columns_from<D>(m.k), last), walk.put_value(columns_from<D>(m.v), last);
 		float s[N][4] = {};
-		walk.multiply(s, m.q);
+		walk.multiply(s, m.q, column<D>());
+		m.add(s, (chunk - share.from) / units);
 		if (ahead && more) walk.read_keys(next, behind);
 #pragma unroll
 		for (int n = 0; n < N; n++)
@@ -138,12 +189,13 @@ __device__ inline void attend_share(State<D, N>& state, Shared<warps, D, N>& m, 
 // columns of a head from `at` on.
 template <int warps, int D, int N, bool full, class Give>
 __device__ inline void join_warps(Shared<warps, D, N>& m, const Attend& a, const Heads& h, half* y, const Spot& first, bool single, const Give& give) {
+	constexpr int units = warps / sharing<D>;
 	int dim = dim_of<D, full>(a), vectors = (dim + 3) / 4;
 	for (int i = threadIdx.x; i < h.count * vectors; i += 32 * warps) {
 		int head = i / vectors, at = i % vectors * 4;
-		Part p[warps];
+		Part p[units];
 #pragma unroll
-		for (int w = 0; w < warps; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)(m.of(w, head, h.count) + at)};
+		for (int w = 0; w < units; w++) p[w] = {m.top[head][w], m.sum[head][w], *(const float4*)(m.of(w, head, h.count) + at)};
 		Part all = join(p);
 		if (single) {
 			put_result<full>(a, y, i < 32 * warps ? first : Spot(a, (h.first + head) * dim + at), all, h.first + head, at);
@@ -176,7 +228,7 @@ struct Fixed {
 template <int warps, int D, int N, bool full, class Find, class Wait, class Give>
 __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const Cache& c, Find& find, const Heads& h, const Wait& wait, const Give& give) {
 	for (int i = threadIdx.x; i < 8 * N * (D + 8) / 2; i += 32 * warps) ((unsigned*)m.q)[i] = 0;  // for heads that there are not
-	Walk<D, full> walk = {c.k + h.kv * a.dim, c.v + h.kv * a.dim, c.cols, a.dim};
+	Walk<columns_of<D>, full> walk = {columns_from<D>(c.k + h.kv * a.dim), columns_from<D>(c.v + h.kv * a.dim), c.cols, a.dim};
 	float freq = threadIdx.x < a.pairs ? a.freqs[threadIdx.x] : 0;
 	int thread = min((int)threadIdx.x, h.count * ((a.dim + 3) / 4) - 1), vectors = (a.dim + 3) / 4;
 	Spot first(a, (h.first + thread / vectors) * a.dim + thread % vectors * 4);
@@ -187,7 +239,7 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		const Place b = find();
 		int pos = current(a.pos + b.row), seq = current(a.seq + b.row);
 		bool there = a.there(c, pos, seq);
-		Share share(a, b.part, b.working(Span(pos, a.window), warps), pos, seq);
+		Share share(a, b.part, b.working(Span(pos, a.window), warps / sharing<D>), pos, seq);
 		bool works = there && b.part < share.parts;
 		Begun begun = {0, 0};
 		if (works) begun = begin<warps, D, N, full>(m, walk, a, c, share, freq);
@@ -199,9 +251,9 @@ __device__ inline int attend_row(Shared<warps, D, N>& m, const Attend& a, const 
 		if (!__syncthreads_and(right)) continue;  // threads may have seen different positions
 		if (!there && b.part == 0 && threadIdx.x == 0) report(a.fault, position_fault, pos, c.table_cols * c.page_rows);
 		if (!works) return 0;
-		State<D, N> state;
+		State<columns_of<D>, N> state;
 		attend_share<warps, D, N, full>(state, m, walk, a, c, share, begun.first);
-		state.put(m, h.count);
+		state.put(m, h.count, unit<D>(), column<D>());
 		__syncthreads();
 		keep_newest<warps, D, N, full>(m, a, c, share, h, begun.newest);
 		join_warps<warps, D, N, full>(m, a, h, a.y + b.row * a.ldy, first, share.parts == 1, give);

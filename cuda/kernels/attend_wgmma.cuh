@@ -16,6 +16,15 @@ __device__ inline uint64 value_operand(const half* at, int rows) {
 
 // wgmma_rows is d = keep·d + a·bᵀ for a [64, 16] and b [n, 16] in shared memory, with n
 // twice the length of d.
+__device__ inline void wgmma_rows(float (&d)[16], uint64 a, uint64 b, int keep) {
+	asm volatile(
+		"{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+		"wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+		WGMMA_NAMES_16 "}, %16, %17, p, 1, 1, 0, 0;\n}"
+		: WGMMA_SUMS_16(d, 0)
+		: "l"(a), "l"(b), "r"(keep));
+}
+
 __device__ inline void wgmma_rows(float (&d)[32], uint64 a, uint64 b, int keep) {
 	asm volatile(
 		"{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"

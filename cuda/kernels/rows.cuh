@@ -99,10 +99,10 @@ struct State {
 		}
 	}
 
-	// put stores what the warp has found for `count` heads, its sums where m.of says.
+	// put stores what the warp has found for `count` heads, its sums where m.of says, of heads from a column on.
 	template <class Shared>
-	__device__ void put(Shared& m, int count) {
-		int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+	__device__ void put(Shared& m, int count, int warp = threadIdx.x / 32, int column = 0) {
+		int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
 		for (int n = 0; n < N; n++)
 #pragma unroll
@@ -112,10 +112,10 @@ struct State {
 				for (int step = 4; step < 32; step *= 2) all += __shfl_xor_sync(~0u, all, step);
 				int head = 8 * n + 2 * q + e;
 				if (head >= count) continue;
-				if (g == 0) m.top[head][warp] = top[n][e], m.sum[head][warp] = all;
+				if (g == 0 && column == 0) m.top[head][warp] = top[n][e], m.sum[head][warp] = all;
 #pragma unroll
 				for (int j = 0; j < D / 16; j++)
-					*(float2*)(m.of(warp, head, count) + j / 4 * 64 + g * 8 + j % 4 * 2) = make_float2(out[n][j][e], out[n][j][e + 2]);
+					*(float2*)(m.of(warp, head, count) + column + j / 4 * 64 + g * 8 + j % 4 * 2) = make_float2(out[n][j][e], out[n][j][e + 2]);
 			}
 	}
 };
@@ -162,9 +162,9 @@ struct Walk {
 				for (int j = 0; j < D / 64; j++) values[j][i] = *(const uint4*)(row + 64 * j + 8 * g);
 	}
 	// multiply adds the products of the keys with queries, rows of which are in shared
-	// memory.
+	// memory, from a column on.
 	template <int N, int stride>
-	__device__ void multiply(float (&s)[N][4], const half (&queries)[8 * N][stride]) {
+	__device__ void multiply(float (&s)[N][4], const half (&queries)[8 * N][stride], int column = 0) {
 		int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
 		float more[N][4] = {};  // half of the products, so that half as many wait for each other
 #pragma unroll
@@ -172,7 +172,7 @@ struct Walk {
 			u32 low[4] = {keys[j][0].x, keys[j][1].x, keys[j][0].y, keys[j][1].y}, high[4] = {keys[j][0].z, keys[j][1].z, keys[j][0].w, keys[j][1].w};
 #pragma unroll
 			for (int n = 0; n < N; n++) {
-				uint4 x = *(const uint4*)&queries[8 * n + g][32 * j + 8 * q];
+				uint4 x = *(const uint4*)&queries[8 * n + g][column + 32 * j + 8 * q];
 				u32 first[2] = {x.x, x.y}, second[2] = {x.z, x.w};
 				mma(s[n], low, first);
 				mma(more[n], high, second);

@@ -25,45 +25,24 @@ __device__ inline float squares_of(const Y* y, int cols) {
 	return sum;
 }
 
-// Joined is an element of the stream, a thread's, that something is added to.
-struct Joined {
-	Link link;
-	int row, c;
-	bool there;
-	Linked to;
-	float* x;
-	float old;
-
-	// It asks for what the kernel in front does not write.
-	__device__ Joined(const Link& link) : link(link), row(blockIdx.y), c(blockIdx.x * threads + threadIdx.x), there(c < link.cols) {
-		if (link.left && there) to = Linked(link.places[c], link.scale ? link.scale[c] + link.offset : 1, 1);
-	}
-	// read is called behind the wait for that kernel.
-	__device__ void read(float* rows, int64 ld) {
-		if (link.scale && link.powers) to.power = read_square(link.powers + row);
-		x = rows + row * ld + c, old = there ? *x : 0;
-	}
-	// add adds v, and leaves the sum times `then`. All threads call it.
-	__device__ void add(float v, float then) const {
-		v = then * (old + v);
-		if (there) {
-			*x = v;
-			if (link.left) leave(link, to, row, v);
-		}
-		if (link.left && link.scale) leave_squares(link, to.power, c / 32, row, there ? v * v : 0);
-	}
-};
-
 template <class Y>
 __device__ inline void sum_few(float* x, const Y* y, const float* weights, const Link& link, int cols, int64 ldx, int64 ldy, float eps, float offset, float times, float then) {
-	Joined to(link);
-	float weight = weights && to.there ? weights[to.c] + offset : 1;
+	int row = blockIdx.y, c = blockIdx.x * threads + threadIdx.x;
+	bool there = c < cols, leaves = link.left, normed = link.scale;
+	float weight = weights && there ? weights[c] + offset : 1;
+	Linked to;
+	if (leaves && there) to = Linked(link.places[c], normed ? link.scale[c] + link.offset : 1, 1);
 	after_previous();
-	to.read(x, ldx);
-	y += to.row * ldy;
-	float own = to.there ? widen(y[to.c]) : 0;
+	if (normed && link.powers) to.power = read_square(link.powers + row);
+	x += row * ldx, y += row * ldy;
+	float old = there ? x[c] : 0, own = there ? widen(y[c]) : 0;
 	float factor = weights ? times * rsqrtf(block_sum(squares_of(y, cols)) / cols + eps) : times;
-	to.add(factor * own * weight, then);
+	float v = then * (old + factor * own * weight);
+	if (there) {
+		x[c] = v;
+		if (leaves) leave(link, to, row, v);
+	}
+	if (leaves && normed) leave_squares(link, to.power, c / 32, row, there ? v * v : 0);
 }
 
 // Two are outputs of a sublayer that are normalized, each with weights of its own, before they are added.
@@ -86,10 +65,14 @@ extern "C" __global__ void __launch_bounds__(threads) sum_stream_two(
 	float* x, const float* y, const half* z, const float* y_weights, const float* z_weights, const float* weights, half* left, float* left_squares, const float* left_powers, const half* left_places,
 	const float* left_scale, int cols, int64 ldx, int64 ldy, int64 ldz, float own_eps, float own_offset, float eps, float offset, float times, float then, float left_offset) {
 	Link link = {nullptr, (float*)left_powers, left, left_squares, left_places, left_scale, left_offset, 0, 0, cols};
-	Joined to(link);
+	int row = blockIdx.y, c = blockIdx.x * threads + threadIdx.x;
+	bool there = c < cols, leaves = left, normed = left_scale;
+	Linked to;
+	if (leaves && there) to = Linked(left_places[c], normed ? left_scale[c] + left_offset : 1, 1);
 	after_previous();
-	to.read(x, ldx);
-	Two two = {y + to.row * ldy, z + to.row * ldz, y_weights, z_weights, own_eps, own_offset};
+	if (normed && left_powers) to.power = read_square(left_powers + row);
+	x += row * ldx;
+	Two two = {y + row * ldy, z + row * ldz, y_weights, z_weights, own_eps, own_offset};
 	two.settle(cols);
 	float square = 0;
 #pragma unroll 4
@@ -97,8 +80,12 @@ extern "C" __global__ void __launch_bounds__(threads) sum_stream_two(
 		float v = two[i];
 		square += v * v;
 	}
-	float factor = weights ? times * rsqrtf(block_sum(square) / cols + eps) : times;
-	to.add(to.there ? factor * two[to.c] * (weights ? weights[to.c] + offset : 1) : 0, then);
+	float factor = weights ? times * rsqrtf(block_sum(square) / cols + eps) : times, v = 0;
+	if (there) {
+		x[c] = v = then * (x[c] + factor * two[c] * (weights ? weights[c] + offset : 1));
+		if (leaves) leave(link, to, row, v);
+	}
+	if (leaves && normed) leave_squares(link, to.power, c / 32, row, v * v);
 }
 
 template <class Y>

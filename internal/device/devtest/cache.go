@@ -145,10 +145,12 @@ func attendCases() (cases []testCase) {
 		{heads: 2, kvHeads: 1, dim: 64, runs: one(1500), span: 200, window: 1024, softcap: 30},
 		{heads: 32, kvHeads: 4, dim: 512, runs: []run{{1, 150}, {0, 0}}, span: 1},
 		{heads: 8, kvHeads: 1, dim: 512, runs: one(90), span: 70, pageRows: 32},
+		{heads: 16, kvHeads: 1, dim: 512, runs: []run{{0, 1000}, {1, 7}}, span: 65, pageRows: 16, sharp: 200},
+		{heads: 4, kvHeads: 2, dim: 512, runs: one(2500), span: 64, window: 1000, softcap: 30},
 		{heads: 12, kvHeads: 1, dim: 320, runs: []run{{0, 5}, {1, 130}}, span: 3, window: 40, softcap: 20},
 		{heads: 3, kvHeads: 3, dim: 298, runs: one(33), span: 2},
 	}
-	for i, dim := range []int{64, 80, 96, 128, 256, 160, 192} { // behind 256, whose keys that nobody sees may still be in memory of blocks
+	for i, dim := range []int{64, 80, 96, 128, 256, 160, 192, 512, 320} { // behind 256, whose keys that nobody sees may still be in memory of blocks
 		for j, group := range []int{1, 2, 4, 8} {
 			c := attendCase{heads: 2 * group, kvHeads: 2, dim: dim, span: []int{1, 2, 7, 16, 33, 64, 100, 200}[(i+2*j)%8]}
 			c.runs = one([]int{0, 5, 255, 256, 1000, 3000}[(i*4+j)%6])

@@ -58,6 +58,11 @@ func mixCases() (cases []testCase) {
 		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil},
 		{attendCase{heads: 16, kvHeads: 2, dim: 512, runs: runs(300, 5), span: 1}, device.Rope{Dims: 512}, rms},
 		{attendCase{heads: 8, kvHeads: 1, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(3000), span: 1}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0), span: 1}, device.Rope{Dims: 128, Interleaved: true}, nil},
+		{attendCase{heads: 32, kvHeads: 4, dim: 512, runs: runs(700, 3, 63, 64, 65, 1200), span: 1, window: 500, softcap: 30, pageRows: 32}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 40, kvHeads: 2, dim: 512, runs: runs(10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 200, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39), span: 1}, none, rms},
+		{attendCase{heads: 4, kvHeads: 1, dim: 512, runs: runs(60), span: 40}, device.Rope{Dims: 512}, rms},
 	} {
 		one := c.testCase()
 		if c.norm != nil {
