@@ -44,25 +44,63 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 	d.attend(y, q, own{}, of, layer, a, b)
 }
 
-// Mix is HeadNorms, Rope, Store and Attend: of single rows in one kernel, unless their
+// Mix is norms of heads, Rope, Store and Attend: of single rows in one kernel, unless their
 // heads are few.
 func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
-	want(h.Q.Nil() == h.K.Nil() && (h.Q.Nil() || h.Q.Cols == a.HeadDim && h.K.Cols == a.HeadDim), "Mix", h.Q, h.K)
-	if b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows) {
-		want(k.Rows == q.Rows && v.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
-		d.attend(y, q, own{k, v, freqs, h, r}, of, layer, a, b)
+	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == a.HeadDim) && (h.K.Nil() || h.K.Cols == a.HeadDim) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
+	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, Attend: a, batch: b}
+	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
+	if t.cache = of.(*cache); single && t.own.odd() && !d.meetTakes(t) {
+		single = !h.Late
+		d.valueNorm(v, &t.own.heads, a)
+	}
+	if single {
+		want((k.Nil() || k.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim) && v.Rows == k.Rows && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
+		d.attend(y, q, t.own, of, layer, a, b)
 		return
 	}
-	if !h.Q.Nil() {
-		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
+	d.valueNorm(v, &t.own.heads, a)
+	d.beforeAttend(q, k, v, freqs, of, layer, h, r, a, b)
+	d.attend(y, q, own{}, of, layer, a, b)
+}
+
+// valueNorm is HeadNorm of values, which h no longer has then.
+func (d *Device) valueNorm(v tensor.Tensor, h *device.Heads, a device.Attend) {
+	if !h.V.Nil() {
+		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
+		h.V = tensor.Tensor{}
 	}
-	if !d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
-		if r.Dims > 0 {
-			d.Rope(q, k, freqs, a.HeadDim, r, b)
-		}
+}
+
+// beforeAttend is what Mix does of queries and keys before it attends.
+func (d *Device) beforeAttend(q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
+	if !h.Late {
+		d.headNorms(q, k, h)
+	}
+	late := h.Late && !h.Q.Nil()
+	if !k.Nil() && !late && d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
+		return
+	}
+	if r.Dims > 0 {
+		d.Rope(q, device.KeysBeside(q, k), freqs, a.HeadDim, r, b)
+	}
+	if late {
+		d.headNorms(q, k, h)
+	}
+	if !k.Nil() {
 		d.Store(of, layer, k, v, b)
 	}
-	d.attend(y, q, own{}, of, layer, a, b)
+}
+
+// headNorms is HeadNorms of what Mix is given.
+func (d *Device) headNorms(q, k tensor.Tensor, h device.Heads) {
+	switch {
+	case h.Q.Nil():
+	case k.Nil():
+		d.HeadNorm(q, h.Q, q.Cols/h.Q.Cols, h.Norm)
+	default:
+		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
+	}
 }
 
 func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a device.Attend, b device.Batch) {

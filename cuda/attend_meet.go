@@ -16,7 +16,7 @@ type meetVariant struct {
 
 type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
 	rows, sequences, tableCols, pages, pageRows, heads, kvHeads, dim, pairs, interleaved int32, ldy, ldq, ldk, ldv int64,
-	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32)
+	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32, vNorm tensor.Tensor, late int32)
 
 var meetVariants = []meetVariant{
 	{rowsShape{64, 8, false}, (*Device).attend_meet_64_8, attend_meet_many},
@@ -36,7 +36,7 @@ var meetVariants = []meetVariant{
 // wideHead there are no others.
 func (d *Device) meetTakes(t rowsAttend) bool {
 	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
-	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && d.hopper() && d.meets()
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && t.own.meets() && d.hopper() && d.meets()
 }
 
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
@@ -49,7 +49,7 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
 	v.kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
-		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset)
+		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late))
 }
 
 // meeting says which Device of a GPU has kernels whose blocks wait for each other. All of such

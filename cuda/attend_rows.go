@@ -13,6 +13,17 @@ type own struct {
 	rope        device.Rope
 }
 
+// none reports whether there is nothing to be done before attention proper.
+func (o own) none() bool { return o.k.Nil() && o.heads.Q.Nil() && o.rope.Dims == 0 }
+
+// odd reports whether there is what only attend_meet.cu does.
+func (o own) odd() bool { return !o.heads.V.Nil() || o.heads.Late && !o.heads.Q.Nil() }
+
+// meets reports whether attend_meet.cu does what there is.
+func (o own) meets() bool {
+	return !o.odd() || o.heads.Norm.Kind == device.RMS && (!o.heads.Late || o.rope.Scale == 0 || o.rope.Scale == 1)
+}
+
 // rowsAttend is an attention of single rows.
 type rowsAttend struct {
 	y      tensor.Tensor
@@ -67,7 +78,7 @@ func (d *Device) attendRows(t rowsAttend) {
 		d.attendMeet(rowsVariantFor(meetVariants, t), t)
 	case d.hopper() && d.spreadTakes(t):
 		d.attendSpread(spreadVariants[t.HeadDim], t)
-	case t.own.k.Nil() && t.places.Nil() && partsTake(t.Attend, t.q.Rows):
+	case t.own.none() && t.places.Nil() && partsTake(t.Attend, t.q.Rows):
 		d.attendParts(t.y, t.q, t.cache, t.layer, t.Attend, t.batch)
 	default:
 		d.attendSplit(rowsVariantFor(splitVariants, t), t)

@@ -220,6 +220,9 @@ const (
 	kernel_gemv_bf16_f32
 	kernel_gemv_f32_f16
 	kernel_gemv_f32_f32
+	kernel_gemv_gated_f16
+	kernel_gemv_gated_bf16
+	kernel_gemv_gated_f32
 	kernel_gemv_group_f16
 	kernel_gemv_group_bf16
 	kernel_gemv_group_f32
@@ -623,6 +626,9 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_bf16_f32:                    {"gemv", "gemv_bf16_f32", true},
 	kernel_gemv_f32_f16:                     {"gemv", "gemv_f32_f16", true},
 	kernel_gemv_f32_f32:                     {"gemv", "gemv_f32_f32", true},
+	kernel_gemv_gated_f16:                   {"gemv_gated", "gemv_gated_f16", true},
+	kernel_gemv_gated_bf16:                  {"gemv_gated", "gemv_gated_bf16", true},
+	kernel_gemv_gated_f32:                   {"gemv_gated", "gemv_gated_f32", true},
 	kernel_gemv_group_f16:                   {"gemv_group", "gemv_group_f16", true},
 	kernel_gemv_group_bf16:                  {"gemv_group", "gemv_group_bf16", true},
 	kernel_gemv_group_f32:                   {"gemv_group", "gemv_group_f32", true},
@@ -1106,6 +1112,11 @@ const (
 	gemm_tiles_product_bytes         = 960
 	gemv_most                        = 8
 	gemv_warps                       = 4
+	gemv_gated_most                  = 4
+	gemv_gated_most_rows             = 16
+	gemv_gated_outputs               = 2
+	gemv_gated_warps                 = 8
+	gemv_gated_ahead                 = 2
 	gemv_group_most                  = 8
 	gemv_group_warps                 = 4
 	gemv_heads_warps                 = 4
@@ -2707,7 +2718,7 @@ func (d *Device) attend_left_128(l launch, given []byte) {
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_64_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2748,10 +2759,12 @@ func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tenso
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_64_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2792,10 +2805,12 @@ func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tens
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_128_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2836,10 +2851,12 @@ func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tens
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_128_16)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2880,10 +2897,12 @@ func (d *Device) attend_meet_128_16(l launch, y tensor.Tensor, places tensor.Ten
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_256_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2924,10 +2943,12 @@ func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tens
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_512_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_512_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_512_8)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -2968,10 +2989,12 @@ func (d *Device) attend_meet_512_8(l launch, y tensor.Tensor, places tensor.Tens
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_64_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3012,10 +3035,12 @@ func (d *Device) attend_meet_64_any(l launch, y tensor.Tensor, places tensor.Ten
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_128_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3056,10 +3081,12 @@ func (d *Device) attend_meet_128_any(l launch, y tensor.Tensor, places tensor.Te
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32) {
+func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_256_any)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
@@ -3100,6 +3127,8 @@ func (d *Device) attend_meet_256_any(l launch, y tensor.Tensor, places tensor.Te
 	a.int32(norm)
 	a.float32(eps)
 	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
 	d.launch(a, l)
 }
 
@@ -5408,6 +5437,54 @@ func (d *Device) gemv_f32_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	a.int32(share)
 	a.int64(ldy)
 	a.int64(ldx)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_gated_f16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, by tensor.Tensor, rows int32, n int32, k int32, act int32, ldy int64, ldx int64, ldb int64) {
+	a := d.begin(kernel_gemv_gated_f16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(by, tensor.F32, "by")
+	a.int32(rows)
+	a.int32(n)
+	a.int32(k)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_gated_bf16(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, by tensor.Tensor, rows int32, n int32, k int32, act int32, ldy int64, ldx int64, ldb int64) {
+	a := d.begin(kernel_gemv_gated_bf16)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.BF16, "w")
+	a.tensor(by, tensor.F32, "by")
+	a.int32(rows)
+	a.int32(n)
+	a.int32(k)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldb)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_gated_f32(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, by tensor.Tensor, rows int32, n int32, k int32, act int32, ldy int64, ldx int64, ldb int64) {
+	a := d.begin(kernel_gemv_gated_f32)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F32, "x")
+	a.tensor(w, tensor.F32, "w")
+	a.tensor(by, tensor.F32, "by")
+	a.int32(rows)
+	a.int32(n)
+	a.int32(k)
+	a.int32(act)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldb)
 	d.launch(a, l)
 }
 

@@ -30,6 +30,7 @@ func (*parted) LinearAttention(tensor.Tensor, device.Products, device.LinearMixi
 	return false
 }
 func (*parted) Sum(device.Sum) bool                                                 { return false }
+func (*parted) MatMulGated(_, _, _, _ tensor.Tensor, _ device.Act) bool             { return false }
 func (*parted) ActMulFor(_, _, _ tensor.Tensor, _ device.Act, _ device.Matrix) bool { return false }
 func (*parted) AtOnce(rows int, _ device.Matrix) int {
 	if rows > 48 {

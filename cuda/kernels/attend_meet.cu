@@ -16,11 +16,12 @@ static_assert(positions == at_once && left_words == part_words && most_parts <= 
 #if __CUDA_ARCH__ >= 900
 
 template <int warps, int D, int N, bool full>
-__device__ void attend(const Attend& a, const Cache& c, unsigned* words) {
+__device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late) {
 	extern __shared__ uint4 memory[];
 	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
+	h.values = v_norm, h.late = late;
 	Fixed find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
 	const Place& b = find.place;
 	int all = h.count * ((a.dim + 3) / 4);
@@ -33,7 +34,7 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words) {
 #else  // the kernels of attend_decode.cu are for other GPUs
 
 template <int warps, int D, int N, bool full>
-__device__ void attend(const Attend& a, const Cache& c, unsigned*) {}
+__device__ void attend(const Attend&, const Cache&, unsigned*, const float*, bool) {}
 
 #endif
 
@@ -47,13 +48,13 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned*) {}
 	     int table_cols, int pages, int page_rows, int heads, int kv_heads, int dim, int pairs,     \
 	     int interleaved, int64 ldy, int64 ldq, int64 ldk, int64 ldv, float turn_scale,             \
 	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
-	     float eps, float offset) {                                                                 \
+	     float eps, float offset, const float* v_norm, int late) {                                  \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
 		attend<warps, D, N, full>(                                                                  \
 			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
-			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words);                            \
+			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words, v_norm, late);              \
 	}
 
 ATTEND(attend_meet_64_8, many, 64, 1, true)

@@ -125,17 +125,31 @@ __device__ inline Begun begin(Shared<warps, D, N>& m, Walk<columns_of<D>, full>&
 	return b;
 }
 
+// normalize divides every 32nd element of a head, which a lane has, by the root mean square of all, and multiplies by weights.
+template <int n>
+__device__ inline void normalize(half (&v)[n], const float* weights, int dim, const Norms& by) {
+	int lane = threadIdx.x % 32;
+	float squares = 0;
+#pragma unroll
+	for (int i = 0; i < n; i++) squares += widen(v[i]) * widen(v[i]);
+	float inverse = 1 / sqrtf(warp_sum(squares) / dim + by.eps);
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		if (lane + 32 * i < dim) v[i] = __float2half_rn(widen(v[i]) * inverse * (weights[lane + 32 * i] + by.offset));
+}
+
 // prepare brings queries, and the new key and value, to shared memory.
 template <int warps, int D, int N, bool full>
 __device__ inline void prepare(Shared<warps, D, N>& m, const Attend& a, const Share& share, int row, const Heads& h) {
 	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const half *q = a.q + row * a.ldq + h.first * a.dim, *v = a.v + row * a.ldv + h.kv * a.dim;
-	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns);
-	if (share.newest && warp == warps - 1) bring<D, full>(m.k, a.k + row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns);
+	for (int head = warp; head < h.count; head += warps) bring<D, full>(m.q[head], q + head * a.dim, a.norms.q, a, m.turns, h.late);
+	if (share.newest && warp == warps - 1) bring<D, full>(m.k, a.k + row * a.ldk + h.kv * a.dim, a.norms.k, a, m.turns, h.late);
 	if (share.newest && warp == warps - 2) {
 		half value[D / 32];
 #pragma unroll
 		for (int i = 0; i < D / 32; i++) value[i] = lane + 32 * i < dim_of<D, full>(a) ? fresh(v + lane + 32 * i) : __float2half(0);
+		if (h.values) normalize(value, h.values, dim_of<D, full>(a), a.norms);
 #pragma unroll
 		for (int i = 0; i < D / 32; i++) m.v[lane + 32 * i] = value[i];
 	}

@@ -46,6 +46,8 @@ struct Attend {
 struct Heads {
 	int kv, first, count;
 	bool leads;  // they are the first of their head of keys
+	const float* values = nullptr;  // weights of the norm of values, [dim], which is as that of keys; or null
+	bool late = false;              // norms of queries and keys follow the rotation
 	__device__ Heads(const Attend& a, int set, int most) {
 		int group = a.heads / a.kv_heads, sets = (group + most - 1) / most;
 		kv = set / sets, first = kv * group + set % sets * most, leads = set % sets == 0;
@@ -98,12 +100,12 @@ struct Pairs {
 		for (int j = 0; j < n; j++) to[x[j]] = __float2half_rn(u[j]), to[y[j]] = __float2half_rn(v[j]);
 	}
 
-	// normalize is head_norm.cu's.
+	// normalize is head_norm.cu's, without weights if w is null.
 	__device__ void normalize(const float* w, const Attend& a) {
 		int dim = dim_of<D, full>(a);
 		float su[n], sv[n], mean = 0, squares = 0;
 #pragma unroll
-		for (int j = 0; j < n; j++) su[j] = x[j] < dim ? w[x[j]] : 0, sv[j] = y[j] < dim ? w[y[j]] : 0, mean += u[j] + v[j];
+		for (int j = 0; j < n; j++) su[j] = !w ? 1 - a.norms.offset : x[j] < dim ? w[x[j]] : 0, sv[j] = !w ? 1 - a.norms.offset : y[j] < dim ? w[y[j]] : 0, mean += u[j] + v[j];
 		mean = a.norms.kind == layer ? warp_sum(mean) / dim : 0;
 #pragma unroll
 		for (int j = 0; j < n; j++) {
@@ -116,6 +118,13 @@ struct Pairs {
 			u[j] = widen(__float2half_rn(u[j] * inverse * (su[j] + a.norms.offset)));
 			v[j] = widen(__float2half_rn(v[j] * inverse * (sv[j] + a.norms.offset)));
 		}
+	}
+
+	// weigh multiplies by weights of a norm.
+	__device__ void weigh(const float* w, const Attend& a) {
+		int dim = dim_of<D, full>(a);
+#pragma unroll
+		for (int j = 0; j < n; j++) u[j] *= x[j] < dim ? w[x[j]] + a.norms.offset : 0, v[j] *= y[j] < dim ? w[y[j]] + a.norms.offset : 0;
 	}
 
 	// rotate is by turns(j, i) of the lane's pair j, the head's pair i.
@@ -133,12 +142,13 @@ struct Pairs {
 };
 
 // bring has a warp copy a head to shared memory, normalized, if there are weights, and
-// rotated.
+// rotated. A norm that is late follows the rotation, which the root mean square does not change: its weights do.
 template <int D, bool full>
-__device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns) {
+__device__ inline void bring(half* to, const half* from, const float* weights, const Attend& a, const float2* turns, bool late = false) {
 	Pairs<D, full> p(from, a);
-	if (weights) p.normalize(weights, a);
+	if (weights) p.normalize(late ? nullptr : weights, a);
 	p.rotate(a, [&](int, int i) { return turns[i]; });
+	if (weights && late) p.weigh(weights, a);
 	p.put(to);
 }
 

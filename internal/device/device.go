@@ -229,9 +229,10 @@ type Forward interface {
 	// c up to and including each row's own. In place, if a.Latent is 0.
 	Attend(y, q tensor.Tensor, c Cache, layer int, a Attend, b Batch)
 
-	// Mix is HeadNorms of q and k if h has weights, Rope of both where r.Dims > 0, Store
+	// Mix is HeadNorms of q and k, and HeadNorm of v, if h has weights, Rope of q and k where r.Dims > 0, Store
 	// of k and v, and Attend of q: what a layer does between its products. No row may see
-	// a position of another run, and q and k hold anything afterwards. freqs may be absent.
+	// a position of another run, and q, k and v hold anything afterwards. freqs may be absent, and so may k and v
+	// be, which are stored then, as others have seen them.
 	Mix(y, q, k, v, freqs tensor.Tensor, c Cache, layer int, h Heads, r Rope, a Attend, b Batch)
 
 	// ActMul is y = act(gate)·up, or act(gate) where up is absent. In place.
@@ -284,11 +285,12 @@ type Norm struct {
 	Offset float32
 }
 
-// Heads are the norms of heads of queries and of keys, whose weights are F32 [1, head
+// Heads are the norms of heads of queries and of keys, and of values, whose weights are F32 [1, head
 // dimension]; without weights there are none.
 type Heads struct {
-	Norm Norm
-	Q, K tensor.Tensor
+	Norm    Norm
+	Q, K, V tensor.Tensor
+	Late    bool // those of queries and keys follow Rope
 }
 
 // Act is an activation function.

@@ -25,6 +25,10 @@ type Fuser interface {
 	// Sum adds what a sublayer gives to the stream, or it does nothing and reports false.
 	Sum(s Sum) bool
 
+	// MatMulGated is y = act(x·wᵀ)·by of few rows, x and by F32, and y of the activation type, by w that no operation changes; or
+	// it does nothing and reports false.
+	MatMulGated(y, x, w, by tensor.Tensor, a Act) bool
+
 	// ActMulFor is ActMul of which columns of y are in whatever order the device likes for reader, whose
 	// products alone read it; or it does nothing and reports false. y is neither gate nor up, which may be absent.
 	ActMulFor(y, gate, up tensor.Tensor, a Act, reader Matrix) bool
@@ -40,6 +44,14 @@ type Joiner interface {
 	// F16 [outputs of all, inputs], one below the other, and reports true; or it does nothing
 	// and reports false.
 	Joined(p Products, w tensor.Tensor) bool
+}
+
+// KeysBeside returns keys of Mix as Rope takes them beside queries: none of those that are absent.
+func KeysBeside(q, k tensor.Tensor) tensor.Tensor {
+	if k.Nil() {
+		return q.Columns(0, 0)
+	}
+	return k
 }
 
 // Mixing is what Mix is told beside what it mixes.

@@ -32,7 +32,7 @@ func (b *builder) attentionSteps(m *Module) (read, mix, add Step) {
 	n := b.Spec.Names
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	spec := b.Spec.AttnOf(m.Layer)
-	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope && b.Spec.HeadNorms(m.Layer), clip: spec.Clip, attend: b.attend(m), at: placeOf(b.Spec, m.Layer)}
+	a := &attention{query: b.norm(m, NormQuery), key: b.norm(m, NormKey), value: b.norm(m, NormValue), late: spec.QKNorm.AfterRope && b.Spec.HeadNorms(m.Layer), clip: spec.Clip, attend: b.attend(m), layer: m.Layer}
 	a.loadRope(b, m)
 	a.lend(b.Spec, m.Layer)
 	site := Site{Reads: Normed, Linears: []*Linear{b.linear(m, n.Q)}, Writes: []Slot{Query}}
@@ -79,7 +79,7 @@ type attention struct {
 	lends, borrows    bool // keys and values, by columns of the stream from lent on
 	lent              int
 	clip              float32
-	at                place
+	layer             int
 	freqs             tensor.Tensor
 	which             uint64 // of all frequencies
 	rope              device.Rope
@@ -129,9 +129,9 @@ func (a *attention) loadRope(b *builder, m *Module) {
 // can do there.
 func (a *attention) mixing(s *State) device.Mixing {
 	m := device.Mixing{Freqs: a.freqs, Rope: a.rope, Attend: a.attend, Batch: s.Batch}
-	m.Cache, m.Layer = s.cache.of(a.at)
+	m.Cache, m.Layer = s.cache.of(a.layer)
 	if a.together() {
-		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W}
+		m.Heads = device.Heads{Norm: a.query.Norm, Q: a.query.W, K: a.key.W, Late: a.late}
 	}
 	return m
 }
@@ -147,7 +147,7 @@ func (a *attention) fused(f device.Fuser, s *State, p device.Products) bool {
 }
 
 func (a *attention) mix(s *State) {
-	d, y, q, k, v := s.Dev, a.of(s, Mixed), a.of(s, Query), a.of(s, Key), a.of(s, Value)
+	d, q, k, v := s.Dev, a.of(s, Query), a.of(s, Key), a.of(s, Value)
 	if a.clip > 0 {
 		for _, x := range []tensor.Tensor{q, k, v} {
 			d.Clip(x, a.clip)
@@ -156,16 +156,36 @@ func (a *attention) mix(s *State) {
 	if a.keyValues {
 		d.Copy(v, k)
 	}
-	a.value.heads(d, v, a.attend.KVHeads)
-	if !a.late && !s.apart && !a.lends && !a.borrows {
-		m := a.mixing(s)
-		if !a.together() {
-			a.norms(s)
-		}
-		m.Attend.Reader = s.reader
-		d.Mix(y, q, k, v, m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
-		return
+	there := a.borrows && !s.cache.stores(a.layer)
+	switch {
+	case s.apart || a.lends || a.borrows && !there || a.late && !a.together():
+		a.mixApart(s)
+	case there:
+		a.mixAtOnce(s, tensor.Tensor{}, tensor.Tensor{})
+	default:
+		a.mixAtOnce(s, k, v)
 	}
+}
+
+// mixAtOnce mixes by one operation; keys and values may be absent, as the cache has them.
+func (a *attention) mixAtOnce(s *State, k, v tensor.Tensor) {
+	m := a.mixing(s)
+	if !a.together() {
+		a.norms(s)
+	}
+	if a.together() && a.value.Norm == a.query.Norm && a.value.shared() && a.value.W.Cols == a.attend.HeadDim {
+		m.Heads.V = a.value.W
+	} else {
+		a.value.heads(s.Dev, v, a.attend.KVHeads)
+	}
+	m.Attend.Reader = s.reader
+	s.Dev.Mix(a.of(s, Mixed), a.of(s, Query), k, v, m.Freqs, m.Cache, m.Layer, m.Heads, m.Rope, m.Attend, m.Batch)
+}
+
+// mixApart mixes by one operation after the other.
+func (a *attention) mixApart(s *State) {
+	d, q, k, v := s.Dev, a.of(s, Query), a.of(s, Key), a.of(s, Value)
+	a.value.heads(d, v, a.attend.KVHeads)
 	if !a.late {
 		a.norms(s)
 	}
@@ -175,10 +195,12 @@ func (a *attention) mix(s *State) {
 	if a.late {
 		a.norms(s)
 	}
-	a.hand(s, k, v)
-	cache, layer := s.cache.of(a.at)
-	d.Store(cache, layer, k, v, s.Batch)
-	d.Attend(y, q, cache, layer, a.attend, s.Batch)
+	cache, layer := s.cache.of(a.layer)
+	if s.cache.stores(a.layer) {
+		a.hand(s, k, v)
+		d.Store(cache, layer, k, v, s.Batch)
+	}
+	d.Attend(a.of(s, Mixed), q, cache, layer, a.attend, s.Batch)
 }
 
 // turns reports whether attention only rotates and stores before it attends.
@@ -189,7 +211,7 @@ func (a *attention) turns() bool {
 // turning says where queries and keys turn, and keys and values go, in a pass.
 func (a *attention) turning(s *State) device.Turning {
 	t := device.Turning{Freqs: a.freqs, Which: a.which, HeadDim: a.attend.HeadDim, Rope: a.rope, Batch: s.Batch}
-	t.Cache, t.Layer = s.cache.of(a.at)
+	t.Cache, t.Layer = s.cache.of(a.layer)
 	return t
 }
 
@@ -208,9 +230,14 @@ func (a *attention) headwise() bool {
 	return !q.none() && !k.none() && q.Norm == k.Norm && q.W.Cols == dim && k.W.Cols == dim && q.ofHeads(a.attend.Heads) && k.ofHeads(a.attend.KVHeads)
 }
 
-// together reports whether all heads, of queries and of keys, have one kind of norm,
+// together reports whether all heads, of queries and of keys, if these are not borrowed, have one kind of norm,
 // with weights that they share.
-func (a *attention) together() bool { return a.headwise() && a.query.shared() && a.key.shared() }
+func (a *attention) together() bool {
+	if a.borrows {
+		return a.query.shared() && a.query.W.Cols == a.attend.HeadDim
+	}
+	return a.headwise() && a.query.shared() && a.key.shared()
+}
 
 // keeps lists what mixBack needs that mix overwrites.
 func (a *attention) keeps() []Slot {

@@ -6,7 +6,8 @@ import (
 )
 
 // lend sets what a layer lends, or borrows (arch.Spec.KeysOf): the keys and values that attention has made of the rows of
-// a pass are handed on in the stream, so that modules know nothing of each other, and every layer stores its own.
+// a pass are handed on in the stream, so that modules know nothing of each other. Of layers of one cache the first one of those
+// that attend to the same stores them, and the others find them there.
 func (a *attention) lend(spec arch.Spec, layer int) {
 	from := spec.Lender(layer)
 	a.lends, a.borrows = spec.Lends(layer), from != layer

@@ -17,6 +17,15 @@ type CacheSize struct {
 	Recurrent int         // layers of linear attention, whose states are kept apart; 1 when modules run one at a time
 	Sequences int
 	Positions int // of each sequence, at most
+
+	spots []spot // of layers
+	first int    // layer
+}
+
+// A spot is where a layer has its keys and values in a cache.
+type spot struct {
+	kind, layer int
+	stores      bool // others attend to what the first layer has stored of those that have the same
 }
 
 // A CacheKind is layers whose keys have as many columns, and so have their values.
@@ -36,20 +45,31 @@ func kindOf(spec arch.Spec, layer int) CacheKind {
 
 // CacheOf is a cache for layers of a model from one to another.
 func CacheOf(spec arch.Spec, from, to, sequences, positions int) CacheSize {
-	z := CacheSize{Sequences: sequences, Positions: positions}
+	z := CacheSize{Sequences: sequences, Positions: positions, first: from}
 	_, z.Recurrent = spec.Keeping(from, to)
+	lent := map[int]spot{} // by who lends
 	for l := from; l < to; l++ {
 		if !spec.Caches(l) {
+			z.spots = append(z.spots, spot{})
 			continue
 		}
-		kind := kindOf(spec, l)
-		if i := z.kind(kind.K); i >= 0 {
-			z.Kinds[i].Layers++
-		} else {
-			z.Kinds = append(z.Kinds, kind)
+		at, there := lent[spec.Lender(l)]
+		if at.stores = !there; !there {
+			at.kind, at.layer = z.add(kindOf(spec, l))
+			lent[spec.Lender(l)] = at
 		}
+		z.spots = append(z.spots, at)
 	}
 	return z
+}
+
+// add counts a layer of a kind, and returns which kind that is, and which layer of it.
+func (z *CacheSize) add(kind CacheKind) (i, layer int) {
+	if i = z.kind(kind.K); i < 0 {
+		i, z.Kinds = len(z.Kinds), append(z.Kinds, CacheKind{0, kind.K, kind.V})
+	}
+	z.Kinds[i].Layers++
+	return i, z.Kinds[i].Layers - 1
 }
 
 // kind returns which kind has so many columns of keys, or -1.
@@ -67,6 +87,9 @@ func SharedCache(spec arch.Spec, sequences, positions int) CacheSize {
 	z := WholeCache(spec, sequences, positions)
 	for i := range z.Kinds {
 		z.Kinds[i].Layers = 1
+	}
+	for i := range z.spots {
+		z.spots[i].layer, z.spots[i].stores = 0, true
 	}
 	z.Recurrent = min(z.Recurrent, 1)
 	return z
@@ -136,18 +159,11 @@ func CacheBytes(d device.Device, spec arch.Spec, z CacheSize) int {
 	return n
 }
 
-// A place is where a layer has its keys and values in a cache.
-type place struct {
-	columns int // of its keys
-	layer   int // its number among layers that have as many
+// of returns the cache of a device that has a layer's keys and values, and the layer there.
+func (c *Cache) of(layer int) (device.Cache, int) {
+	at := c.spots[layer-c.first]
+	return c.kinds[at.kind], at.layer
 }
 
-func placeOf(spec arch.Spec, layer int) place {
-	return place{kindOf(spec, layer).K, spec.Kept(layer)}
-}
-
-// of returns the cache of a device that has a place, and the layer there: its own, or the one that all share.
-func (c *Cache) of(p place) (device.Cache, int) {
-	i := c.kind(p.columns)
-	return c.kinds[i], p.layer % c.Kinds[i].Layers
-}
+// stores reports whether a layer stores what it attends to, or another one has.
+func (c *Cache) stores(layer int) bool { return c.spots[layer-c.first].stores }

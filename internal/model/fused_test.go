@@ -101,6 +101,18 @@ func (f *fusing) leaveFor(y tensor.Tensor, reader device.Matrix) {
 // AtOnce is all rows.
 func (f *fusing) AtOnce(rows int, _ device.Matrix) int { return rows }
 
+// MatMulGated is made of a product and its gate.
+func (f *fusing) MatMulGated(y, x, w, by tensor.Tensor, a device.Act) bool {
+	if f.apart {
+		return false
+	}
+	narrow, gate, up := f.Alloc(f.Activation(), x.Rows, x.Cols), f.Alloc(f.Activation(), y.Rows, y.Cols), f.Alloc(f.Activation(), y.Rows, y.Cols)
+	defer func() { f.Free(narrow); f.Free(gate); f.Free(up) }()
+	devtest.GatedOf(f.Device, y, x, w, by, a, narrow, gate, up)
+	f.made++
+	return true
+}
+
 // ActMulFor leaves its result as Mix does.
 func (f *fusing) ActMulFor(y, gate, up tensor.Tensor, a device.Act, reader device.Matrix) bool {
 	f.ActMul(y, gate, up, a)

@@ -16,7 +16,7 @@ func (b *builder) latent(m *Module) {
 	n, l := b.Spec.Names, b.Spec.Latent
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	a := latent{
-		attention: attention{at: placeOf(b.Spec, m.Layer), attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
+		attention: attention{layer: m.Layer, attend: b.attend(m)}, qNorm: b.norm(m, NormQLatent), kvNorm: b.norm(m, NormKVLatent),
 		heads: b.Spec.Attn.Heads, nope: l.Nope, rope: l.Rope, rank: l.KVRank, value: l.Value,
 	}
 	a.loadRope(b, m)
@@ -72,7 +72,7 @@ func (a *latent) norms(s *State) {
 func (a *latent) mix(s *State) {
 	a.kv.refresh(s.Dev)
 	d, dim := s.Dev, a.rope+a.rank
-	cache, layer := s.cache.of(a.at)
+	cache, layer := s.cache.of(a.layer)
 	q, k := s.At(Query), s.At(Key)
 	d.MatMulHeads(q, s.At(RawQuery), a.kv.keys, device.HeadMul{Heads: a.heads, In: a.nope, Beside: a.rope, Step: a.rank})
 	d.Copy(k.Columns(0, a.rope), s.At(LatentKV).Columns(a.rank, a.rank+a.rope))

@@ -68,12 +68,20 @@ func (p *layerInput) run(s *State) {
 
 // multiply computes what the layer's input gives.
 func (p *layerInput) multiply(s *State) {
-	d := s.Dev
-	d.Copy(s.At(LayerStream), s.At(Residual))
-	d.Copy(s.At(LayerInput), s.At(Stream).Columns(p.first, p.end))
-	p.gate.W.mul(d, s.At(LayerGate), s.At(LayerStream), p.gate.Bias)
-	d.ActMul(s.At(LayerActed), s.At(LayerGate), s.At(LayerInput), p.act)
-	p.out.W.mul(d, s.At(LayerOut), s.At(LayerActed), p.out.Bias)
+	if d := s.Dev; !p.gated(s) {
+		d.Copy(s.At(LayerStream), s.At(Residual))
+		d.Copy(s.At(LayerInput), s.At(Stream).Columns(p.first, p.end))
+		p.gate.W.mul(d, s.At(LayerGate), s.At(LayerStream), p.gate.Bias)
+		d.ActMul(s.At(LayerActed), s.At(LayerGate), s.At(LayerInput), p.act)
+	}
+	p.out.W.mul(s.Dev, s.At(LayerOut), s.At(LayerActed), p.out.Bias)
+}
+
+// gated computes the gated input on a device that does so at once, and reports whether it has.
+func (p *layerInput) gated(s *State) bool {
+	f, fuses := s.Dev.(device.Fuser)
+	w, dense := p.gate.W.(Dense)
+	return fuses && dense && !s.apart && p.gate.Bias.Nil() && f.MatMulGated(s.At(LayerActed), s.At(Residual), w.Tensor, s.At(Stream).Columns(p.first, p.end), p.act)
 }
 
 // join is run of what is normalized and added on a device that does that at once, and returns for which step something is left.

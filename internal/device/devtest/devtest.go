@@ -82,6 +82,7 @@ func groups() []group {
 		{"Attention", withGaps(attentionCases())},
 		{"LinearAttention", withGaps(linearCases())},
 		{"ActMulFor", withGaps(actMulForCases())},
+		{"MatMulGated", withGaps(gatedCases())},
 		{"Sum", withGaps(sumCases())},
 		{"ActMul alone", withGaps(actAloneCases())},
 		{"HeadGates", withGaps(headGatesCases())},

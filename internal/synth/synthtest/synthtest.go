@@ -76,6 +76,12 @@ var Sums = map[string]string{
 		"hidden_size_per_layer_input":32,"num_kv_shared_layers":0,"enable_moe_block":false,"use_double_wide_mlp":false,
 		"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
 		"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
+	"gemma4_lent_packed": `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":256,"intermediate_size":384,"num_hidden_layers":4,
+		"layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"],"num_attention_heads":4,"num_key_value_heads":2,"num_global_key_value_heads":null,
+		"attention_k_eq_v":false,"head_dim":64,"global_head_dim":128,"final_logit_softcapping":10.0,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,
+		"vocab_size_per_layer_input":250,"hidden_size_per_layer_input":32,"num_kv_shared_layers":2,"enable_moe_block":false,"use_double_wide_mlp":false,
+		"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
+		"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
 	"glm4_packed": `{"architectures":["Glm4ForCausalLM"],"model_type":"glm4","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
 		"head_dim":64,"partial_rotary_factor":0.5,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"bfloat16",
 		"tie_word_embeddings":false,"attention_bias":true}`,
@@ -86,10 +92,13 @@ var Sums = map[string]string{
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false,"attention_bias":false}`,
 }
 
-// Others are a model whose sums are those of its products, one whose heads have norms with weights of each head's own, and one with latent attention.
+// Others are models whose sums are those of their products (of one the norms of heads follow the rotation), one whose heads have norms with weights of each head's own, and one with latent attention.
 var Others = map[string]string{
 	"llama_packed": `{"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
 		"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"hidden_act":"silu","torch_dtype":"float16","tie_word_embeddings":false}`,
+	"hunyuan_packed": `{"architectures":["HunYuanDenseV1ForCausalLM"],"model_type":"hunyuan_v1_dense","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":64,"max_position_embeddings":256,"vocab_size":250,"rms_norm_eps":1e-5,"rope_theta":10000.0,"use_qk_norm":true,"hidden_act":"silu",
+		"torch_dtype":"bfloat16","tie_word_embeddings":true,"attention_bias":false,"mlp_bias":false}`,
 	"stablelm_packed": `{"architectures":["StableLmForCausalLM"],"model_type":"stablelm","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"max_position_embeddings":256,"vocab_size":250,"layer_norm_eps":1e-5,"partial_rotary_factor":0.25,"qk_layernorm":true,"rope_theta":10000,
 		"use_parallel_residual":true,"use_qkv_bias":false,"hidden_act":"silu","torch_dtype":"bfloat16","tie_word_embeddings":false}`,
