@@ -20,11 +20,22 @@ var prefillVariants = []prefillVariant[prefillFunc]{
 	{(*Device).attend_prefill_64, 64, attend_prefill_keys, 1},
 	{(*Device).attend_prefill_96, 96, attend_prefill_keys, 1},
 	{(*Device).attend_prefill_128, 128, attend_prefill_keys, 1},
-	{(*Device).attend_prefill_256, 256, attend_prefill_keys_256, 1},
+	{(*Device).attend_prefill_256, wideHead, attend_prefill_keys_256, 1},
+	{(*Device).attend_prefill_512, MaxHeadDim, attend_prefill_keys_512, 1},
+}
+
+// prefillLaunch returns how a variant is launched, but for its blocks.
+func prefillLaunch(v prefillVariant[prefillFunc]) launch {
+	const rows = attend_prefill_rows_a_block
+	l := launch{threads: dim{x: attend_prefill_threads}, shared: max(rows, 2*v.keys) * (v.dim + attend_prefill_padding) * tensor.F16.Size()}
+	if v.dim > wideHead {
+		l.threads.x, l.shared = attend_prefill_threads_512, l.shared+attend_prefill_exchange_512
+	}
+	return l
 }
 
 // MaxHeadDim is the largest dimension of a head that attention takes, which must
-// be even, too; heads of more than wideHead by a plain kernel without sinks and temperature, but for those on Hopper of MaxHeadDim, and runs.
+// be even, too. Few rows of more than wideHead are a plain kernel's, without sinks and temperature, but for heads of MaxHeadDim on Hopper.
 const MaxHeadDim, wideHead = 512, 256
 
 // pageUnit divides the positions of a page that attention takes.
@@ -121,7 +132,7 @@ func (d *Device) attend(y, q tensor.Tensor, o own, of device.Cache, layer int, a
 		return
 	}
 	switch {
-	case a.HeadDim > wideHead && !(b.Span == 1 && d.meetsWide(a)) && !d.runsWide(y, q, c, a, b):
+	case a.HeadDim > wideHead && !(b.Span == 1 && d.meetsWide(a)) && !d.runsWide(q, b):
 		d.attendWide(y, q, c, layer, a, b)
 	case b.Span == 1:
 		d.attendRows(rowsAttend{y, d.placesFor(y, a), q, o, c, layer, a, b})
@@ -157,10 +168,8 @@ func (d *Device) attendRuns(y, q tensor.Tensor, c *cache, layer int, a device.At
 	}
 	const rows = attend_prefill_rows_a_block
 	v := prefillVariantFor(prefillVariants, a.HeadDim)
-	l := launch{
-		blocks: dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}, threads: dim{x: attend_prefill_threads},
-		shared: max(rows, 2*v.keys) * (v.dim + attend_prefill_padding) * tensor.F16.Size(),
-	}
+	l := prefillLaunch(v)
+	l.blocks = dim{x: q.Rows / b.Span * pieces(b.Span, rows), y: a.Heads}
 	v.kernel(d, l, y, q, c.k[layer], c.v[layer], b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(b.Span),
 		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
 }

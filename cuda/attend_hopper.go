@@ -20,12 +20,6 @@ func (c *cache) tiles(y, q tensor.Tensor, a device.Attend) bool {
 	return !c.maps.Nil() && a.HeadDim%8 == 0 && atSixteenBytes(q) && atSixteenBytes(y)
 }
 
-// runsWide reports whether runs of heads of more than wideHead are its, which are faster row by row if they are few.
-func (d *Device) runsWide(y, q tensor.Tensor, c *cache, a device.Attend, b device.Batch) bool {
-	const few = 16
-	return b.Span > 1 && q.Rows > few && c.tiles(y, q, a)
-}
-
 // attendHopper is attention of runs on Hopper, by a block a multiprocessor.
 func (d *Device) attendHopper(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
 	v, runs, rows := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span, attend_hopper_rows_a_block

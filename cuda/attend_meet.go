@@ -7,11 +7,12 @@ import (
 	"exl2/internal/tensor"
 )
 
-// A meetVariant is a kernel of attend_meet.cu, and its warps.
+// A meetVariant is a kernel of attend_meet.cu, its warps, and one that does more of heads' norms (own.odd), if there is one.
 type meetVariant struct {
 	rowsShape
 	kernel meetFunc
 	warps  int
+	more   meetFunc
 }
 
 type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
@@ -19,15 +20,15 @@ type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freq
 	turnScale, scale, softcap, temperature float32, temperatureSpan, window, norm int32, eps, offset float32, vNorm tensor.Tensor, late int32)
 
 var meetVariants = []meetVariant{
-	{rowsShape{64, 8, false}, (*Device).attend_meet_64_8, attend_meet_many},
-	{rowsShape{64, 16, false}, (*Device).attend_meet_64_16, attend_meet_many},
-	{rowsShape{128, 8, false}, (*Device).attend_meet_128_8, attend_meet_many},
-	{rowsShape{128, 16, false}, (*Device).attend_meet_128_16, attend_meet_few},
-	{rowsShape{256, 8, false}, (*Device).attend_meet_256_8, attend_meet_few},
-	{rowsShape{512, 8, false}, (*Device).attend_meet_512_8, attend_meet_few},
-	{rowsShape{64, 8, true}, (*Device).attend_meet_64_any, attend_meet_many},
-	{rowsShape{128, 8, true}, (*Device).attend_meet_128_any, attend_meet_few},
-	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few},
+	{rowsShape{64, 8, false}, (*Device).attend_meet_64_8, attend_meet_many, (*Device).attend_meet_64_8_more},
+	{rowsShape{64, 16, false}, (*Device).attend_meet_64_16, attend_meet_many, nil},
+	{rowsShape{128, 8, false}, (*Device).attend_meet_128_8, attend_meet_many, (*Device).attend_meet_128_8_more},
+	{rowsShape{128, 16, false}, (*Device).attend_meet_128_16, attend_meet_few, nil},
+	{rowsShape{256, 8, false}, (*Device).attend_meet_256_8, attend_meet_few, (*Device).attend_meet_256_8_more},
+	{rowsShape{512, 8, false}, (*Device).attend_meet_512_8_more, attend_meet_few, (*Device).attend_meet_512_8_more},
+	{rowsShape{64, 8, true}, (*Device).attend_meet_64_any, attend_meet_many, nil},
+	{rowsShape{128, 8, true}, (*Device).attend_meet_128_any, attend_meet_few, nil},
+	{rowsShape{256, 8, true}, (*Device).attend_meet_256_any, attend_meet_few, nil},
 }
 
 // meetTakes reports whether attend_meet.cu may attend, and is faster: for single rows, where the
@@ -36,7 +37,7 @@ var meetVariants = []meetVariant{
 // wideHead there are no others.
 func (d *Device) meetTakes(t rowsAttend) bool {
 	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
-	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && t.own.meets() && d.hopper() && d.meets()
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && (!t.own.odd() || t.own.met() && rowsVariantFor(meetVariants, t).more != nil) && d.hopper() && d.meets()
 }
 
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
@@ -47,7 +48,11 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
 	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
-	v.kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
+	kernel := v.kernel
+	if t.own.odd() {
+		kernel = v.more
+	}
+	kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late))
 }

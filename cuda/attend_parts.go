@@ -22,6 +22,12 @@ var wideVariant = partsVariant{(*Device).attend_parts_wide, 8}
 // wideRows is how many rows it takes at a time, so that sums of parts take some MB.
 const wideRows = 64
 
+// runsWide reports whether there is room for runs of heads of more than wideHead by kernels of runs, which are faster but for few rows.
+func (d *Device) runsWide(q tensor.Tensor, b device.Batch) bool {
+	const few = 16
+	return b.Span > 1 && q.Rows > few && prefillLaunch(prefillVariantFor(prefillVariants, MaxHeadDim)).shared <= d.sharedFor(kernel_attend_prefill_512)
+}
+
 // attendWide is attention of heads that other kernels have no room for: of runs, too, as of single rows.
 func (d *Device) attendWide(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
 	if !a.Sinks.Nil() || a.Temperature != 0 {

@@ -16,12 +16,12 @@ type own struct {
 // none reports whether there is nothing to be done before attention proper.
 func (o own) none() bool { return o.k.Nil() && o.heads.Q.Nil() && o.rope.Dims == 0 }
 
-// odd reports whether there is what only attend_meet.cu does.
+// odd reports whether there is what only some kernels of attend_meet.cu do.
 func (o own) odd() bool { return !o.heads.V.Nil() || o.heads.Late && !o.heads.Q.Nil() }
 
-// meets reports whether attend_meet.cu does what there is.
-func (o own) meets() bool {
-	return !o.odd() || o.heads.Norm.Kind == device.RMS && (!o.heads.Late || o.rope.Scale == 0 || o.rope.Scale == 1)
+// met reports whether these do it.
+func (o own) met() bool {
+	return o.heads.Norm.Kind == device.RMS && (!o.heads.Late || o.rope.Scale == 0 || o.rope.Scale == 1)
 }
 
 // rowsAttend is an attention of single rows.

@@ -71,11 +71,14 @@ const (
 	kernel_attend_left_64
 	kernel_attend_left_128
 	kernel_attend_meet_64_8
+	kernel_attend_meet_64_8_more
 	kernel_attend_meet_64_16
 	kernel_attend_meet_128_8
+	kernel_attend_meet_128_8_more
 	kernel_attend_meet_128_16
 	kernel_attend_meet_256_8
-	kernel_attend_meet_512_8
+	kernel_attend_meet_256_8_more
+	kernel_attend_meet_512_8_more
 	kernel_attend_meet_64_any
 	kernel_attend_meet_128_any
 	kernel_attend_meet_256_any
@@ -89,6 +92,7 @@ const (
 	kernel_attend_prefill_96
 	kernel_attend_prefill_128
 	kernel_attend_prefill_256
+	kernel_attend_prefill_512
 	kernel_attend_spread_64
 	kernel_attend_spread_128
 	kernel_attend_spread_128_more
@@ -477,11 +481,14 @@ var kernels = [kernelCount]struct {
 	kernel_attend_left_64:                   {"attend_left", "attend_left_64", true},
 	kernel_attend_left_128:                  {"attend_left", "attend_left_128", true},
 	kernel_attend_meet_64_8:                 {"attend_meet", "attend_meet_64_8", true},
+	kernel_attend_meet_64_8_more:            {"attend_meet", "attend_meet_64_8_more", true},
 	kernel_attend_meet_64_16:                {"attend_meet", "attend_meet_64_16", true},
 	kernel_attend_meet_128_8:                {"attend_meet", "attend_meet_128_8", true},
+	kernel_attend_meet_128_8_more:           {"attend_meet", "attend_meet_128_8_more", true},
 	kernel_attend_meet_128_16:               {"attend_meet", "attend_meet_128_16", true},
 	kernel_attend_meet_256_8:                {"attend_meet", "attend_meet_256_8", true},
-	kernel_attend_meet_512_8:                {"attend_meet", "attend_meet_512_8", true},
+	kernel_attend_meet_256_8_more:           {"attend_meet", "attend_meet_256_8_more", true},
+	kernel_attend_meet_512_8_more:           {"attend_meet", "attend_meet_512_8_more", true},
 	kernel_attend_meet_64_any:               {"attend_meet", "attend_meet_64_any", true},
 	kernel_attend_meet_128_any:              {"attend_meet", "attend_meet_128_any", true},
 	kernel_attend_meet_256_any:              {"attend_meet", "attend_meet_256_any", true},
@@ -495,6 +502,7 @@ var kernels = [kernelCount]struct {
 	kernel_attend_prefill_96:                {"attend_prefill", "attend_prefill_96", true},
 	kernel_attend_prefill_128:               {"attend_prefill", "attend_prefill_128", true},
 	kernel_attend_prefill_256:               {"attend_prefill", "attend_prefill_256", true},
+	kernel_attend_prefill_512:               {"attend_prefill", "attend_prefill_512", true},
 	kernel_attend_spread_64:                 {"attend_spread", "attend_spread_64", true},
 	kernel_attend_spread_128:                {"attend_spread", "attend_spread_128", true},
 	kernel_attend_spread_128_more:           {"attend_spread", "attend_spread_128_more", true},
@@ -993,10 +1001,15 @@ const (
 	attend_parts_keys_a_pass         = attend_parts_threads / attend_parts_lanes_a_key
 	attend_parts_passes              = attend_parts_positions / attend_parts_keys_a_pass
 	attend_prefill_rows_a_block      = 64
-	attend_prefill_threads           = 128
+	attend_prefill_units             = attend_prefill_rows_a_block / 16
+	attend_prefill_threads           = 32 * attend_prefill_units
+	attend_prefill_most_columns      = 256
 	attend_prefill_padding           = 8
 	attend_prefill_keys              = 64
 	attend_prefill_keys_256          = 32
+	attend_prefill_keys_512          = 32
+	attend_prefill_threads_512       = 2 * attend_prefill_threads
+	attend_prefill_exchange_512      = attend_prefill_threads_512 * attend_prefill_keys_512 / 8 * 16
 	attend_spread_warps              = 4
 	attend_spread_blocks             = 3
 	attend_spread_more_blocks        = 4
@@ -2764,6 +2777,52 @@ func (d *Device) attend_meet_64_8(l launch, y tensor.Tensor, places tensor.Tenso
 	d.launch(a, l)
 }
 
+func (d *Device) attend_meet_64_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_64_8_more)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
+	d.launch(a, l)
+}
+
 func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_64_16)
 	a.tensor(y, tensor.F16, "y")
@@ -2812,6 +2871,52 @@ func (d *Device) attend_meet_64_16(l launch, y tensor.Tensor, places tensor.Tens
 
 func (d *Device) attend_meet_128_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
 	a := d.begin(kernel_attend_meet_128_8)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_meet_128_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_128_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
@@ -2948,8 +3053,54 @@ func (d *Device) attend_meet_256_8(l launch, y tensor.Tensor, places tensor.Tens
 	d.launch(a, l)
 }
 
-func (d *Device) attend_meet_512_8(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
-	a := d.begin(kernel_attend_meet_512_8)
+func (d *Device) attend_meet_256_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_256_8_more)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kPages, tensor.F16, "kPages")
+	a.tensor(vPages, tensor.F16, "vPages")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.tensor(qNorm, tensor.F32, "qNorm")
+	a.tensor(kNorm, tensor.F32, "kNorm")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.tensor(words, tensor.I32, "words")
+	a.int32(rows)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.int64(ldk)
+	a.int64(ldv)
+	a.float32(turnScale)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	a.int32(norm)
+	a.float32(eps)
+	a.float32(offset)
+	a.tensor(vNorm, tensor.F32, "vNorm")
+	a.int32(late)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_meet_512_8_more(l launch, y tensor.Tensor, places tensor.Tensor, q tensor.Tensor, kPages tensor.Tensor, vPages tensor.Tensor, k tensor.Tensor, v tensor.Tensor, freqs tensor.Tensor, sinks tensor.Tensor, qNorm tensor.Tensor, kNorm tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, words tensor.Tensor, rows int32, sequences int32, tableCols int32, pages int32, pageRows int32, heads int32, kvHeads int32, dim int32, pairs int32, interleaved int32, ldy int64, ldq int64, ldk int64, ldv int64, turnScale float32, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32, norm int32, eps float32, offset float32, vNorm tensor.Tensor, late int32) {
+	a := d.begin(kernel_attend_meet_512_8_more)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(places, tensor.F16, "places")
 	a.tensor(q, tensor.F16, "q")
@@ -3342,6 +3493,32 @@ func (d *Device) attend_prefill_128(l launch, y tensor.Tensor, q tensor.Tensor, 
 
 func (d *Device) attend_prefill_256(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
 	a := d.begin(kernel_attend_prefill_256)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(v, tensor.F16, "v")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(sinks, tensor.F32, "sinks")
+	a.int32(tableCols)
+	a.int32(pageRows)
+	a.int32(span)
+	a.int32(heads)
+	a.int32(kvHeads)
+	a.int32(dim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_prefill_512(l launch, y tensor.Tensor, q tensor.Tensor, k tensor.Tensor, v tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, sinks tensor.Tensor, tableCols int32, pageRows int32, span int32, heads int32, kvHeads int32, dim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_prefill_512)
 	a.tensor(y, tensor.F16, "y")
 	a.tensor(q, tensor.F16, "q")
 	a.tensor(k, tensor.F16, "k")

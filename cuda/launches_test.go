@@ -27,16 +27,16 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"gemma4_packed": {
-			"qmatmul_one attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
-			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
+			"qmatmul_one attend_meet_64_8_more qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16",
+			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"gemma4_moe_packed": {
-			"qmatmul_one attend_meet_128_8 qmatmul_one sum_stream_f16, qmatmul_placed qmatmul_one choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
-			"qmatmul_batch_8 attend_meet_128_8 qmatmul_batch_8 sum_stream_f16, order_rows_rms_f32 qmatmul_batch_8 qmatmul_batch_8 choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
+			"qmatmul_one attend_meet_128_8_more qmatmul_one sum_stream_f16, qmatmul_placed qmatmul_one choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
+			"qmatmul_batch_8 attend_meet_128_8_more qmatmul_batch_8 sum_stream_f16, order_rows_rms_f32 qmatmul_batch_8 qmatmul_batch_8 choose_apart_f16 mixture_gate_alike mixture_down sum_stream_two",
 		},
 		"gemma4_e_packed": {
-			"qmatmul_one attend_meet_64_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16 gemv_gated_f16 gemv_f16_f16 sum_stream_f16",
-			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16 gemv_gated_f16 gemm_hopper_128_f16 sum_stream_f16",
+			"qmatmul_one attend_meet_64_8_more qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16 gemv_gated_f16 gemv_f16_f16 sum_stream_f16",
+			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16 gemv_gated_f16 gemm_hopper_128_f16 sum_stream_f16",
 		},
 		"gemma4_lent_packed": {
 			"qmatmul_one attend_meet_128_8 qmatmul_one sum_stream_f16, qmatmul_one qmatmul_one sum_stream_f16 gemv_gated_f16 gemv_f16_f16 sum_stream_f16",
@@ -51,8 +51,8 @@ func TestLaunches(t *testing.T) {
 			"qmatmul_batch_8 norm_rms_f16_f16 norm_rms_f16_f16 attend_meet_64_8 qmatmul_batch_8 sum_stream_f16, qmatmul_batch_8 qmatmul_batch_8 sum_stream_f16",
 		},
 		"hunyuan_packed": {
-			"qmatmul_one attend_meet_64_8 qmatmul_one, qmatmul_one qmatmul_one",
-			"qmatmul_batch_8 attend_meet_64_8 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
+			"qmatmul_one attend_meet_64_8_more qmatmul_one, qmatmul_one qmatmul_one",
+			"qmatmul_batch_8 attend_meet_64_8_more qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
 		},
 		"stablelm_packed": {
 			"qmatmul_placed qmatmul_placed head_norm_layer_f16 attend_meet_64_8 qmatmul_placed act_mul_silu_f16 qmatmul_placed",

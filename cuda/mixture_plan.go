@@ -11,7 +11,7 @@ import (
 // take longer to begin. What is read more than once, or could be while blocks of down wait for others, was measured (docs/performance.md, "A few rows by the
 // kernels of one"), but for experts that every block has to choose for itself: those are as few as went one after the other before.
 func (d *Device) few(m *rowMixture) bool {
-	const most, mostUngated, mostAnew = 8, 3, 128e6 // rows, and weights
+	const most, mostUngated, mostAnew, mostApart = 8, 3, 128e6, 64e6 // rows, and weights
 	rows, chosen, experts := m.x.Rows, m.to.Chosen(), m.router.W.Rows
 	switch {
 	case !m.plain():
@@ -22,7 +22,8 @@ func (d *Device) few(m *rowMixture) bool {
 	seen := float64(experts)*(1-math.Pow(1-float64(chosen)/float64(experts), float64(rows))) + float64(m.whole)
 	runs := float64(rows * m.runs())
 	matrices := 3*(runs-seen) + runs*d.waste(rows*m.down.tiles())
-	return rows <= most && matrices*float64(m.up.in*m.up.out) <= mostAnew
+	anew := matrices * float64(m.up.in*m.up.out)
+	return rows <= most && anew <= mostAnew && (m.router.Apart == nil || anew <= mostApart)
 }
 
 // waste returns what multiprocessors that have nothing to do could do beside so many blocks, two each at once, as a share of what these do.

@@ -15,13 +15,13 @@ static_assert(positions == at_once && left_words == part_words && most_parts <= 
 
 #if __CUDA_ARCH__ >= 900
 
-template <int warps, int D, int N, bool full>
+template <int warps, int D, int N, bool full, bool more>
 __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const float* v_norm, bool late) {
 	extern __shared__ uint4 memory[];
 	Shared<warps, D, N>& m = *(Shared<warps, D, N>*)memory;
 	let_next();
 	Heads h(a, blockIdx.x, 8 * N);
-	h.values = v_norm, h.late = late;
+	if constexpr (more) h.values = v_norm, h.late = late;
 	Fixed find = {{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z, (int)gridDim.z, alone}};
 	const Place& b = find.place;
 	int all = h.count * ((a.dim + 3) / 4);
@@ -33,14 +33,15 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 
 #else  // the kernels of attend_decode.cu are for other GPUs
 
-template <int warps, int D, int N, bool full>
+template <int warps, int D, int N, bool full, bool more>
 __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, bool) {}
 
 #endif
 
 // Names are of the largest dimension, the heads of a set, and whether dimensions may
-// be any.
-#define ATTEND(name, warps, D, N, full)                                                             \
+// be any; and of kernels that do more, which norm values, or queries and keys behind the rotation, if they are told: what they do more
+// costs others some tenths of a percent.
+#define ATTEND(name, warps, D, N, full, more)                                                       \
 	extern "C" __global__ void __launch_bounds__(32 * warps, 1)                                     \
 	name(half* y, const half* places, const half* q, half* k_pages, half* v_pages, const half* k, const half* v,        \
 	     const float* freqs, const float* sinks, const float* q_norm, const float* k_norm,          \
@@ -50,19 +51,22 @@ __device__ void attend(const Attend&, const Cache&, unsigned*, const float*, boo
 	     float scale, float cap, float temperature, int temperature_span, int window, int norm,     \
 	     float eps, float offset, const float* v_norm, int late) {                                  \
 		Cache c = {k_pages, v_pages, table, table_cols, page_rows, kv_heads * dim};                 \
-		attend<warps, D, N, full>(                                                                  \
+		attend<warps, D, N, full, more>(                                                            \
 			{y, places, q, k, v, freqs, sinks, pos, seq, fault, rows, sequences, pages, heads, kv_heads,    \
 			 dim, pairs, interleaved, ldy, ldq, ldk, ldv, turn_scale,                               \
 			 {scale, cap, temperature, temperature_span}, window,                                   \
 			 {q_norm, k_norm, norm, eps, offset}}, c, (unsigned*)words, v_norm, late);              \
 	}
 
-ATTEND(attend_meet_64_8, many, 64, 1, true)
-ATTEND(attend_meet_64_16, many, 64, 2, true)
-ATTEND(attend_meet_128_8, many, 128, 1, true)
-ATTEND(attend_meet_128_16, few, 128, 2, true)
-ATTEND(attend_meet_256_8, few, 256, 1, true)
-ATTEND(attend_meet_512_8, few, 512, 1, true)
-ATTEND(attend_meet_64_any, many, 64, 1, false)
-ATTEND(attend_meet_128_any, few, 128, 1, false)
-ATTEND(attend_meet_256_any, few, 256, 1, false)
+ATTEND(attend_meet_64_8, many, 64, 1, true, false)
+ATTEND(attend_meet_64_8_more, many, 64, 1, true, true)
+ATTEND(attend_meet_64_16, many, 64, 2, true, false)
+ATTEND(attend_meet_128_8, many, 128, 1, true, false)
+ATTEND(attend_meet_128_8_more, many, 128, 1, true, true)
+ATTEND(attend_meet_128_16, few, 128, 2, true, false)
+ATTEND(attend_meet_256_8, few, 256, 1, true, false)
+ATTEND(attend_meet_256_8_more, few, 256, 1, true, true)
+ATTEND(attend_meet_512_8_more, few, 512, 1, true, true)
+ATTEND(attend_meet_64_any, many, 64, 1, false, false)
+ATTEND(attend_meet_128_any, few, 128, 1, false, false)
+ATTEND(attend_meet_256_any, few, 256, 1, false, false)

@@ -5,7 +5,8 @@
 // and sums stay in registers; keys and values pass through shared memory, `keys`
 // positions at a time, with the softmax rescaled as they come (Dao 2022,
 // FlashAttention, algorithm 1). Scores are weighed in fp32; weights are rounded to
-// fp16 for the second product. Heads are padded with zeros to the variant's size.
+// fp16 for the second product. Heads are padded with zeros to the variant's size. Of more than 256
+// dimensions two warps have the same rows, and half of the columns each: they add up their scores.
 //
 // H200, 2026-11-21, 32 heads of 128: 2048 rows from the start 460 µs, 75 TFLOP/s; behind
 // 6144 others 2.6 ms, 93 TFLOP/s.
@@ -15,15 +16,18 @@
 #include "quad.cuh"
 
 constexpr int rows_a_block = 64;
-constexpr int threads = 128;
+constexpr int units = rows_a_block / 16, threads = 32 * units;
+constexpr int most_columns = 256;  // of a warp
 constexpr int padding = 8;  // of a row in shared memory
-constexpr int keys = 64, keys_256 = 32;  // positions at a time
+constexpr int keys = 64, keys_256 = 32, keys_512 = 32;  // positions at a time
+constexpr int threads_512 = 2 * threads, exchange_512 = threads_512 * keys_512 / 8 * 16;  // bytes of what warps exchange
 
 // Shape is a variant: dimensions of a head and positions at a time. Rows in
 // shared memory have 16 bytes more, so that ldmatrix has no conflicts.
 template <int d, int n>
 struct Shape {
 	static constexpr int dim = d, keys = n, stride = d + padding;
+	static constexpr int sharing = d > most_columns ? d / most_columns : 1, columns = d / sharing, threads = 32 * units * sharing;
 };
 
 // fill copies rows of `dim` halves to shared memory; source says where row i is,
@@ -31,7 +35,7 @@ struct Shape {
 template <class S, class Source>
 __device__ inline void fill(half* to, int rows, int dim, Source source) {
 	constexpr int chunks = S::dim / 8;
-	for (int i = threadIdx.x; i < rows * chunks; i += threads) {
+	for (int i = threadIdx.x; i < rows * chunks; i += S::threads) {
 		int row = i / chunks, at = i % chunks * 8;
 		const half* from = source(row);
 		half* p = to + row * S::stride + at;
@@ -46,7 +50,7 @@ __device__ inline void fill(half* to, int rows, int dim, Source source) {
 // Softmax is the state of a warp's 16 rows: of rows g and g+8 in each lane.
 template <class S>
 struct Softmax {
-	float top[2], sum[2], out[S::dim / 8][4];
+	float top[2], sum[2], out[S::columns / 8][4];
 
 	// weigh turns scores into weights and rescales what was summed before.
 	__device__ void weigh(float (&s)[S::keys / 8][4]) {
@@ -67,10 +71,31 @@ struct Softmax {
 			sum[h] = sum[h] * shrink + quad_sum(part);
 			top[h] = most;
 #pragma unroll
-			for (int j = 0; j < S::dim / 8; j++) out[j][2 * h] *= shrink, out[j][2 * h + 1] *= shrink;
+			for (int j = 0; j < S::columns / 8; j++) out[j][2 * h] *= shrink, out[j][2 * h + 1] *= shrink;
 		}
 	}
 };
+
+static_assert(threads_512 == Shape<512, keys_512>::threads && exchange_512 == threads_512 / 32 * keys_512 / 8 * 32 * 16, "as cuda/attend.go launches it");
+
+// add_others adds what the warps have found that have the same rows.
+template <class S>
+__device__ inline void add_others(float (&s)[S::keys / 8][4], float4 (*products)[S::keys / 8][32]) {
+	int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+	for (int j = 0; j < S::keys / 8; j++) products[warp][j][lane] = make_float4(s[j][0], s[j][1], s[j][2], s[j][3]);
+	__syncthreads();
+#pragma unroll
+	for (int j = 0; j < S::keys / 8; j++) {
+		float4 all = make_float4(0, 0, 0, 0);
+#pragma unroll
+		for (int w = 0; w < S::sharing; w++) {
+			float4 p = products[warp / S::sharing * S::sharing + w][j][lane];
+			all.x += p.x, all.y += p.y, all.z += p.z, all.w += p.w;
+		}
+		s[j][0] = all.x, s[j][1] = all.y, s[j][2] = all.z, s[j][3] = all.w;
+	}
+}
 
 template <class S>
 __device__ void attend(
@@ -88,15 +113,16 @@ __device__ void attend(
 	int first = blockIdx.x / cuts * span + blockIdx.x % cuts * rows_a_block;
 	int rows = min(rows_a_block, (int)(blockIdx.x / cuts + 1) * span - first);
 	int head = blockIdx.y, kv = head / (heads / kv_heads) * dim;
-	int begin = pos[first], of = seq[first], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	int begin = pos[first], of = seq[first], lane = threadIdx.x % 32, warp = threadIdx.x / 32 / S::sharing;
+	int column = threadIdx.x / 32 % S::sharing * S::columns;
 
 	fill<S>(base, rows_a_block, dim, [&](int r) { return r < rows ? q + (first + r) * ldq + head * dim : (const half*)nullptr; });
 	commit();
 	arrived<0>();
 	__syncthreads();
-	u32 a[S::dim / 16][4];
+	u32 a[S::columns / 16][4];
 #pragma unroll
-	for (int i = 0; i < S::dim / 16; i++) ldmatrix(a[i], base + (warp * 16 + lane % 16) * S::stride + 16 * i + lane / 16 * 8);
+	for (int i = 0; i < S::columns / 16; i++) ldmatrix(a[i], base + (warp * 16 + lane % 16) * S::stride + column + 16 * i + lane / 16 * 8);
 
 	Softmax<S> state = {{no_score, no_score}};
 	float factors[2] = {how.factor(begin + warp * 16 + lane / 4), how.factor(begin + warp * 16 + lane / 4 + 8)};
@@ -112,15 +138,16 @@ __device__ void attend(
 		__syncthreads();
 		float s[S::keys / 8][4] = {};
 #pragma unroll
-		for (int i = 0; i < S::dim / 16; i++)
+		for (int i = 0; i < S::columns / 16; i++)
 #pragma unroll
 			for (int j = 0; j < S::keys / 16; j++) {
 				u32 b[4];
-				ldmatrix(b, keys + (16 * j + lane % 8 + lane / 16 * 8) * S::stride + 16 * i + lane / 8 % 2 * 8);
+				ldmatrix(b, keys + (16 * j + lane % 8 + lane / 16 * 8) * S::stride + column + 16 * i + lane / 8 % 2 * 8);
 				u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
 				mma(s[2 * j], a[i], low);
 				mma(s[2 * j + 1], a[i], high);
 			}
+		if constexpr (S::sharing > 1) add_others<S>(s, (float4(*)[S::keys / 8][32])(base + rows_a_block * S::stride));
 #pragma unroll
 		for (int j = 0; j < S::keys / 8; j++)
 #pragma unroll
@@ -136,9 +163,9 @@ __device__ void attend(
 		for (int i = 0; i < S::keys / 16; i++) {
 			u32 p[4] = {pack(s[2 * i][0], s[2 * i][1]), pack(s[2 * i][2], s[2 * i][3]), pack(s[2 * i + 1][0], s[2 * i + 1][1]), pack(s[2 * i + 1][2], s[2 * i + 1][3])};
 #pragma unroll
-			for (int j = 0; j < S::dim / 16; j++) {
+			for (int j = 0; j < S::columns / 16; j++) {
 				u32 b[4];
-				ldmatrix_trans(b, values + (16 * i + lane % 16) * S::stride + 16 * j + lane / 16 * 8);
+				ldmatrix_trans(b, values + (16 * i + lane % 16) * S::stride + column + 16 * j + lane / 16 * 8);
 				u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
 				mma(state.out[2 * j], p, low);
 				mma(state.out[2 * j + 1], p, high);
@@ -156,17 +183,17 @@ __device__ void attend(
 		}
 		half* to = y + (first + row) * ldy + head * dim;
 #pragma unroll
-		for (int j = 0; j < S::dim / 8; j++)
+		for (int j = 0; j < S::columns / 8; j++)
 #pragma unroll
 			for (int e = 0; e < 2; e++) {
-				int at = 8 * j + lane % 4 * 2 + e;
+				int at = column + 8 * j + lane % 4 * 2 + e;
 				if (at < dim) to[at] = __float2half_rn(state.out[j][2 * h + e] * inverse);
 			}
 	}
 }
 
 #define ATTEND(name, d, n)                                                                          \
-	extern "C" __global__ void __launch_bounds__(threads)                                           \
+	extern "C" __global__ void __launch_bounds__(Shape<d, n>::threads)                              \
 	name(half* y, const half* q, const half* k, const half* v, const int* table, const int* pos,    \
 	     const int* seq, const float* sinks, int table_cols, int page_rows, int span, int heads,    \
 	     int kv_heads, int dim, int64 ldy, int64 ldq, float scale, float cap, float temperature,    \
@@ -182,3 +209,4 @@ ATTEND(attend_prefill_64, 64, keys)
 ATTEND(attend_prefill_96, 96, keys)
 ATTEND(attend_prefill_128, 128, keys)
 ATTEND(attend_prefill_256, 256, keys_256)
+ATTEND(attend_prefill_512, 512, keys_512)
