@@ -85,32 +85,17 @@ func (d *Device) valueNorm(v tensor.Tensor, h *device.Heads, a device.Attend) {
 
 // beforeAttend is what Mix does of queries and keys before it attends.
 func (d *Device) beforeAttend(q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
-	if !h.Late {
-		d.headNorms(q, k, h)
-	}
-	late := h.Late && !h.Q.Nil()
-	if !k.Nil() && !late && d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
-		return
-	}
-	if r.Dims > 0 {
-		d.Rope(q, device.KeysBeside(q, k), freqs, a.HeadDim, r, b)
-	}
-	if late {
-		d.headNorms(q, k, h)
+	if k.Nil() || h.Late && !h.Q.Nil() {
+		device.TurnHeads(d, q, k, freqs, h, r, a.HeadDim, b)
+	} else {
+		device.NormHeads(d, q, k, h)
+		if d.ropeStore(q, k, v, freqs, of.(*cache), layer, r, a, b) {
+			return
+		}
+		device.TurnHeads(d, q, k, freqs, device.Heads{}, r, a.HeadDim, b)
 	}
 	if !k.Nil() {
 		d.Store(of, layer, k, v, b)
-	}
-}
-
-// headNorms is HeadNorms of what Mix is given.
-func (d *Device) headNorms(q, k tensor.Tensor, h device.Heads) {
-	switch {
-	case h.Q.Nil():
-	case k.Nil():
-		d.HeadNorm(q, h.Q, q.Cols/h.Q.Cols, h.Norm)
-	default:
-		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
 	}
 }
 

@@ -46,14 +46,6 @@ type Joiner interface {
 	Joined(p Products, w tensor.Tensor) bool
 }
 
-// KeysBeside returns keys of Mix as Rope takes them beside queries: none of those that are absent.
-func KeysBeside(q, k tensor.Tensor) tensor.Tensor {
-	if k.Nil() {
-		return q.Columns(0, 0)
-	}
-	return k
-}
-
 // Mixing is what Mix is told beside what it mixes.
 type Mixing struct {
 	Freqs  tensor.Tensor

@@ -46,30 +46,11 @@ func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int,
 	if !h.V.Nil() {
 		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
 	}
-	if !h.Late {
-		d.mixNorms(q, k, h)
-	}
-	if r.Dims > 0 {
-		d.Rope(q, device.KeysBeside(q, k), freqs, a.HeadDim, r, b)
-	}
-	if h.Late {
-		d.mixNorms(q, k, h)
-	}
+	device.TurnHeads(d, q, k, freqs, h, r, a.HeadDim, b)
 	if !k.Nil() {
 		d.Store(c, layer, k, v, b)
 	}
 	d.Attend(y, q, c, layer, a, b)
-}
-
-// mixNorms is HeadNorms of what Mix is given.
-func (d *Device) mixNorms(q, k tensor.Tensor, h device.Heads) {
-	switch {
-	case h.Q.Nil():
-	case k.Nil():
-		d.HeadNorm(q, h.Q, q.Cols/h.Q.Cols, h.Norm)
-	default:
-		d.HeadNorms(q, k, h.Q, h.K, h.Norm)
-	}
 }
 
 // attention is what every tile of an Attend shares.
