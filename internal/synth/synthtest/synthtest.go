@@ -53,7 +53,8 @@ var ManyExperts = map[string]string{
 }
 
 // Sums are models of which what sublayers give is normalized, or multiplied, before it joins the stream: with a norm in front of the sublayers, too
-// (Gemma 2, Gemma 4, GLM 4, Granite), and without (OLMo 2).
+// (Gemma 2, Gemma 4, GLM 4, Granite), and without (OLMo 2). The one that lends keys is of another width than others: with theirs two scores of a head, which Gemma 4
+// divides by nothing, are so near each other that fp16 decides.
 var Sums = map[string]string{
 	"gemma2_packed": `{"architectures":["Gemma2ForCausalLM"],"model_type":"gemma2","hidden_size":256,"intermediate_size":384,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
 		"head_dim":64,"attn_logit_softcapping":20.0,"final_logit_softcapping":10.0,"query_pre_attn_scalar":24,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,
@@ -76,7 +77,7 @@ var Sums = map[string]string{
 		"hidden_size_per_layer_input":32,"num_kv_shared_layers":0,"enable_moe_block":false,"use_double_wide_mlp":false,
 		"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
 		"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`,
-	"gemma4_lent_packed": `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":256,"intermediate_size":384,"num_hidden_layers":4,
+	"gemma4_lent_packed": `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":256,"intermediate_size":320,"num_hidden_layers":4,
 		"layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"],"num_attention_heads":4,"num_key_value_heads":2,"num_global_key_value_heads":null,
 		"attention_k_eq_v":false,"head_dim":64,"global_head_dim":128,"final_logit_softcapping":10.0,"sliding_window":16,"max_position_embeddings":256,"vocab_size":250,
 		"vocab_size_per_layer_input":250,"hidden_size_per_layer_input":32,"num_kv_shared_layers":2,"enable_moe_block":false,"use_double_wide_mlp":false,
