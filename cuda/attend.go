@@ -59,28 +59,22 @@ func (d *Device) Attend(y, q tensor.Tensor, of device.Cache, layer int, a device
 // heads are few.
 func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, of device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
 	want((k.Nil() || h.Q.Nil() == h.K.Nil()) && (h.Q.Nil() || h.Q.Cols == a.HeadDim) && (h.K.Nil() || h.K.Cols == a.HeadDim) && (h.V.Nil() || h.V.Cols == a.HeadDim), "Mix", h.Q, h.K, h.V)
-	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, Attend: a, batch: b}
+	t := rowsAttend{y: y, q: q, own: own{k, v, freqs, h, r}, cache: of.(*cache), layer: layer, Attend: a, batch: b}
 	single := b.Span == 1 && a.Latent == 0 && d.together(a, q.Rows)
-	if t.cache = of.(*cache); single && t.own.odd() && !d.meetTakes(t) {
-		single = !h.Late
-		d.valueNorm(v, &t.own.heads, a)
+	if t.own.odd() && !(single && d.meetTakes(t)) {
+		single = single && !h.Late
+		if !h.V.Nil() {
+			d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
+			t.own.heads.V = tensor.Tensor{}
+		}
 	}
 	if single {
 		want((k.Nil() || k.Rows == q.Rows && k.Cols == a.KVHeads*a.HeadDim) && v.Rows == k.Rows && v.Cols == k.Cols && r.Dims <= a.HeadDim && freqs.Cols == r.Dims/2, "Mix", y, q, k, v, freqs)
 		d.attend(y, q, t.own, of, layer, a, b)
 		return
 	}
-	d.valueNorm(v, &t.own.heads, a)
 	d.beforeAttend(q, k, v, freqs, of, layer, h, r, a, b)
 	d.attend(y, q, own{}, of, layer, a, b)
-}
-
-// valueNorm is HeadNorm of values, which h no longer has then.
-func (d *Device) valueNorm(v tensor.Tensor, h *device.Heads, a device.Attend) {
-	if !h.V.Nil() {
-		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)
-		h.V = tensor.Tensor{}
-	}
 }
 
 // beforeAttend is what Mix does of queries and keys before it attends.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
 
@@ -13,6 +14,17 @@ type meetVariant struct {
 	kernel meetFunc
 	warps  int
 	more   meetFunc
+}
+
+// of returns the kernel that does what there is to be done of rows' own, or nil.
+func (v meetVariant) of(o own) meetFunc {
+	switch turned := o.rope.Scale; {
+	case !o.odd():
+		return v.kernel
+	case o.heads.Norm.Kind == device.RMS && (!o.heads.Late || turned == 0 || turned == 1):
+		return v.more
+	}
+	return nil
 }
 
 type meetFunc func(d *Device, l launch, y, places, q, kPages, vPages, k, v, freqs, sinks, qNorm, kNorm, pos, seq, table, fault, words tensor.Tensor,
@@ -37,7 +49,7 @@ var meetVariants = []meetVariant{
 // wideHead there are no others.
 func (d *Device) meetTakes(t rowsAttend) bool {
 	short := t.HeadDim == 128 && t.most() <= spreadReach && t.q.Rows <= batch_rows_most && t.q.Rows*t.KVHeads <= d.sms
-	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && (!t.own.odd() || t.own.met() && rowsVariantFor(meetVariants, t).more != nil) && d.hopper() && d.meets()
+	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && d.hopper() && rowsVariantFor(meetVariants, t).of(t.own) != nil && d.meets()
 }
 
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
@@ -48,11 +60,7 @@ func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
 	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads
-	kernel := v.kernel
-	if t.own.odd() {
-		kernel = v.more
-	}
-	kernel(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
+	v.of(t.own)(d, l, t.y, t.places, t.q, c.k[t.layer], c.v[t.layer], t.own.k, t.own.v, t.own.freqs, t.Sinks, h.Q, h.K,
 		b.Pos, b.Seq, b.Table, d.fault, words, s.rows, s.sequences, s.tableCols, s.pages, s.pageRows, s.heads, s.kvHeads, s.dim, s.pairs, s.interleaved,
 		s.ldy, s.ldq, s.ldk, s.ldv, s.turnScale, t.Scale, t.Softcap, t.Temperature, s.temperatureSpan, s.window, s.norm, h.Norm.Eps, h.Norm.Offset, h.V, flag(h.Late))
 }

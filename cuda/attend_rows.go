@@ -19,11 +19,6 @@ func (o own) none() bool { return o.k.Nil() && o.heads.Q.Nil() && o.rope.Dims ==
 // odd reports whether there is what only some kernels of attend_meet.cu do.
 func (o own) odd() bool { return !o.heads.V.Nil() || o.heads.Late && !o.heads.Q.Nil() }
 
-// met reports whether these do it.
-func (o own) met() bool {
-	return o.heads.Norm.Kind == device.RMS && (!o.heads.Late || o.rope.Scale == 0 || o.rope.Scale == 1)
-}
-
 // rowsAttend is an attention of single rows.
 type rowsAttend struct {
 	y      tensor.Tensor

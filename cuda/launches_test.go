@@ -90,8 +90,8 @@ func launchesOf(t *testing.T, dir string, sequences int) string {
 	}
 	var layer []string
 	lists := 1
-	if last := modules[len(modules)-2]; strings.Contains(dir, "lent") {
-		lists = last.Layer
+	if strings.Contains(dir, "lent") {
+		lists = modules[len(modules)-2].Layer
 	}
 	for at := range stepsLoaded {
 		beginStep(s, sequences, at)

@@ -156,7 +156,7 @@ func (a *attention) mix(s *State) {
 	if a.keyValues {
 		d.Copy(v, k)
 	}
-	there := a.borrows && !s.cache.stores(a.layer)
+	there := !s.cache.stores(a.layer)
 	switch {
 	case s.apart || a.lends || a.borrows && !there || a.late && !a.together():
 		a.mixApart(s)

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"exl2/internal/device/devtest"
@@ -9,18 +10,12 @@ import (
 	"exl2/internal/synth/synthtest"
 )
 
-// lentLayers is a model of six layers, of which four attend to keys and values of the first two.
-const lentLayers = `{"architectures":["Gemma4ForCausalLM"],"model_type":"gemma4_text","hidden_size":64,"intermediate_size":96,"num_hidden_layers":6,
-	"layer_types":["sliding_attention","full_attention","sliding_attention","full_attention","sliding_attention","full_attention"],"num_attention_heads":4,"num_key_value_heads":2,
-	"num_global_key_value_heads":null,"attention_k_eq_v":false,"head_dim":16,"global_head_dim":32,"final_logit_softcapping":10.0,"sliding_window":4,"max_position_embeddings":64,
-	"vocab_size":50,"vocab_size_per_layer_input":50,"hidden_size_per_layer_input":16,"num_kv_shared_layers":4,"enable_moe_block":false,"use_double_wide_mlp":false,
-	"rope_parameters":{"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"},"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"}},
-	"rms_norm_eps":1e-6,"hidden_activation":"gelu_pytorch_tanh","torch_dtype":"float16","tie_word_embeddings":true,"attention_bias":false}`
-
 // Layers of one cache that attend to the same keys and values have them there once; in another cache, that of another device, the first of them
 // stores them once more. Logits are the same wherever the layers are divided.
 func TestBorrowed(t *testing.T) {
-	dir := synthtest.Write(t, map[string]string{"lent": lentLayers}, 0)[0]
+	six := strings.NewReplacer(`"num_hidden_layers":4`, `"num_hidden_layers":6`, `"num_kv_shared_layers":2`, `"num_kv_shared_layers":4`, `"sliding_window":16`, `"sliding_window":4`,
+		`"layer_types":[`, `"layer_types":["sliding_attention","full_attention",`) // of which four attend to keys and values of the first two
+	dir := synthtest.Write(t, map[string]string{"lent": six.Replace(synthtest.Sums["gemma4_lent_packed"])}, 0)[0]
 	l, files, err := model.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -34,13 +34,13 @@ type CacheKind struct {
 	K, V   int // columns; no values where they are part of the keys
 }
 
-// kindOf returns what a layer keeps.
+// kindOf returns what a layer keeps, of no layers yet.
 func kindOf(spec arch.Spec, layer int) CacheKind {
 	if l := spec.Latent; l.KVRank > 0 {
-		return CacheKind{1, l.Rope + l.KVRank, 0}
+		return CacheKind{K: l.Rope + l.KVRank}
 	}
 	n := spec.AttnOf(layer).Keys()
-	return CacheKind{1, n, n}
+	return CacheKind{K: n, V: n}
 }
 
 // CacheOf is a cache for layers of a model from one to another.
@@ -66,7 +66,7 @@ func CacheOf(spec arch.Spec, from, to, sequences, positions int) CacheSize {
 // add counts a layer of a kind, and returns which kind that is, and which layer of it.
 func (z *CacheSize) add(kind CacheKind) (i, layer int) {
 	if i = z.kind(kind.K); i < 0 {
-		i, z.Kinds = len(z.Kinds), append(z.Kinds, CacheKind{0, kind.K, kind.V})
+		i, z.Kinds = len(z.Kinds), append(z.Kinds, kind)
 	}
 	z.Kinds[i].Layers++
 	return i, z.Kinds[i].Layers - 1

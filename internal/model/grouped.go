@@ -146,8 +146,7 @@ func (g *grouped) mix(s *State) {
 	})
 }
 
-// mixApart is mix of experts whose norm is one of their own. That comes first: what a device finds in norming the stream with products it may use
-// when it leaves it.
+// mixApart is mix of experts whose norm is one of their own.
 func (g *grouped) mixApart(s *State) {
 	a, sum := g.apart, s.At(Mixture)
 	s.Dev.Clear(sum)

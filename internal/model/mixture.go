@@ -87,15 +87,18 @@ func (x *mixture) choose(s *State) {
 // router returns the norm, the router and the gate as one, if there is a norm and they
 // are dense, of one type.
 func (x *mixture) router() (r device.Router, ok bool) {
-	n, scales := x.input.norm, tensor.Tensor{}
-	if a := x.apart; a != nil {
-		n, scales, r.Apart = a.router, a.scales, &device.Weighing{Norm: a.in.Norm, Scale: a.in.W}
+	n := x.input.norm
+	if x.apart != nil {
+		n = x.apart.router
 	}
 	w, ok := x.scores.W.(Dense)
 	if !ok || n.none() {
 		return r, false
 	}
-	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Scales: scales, Routing: x.routing, Apart: r.Apart}
+	r = device.Router{Norm: n.Norm, Scale: n.W, Shift: n.Bias, W: w.Tensor, Bias: x.scores.Bias, Correction: x.correction, Routing: x.routing}
+	if a := x.apart; a != nil {
+		r.Scales, r.Apart = a.scales, &device.Weighing{Norm: a.in.Norm, Scale: a.in.W}
+	}
 	if x.gate == nil {
 		return r, true
 	}

@@ -41,7 +41,7 @@ func (d *Device) Attend(y, q tensor.Tensor, c device.Cache, layer int, a device.
 	})
 }
 
-// Mix is HeadNorms, Rope, Store and Attend.
+// Mix is norms of heads, Rope, Store and Attend.
 func (d *Device) Mix(y, q, k, v, freqs tensor.Tensor, c device.Cache, layer int, h device.Heads, r device.Rope, a device.Attend, b device.Batch) {
 	if !h.V.Nil() {
 		d.HeadNorm(v, h.V, a.KVHeads, h.Norm)

@@ -121,7 +121,10 @@ type attendCase struct {
 	pageRows            int     // 0 means 256
 	sinks               bool
 	temperature         float32
-	room                int // of sequences, if it is more than rows need, whose last position is said then
+	values              bool // of Mix: have norms of heads, too
+	late                bool // of Mix: norms follow the rotation
+	absent              bool // of Mix: keys and values are stored already
+	room                int  // of sequences, if it is more than rows need, whose last position is said then
 }
 
 func attendCases() (cases []testCase) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"exl2/internal/device"
 	"exl2/internal/tensor"
@@ -19,92 +20,99 @@ type mixCase struct {
 	attendCase
 	rope device.Rope
 	norm *device.Norm // of heads, or none
-	kind mixKind
-}
-
-// A mixKind is what is other than in most models.
-type mixKind struct {
-	values bool // have norms of heads, too
-	late   bool // norms follow rotation
-	absent bool // keys and values are stored already
 }
 
 // mixCases are norms of heads, rotation, storing and attention at once, and then attention
 // to the rows' own positions and those before, which shows what has been stored.
 func mixCases() (cases []testCase) {
-	runs := func(positions ...int) (list []run) {
-		for s, p := range positions {
-			list = append(list, run{s, p})
-		}
-		return list
-	}
-	whole, part, none := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, device.Rope{}
-	rms, layer := &device.Norm{Eps: 1e-6, Offset: 1}, &device.Norm{Kind: device.Layer, Eps: 1e-5}
-	for _, c := range []mixCase{
-		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(0), span: 1}, whole, nil, mixKind{}},
-		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, nil, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 1}, whole, nil, mixKind{}},
-		{attendCase{heads: 16, kvHeads: 16, dim: 64, runs: runs(1, 500), span: 1, pageRows: 32}, device.Rope{Dims: 64}, nil, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(400, 350, 3, 250), span: 1, window: 300, pageRows: 64}, device.Rope{Dims: 64}, rms, mixKind{}},
-		{attendCase{heads: 24, kvHeads: 8, dim: 128, runs: runs(600, 5, 191, 200), span: 1, sinks: true, temperature: 0.3, pageRows: 64}, whole, nil, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(640, 3), span: 1, sinks: true}, none, nil, mixKind{}},
-		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(129, 64, 63, 2500), span: 1, temperature: 0.3}, device.Rope{Dims: 64, Interleaved: true}, nil, mixKind{}},
-		{attendCase{heads: 5, kvHeads: 5, dim: 80, runs: runs(257, 16), span: 1, window: 100, pageRows: 32}, part, nil, mixKind{}},
-		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part, nil, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1, softcap: 20}, device.Rope{Dims: 256}, nil, mixKind{}},
-		{attendCase{heads: 10, kvHeads: 1, dim: 192, runs: runs(100), span: 1}, device.Rope{Dims: 64}, nil, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 61, 62, 63, 64, 65, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 1500, 22, 23, 24, 25, 26, 27, 28, 900), span: 1, pageRows: 16}, whole, nil, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, nil, mixKind{}},
-		{attendCase{heads: 4, kvHeads: 4, dim: 96, runs: runs(30), span: 9, window: 16}, none, nil, mixKind{}},
-		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, rms, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 4, dim: 128, runs: runs(1000), span: 1}, whole, rms, mixKind{}},
-		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1}, part, layer, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1}, device.Rope{Dims: 64}, rms, mixKind{}},
-		{attendCase{heads: 48, kvHeads: 16, dim: 96, runs: runs(70, 200, 5), span: 1}, device.Rope{Dims: 48}, layer, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(511), span: 1, room: 8192}, whole, nil, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil, mixKind{}},
-		{attendCase{heads: 16, kvHeads: 2, dim: 512, runs: runs(300, 5), span: 1}, device.Rope{Dims: 512}, rms, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 1, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms, mixKind{}},
-		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(3000), span: 1}, device.Rope{Dims: 512}, rms, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0), span: 1}, device.Rope{Dims: 128, Interleaved: true}, nil, mixKind{}},
-		{attendCase{heads: 32, kvHeads: 4, dim: 512, runs: runs(700, 3, 63, 64, 65, 1200), span: 1, window: 500, softcap: 30, pageRows: 32}, device.Rope{Dims: 512}, rms, mixKind{}},
-		{attendCase{heads: 40, kvHeads: 2, dim: 512, runs: runs(10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 200, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39), span: 1}, none, rms, mixKind{}},
-		{attendCase{heads: 4, kvHeads: 1, dim: 512, runs: runs(60), span: 40}, device.Rope{Dims: 512}, rms, mixKind{}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 256, runs: runs(700), span: 1, window: 512}, device.Rope{Dims: 256}, rms, mixKind{values: true}},
-		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(300, 9), span: 1}, device.Rope{Dims: 512}, rms, mixKind{values: true}},
-		{attendCase{heads: 16, kvHeads: 8, dim: 256, runs: runs(30, 9, 4, 200, 100), span: 1}, device.Rope{Dims: 256}, rms, mixKind{values: true}},
-		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1}, part, layer, mixKind{values: true}},
-		{attendCase{heads: 10, kvHeads: 2, dim: 96, runs: runs(64), span: 1}, device.Rope{Dims: 48}, rms, mixKind{values: true, late: true}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms, mixKind{values: true}},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500), span: 1}, whole, rms, mixKind{late: true}},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500, 3, 7, 12, 77, 900, 1, 0), span: 1, room: 1024}, whole, rms, mixKind{late: true}},
-		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part, rms, mixKind{late: true}},
-		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(9, 100), span: 1}, device.Rope{Dims: 64}, layer, mixKind{late: true}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms, mixKind{late: true}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 256, runs: runs(700), span: 1, window: 512}, device.Rope{Dims: 256}, rms, mixKind{absent: true}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(700, 2, 0), span: 1}, device.Rope{Dims: 512}, rms, mixKind{absent: true}},
-		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(400, 350, 3, 250), span: 1, pageRows: 64}, device.Rope{Dims: 64}, rms, mixKind{absent: true}},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(5), span: 1}, none, nil, mixKind{absent: true}},
-		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(5), span: 1}, none, rms, mixKind{absent: true}},
-		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms, mixKind{absent: true}},
-	} {
+	for _, c := range slices.Concat(mixes(), rareMixes()) {
 		one := c.testCase()
 		if c.norm != nil {
 			one.name += fmt.Sprintf(" normed=%+v", *c.norm)
 			one.limit = normedLimit
 		}
 		one.name += fmt.Sprintf(" sinks=%v temperature=%v rope=%+v", c.sinks, c.temperature, c.rope)
-		if c.kind.values {
+		if c.values {
 			one.limit.abs, one.limit.why = 8e-3, one.limit.why+"; so are values, whose root mean square is about 1 then"
 		}
-		if c.kind != (mixKind{}) {
-			one.name += fmt.Sprintf(" %+v", c.kind)
+		if c.values || c.late || c.absent {
+			one.name += fmt.Sprintf(" values=%v late=%v absent=%v", c.values, c.late, c.absent)
 		}
 		one.build = c.build
 		cases = append(cases, one)
 	}
 	return cases
+}
+
+// runs is single rows, or the first ones of runs, of a sequence each.
+func runs(positions ...int) (list []run) {
+	for s, p := range positions {
+		list = append(list, run{s, p})
+	}
+	return list
+}
+
+// mixes are what most models have.
+func mixes() []mixCase {
+	whole, part, none := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, device.Rope{}
+	rms, layer := &device.Norm{Eps: 1e-6, Offset: 1}, &device.Norm{Kind: device.Layer, Eps: 1e-5}
+	return []mixCase{
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(0), span: 1}, whole, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(1000), span: 1}, whole, nil},
+		{attendCase{heads: 16, kvHeads: 16, dim: 64, runs: runs(1, 500), span: 1, pageRows: 32}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(400, 350, 3, 250), span: 1, window: 300, pageRows: 64}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 24, kvHeads: 8, dim: 128, runs: runs(600, 5, 191, 200), span: 1, sinks: true, temperature: 0.3, pageRows: 64}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(640, 3), span: 1, sinks: true}, none, nil},
+		{attendCase{heads: 24, kvHeads: 1, dim: 64, runs: runs(129, 64, 63, 2500), span: 1, temperature: 0.3}, device.Rope{Dims: 64, Interleaved: true}, nil},
+		{attendCase{heads: 5, kvHeads: 5, dim: 80, runs: runs(257, 16), span: 1, window: 100, pageRows: 32}, part, nil},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1}, part, nil},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1, softcap: 20}, device.Rope{Dims: 256}, nil},
+		{attendCase{heads: 10, kvHeads: 1, dim: 192, runs: runs(100), span: 1}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(60, 61, 62, 63, 64, 65, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 1500, 22, 23, 24, 25, 26, 27, 28, 900), span: 1, pageRows: 16}, whole, nil},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 96, runs: runs(30), span: 9, window: 16}, none, nil},
+		{attendCase{heads: 4, kvHeads: 4, dim: 128, runs: runs(15), span: 1}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 4, dim: 128, runs: runs(1000), span: 1}, whole, rms},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1}, part, layer},
+		{attendCase{heads: 8, kvHeads: 4, dim: 256, runs: runs(33, 700), span: 1}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 48, kvHeads: 16, dim: 96, runs: runs(70, 200, 5), span: 1}, device.Rope{Dims: 48}, layer},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(511), span: 1, room: 8192}, whole, nil},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 16, kvHeads: 2, dim: 512, runs: runs(300, 5), span: 1}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 8, kvHeads: 1, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms},
+	}
+}
+
+// rareMixes are what few have: heads of 512 dimensions, norms of values, or behind the rotation, keys that another layer has stored.
+func rareMixes() []mixCase {
+	whole, part, none := device.Rope{Dims: 128}, device.Rope{Dims: 20, Interleaved: true, Scale: 1.1}, device.Rope{}
+	rms, layer := &device.Norm{Eps: 1e-6, Offset: 1}, &device.Norm{Kind: device.Layer, Eps: 1e-5}
+	return []mixCase{
+		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(3000), span: 1}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0), span: 1}, device.Rope{Dims: 128, Interleaved: true}, nil},
+		{attendCase{heads: 32, kvHeads: 4, dim: 512, runs: runs(700, 3, 63, 64, 65, 1200), span: 1, window: 500, softcap: 30, pageRows: 32}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 40, kvHeads: 2, dim: 512, runs: runs(10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 200, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39), span: 1}, none, rms},
+		{attendCase{heads: 4, kvHeads: 1, dim: 512, runs: runs(60), span: 40}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 256, runs: runs(700), span: 1, window: 512, values: true}, device.Rope{Dims: 256}, rms},
+		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(300, 9), span: 1, values: true}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 16, kvHeads: 8, dim: 256, runs: runs(30, 9, 4, 200, 100), span: 1, values: true}, device.Rope{Dims: 256}, rms},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90, 3), span: 1, values: true}, part, layer},
+		{attendCase{heads: 10, kvHeads: 2, dim: 96, runs: runs(64), span: 1, values: true, late: true}, device.Rope{Dims: 48}, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, values: true}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500), span: 1, late: true}, whole, rms},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(500, 3, 7, 12, 77, 900, 1, 0), span: 1, room: 1024, late: true}, whole, rms},
+		{attendCase{heads: 6, kvHeads: 3, dim: 26, runs: runs(90), span: 1, late: true}, part, rms},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(9, 100), span: 1, late: true}, device.Rope{Dims: 64}, layer},
+		{attendCase{heads: 8, kvHeads: 2, dim: 128, runs: runs(0, 250), span: 65, late: true}, whole, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 256, runs: runs(700), span: 1, window: 512, absent: true}, device.Rope{Dims: 256}, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(700, 2, 0), span: 1, absent: true}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(400, 350, 3, 250), span: 1, pageRows: 64, absent: true}, device.Rope{Dims: 64}, rms},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(5), span: 1, absent: true}, none, nil},
+		{attendCase{heads: 32, kvHeads: 8, dim: 128, runs: runs(5), span: 1, absent: true}, none, rms},
+		{attendCase{heads: 8, kvHeads: 2, dim: 512, runs: runs(0, 40), span: 9, absent: true}, device.Rope{Dims: 512}, rms},
+	}
 }
 
 // build fills the positions before the rows'.
@@ -114,7 +122,7 @@ func (c mixCase) build(f *fixture) func(device.Device) {
 	before := make([]bool, l.sequences*l.positions())
 	for _, r := range c.runs {
 		known := r.pos
-		if c.kind.absent {
+		if c.absent {
 			known += c.span
 		}
 		for pos := range known {
@@ -144,7 +152,7 @@ func (c mixCase) build(f *fixture) func(device.Device) {
 	a := c.attend(f)
 	near, b := a, l.batch(f, table)
 	near.Window = 2
-	if c.kind.absent {
+	if c.absent {
 		k, v = tensor.Tensor{}, tensor.Tensor{}
 	}
 	return func(d device.Device) {
@@ -157,8 +165,8 @@ func (c mixCase) build(f *fixture) func(device.Device) {
 func (c mixCase) normed(f *fixture) (h device.Heads) {
 	if c.norm != nil {
 		w := scaled(noise(21), 0.5, 1-c.norm.Offset)
-		h = device.Heads{Norm: *c.norm, Q: f.in("wq", tensor.F32, 1, c.dim, w), K: f.in("wk", tensor.F32, 1, c.dim, scaled(noise(22), 0.5, 1-c.norm.Offset)), Late: c.kind.late}
-		if c.kind.values {
+		h = device.Heads{Norm: *c.norm, Q: f.in("wq", tensor.F32, 1, c.dim, w), K: f.in("wk", tensor.F32, 1, c.dim, scaled(noise(22), 0.5, 1-c.norm.Offset)), Late: c.late}
+		if c.values {
 			h.V = f.in("wv", tensor.F32, 1, c.dim, scaled(noise(23), 0.5, 1-c.norm.Offset))
 		}
 	}
