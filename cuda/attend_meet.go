@@ -52,11 +52,21 @@ func (d *Device) meetTakes(t rowsAttend) bool {
 	return (t.q.Rows == 1 || short || fewHeads(t.Attend, t.q.Rows) || t.HeadDim > wideHead) && d.hopper() && rowsVariantFor(meetVariants, t).of(t.own) != nil && d.meets()
 }
 
+// meetParts is into how many parts a row and set of heads is divided where there is room for so many: more than lanes of a warp only if
+// they are so many more that reading them at the same time is worth that lanes join several.
+func meetParts(room int) int {
+	const lanes = 32
+	if room < lanes*5/4 {
+		return max(1, min(room, lanes))
+	}
+	return min(room, attend_meet_most_parts)
+}
+
 // attendMeet divides the positions of every row and set of heads among blocks, of which there
 // is one a multiprocessor at most.
 func (d *Device) attendMeet(v meetVariant, t rowsAttend) {
 	sets := t.KVHeads * pieces(t.group(), v.heads)
-	parts := max(1, min(d.sms/(sets*t.q.Rows), attend_meet_most_parts, t.rounds(v.warps/v.sharing())))
+	parts := meetParts(min(d.sms/(sets*t.q.Rows), t.rounds(v.warps/v.sharing())))
 	words := d.scratch(scratchMeet, tensor.I32, t.q.Rows*sets*parts, v.heads*v.dim/4*attend_meet_left_words)
 	l := launch{blocks: dim{x: sets, y: t.q.Rows, z: parts}, threads: dim{x: 32 * v.warps}, shared: rowShared(v.rowsShape, v.warps, t.group(), 0), beside: true}
 	s, b, c, h := t.numbers(), t.batch, t.cache, t.own.heads

@@ -987,7 +987,7 @@ const (
 	attend_left_warps                = meet_attending_warps
 	attend_left_blocks               = 4
 	attend_left_most_parts           = 16
-	attend_meet_most_parts           = 32
+	attend_meet_most_parts           = 128
 	attend_meet_alone                = 1
 	attend_meet_many                 = 12
 	attend_meet_few                  = 8

@@ -5,13 +5,13 @@
 #include "attend_row.cuh"
 #include "join_words.cuh"
 
-constexpr int most_parts = 32;     // of a row and set of heads: a lane joins one
+constexpr int most_parts = 128;    // of a row and set of heads: a lane joins one, or up to four
 constexpr int alone = 1;           // a block does this many rounds of its warps without help
 constexpr int many = 12, few = 8;  // warps
 constexpr int positions = 16;      // that a warp takes at a time
 constexpr int left_words = 8;      // of four sums
 
-static_assert(positions == at_once && left_words == part_words && most_parts <= 32 && alone > 0, "as cuda/attend_meet.go has it");
+static_assert(positions == at_once && left_words == part_words && most_parts == 4 * 32 && alone > 0, "as cuda/attend_meet.go has it");
 
 #if __CUDA_ARCH__ >= 900
 
@@ -28,7 +28,9 @@ __device__ void attend(const Attend& a, const Cache& c, unsigned* words, const f
 	unsigned* row = words + ((int64)b.row * gridDim.x + b.set) * b.parts * (8 * N * D / 4) * part_words;
 	Leave give(row, b.part, all);
 	int parts = attend_row<warps, D, N, full>(m, a, c, find, h, [] { wait_for_previous(); }, give);
-	if (parts > 1) join_words<warps, full>(row, a, h, a.y + b.row * a.ldy, b.part, parts);
+	half* y = a.y + b.row * a.ldy;
+	if (parts > 32) join_words<warps, full, 4>(row, a, h, y, b.part, parts);
+	else if (parts > 1) join_words<warps, full, 1>(row, a, h, y, b.part, parts);
 }
 
 #else  // the kernels of attend_decode.cu are for other GPUs

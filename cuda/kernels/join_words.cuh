@@ -38,13 +38,40 @@ __device__ inline void leave_part(unsigned* to, const Part& p) {
 	leave_words(to + 4, p.top, p.sum, 0, 0);
 }
 
+// part_of is the part that has been left.
+__device__ inline Part part_of(const uint4& a, const uint4& b) {
+	return {left_float(b.x), left_float(b.y), make_float4(left_float(a.x), left_float(a.y), left_float(a.z), left_float(a.w))};
+}
+
 // take_part waits for four sums, and clears their words.
 __device__ inline Part take_part(unsigned* at) {
 	uint4 a, b;
 	do a = look_at_words(at), b = look_at_words(at + 4);
 	while (!(there(a) && there(b)));
 	*(uint4*)at = *(uint4*)(at + 4) = make_uint4(0, 0, 0, 0);
-	return {left_float(b.x), left_float(b.y), make_float4(left_float(a.x), left_float(a.y), left_float(a.z), left_float(a.w))};
+	return part_of(a, b);
+}
+
+// take_parts takes n parts at most, `count` of them, which are so many words apart, and joins them.
+template <int n>
+__device__ inline Part take_parts(unsigned* at, int64 apart, int count) {
+	uint4 a[n], b[n];
+	bool all;
+	do {
+		all = true;
+#pragma unroll
+		for (int i = 0; i < n; i++)
+			if (i < count) a[i] = look_at_words(at + i * apart), b[i] = look_at_words(at + i * apart + 4);
+#pragma unroll
+		for (int i = 0; i < n; i++) all &= i >= count || there(a[i]) && there(b[i]);
+	} while (!all);
+	Part p[n];
+#pragma unroll
+	for (int i = 0; i < n; i++) {
+		p[i] = i < count ? part_of(a[i], b[i]) : Part{no_score, 0, make_float4(0, 0, 0, 0)};
+		if (i < count) *(uint4*)(at + i * apart) = *(uint4*)(at + i * apart + 4) = make_uint4(0, 0, 0, 0);
+	}
+	return join(p);
 }
 
 // join_lanes joins the parts of so many lanes that follow one another, for all of them.
@@ -62,8 +89,8 @@ __device__ inline Part join_lanes(Part p, int lanes) {
 }
 
 // join_words joins the block's columns of what the blocks of a row have left, whose words
-// begin at `words`, those of a part after each other.
-template <int warps, bool full>
+// begin at `words`, those of a part after each other. A lane joins up to `most` of them.
+template <int warps, bool full, int most = 1>
 __device__ inline void join_words(unsigned* words, const Attend& a, const Heads& h, half* y, int part, int parts) {
 	int vectors = (a.dim + 3) / 4, all = h.count * vectors, each = (all + parts - 1) / parts;
 	int lanes = parts <= 2 ? 2 : parts <= 4 ? 4 : parts <= 8 ? 8 : parts <= 16 ? 16 : 32;
@@ -73,7 +100,10 @@ __device__ inline void join_words(unsigned* words, const Attend& a, const Heads&
 		int head = vector / vectors, at = vector % vectors * 4;
 		bool is_there = mine < each && vector < all;
 		Part p = {no_score, 0, make_float4(0, 0, 0, 0)};
-		if (is_there && from < parts) p = take_part(words + ((int64)from * all + vector) * part_words);
+		unsigned* own = words + ((int64)from * all + vector) * part_words;
+		if constexpr (most > 1) {
+			if (is_there) p = take_parts<most>(own, (int64)lanes * all * part_words, (parts - from + lanes - 1) / lanes);
+		} else if (is_there && from < parts) p = take_part(own);
 		__syncwarp();
 		p = join_lanes(p, lanes);
 		if (is_there && from == 0) put_result<full>(a, y, Spot(a, (h.first + head) * a.dim + at), p, h.first + head, at);

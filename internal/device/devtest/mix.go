@@ -82,6 +82,11 @@ func mixes() []mixCase {
 		{attendCase{heads: 32, kvHeads: 32, dim: 64, runs: runs(700, 3, 150, 1023, 5, 9, 20, 1000), span: 1, room: 2048}, device.Rope{Dims: 64}, nil},
 		{attendCase{heads: 16, kvHeads: 2, dim: 512, runs: runs(300, 5), span: 1}, device.Rope{Dims: 512}, rms},
 		{attendCase{heads: 8, kvHeads: 1, dim: 512, runs: runs(0, 40), span: 9}, device.Rope{Dims: 512}, rms},
+		{attendCase{heads: 6, kvHeads: 1, dim: 64, runs: runs(25600), span: 1, pageRows: 256}, device.Rope{Dims: 64}, nil},
+		{attendCase{heads: 3, kvHeads: 1, dim: 80, runs: runs(9000), span: 1, pageRows: 256}, part, nil},
+		{attendCase{heads: 32, kvHeads: 2, dim: 128, runs: runs(8400), span: 1, sinks: true, pageRows: 256}, whole, nil},
+		{attendCase{heads: 8, kvHeads: 1, dim: 256, runs: runs(7000, 100), span: 1, pageRows: 256}, device.Rope{Dims: 256}, rms},
+		{attendCase{heads: 16, kvHeads: 1, dim: 512, runs: runs(4200), span: 1, pageRows: 256}, device.Rope{Dims: 512}, rms},
 	}
 }
 
