@@ -50,14 +50,15 @@ type Device struct {
 	config    launchConfig
 	atOnce    [9]int // clusters of qmatmul_rows, by their blocks; 0: not known
 	scratches [scratchUses]tensor.Tensor
-	oneRow    tensor.Tensor // see ones
-	packed    packedProduct // that was launched last
-	rows      rowsProduct   // the same, of several rows
-	batch     batchProduct  // the same, by clusters
-	some      qgemmProduct  // the same, of more
-	opened    opened        // what the last gate of those has left
-	left      leftGiven     // that attention was given last
-	step      stepGiven     // that linear attention was given last
+	madeTiles map[madeOf]tensor.Tensor // of what latents are multiplied to
+	oneRow    tensor.Tensor            // see ones
+	packed    packedProduct            // that was launched last
+	rows      rowsProduct              // the same, of several rows
+	batch     batchProduct             // the same, by clusters
+	some      qgemmProduct             // the same, of more
+	opened    opened                   // what the last gate of those has left
+	left      leftGiven                // that attention was given last
+	step      stepGiven                // that linear attention was given last
 	mixed     mixed
 	linked    stream // what products of few rows know of the last stream
 	took      bool   // the last products that normalized a stream found it left for them

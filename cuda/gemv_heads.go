@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"math/bits"
-
 	"exl2/internal/device"
 	"exl2/internal/tensor"
 )
@@ -23,7 +21,6 @@ var headVariants = []struct {
 // MatMulHeads multiplies heads of rows by a matrix of each head's own: of few rows by one kernel, of others head by head.
 func (d *Device) MatMulHeads(y, x, w tensor.Tensor, h device.HeadMul) {
 	want(h.Fits(y, x, w), "MatMulHeads", y, x, w)
-	eights := h.In / half_elements
 	if y.Rows > headRows || h.In > gemv_heads_most_in || h.In%half_elements != 0 || h.Beside%half_elements != 0 || y.Type != tensor.F16 || w.Type != tensor.F16 || !atSixteenBytes(x) || !atSixteenBytes(w) {
 		h.By(d, y, x, w)
 		return
@@ -31,13 +28,12 @@ func (d *Device) MatMulHeads(y, x, w tensor.Tensor, h device.HeadMul) {
 	if y.Rows == 0 {
 		return
 	}
-	lanes := min(1<<bits.Len(uint(eights-1)), 32) // that share an output
+	lanes, parts := headLanes(h.In)
 	for _, v := range headVariants {
-		if pieces(eights, lanes) > v.parts {
+		if parts > v.parts {
 			continue
 		}
-		each := gemv_heads_words / v.parts * (32 / lanes) * gemv_heads_warps // outputs of a block
-		l := launch{blocks: dim{x: pieces(h.Out(y), each), y: h.Heads, z: pieces(y.Rows, gemv_heads_most)}, threads: dim{x: 32 * gemv_heads_warps}}
+		l := headLaunch(y.Rows, h.Heads, h.Out(y), lanes, v.parts)
 		v.kernel(d, l, y, x, w, int32(y.Rows), int32(h.Out(y)), int32(h.In), int32(h.Beside), int32(h.First), int32(h.Step), int32(lanes), int64(y.Stride), int64(x.Stride))
 		return
 	}

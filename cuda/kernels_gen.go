@@ -68,6 +68,12 @@ const (
 	kernel_attend_latent_2
 	kernel_attend_latent_1
 	kernel_attend_latent_join
+	kernel_attend_latent_hopper_128
+	kernel_attend_latent_hopper_192
+	kernel_attend_latent_hopper_256
+	kernel_attend_latent_rows_2
+	kernel_attend_latent_rows_1
+	kernel_attend_latent_rows_small
 	kernel_attend_left_64
 	kernel_attend_left_128
 	kernel_attend_meet_64_8
@@ -233,6 +239,9 @@ const (
 	kernel_gemv_heads_1
 	kernel_gemv_heads_2
 	kernel_gemv_heads_4
+	kernel_gemv_heads_keys
+	kernel_gemv_heads_values_1
+	kernel_gemv_heads_values_2
 	kernel_gptq_feed
 	kernel_gptq_feed_top
 	kernel_gptq_rows_round
@@ -251,6 +260,8 @@ const (
 	kernel_inverse_store
 	kernel_latent_round
 	kernel_latent_train
+	kernel_latent_runs_turn
+	kernel_latent_runs_gather
 	kernel_lift_f32
 	kernel_likelihood
 	kernel_mixture_gate
@@ -478,6 +489,12 @@ var kernels = [kernelCount]struct {
 	kernel_attend_latent_2:                  {"attend_latent", "attend_latent_2", true},
 	kernel_attend_latent_1:                  {"attend_latent", "attend_latent_1", true},
 	kernel_attend_latent_join:               {"attend_latent", "attend_latent_join", true},
+	kernel_attend_latent_hopper_128:         {"attend_latent_hopper", "attend_latent_hopper_128", true},
+	kernel_attend_latent_hopper_192:         {"attend_latent_hopper", "attend_latent_hopper_192", true},
+	kernel_attend_latent_hopper_256:         {"attend_latent_hopper", "attend_latent_hopper_256", true},
+	kernel_attend_latent_rows_2:             {"attend_latent_rows", "attend_latent_rows_2", true},
+	kernel_attend_latent_rows_1:             {"attend_latent_rows", "attend_latent_rows_1", true},
+	kernel_attend_latent_rows_small:         {"attend_latent_rows", "attend_latent_rows_small", true},
 	kernel_attend_left_64:                   {"attend_left", "attend_left_64", true},
 	kernel_attend_left_128:                  {"attend_left", "attend_left_128", true},
 	kernel_attend_meet_64_8:                 {"attend_meet", "attend_meet_64_8", true},
@@ -643,6 +660,9 @@ var kernels = [kernelCount]struct {
 	kernel_gemv_heads_1:                     {"gemv_heads", "gemv_heads_1", true},
 	kernel_gemv_heads_2:                     {"gemv_heads", "gemv_heads_2", true},
 	kernel_gemv_heads_4:                     {"gemv_heads", "gemv_heads_4", true},
+	kernel_gemv_heads_keys:                  {"gemv_heads", "gemv_heads_keys", true},
+	kernel_gemv_heads_values_1:              {"gemv_heads", "gemv_heads_values_1", true},
+	kernel_gemv_heads_values_2:              {"gemv_heads", "gemv_heads_values_2", true},
 	kernel_gptq_feed:                        {"gptq_feed", "gptq_feed", true},
 	kernel_gptq_feed_top:                    {"gptq_feed", "gptq_feed_top", true},
 	kernel_gptq_rows_round:                  {"gptq_rows", "gptq_rows_round", true},
@@ -661,6 +681,8 @@ var kernels = [kernelCount]struct {
 	kernel_inverse_store:                    {"inverse", "inverse_store", true},
 	kernel_latent_round:                     {"latent", "latent_round", true},
 	kernel_latent_train:                     {"latent", "latent_train", true},
+	kernel_latent_runs_turn:                 {"latent_runs", "latent_runs_turn", true},
+	kernel_latent_runs_gather:               {"latent_runs", "latent_runs_gather", true},
 	kernel_lift_f32:                         {"lift", "lift_f32", true},
 	kernel_likelihood:                       {"likelihood", "likelihood", true},
 	kernel_mixture_gate:                     {"mixture", "mixture_gate", true},
@@ -832,6 +854,15 @@ const (
 	attend_back_tiles_threads        = 32 * attend_back_tiles_warps
 	attend_back_tiles_side           = 64
 	attend_back_tiles_tile           = 32
+	attend_hopper_groups             = 2
+	attend_hopper_group_rows         = 64
+	attend_hopper_rows_a_block       = attend_hopper_groups * attend_hopper_group_rows
+	attend_hopper_rows_512           = attend_hopper_group_rows
+	attend_hopper_group              = 128
+	attend_hopper_threads            = (attend_hopper_groups + 1) * attend_hopper_group
+	attend_hopper_stages             = 2
+	attend_hopper_map_bytes          = 128
+	attend_hopper_alignment          = 1024
 	rows_at_once                     = 16
 	attend_row_padding               = 4
 	link_most_linked                 = 4
@@ -907,6 +938,9 @@ const (
 	group_rows_behind                = 3
 	group_rows_block_vectors         = 4
 	join_words_part_words            = 8
+	latent_at_once                   = 64
+	latent_alone                     = 2
+	latent_most_parts                = 128
 	mixture_stage_most_blocks        = 8
 	mixture_stage_asked_first        = 1
 	mixture_last_unit_words          = exl2_unit_blocks * exl2_block_rows
@@ -960,12 +994,6 @@ const (
 	attend_back_half_keys_tile       = 32
 	attend_back_half_prepare_warps   = 8
 	attend_decode_extra              = 4
-	attend_hopper_groups             = 2
-	attend_hopper_group_rows         = 64
-	attend_hopper_rows_a_block       = attend_hopper_groups * attend_hopper_group_rows
-	attend_hopper_rows_512           = attend_hopper_group_rows
-	attend_hopper_group              = 128
-	attend_hopper_threads            = (attend_hopper_groups + 1) * attend_hopper_group
 	attend_hopper_keys_64            = 128
 	attend_hopper_keys_128           = 128
 	attend_hopper_keys_256           = 64
@@ -974,9 +1002,6 @@ const (
 	attend_hopper_queries_128        = 2
 	attend_hopper_queries_256        = 1
 	attend_hopper_queries_512        = 1
-	attend_hopper_stages             = 2
-	attend_hopper_map_bytes          = 128
-	attend_hopper_alignment          = 1024
 	attend_latent_most_dim           = 576
 	attend_latent_most_latent        = 512
 	attend_latent_padding            = 8
@@ -984,6 +1009,21 @@ const (
 	attend_latent_keys               = 32
 	attend_latent_weights_stride     = attend_latent_keys + attend_latent_padding
 	attend_latent_queries            = 16
+	attend_latent_hopper_keys_128    = 128
+	attend_latent_hopper_keys_192    = 128
+	attend_latent_hopper_keys_256    = 64
+	attend_latent_hopper_queries_128 = 2
+	attend_latent_hopper_queries_192 = 1
+	attend_latent_hopper_queries_256 = 1
+	attend_latent_hopper_values_128  = 64
+	attend_latent_hopper_values_192  = 128
+	attend_latent_hopper_values_256  = 256
+	attend_latent_rows_most_dim      = 576
+	attend_latent_rows_most_latent   = 512
+	attend_latent_rows_padding       = 8
+	attend_latent_rows_stride        = attend_latent_rows_most_dim + attend_latent_rows_padding
+	attend_latent_rows_queries       = 16
+	attend_latent_rows_slices        = 4
 	attend_left_warps                = meet_attending_warps
 	attend_left_blocks               = 4
 	attend_left_most_parts           = 16
@@ -1136,6 +1176,7 @@ const (
 	gemv_heads_most                  = 8
 	gemv_heads_words                 = 8
 	gemv_heads_most_in               = 1024
+	gemv_heads_threads               = 32 * gemv_heads_warps
 	gptq_feed_part                   = 32
 	gptq_feed_most_before            = 256
 	gptq_feed_ahead                  = 8
@@ -1170,6 +1211,9 @@ const (
 	inverse_diagonal_threads         = 1024
 	inverse_panel_threads            = 2 * inverse_strip
 	latent_threads                   = 256
+	latent_runs_threads              = 128
+	latent_runs_most_pairs           = 32
+	latent_runs_gathered             = 8
 	likelihood_threads               = 512
 	moments_threads                  = 256
 	norm_order_threads               = 512
@@ -2716,6 +2760,156 @@ func (d *Device) attend_latent_join(l launch, y tensor.Tensor, out tensor.Tensor
 	a.int32(latent)
 	a.int32(splits)
 	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_hopper_128(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_hopper_128)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(runs)
+	a.int32(span)
+	a.int32(ahead)
+	a.int32(heads)
+	a.int32(nope)
+	a.int32(dim)
+	a.int32(valueDim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_hopper_192(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_hopper_192)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(runs)
+	a.int32(span)
+	a.int32(ahead)
+	a.int32(heads)
+	a.int32(nope)
+	a.int32(dim)
+	a.int32(valueDim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_hopper_256(l launch, y tensor.Tensor, q tensor.Tensor, maps tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, runs int32, span int32, ahead int32, heads int32, nope int32, dim int32, valueDim int32, ldy int64, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_hopper_256)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(maps, tensor.U8, "maps")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(runs)
+	a.int32(span)
+	a.int32(ahead)
+	a.int32(heads)
+	a.int32(nope)
+	a.int32(dim)
+	a.int32(valueDim)
+	a.int64(ldy)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_rows_2(l launch, means tensor.Tensor, totals tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, sequences int32, pages int32, pageRows int32, heads int32, most int32, dim int32, latent int32, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_rows_2)
+	a.tensor(means, tensor.F16, "means")
+	a.tensor(totals, tensor.F32, "totals")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(sequences)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(most)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_rows_1(l launch, means tensor.Tensor, totals tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, sequences int32, pages int32, pageRows int32, heads int32, most int32, dim int32, latent int32, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_rows_1)
+	a.tensor(means, tensor.F16, "means")
+	a.tensor(totals, tensor.F32, "totals")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(sequences)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(most)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
+	d.launch(a, l)
+}
+
+func (d *Device) attend_latent_rows_small(l launch, means tensor.Tensor, totals tensor.Tensor, q tensor.Tensor, k tensor.Tensor, table tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, tableCols int32, sequences int32, pages int32, pageRows int32, heads int32, most int32, dim int32, latent int32, ldq int64, scale float32, cap float32, temperature float32, temperatureSpan int32, window int32) {
+	a := d.begin(kernel_attend_latent_rows_small)
+	a.tensor(means, tensor.F16, "means")
+	a.tensor(totals, tensor.F32, "totals")
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(k, tensor.F16, "k")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.int32(tableCols)
+	a.int32(sequences)
+	a.int32(pages)
+	a.int32(pageRows)
+	a.int32(heads)
+	a.int32(most)
+	a.int32(dim)
+	a.int32(latent)
+	a.int64(ldq)
+	a.float32(scale)
+	a.float32(cap)
+	a.float32(temperature)
+	a.int32(temperatureSpan)
+	a.int32(window)
 	d.launch(a, l)
 }
 
@@ -5761,6 +5955,83 @@ func (d *Device) gemv_heads_4(l launch, y tensor.Tensor, x tensor.Tensor, w tens
 	d.launch(a, l)
 }
 
+func (d *Device) gemv_heads_keys(l launch, y tensor.Tensor, x tensor.Tensor, w tensor.Tensor, kv tensor.Tensor, pages tensor.Tensor, scale tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, rows int32, heads int32, out int32, in int32, beside int32, lanes int32, latent int32, pairs int32, interleaved int32, sequences int32, tableCols int32, count int32, pageRows int32, ldy int64, ldx int64, ldkv int64, turnScale float32, eps float32, offset float32) {
+	a := d.begin(kernel_gemv_heads_keys)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(x, tensor.F16, "x")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(kv, tensor.F16, "kv")
+	a.tensor(pages, tensor.F16, "pages")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(out)
+	a.int32(in)
+	a.int32(beside)
+	a.int32(lanes)
+	a.int32(latent)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(count)
+	a.int32(pageRows)
+	a.int64(ldy)
+	a.int64(ldx)
+	a.int64(ldkv)
+	a.float32(turnScale)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_heads_values_1(l launch, y tensor.Tensor, places tensor.Tensor, w tensor.Tensor, means tensor.Tensor, totals tensor.Tensor, pos tensor.Tensor, rows int32, heads int32, of int32, out int32, in int32, first int32, step int32, lanes int32, window int32, ldy int64) {
+	a := d.begin(kernel_gemv_heads_values_1)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(means, tensor.F16, "means")
+	a.tensor(totals, tensor.F32, "totals")
+	a.tensor(pos, tensor.I32, "pos")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(of)
+	a.int32(out)
+	a.int32(in)
+	a.int32(first)
+	a.int32(step)
+	a.int32(lanes)
+	a.int32(window)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
+func (d *Device) gemv_heads_values_2(l launch, y tensor.Tensor, places tensor.Tensor, w tensor.Tensor, means tensor.Tensor, totals tensor.Tensor, pos tensor.Tensor, rows int32, heads int32, of int32, out int32, in int32, first int32, step int32, lanes int32, window int32, ldy int64) {
+	a := d.begin(kernel_gemv_heads_values_2)
+	a.tensor(y, tensor.F16, "y")
+	a.tensor(places, tensor.F16, "places")
+	a.tensor(w, tensor.F16, "w")
+	a.tensor(means, tensor.F16, "means")
+	a.tensor(totals, tensor.F32, "totals")
+	a.tensor(pos, tensor.I32, "pos")
+	a.int32(rows)
+	a.int32(heads)
+	a.int32(of)
+	a.int32(out)
+	a.int32(in)
+	a.int32(first)
+	a.int32(step)
+	a.int32(lanes)
+	a.int32(window)
+	a.int64(ldy)
+	d.launch(a, l)
+}
+
 func (d *Device) gptq_feed(l launch, list pointer, factor tensor.Tensor, k int32) {
 	a := d.begin(kernel_gptq_feed)
 	a.pointer(list)
@@ -5967,6 +6238,52 @@ func (d *Device) latent_train(l launch, w tensor.Tensor, v tensor.Tensor, scale 
 	a.float32(secondUp)
 	a.float32(eps)
 	a.float32(pull)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_runs_turn(l launch, q tensor.Tensor, kv tensor.Tensor, pages tensor.Tensor, scale tensor.Tensor, freqs tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, fault tensor.Tensor, heads int32, nope int32, beside int32, latent int32, pairs int32, interleaved int32, sequences int32, tableCols int32, count int32, pageRows int32, ldq int64, ldkv int64, turnScale float32, eps float32, offset float32) {
+	a := d.begin(kernel_latent_runs_turn)
+	a.tensor(q, tensor.F16, "q")
+	a.tensor(kv, tensor.F16, "kv")
+	a.tensor(pages, tensor.F16, "pages")
+	a.tensor(scale, tensor.F32, "scale")
+	a.tensor(freqs, tensor.F32, "freqs")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.tensor(fault, tensor.I32, "fault")
+	a.int32(heads)
+	a.int32(nope)
+	a.int32(beside)
+	a.int32(latent)
+	a.int32(pairs)
+	a.int32(interleaved)
+	a.int32(sequences)
+	a.int32(tableCols)
+	a.int32(count)
+	a.int32(pageRows)
+	a.int64(ldq)
+	a.int64(ldkv)
+	a.float32(turnScale)
+	a.float32(eps)
+	a.float32(offset)
+	d.launch(a, l)
+}
+
+func (d *Device) latent_runs_gather(l launch, latents tensor.Tensor, shared tensor.Tensor, pages tensor.Tensor, pos tensor.Tensor, seq tensor.Tensor, table tensor.Tensor, span int32, ahead int32, latent int32, beside int32, tableCols int32, pageRows int32) {
+	a := d.begin(kernel_latent_runs_gather)
+	a.tensor(latents, tensor.F16, "latents")
+	a.tensor(shared, tensor.F16, "shared")
+	a.tensor(pages, tensor.F16, "pages")
+	a.tensor(pos, tensor.I32, "pos")
+	a.tensor(seq, tensor.I32, "seq")
+	a.tensor(table, tensor.I32, "table")
+	a.int32(span)
+	a.int32(ahead)
+	a.int32(latent)
+	a.int32(beside)
+	a.int32(tableCols)
+	a.int32(pageRows)
 	d.launch(a, l)
 }
 

@@ -59,8 +59,8 @@ func TestLaunches(t *testing.T) {
 			"order_rows_layer_f32 qmatmul_batch_8 order_rows_layer_f32 qmatmul_batch_8 head_norm_layer_f16 attend_meet_64_8 qmatmul_batch_8 act_mul_silu_f16 order_rows_f16 qmatmul_batch_8",
 		},
 		"deepseek_v2_packed": {
-			"qmatmul_one norm_rms_f16_f16 gemv_heads_1 rope_interleaved_f16 store_f16 attend_latent_1 attend_latent_join gemv_heads_1 qmatmul_placed, qmatmul_placed qmatmul_one",
-			"qmatmul_batch_8 norm_rms_f16_f16 gemv_heads_1 copy_f16_f16 copy_f16_f16 rope_interleaved_f16 store_f16 attend_latent_1 attend_latent_join gemv_heads_1 order_rows_f16 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
+			"qmatmul_one gemv_heads_keys attend_latent_rows_1 gemv_heads_values_1 qmatmul_one, qmatmul_one qmatmul_one",
+			"qmatmul_batch_8 gemv_heads_keys attend_latent_rows_1 gemv_heads_values_1 qmatmul_batch_8, qmatmul_batch_8 qmatmul_batch_8",
 		},
 	}
 	for _, dir := range slices.Concat(synthtest.Write(t, synthtest.Sums, 4), synthtest.Write(t, synthtest.Others, 4)) {

@@ -29,6 +29,9 @@ const (
 	scratchGates
 	scratchOpened
 	scratchSharers // zeros, as scratchCounters
+	scratchLatents
+	scratchShared
+	scratchMade
 	scratchUses
 )
 

@@ -29,6 +29,7 @@ func (*parted) Attention(tensor.Tensor, device.Products, device.Mixing) bool { r
 func (*parted) LinearAttention(tensor.Tensor, device.Products, device.LinearMixing) bool {
 	return false
 }
+func (*parted) MixLatent(_, _, _ tensor.Tensor, _ device.LatentMixing) bool         { return false }
 func (*parted) Sum(device.Sum) bool                                                 { return false }
 func (*parted) MatMulGated(_, _, _, _ tensor.Tensor, _ device.Act) bool             { return false }
 func (*parted) ActMulFor(_, _, _ tensor.Tensor, _ device.Act, _ device.Matrix) bool { return false }

@@ -134,6 +134,9 @@ type Batch struct {
 	// work is divided, but no result beyond its rounding.
 	Reach int
 
+	// End is what all positions are below where Span is over 1 and the host knows them, or 0.
+	End int
+
 	// Pass is another number for every pass, or 0: while it stays the same, so does what the
 	// tensors hold where Span is over 1, and what is computed of it alone need not be again.
 	Pass int

@@ -17,6 +17,11 @@ type Fuser interface {
 	// device's affair.
 	Attention(y tensor.Tensor, p Products, m Mixing) bool
 
+	// MixLatent is latent attention to y [rows, heads·value]: of q [rows, heads·(nope+beside)] and kv [rows, rank+beside], it makes
+	// queries and keys, rotates and stores them, attends, and makes values (LatentMixing.By); or it does nothing and reports false. What is in
+	// q, kv and what is room for others afterwards is the device's affair.
+	MixLatent(y, q, kv tensor.Tensor, m LatentMixing) bool
+
 	// LinearAttention is the products of p, which are queries, keys, values and gates, the
 	// rates of what p normalizes, GatedDelta of all these, and HeadNormGated of that by the gates, or, if Plain, GatedNorm, into y;
 	// or it does nothing and reports false. What is in the products afterwards is the device's affair.

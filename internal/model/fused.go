@@ -56,6 +56,9 @@ func fuse(f device.Fuser, s *State, steps []Step, left, follower *Step) (n int, 
 	if t.joins != nil {
 		return 1, t.join(f, s, steps[1:], follower)
 	}
+	if t.latents != nil {
+		return t.latents.fused(f, s, steps, follower)
+	}
 	if n, reader = fuseMLP(f, s, steps, left, follower); n > 0 {
 		return n, reader
 	}

@@ -98,6 +98,19 @@ func (f *fusing) leaveFor(y tensor.Tensor, reader device.Matrix) {
 	f.Clear(y)
 }
 
+// MixLatent leaves its result as Mix does.
+func (f *fusing) MixLatent(y, q, kv tensor.Tensor, m device.LatentMixing) bool {
+	if f.apart {
+		return false
+	}
+	reader := m.Attend.Reader
+	m.Attend.Reader = nil
+	m.By(f.Device, y, q, kv)
+	f.leaveFor(y, reader)
+	f.made++
+	return true
+}
+
 // AtOnce is all rows.
 func (f *fusing) AtOnce(rows int, _ device.Matrix) int { return rows }
 

@@ -42,7 +42,7 @@ func (b *builder) latent(m *Module) {
 			second = append([]Site{{Reads: LatentQuery, Linears: []*Linear{get(q2)}, Writes: []Slot{RawQuery}}}, second...)
 		}
 		mixed := Site{Reads: Mixed, Linears: []*Linear{get(o)}, Writes: []Slot{Out}, Adds: out.plain()}
-		norms := Step{Run: a.norms, Sites: second, Back: a.normsBack}
+		norms := Step{Run: a.norms, Sites: second, Back: a.normsBack, latents: &a}
 		if !a.qNorm.none() {
 			norms.Keep = []Slot{LatentQuery}
 		}
@@ -61,32 +61,73 @@ type latent struct {
 
 // norms normalizes the latents of queries, and of keys and values.
 func (a *latent) norms(s *State) {
+	a.queries(s)
+	a.latents(s)
+}
+
+// queries normalizes those of queries.
+func (a *latent) queries(s *State) {
 	if !a.qNorm.none() {
 		a.qNorm.apply(s, LatentQuery, LatentQuery)
 	}
+}
+
+// latents normalizes those of keys and values.
+func (a *latent) latents(s *State) {
 	s.Dev.Norm(s.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Bias, a.kvNorm.Norm)
 }
 
-// mix is attention. A head of queries, and the one of keys, has the dimensions with
+// mixing returns what there is beside queries and latents. A head of queries, and the one of keys, has the dimensions with
 // positions first.
-func (a *latent) mix(s *State) {
+func (a *latent) mixing(s *State) device.LatentMixing {
 	a.kv.refresh(s.Dev)
-	d, dim := s.Dev, a.rope+a.rank
-	cache, layer := s.cache.of(a.layer)
-	q, k := s.At(Query), s.At(Key)
-	d.MatMulHeads(q, s.At(RawQuery), a.kv.keys, device.HeadMul{Heads: a.heads, In: a.nope, Beside: a.rope, Step: a.rank})
-	d.Copy(k.Columns(0, a.rope), s.At(LatentKV).Columns(a.rank, a.rank+a.rope))
-	d.Copy(k.Columns(a.rope, dim), s.At(Latent))
+	m := device.LatentMixing{
+		Mixing: a.attention.mixing(s), Norm: a.kvNorm.Norm, Scale: a.kvNorm.W, Shift: a.kvNorm.Bias, Nope: a.nope, Beside: a.rope,
+		Keys: a.kv.keys, Values: a.kv.dense(), Latent: s.At(Latent), Key: s.At(Key), Query: s.At(Query), Context: s.At(Context),
+	}
+	m.Attend.Reader = s.reader
+	return m
+}
+
+// mix is attention, of normalized latents.
+func (a *latent) mix(s *State) {
+	d, m := s.Dev, a.mixing(s)
+	if f, ok := d.(device.Fuser); !ok || s.apart || !f.MixLatent(s.At(Mixed), s.At(RawQuery), s.At(LatentKV), m) {
+		a.mixBy(d, s, m)
+	}
+}
+
+// mixBy is mix by operations that every device has.
+func (a *latent) mixBy(d device.Device, s *State, m device.LatentMixing) {
+	q, k := m.Query, m.Key
+	m.Prepare(d, s.At(RawQuery), s.At(LatentKV))
 	if s.apart {
 		if a.attention.rope.Dims > 0 {
-			d.Rope(q, k, a.freqs, dim, a.attention.rope, s.Batch)
+			d.Rope(q, k, a.freqs, a.rope+a.rank, a.attention.rope, s.Batch)
 		}
-		d.Store(cache, layer, k, k.Columns(0, 0), s.Batch)
-		d.Attend(s.At(Context), q, cache, layer, a.attend, s.Batch)
+		d.Store(m.Cache, m.Layer, k, k.Columns(0, 0), s.Batch)
+		d.Attend(m.Context, q, m.Cache, m.Layer, a.attend, s.Batch)
 	} else {
-		d.Mix(s.At(Context), q, k, k.Columns(0, 0), a.freqs, cache, layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
+		d.Mix(m.Context, q, k, k.Columns(0, 0), a.freqs, m.Cache, m.Layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
 	}
-	d.MatMulHeads(s.At(Mixed), s.At(Context), a.kv.dense(), device.HeadMul{Heads: a.heads, In: a.rank, First: a.nope, Step: a.nope + a.value})
+	m.Finish(d, s.At(Mixed))
+}
+
+// fused does the norms, which are the first of some steps, and attention, the second, and what is behind it that a device can, and returns how many
+// steps that is.
+func (a *latent) fused(f device.Fuser, s *State, steps []Step, follower *Step) (n int, reader *Step) {
+	a.queries(s)
+	steps[0].Multiply(s)
+	names := steps[1].named(s, steps[2:])
+	m := a.mixing(s)
+	done := f.MixLatent(s.At(Mixed), s.At(RawQuery), s.At(LatentKV), m)
+	s.reader = nil
+	if !done {
+		a.latents(s)
+		a.mixBy(s.Dev, s, m)
+	}
+	n, reader = finish(f, s, steps[1:], follower, names && done)
+	return 1 + n, reader
 }
 
 // normsBack leaves the gradient of the latents before they were normalized.

@@ -85,13 +85,14 @@ type Step struct {
 	// What Run is, where a device can do it with the products around it: the
 	// stream, normalized or not, for the only site; an MLP's unit; attention of what
 	// the step before has multiplied; linear attention, the next step, which reads what is
-	// normalized once more; the sum of Out and the stream. All but one of them are nil.
-	in     *input
-	unit   *unit
-	mixes  *attention
-	recurs *delta
-	joins  *output
-	behind *layerInput // what joins the stream behind that, or nil
+	// normalized once more; norms of latents, in front of attention to them; the sum of Out and the stream. All but one of them are nil.
+	in      *input
+	unit    *unit
+	mixes   *attention
+	recurs  *delta
+	latents *latent
+	joins   *output
+	behind  *layerInput // what joins the stream behind that, or nil
 }
 
 // A Site is an activation that linears read: they share one Hessian.
