@@ -1,6 +1,5 @@
-// Latent attention of single rows: as attend_latent.cu, but a team of warps has the same sixteen heads, so that a block
-// has as many keys on their way as memory gives, and what blocks find is joined by whoever multiplies it (gemv_heads.cu). A row has as many
-// blocks as its length wants.
+// Latent attention of single rows: as attend_latent.cu, but a team of eight warps has the same sixteen heads, and what blocks find
+// is joined by whoever multiplies it (gemv_heads.cu). A row has as many blocks as its length wants.
 //
 // Of positions, which pass through shared memory, eight for each warp of a team at a time, a warp multiplies some columns of the keys of 32 by the queries,
 // weighs eight, and then multiplies its share of the values' columns by all weights.
@@ -13,7 +12,7 @@ constexpr int most_dim = 576, most_latent = 512;
 constexpr int padding = 8;  // of a row in shared memory
 constexpr int stride = most_dim + padding;
 constexpr int queries = 16;  // heads of a team
-constexpr int slices = 4;    // into which columns are divided among warps
+constexpr int slices = 4;    // of columns, of a warp each
 
 // Task is what the kernel is given.
 struct Task {
@@ -32,8 +31,8 @@ struct Shape {
 	static constexpr int teams = teams_, team = team_, stages = stages_;
 	static constexpr int warps = teams * team, heads = teams * queries;
 	static constexpr int keys = 8 * team, half_of = keys / 2;  // at a time
-	static_assert(half_of % 16 == 0 && team % slices == 0, "as score has it");
 	static constexpr int tiles = most_latent / team / 8;       // of eight columns, of a warp
+	static_assert(half_of % 16 == 0 && team % slices == 0, "as score has it");
 };
 
 // Shared is the shared memory of a block.
@@ -41,7 +40,7 @@ template <class S>
 struct Shared {
 	half q[S::heads][stride], k[S::stages][S::half_of][stride];
 	half weights[S::heads][S::keys + padding];
-	float top[S::team][S::heads];  // of a tile, by the warps of a team
+	float top[S::team][S::heads];                            // of a tile, by the warps of a team
 	float4 left[S::warps / slices][slices][slices - 1][32];  // products of some columns, for the warps that have the others
 };
 
@@ -201,7 +200,7 @@ __device__ inline void leave(State<S::tiles>& state, Shared<S>& m, const Found& 
 	}
 }
 
-// bring_queries asks for those of a block, and clears what is behind columns, of keys, too.
+// bring_queries asks for those of a block, with zeros behind their columns, and where there are no heads.
 template <class S>
 __device__ inline void bring_queries(Shared<S>& m, const Task& t) {
 	constexpr int threads = 32 * S::warps, chunks = stride / 8;
