@@ -22,14 +22,19 @@ func (c *cache) tiles(y, q tensor.Tensor, a device.Attend) bool {
 
 // attendHopper is attention of runs on Hopper, by a block a multiprocessor.
 func (d *Device) attendHopper(y, q tensor.Tensor, c *cache, layer int, a device.Attend, b device.Batch) {
-	v, runs, rows := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span, attend_hopper_rows_a_block
-	if a.HeadDim > wideHead {
+	v, runs := prefillVariantFor(hopperVariants, a.HeadDim), q.Rows/b.Span
+	v.kernel(d, hopperLaunch(d, v, v.dim, runs, b.Span, a.Heads), y, q, c.tilesOf(layer, v.keys), b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(runs), int32(b.Span),
+		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
+}
+
+// hopperLaunch is of heads of runs, whose values have so many columns.
+func hopperLaunch[F any](d *Device, v prefillVariant[F], values, runs, span, heads int) launch {
+	rows := attend_hopper_rows_a_block
+	if values > wideHead {
 		rows = attend_hopper_rows_512
 	}
-	l := launch{
-		blocks: dim{x: min(d.sms, runs*pieces(b.Span, rows)*a.Heads)}, threads: dim{x: attend_hopper_threads},
-		shared: 2*attend_hopper_alignment + (rows*v.queries+2*attend_hopper_stages*v.keys)*v.dim*tensor.F16.Size(),
+	return launch{
+		blocks: dim{x: min(d.sms, runs*pieces(span, rows)*heads)}, threads: dim{x: attend_hopper_threads},
+		shared: 2*attend_hopper_alignment + (rows*v.queries*v.dim+attend_hopper_stages*v.keys*(v.dim+values))*tensor.F16.Size(),
 	}
-	v.kernel(d, l, y, q, c.tilesOf(layer, v.keys), b.Table, b.Pos, b.Seq, a.Sinks, int32(b.Table.Cols), int32(c.shape.PageRows), int32(runs), int32(b.Span),
-		int32(a.Heads), int32(a.KVHeads), int32(a.HeadDim), int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
 }

@@ -59,8 +59,8 @@ func (d *Device) MixLatent(y, q, kv tensor.Tensor, m device.LatentMixing) bool {
 	if m.Batch.Span > 1 {
 		return d.latentRuns(y, q, kv, m)
 	}
-	v, ok := d.latentRowsFor(m.Attend.Heads)
-	if !ok || q.Rows > headRows || m.Nope > lanesInputs || m.Attend.Latent > attend_latent_rows_most_latent || m.Attend.HeadDim > attend_latent_rows_most_dim {
+	v, ok := d.latentRowsFor(a.Heads)
+	if !ok || q.Rows > headRows || m.Nope > lanesInputs || a.Latent > attend_latent_rows_most_latent || a.HeadDim > attend_latent_rows_most_dim {
 		return false
 	}
 	d.latentKeys(q, kv, m)
@@ -73,17 +73,8 @@ const lanesInputs = 32 * half_elements
 
 // latentTakes reports whether kernels take the types of m, and the multiples.
 func latentTakes(y, q, kv tensor.Tensor, m device.LatentMixing) bool {
-	a := m.Attend
-	eight := func(list ...int) bool {
-		for _, n := range list {
-			if n%half_elements != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	return a.Sinks.Nil() && m.Norm.Kind == device.RMS && m.Shift.Nil() && m.Keys.Type == tensor.F16 && m.Values.Type == tensor.F16 && y.Type == tensor.F16 &&
-		eight(m.Nope, m.Beside, a.Latent) &&
+	return m.Attend.Sinks.Nil() && m.Norm.Kind == device.RMS && m.Shift.Nil() && m.Keys.Type == tensor.F16 && m.Values.Type == tensor.F16 && y.Type == tensor.F16 &&
+		m.Nope%half_elements == 0 && m.Beside%half_elements == 0 && m.Attend.Latent%half_elements == 0 &&
 		atSixteenBytes(q) && atSixteenBytes(kv) && atSixteenBytes(m.Query) && atSixteenBytes(m.Keys) && atSixteenBytes(m.Values)
 }
 

@@ -7,23 +7,19 @@ import (
 	"exl2/internal/tensor"
 )
 
-// A latentHopperVariant is a kernel of attend_latent_hopper.cu, the columns of queries, and of values, that it is made for,
-// the positions that it takes at a time, and how many times a block has room for queries.
+type latentHopperFunc func(d *Device, l launch, y, q, maps, pos, seq tensor.Tensor, runs, span, ahead, heads, nope, dim, valueDim int32, ldy, ldq int64,
+	scale, softcap, temperature float32, temperatureSpan, window int32)
+
+// A latentHopperVariant is a kernel of attend_latent_hopper.cu, and the columns of values that it is made for.
 type latentHopperVariant struct {
-	kernel func(d *Device, l launch, y, q, maps, pos, seq tensor.Tensor, runs, span, ahead, heads, nope, dim, valueDim int32, ldy, ldq int64,
-		scale, softcap, temperature float32, temperatureSpan, window int32)
-	dim, values, keys, queries int
+	prefillVariant[latentHopperFunc]
+	values int
 }
 
 var latentHopperVariants = []latentHopperVariant{
-	{(*Device).attend_latent_hopper_128, 128, attend_latent_hopper_values_128, attend_latent_hopper_keys_128, attend_latent_hopper_queries_128},
-	{(*Device).attend_latent_hopper_192, 192, attend_latent_hopper_values_192, attend_latent_hopper_keys_192, attend_latent_hopper_queries_192},
-	{(*Device).attend_latent_hopper_256, 256, attend_latent_hopper_values_256, attend_latent_hopper_keys_256, attend_latent_hopper_queries_256},
-}
-
-func (v latentHopperVariant) sharedBytes() int {
-	const rows, stages = attend_hopper_rows_a_block, attend_hopper_stages
-	return 2*attend_hopper_alignment + (rows*v.queries*v.dim+stages*v.keys*(v.dim+v.values))*tensor.F16.Size()
+	{prefillVariant[latentHopperFunc]{(*Device).attend_latent_hopper_128, 128, attend_latent_hopper_keys_128, attend_latent_hopper_queries_128}, attend_latent_hopper_values_128},
+	{prefillVariant[latentHopperFunc]{(*Device).attend_latent_hopper_192, 192, attend_latent_hopper_keys_192, attend_latent_hopper_queries_192}, attend_latent_hopper_values_192},
+	{prefillVariant[latentHopperFunc]{(*Device).attend_latent_hopper_256, 256, attend_latent_hopper_keys_256, attend_latent_hopper_queries_256}, attend_latent_hopper_values_256},
 }
 
 // latentHopperFor returns the first variant for heads with so many columns.
@@ -48,11 +44,11 @@ const latentLeast = 64
 func (d *Device) latentRuns(y, q, kv tensor.Tensor, m device.LatentMixing) bool {
 	heads, b := m.Attend.Heads, m.Batch
 	v, ok := latentHopperFor(m.Nope, m.Beside, y.Cols/heads)
-	if !ok || !d.hopper() || b.End <= 0 || b.Span < latentLeast || m.Rope.Dims/2 > latent_runs_most_pairs || !atSixteenBytes(y) {
+	if !ok || !d.hopper() || b.Reach == 0 || b.Span < latentLeast || m.Rope.Dims/2 > latent_runs_most_pairs || !atSixteenBytes(y) {
 		return false
 	}
-	g := d.gatheredFor(q.Rows/b.Span, (b.End+v.keys-1)/v.keys*v.keys, m)
-	if !g.there {
+	g, ok := d.gatheredFor(q.Rows/b.Span, pieces(b.Reach, v.keys)*v.keys, m)
+	if !ok {
 		return false
 	}
 	d.latentTurn(q, kv, m)
@@ -82,21 +78,19 @@ func (d *Device) latentTurn(q, kv tensor.Tensor, m device.LatentMixing) {
 type gatheredLatents struct {
 	runs, ahead, heads    int
 	latents, shared, made tensor.Tensor
-	there                 bool
 }
 
-// gatheredFor finds memory for what latents are multiplied to.
-func (d *Device) gatheredFor(runs, ahead int, m device.LatentMixing) (g gatheredLatents) {
-	each := m.Values.Rows / m.Attend.Heads
+// gatheredFor finds memory for what latents are multiplied to, if there is enough.
+func (d *Device) gatheredFor(runs, ahead int, m device.LatentMixing) (g gatheredLatents, ok bool) {
 	g.ahead = ahead
 	g.runs, g.heads = madeTogether(runs, ahead, m)
-	rows := gatheredRows(g.runs, ahead)
-	g.there = d.hasScratch(scratchLatents, rows*m.Attend.Latent) && d.hasScratch(scratchShared, rows*m.Beside) && d.hasScratch(scratchMade, rows*each*g.heads)
-	if g.there {
-		g.latents, g.shared = d.scratch(scratchLatents, tensor.F16, rows, m.Attend.Latent), d.scratch(scratchShared, tensor.F16, rows, m.Beside)
-		g.made = d.scratch(scratchMade, tensor.F16, rows, each*g.heads)
+	rows, made := gatheredRows(g.runs, ahead), m.Values.Rows/m.Attend.Heads*g.heads
+	if !d.hasScratch(scratchLatents, rows*m.Attend.Latent) || !d.hasScratch(scratchShared, rows*m.Beside) || !d.hasScratch(scratchMade, rows*made) {
+		return g, false
 	}
-	return g
+	of := func(use scratchUse, cols int) tensor.Tensor { return d.scratch(use, tensor.F16, rows, cols) }
+	g.latents, g.shared, g.made = of(scratchLatents, m.Attend.Latent), of(scratchShared, m.Beside), of(scratchMade, made)
+	return g, true
 }
 
 // madeTogether returns of how many runs, `ahead` positions each, and of how many heads, keys and values are made at a time.
@@ -135,7 +129,7 @@ func (g gatheredLatents) attend(d *Device, v latentHopperVariant, y, q tensor.Te
 	made.Cols, made.Stride = heads*each, heads*each
 	d.MatMul(made.Slice(0, runs*g.ahead), g.latents.Slice(0, runs*g.ahead), m.Values.Slice(lo*each, hi*each), tensor.Tensor{})
 	y, q = y.Columns(lo*value, hi*value), q.Columns(lo*width, hi*width)
-	l := launch{blocks: dim{x: min(d.sms, runs*pieces(b.Span, attend_hopper_rows_a_block)*heads)}, threads: dim{x: attend_hopper_threads}, shared: v.sharedBytes()}
+	l := hopperLaunch(d, v.prefillVariant, v.values, runs, b.Span, heads)
 	v.kernel(d, l, y, q, d.madeMaps(made, g.shared, v.keys), b.Pos, b.Seq, int32(runs), int32(b.Span), int32(g.ahead), int32(heads), int32(m.Nope), int32(width), int32(value),
 		int64(y.Stride), int64(q.Stride), a.Scale, a.Softcap, a.Temperature, int32(max(a.TemperatureSpan, 1)), int32(a.Window))
 }

@@ -200,7 +200,9 @@ func (e *Engine) use(p pass) {
 	ids := p.ids
 	for _, s := range e.stages {
 		s.state.Use(p.runs, p.span, ids)
-		s.state.Batch.Reach = device.ReachOf(e.furthest)
+		if p.span == 1 {
+			s.state.Batch.Reach = device.ReachOf(e.furthest)
+		}
 		ids = nil // the first stage embeds them
 	}
 }

@@ -17,6 +17,12 @@ struct Cache {
 	}
 };
 
+// Seen is the positions that a row sees.
+struct Seen {
+	int start, end;
+	__device__ Seen(int pos, int window) : start(window > 0 ? max(0, pos + 1 - window) : 0), end(pos + 1) {}
+};
+
 // capped is cap·tanh(x/cap), or x if cap is 0.
 __device__ inline float capped(float x, float cap) { return cap == 0 ? x : cap * tanhf(x / cap); }
 

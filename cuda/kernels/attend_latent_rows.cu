@@ -220,7 +220,7 @@ __device__ void attend(const Task& t, const Cache& c) {
 	for (int i = threadIdx.x; i < S::stages * S::half_of * behind; i += 32 * S::warps) *(uint4*)&m.k[0][i / behind][t.dim + i % behind * 8] = make_uint4(0, 0, 0, 0);
 	after_previous();
 	int pos = t.pos[blockIdx.z], seq = t.seq[blockIdx.z];
-	Seen seen(pos, t.window);
+	Divided seen(pos, t.window);
 	int parts = seen.parts(gridDim.x), all = seen.tiles(), part = blockIdx.x;
 	if (pos < 0 || part >= parts || seq < 0 || seq >= t.sequences || pos / c.page_rows >= c.table_cols) return;
 	int page = c.table[seq * c.table_cols + pos / c.page_rows];

@@ -200,7 +200,7 @@ __device__ inline void join(half* staged, const Found& f, int row, int head, int
 		Found found = {(half*)means, (float*)totals, heads, of, in};                                                                               \
 		int row = blockIdx.z * most;                                                                                                                \
 		multiply<own>({y, places, 0, ldy}, {w, out, in, first, step, lanes}, blockIdx.y, row, min(rows - row, most),                                 \
-		                [&](int r, half* staged) { join(staged, found, r, blockIdx.y, Seen(pos[r], window).parts(of)); });                             \
+		                [&](int r, half* staged) { join(staged, found, r, blockIdx.y, Divided(pos[r], window).parts(of)); });                             \
 	}
 
 GEMV_HEADS_VALUES(gemv_heads_values_1, 1)

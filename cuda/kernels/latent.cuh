@@ -12,10 +12,9 @@ constexpr int alone = 2;     // times as many are one block's without help
 constexpr int most_parts = 128;
 constexpr float log2e = 1.4426950408889634f;
 
-// Seen is the positions that a row sees.
-struct Seen {
-	int start, end;
-	__device__ Seen(int pos, int window) : start(window > 0 ? max(0, pos + 1 - window) : 0), end(pos + 1) {}
+// Divided is the positions that a row sees, in tiles, and among how many blocks they are divided.
+struct Divided : Seen {
+	using Seen::Seen;
 	__device__ int tiles() const { return (end - start + at_once - 1) / at_once; }
 	__device__ int parts(int most) const { return max(1, min(most, (tiles() + alone - 1) / alone)); }
 };

@@ -15,9 +15,8 @@ constexpr int at_once = 16;  // positions that a warp takes at a time
 constexpr float log2e = 1.4426950408889634f, leeway = 8;
 
 // Span is the positions that a row sees, in chunks of what a warp takes.
-struct Span {
-	int start, end;
-	__device__ Span(int pos, int window) : start(window > 0 ? max(0, pos + 1 - window) : 0), end(pos + 1) {}
+struct Span : Seen {
+	using Seen::Seen;
 	__device__ int chunk() const { return start / at_once; }  // the first one
 	__device__ int chunks_end() const { return (end + at_once - 1) / at_once; }
 	__device__ int units(int warps) const { return max(1, (chunks_end() - chunk() + warps - 1) / warps); }

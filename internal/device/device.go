@@ -131,11 +131,8 @@ type Batch struct {
 	Span  int           // divides rows
 
 	// Reach is what all positions are below, or 0 where they may be any: it changes how
-	// work is divided, but no result beyond its rounding.
+	// work is divided, but no result beyond its rounding. Where Span is over 1 one is the highest below it.
 	Reach int
-
-	// End is what all positions are below where Span is over 1 and the host knows them, or 0.
-	End int
 
 	// Pass is another number for every pass, or 0: while it stays the same, so does what the
 	// tensors hold where Span is over 1, and what is computed of it alone need not be again.

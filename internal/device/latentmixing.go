@@ -18,6 +18,11 @@ type LatentMixing struct {
 // By is Fuser.MixLatent by other operations.
 func (m LatentMixing) By(d Device, y, q, kv tensor.Tensor) {
 	d.Norm(m.Latent, kv.Columns(0, m.Attend.Latent), m.Scale, m.Shift, m.Norm)
+	m.ByNormed(d, y, q, kv)
+}
+
+// ByNormed is By where Latent is there.
+func (m LatentMixing) ByNormed(d Device, y, q, kv tensor.Tensor) {
 	m.Prepare(d, q, kv)
 	m.Attend.Reader = nil
 	d.Mix(m.Context, m.Query, m.Key, m.Key.Columns(0, 0), m.Freqs, m.Cache, m.Layer, Heads{}, m.Rope, m.Attend, m.Batch)

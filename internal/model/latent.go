@@ -62,7 +62,7 @@ type latent struct {
 // norms normalizes the latents of queries, and of keys and values.
 func (a *latent) norms(s *State) {
 	a.queries(s)
-	a.latents(s)
+	s.Dev.Norm(s.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Bias, a.kvNorm.Norm)
 }
 
 // queries normalizes those of queries.
@@ -70,11 +70,6 @@ func (a *latent) queries(s *State) {
 	if !a.qNorm.none() {
 		a.qNorm.apply(s, LatentQuery, LatentQuery)
 	}
-}
-
-// latents normalizes those of keys and values.
-func (a *latent) latents(s *State) {
-	s.Dev.Norm(s.At(Latent), s.At(LatentKV).Columns(0, a.rank), a.kvNorm.W, a.kvNorm.Bias, a.kvNorm.Norm)
 }
 
 // mixing returns what there is beside queries and latents. A head of queries, and the one of keys, has the dimensions with
@@ -91,25 +86,25 @@ func (a *latent) mixing(s *State) device.LatentMixing {
 
 // mix is attention, of normalized latents.
 func (a *latent) mix(s *State) {
-	d, m := s.Dev, a.mixing(s)
-	if f, ok := d.(device.Fuser); !ok || s.apart || !f.MixLatent(s.At(Mixed), s.At(RawQuery), s.At(LatentKV), m) {
-		a.mixBy(d, s, m)
+	m, y, q, kv := a.mixing(s), s.At(Mixed), s.At(RawQuery), s.At(LatentKV)
+	f, ok := s.Dev.(device.Fuser)
+	switch {
+	case s.apart:
+		a.mixApart(s, m)
+	case !ok || !f.MixLatent(y, q, kv, m):
+		m.ByNormed(s.Dev, y, q, kv)
 	}
 }
 
-// mixBy is mix by operations that every device has.
-func (a *latent) mixBy(d device.Device, s *State, m device.LatentMixing) {
-	q, k := m.Query, m.Key
+// mixApart mixes by one operation after the other.
+func (a *latent) mixApart(s *State, m device.LatentMixing) {
+	d, k := s.Dev, m.Key
 	m.Prepare(d, s.At(RawQuery), s.At(LatentKV))
-	if s.apart {
-		if a.attention.rope.Dims > 0 {
-			d.Rope(q, k, a.freqs, a.rope+a.rank, a.attention.rope, s.Batch)
-		}
-		d.Store(m.Cache, m.Layer, k, k.Columns(0, 0), s.Batch)
-		d.Attend(m.Context, q, m.Cache, m.Layer, a.attend, s.Batch)
-	} else {
-		d.Mix(m.Context, q, k, k.Columns(0, 0), a.freqs, m.Cache, m.Layer, device.Heads{}, a.attention.rope, a.attend, s.Batch)
+	if m.Rope.Dims > 0 {
+		d.Rope(m.Query, k, m.Freqs, m.Attend.HeadDim, m.Rope, s.Batch)
 	}
+	d.Store(m.Cache, m.Layer, k, k.Columns(0, 0), s.Batch)
+	d.Attend(m.Context, m.Query, m.Cache, m.Layer, a.attend, s.Batch)
 	m.Finish(d, s.At(Mixed))
 }
 
@@ -119,12 +114,11 @@ func (a *latent) fused(f device.Fuser, s *State, steps []Step, follower *Step) (
 	a.queries(s)
 	steps[0].Multiply(s)
 	names := steps[1].named(s, steps[2:])
-	m := a.mixing(s)
-	done := f.MixLatent(s.At(Mixed), s.At(RawQuery), s.At(LatentKV), m)
+	m, y, q, kv := a.mixing(s), s.At(Mixed), s.At(RawQuery), s.At(LatentKV)
 	s.reader = nil
+	done := f.MixLatent(y, q, kv, m)
 	if !done {
-		a.latents(s)
-		a.mixBy(s.Dev, s, m)
+		m.By(s.Dev, y, q, kv)
 	}
 	n, reader = finish(f, s, steps[1:], follower, names && done)
 	return 1 + n, reader

@@ -98,11 +98,11 @@ func (s *State) Use(runs []Run, span int, ids []int32) {
 	s.view(0, rows)
 	s.Batch.Span = span
 	s.Batch.Pass, s.full.Batch.Pass = s.full.Batch.Pass+1, s.full.Batch.Pass+1
-	s.Batch.End = 0
+	s.Batch.Reach = 0
 	pos, seq := make([]int32, 0, rows), make([]int32, 0, rows)
 	for _, r := range runs {
 		if span > 1 {
-			s.Batch.End = max(s.Batch.End, r.Position+span)
+			s.Batch.Reach = max(s.Batch.Reach, r.Position+span)
 		}
 		if r.Sequence >= s.cache.Sequences || r.Position+span > s.cache.Positions {
 			panic(fmt.Sprintf("model: sequence %d, positions to %d, in a cache of %d x %d", r.Sequence, r.Position+span, s.cache.Sequences, s.cache.Positions))

@@ -114,10 +114,7 @@ func (c attentionCase) build(f *fixture) func(device.Device) {
 		if fuser, ok := d.(device.Fuser); ok && fuser.Attention(y, p, m) {
 			return
 		}
-		d.Norm(normed, stream, scale, tensor.Tensor{}, p.Norm)
-		for _, one := range list {
-			d.QMatMul(one.Y, normed, one.W, one.Bias)
-		}
+		normThenMultiply(d, normed, p)
 		d.Mix(y, list[0].Y, list[1].Y, list[2].Y, freqs, cache, 1, m.Heads, c.rope, m.Attend, b)
 	}
 	mlp := fc.mlpOf(f)
@@ -156,6 +153,14 @@ func (c fusedCase) mlpOf(f *fixture) mlpBefore {
 func (m mlpBefore) addTo(d device.Device, stream tensor.Tensor, reader *device.Products) {
 	sorted := openGate(d, m.gate, m.spare)
 	addTo(d, device.Products{X: m.gate.List[0].Y, Sorted: sorted, List: []device.Product{{Y: stream, W: m.down}}, Then: device.Add, Reader: reader}, m.spare)
+}
+
+// normThenMultiply makes products of a stream one by one, with room for what is normalized.
+func normThenMultiply(d device.Device, normed tensor.Tensor, p device.Products) {
+	d.Norm(normed, p.X, p.Scale, p.Shift, p.Norm)
+	for _, one := range p.List {
+		d.QMatMul(one.Y, normed, one.W, one.Bias)
+	}
 }
 
 // openGate computes products of a gate, and reports whether the device left them for the next matrix.

@@ -127,11 +127,8 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 	return func(d device.Device) {
 		fuser, _ := d.(device.Fuser)
 		fused := func(list ...device.Products) bool { return fuser != nil && fuser.Products(list...) }
-		if !fused(normed(device.Put, list...)) {
-			d.Norm(spare[0], stream, scale, shift, c.norm)
-			for _, p := range list {
-				d.QMatMul(p.Y, spare[0], p.W, p.Bias)
-			}
+		if first := normed(device.Put, list...); !fused(first) {
+			normThenMultiply(d, spare[0], first)
 		}
 		if !fused(device.Products{X: list[0].Y, List: []device.Product{o}, Then: device.Add, Reader: &mlp}) {
 			d.QMatMul(spare[2], list[0].Y, o.W, o.Bias)
@@ -147,8 +144,7 @@ func (c fusedCase) buildOf(f *fixture, v values, shifted bool) func(device.Devic
 			d.AddScaled(stream, spare[2], 1)
 		}
 		if !fused(last) {
-			d.Norm(spare[0], stream, scale, shift, c.norm)
-			d.QMatMul(again.Y, spare[0], again.W, again.Bias)
+			normThenMultiply(d, spare[0], last)
 		}
 	}
 }

@@ -61,12 +61,12 @@ func (c latentCase) build(f *fixture) func(device.Device) {
 	before, keys := all.batch(f, table), f.in("all keys", activation, all.rows(), l.dim, noise(1))
 	f.prepare(func() { f.dev.Store(cache, 1, keys, keys.Columns(0, 0), before) })
 	l.advances = true
-	rows, b := l.rows(), l.batch(f, table)
 	for _, r := range c.runs {
 		if c.span > 1 {
-			b.End = max(b.End, r.pos+c.span+1) // which is where they are in the end
+			l.reach = max(l.reach, r.pos+c.span+1) // where they are in the end
 		}
 	}
+	rows, b := l.rows(), l.batch(f, table)
 	room := func(name string, cols int) tensor.Tensor { return f.spent(name, activation, rows, cols) }
 	scale := func(name string, cols, seed int, offset float32) tensor.Tensor {
 		return f.in(name, tensor.F32, 1, cols, scaled(noise(seed), 0.5, 1-offset))
@@ -93,10 +93,7 @@ func (c latentCase) build(f *fixture) func(device.Device) {
 	mix := func(d device.Device, y tensor.Tensor) {
 		fuser, ok := d.(device.Fuser)
 		if !ok || !fuser.Products(p) {
-			d.Norm(normed, stream, p.Scale, tensor.Tensor{}, p.Norm)
-			for _, one := range p.List {
-				d.QMatMul(one.Y, normed, one.W, tensor.Tensor{})
-			}
+			normThenMultiply(d, normed, p)
 		}
 		if !ok || !fuser.MixLatent(y, q, kv, m) {
 			m.By(d, y, q, kv)

@@ -91,10 +91,9 @@ func (c linearCase) layer(f *fixture, fc fusedCase, stream tensor.Tensor) *linea
 
 // multiply makes some of the layer's products one by one.
 func (l *linearLayer) multiply(d device.Device, list []device.Product) {
-	d.Norm(l.normed, l.p.X, l.p.Scale, tensor.Tensor{}, l.p.Norm)
-	for _, one := range list {
-		d.QMatMul(one.Y, l.normed, one.W, one.Bias)
-	}
+	p := l.p
+	p.List = list
+	normThenMultiply(d, l.normed, p)
 }
 
 // attend reports whether the device did it at once.
