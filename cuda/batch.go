@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"math"
 	"unsafe"
 
 	"exl2/internal/device"
@@ -11,6 +10,7 @@ import (
 // A batchPlan is how products of kernels/qmatmul_batch.cu are launched.
 type batchPlan struct {
 	need
+	shares            int // of the units of every tile, of which a launch multiplies one
 	cluster, clusters int // blocks of a cluster, and how many
 	items             int // tiles, or pairs of a gate, of a cluster
 	round, owned      int // of items, at a time; and of them that a block finishes
@@ -44,46 +44,56 @@ func (d *Device) batchTakes(p *packed) bool {
 	return ok
 }
 
-// batchPlan returns how p is made by clusters of such a size that the busiest block has the
-// fewest units; it is not ok if there is no room for it, if there are no clusters, or if rows are so few that another is faster.
+// batchPlan returns how p is made in the least time: by clusters of which size, and by how many launches, which rows need for all of which
+// a cluster has no room. It is not ok if there is no room for it at all, or if there are no clusters.
 func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
-	if p.x.Rows <= normedRows || p.x.Rows > batch_rows_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
+	if p.x.Rows < 2 || p.x.Rows > batch_rows_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
-	best := math.MaxInt
-	for cluster := 2; cluster <= min(batch_rows_most_blocks, d.sms); cluster++ {
-		plan, fits := d.batchPlanOf(p, cluster)
-		if !fits {
-			continue
-		}
-		if busy := plan.busiest(); busy < best {
-			found, best, ok = plan, busy, true
+	for shares := 1; shares <= p.mostShares(); shares++ {
+		for cluster := 2; cluster <= min(batch_rows_most_blocks, d.sms); cluster++ {
+			if plan, fits := d.batchPlanOf(p, shares, cluster); fits && (!ok || plan.cost() < found.cost()) {
+				found, ok = plan, true
+			}
 		}
 	}
 	return found, ok
 }
 
-// busiest returns how many units the busiest block multiplies, as if each of its warps had as many.
-func (b *batchPlan) busiest() int {
-	return pieces(b.items, b.round) * b.each * batch_rows_warps
+// mostShares returns in how many launches p may be made, of which all but the first add to what there is.
+func (p *packed) mostShares() int {
+	if p.then == device.Add || p.then == device.Put && p.y[0].Type == tensor.F32 {
+		return 4
+	}
+	return 1
+}
+
+// cost estimates how long p takes, in units of a warp: those of the busiest block, whose warps have as many, and what launches and
+// rounds take beside them.
+func (b *batchPlan) cost() int {
+	const launch, round = 8, 2
+	return b.shares * (launch + pieces(b.items, b.round)*(round+b.each))
 }
 
 // unitsOf returns the units of the busiest block of some items.
 func (b *batchPlan) unitsOf(p *packed, items int) int {
 	if p.then == device.Gate {
-		return items * (pieces(p.list[0].units128, b.cluster) + pieces(p.list[1].units128, b.cluster))
+		return items * (pieces(p.list[0].units128, b.blocks()) + pieces(p.list[1].units128, b.blocks()))
 	}
 	most := 0
 	for _, m := range p.list[:p.n] {
 		most = max(most, m.units128)
 	}
-	return items * pieces(most, b.cluster)
+	return items * pieces(most, b.blocks())
 }
 
-// batchPlanOf returns how p is made by clusters of a size.
-func (d *Device) batchPlanOf(p *packed, cluster int) (b batchPlan, ok bool) {
+// blocks returns among how many blocks, of all launches, the units of a tile are divided.
+func (b *batchPlan) blocks() int { return b.shares * b.cluster }
+
+// batchPlanOf returns how p is made by so many launches of clusters of a size.
+func (d *Device) batchPlanOf(p *packed, shares, cluster int) (b batchPlan, ok bool) {
 	tiles := p.tiles()
-	b.cluster = cluster
+	b.shares, b.cluster = shares, cluster
 	b.clusters = min(d.clusters(cluster), tiles)
 	b.need = p.needs(b.clusters)
 	b.items = pieces(tiles, b.clusters)
@@ -91,8 +101,8 @@ func (d *Device) batchPlanOf(p *packed, cluster int) (b batchPlan, ok bool) {
 	room := d.sharedFor(k.name)
 	b.slot = b.groups*unit_lane_bytes + 4*exl2_chunk_words*b.widest
 	staged := 0
-	for i := range cluster {
-		from, to := p.stagedBlocks(i, cluster)
+	for i := range b.blocks() {
+		from, to := p.stagedBlocks(i, b.blocks())
 		staged = max(staged, ((to-from)|1)*p.x.Rows*exl2_block_rows*tensor.F16.Size())
 	}
 	for rounds := 1; rounds <= b.items; rounds++ {
@@ -121,10 +131,10 @@ func (b *batchPlan) partsOf(p *packed) (parts int) {
 	if p.then == device.Gate {
 		tiles *= 2
 	}
-	for rank := range b.cluster {
+	for i := range b.blocks() {
 		most, same := 0, true
 		for _, m := range p.list[:p.n] {
-			n := m.units128*(rank+1)/b.cluster - m.units128*rank/b.cluster
+			n := m.units128*(i+1)/b.blocks() - m.units128*i/b.blocks()
 			most, same = max(most, n), same && m.units128 == first.units128
 		}
 		switch {
@@ -161,34 +171,47 @@ func (d *Device) batchProducts(p *packed, plan *batchPlan) {
 	if d.err != nil {
 		return
 	}
-	x := d.orderedRows(p)
-	c := &d.batch
-	c.describe(d, p, plan)
-	c.x, c.ldx = d.addressOrNull(x), int64(x.Stride)
-	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: 32 * batch_rows_warps}, shared: plan.shared}
-	if plan.cluster > 1 {
-		l.cluster = plan.cluster
+	q, c := *p, &d.batch
+	q.x = d.orderedRows(p)
+	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: 32 * batch_rows_warps}, shared: plan.shared, cluster: plan.cluster}
+	for share := range plan.shares {
+		part := q.share(share, plan.shares)
+		c.describe(d, &part, plan, share)
+		batchKernels[batchKernel(p.x.Rows)].kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 	}
-	batchKernels[batchKernel(p.x.Rows)].kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 }
 
-// describe tells the kernel what p is.
-func (c *batchProduct) describe(d *Device, p *packed, plan *batchPlan) {
-	tiles := p.tiles()
+// share returns p as one of so many launches makes it: the first one has the bias, the others add to what it stored, and what is left for
+// readers is left by the last one.
+func (p *packed) share(i, of int) packed {
+	q := *p
+	if i > 0 {
+		q.then, q.bias = device.Add, [mostMatrices]tensor.Tensor{}
+	}
+	if i < of-1 {
+		q.link.left = 0
+	}
+	return q
+}
+
+// describe tells the kernel what p is, and which share of it a launch makes.
+func (c *batchProduct) describe(d *Device, p *packed, plan *batchPlan, share int) {
+	tiles, first, blocks := p.tiles(), share*plan.cluster, plan.blocks()
 	*c = batchProduct{count: int32(p.n), then: int32(p.then), act: int32(p.act), in: int32(p.list[0].in), wide: flag(p.y[0].Type == tensor.F32), rows: int32(p.x.Rows),
 		share: int32(tiles / plan.clusters), rest: int32(tiles % plan.clusters), blocks: int32(plan.cluster), slot: int32(plan.slot), round: int32(plan.round), owned: int32(plan.owned),
 		parts: int32(plan.parts), units: int32(plan.units), groups: int32(plan.groups), countSize: int32(plan.counts), each: int32(plan.each), perBlock: 1 / float32(plan.cluster), perEach: 1 / float32(plan.each), link: p.link}
 	if !p.powers.Nil() {
 		c.link.powers = d.addressOrNull(p.powers)
 	}
+	c.x, c.ldx = d.addressOrNull(p.x), int64(p.x.Stride)
 	c.to, c.matrices = d.addressOrNull(p.to), d.packedMatrices(p)
 	for i := range plan.cluster {
-		from, to := p.stagedBlocks(i, plan.cluster)
+		from, to := p.stagedBlocks(first+i, blocks)
 		c.staged[i] = [2]int16{int16(from), int16(to)}
 	}
 	for k, m := range p.list[:p.n] {
 		for i := range plan.cluster + 1 {
-			c.split[k][i] = int16(m.units128 * i / plan.cluster)
+			c.split[k][i] = int16(m.units128 * (first + i) / blocks)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // Clusters share the units of a tile, and warps the units of a round, in such a way that the busiest has the
 // least to do, and that there is room for what blocks send each other; fewer rows have other kernels.
 func TestBatchPlan(t *testing.T) {
-	type want struct{ cluster, round, owned, each, parts int }
+	type want struct{ shares, cluster, round, owned, each, parts int }
 	for _, c := range []struct {
 		name          string
 		major         int
@@ -19,18 +19,18 @@ func TestBatchPlan(t *testing.T) {
 		gate          bool
 		want          want
 	}{
-		{"sixteen rows", 9, 4096, 4096, 16, 4, false, want{2, 2, 1, 2, 8}},
-		{"pairs of tiles", 9, 4096, 11008, 16, 4, true, want{3, 8, 3, 11, 2}},
-		{"long rows", 9, 11008, 4096, 12, 4, false, want{3, 3, 1, 6, 6}},
-		{"few rows of narrow codes", 9, 4096, 4096, 8, 2, false, want{2, 2, 1, 2, 8}},
-		{"of wider ones", 9, 4096, 4096, 8, 4, false, want{2, 2, 1, 2, 8}},
-		{"few rows of wide ones", 9, 4096, 4096, 8, 6, false, want{2, 2, 1, 2, 8}},
-		{"many rows of wide ones", 9, 4096, 4096, 16, 6, false, want{2, 2, 1, 2, 8}},
-		{"a head of wide ones", 9, 4096, 32000, 8, 6, false, want{2, 16, 8, 16, 1}},
-		{"four rows", 9, 4096, 4096, 4, 2, false, want{}},
+		{"sixteen rows", 9, 4096, 4096, 16, 4, false, want{1, 2, 2, 1, 2, 8}},
+		{"pairs of tiles", 9, 4096, 11008, 16, 4, true, want{1, 3, 8, 3, 11, 2}},
+		{"long rows", 9, 11008, 4096, 12, 4, false, want{1, 3, 3, 1, 6, 6}},
+		{"few rows of narrow codes", 9, 4096, 4096, 8, 2, false, want{1, 2, 2, 1, 2, 8}},
+		{"of wider ones", 9, 4096, 4096, 8, 4, false, want{1, 2, 2, 1, 2, 8}},
+		{"few rows of wide ones", 9, 4096, 4096, 8, 6, false, want{1, 2, 2, 1, 2, 8}},
+		{"many rows of wide ones", 9, 4096, 4096, 16, 6, false, want{1, 2, 2, 1, 2, 8}},
+		{"a head of wide ones", 9, 4096, 32000, 8, 6, false, want{1, 2, 16, 8, 16, 1}},
+		{"one row", 9, 4096, 4096, 1, 2, false, want{}},
 		{"too many rows", 9, 4096, 4096, 17, 4, false, want{}},
 		{"no clusters", 8, 4096, 4096, 16, 4, false, want{}},
-		{"rounds", 9, 8192, 128256, 16, 4, false, want{3, 14, 5, 20, 2}},
+		{"rounds", 9, 8192, 128256, 16, 4, false, want{1, 3, 14, 5, 20, 2}},
 	} {
 		const hopper, declared = 227 << 10, 128
 		d := planner(t, c.major, 132, hopper, declared)
@@ -48,7 +48,7 @@ func TestBatchPlan(t *testing.T) {
 			p.y[0].Type = tensor.F32
 		}
 		plan, ok := d.batchPlan(p)
-		if got := (want{plan.cluster, plan.round, plan.owned, plan.each, plan.parts}); ok != (c.want.cluster > 0) || ok && (got != c.want || plan.shared+declared > hopper) {
+		if got := (want{plan.shares, plan.cluster, plan.round, plan.owned, plan.each, plan.parts}); ok != (c.want.cluster > 0) || ok && (got != c.want || plan.shared+declared > hopper) {
 			t.Errorf("%s: %v %+v, %d bytes of shared memory, want %+v", c.name, ok, got, plan.shared, c.want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestBatchParts(t *testing.T) {
 				for i, n := range counts {
 					p.list[i] = &matrix{units128: n}
 				}
-				b := batchPlan{cluster: cluster, round: items}
+				b := batchPlan{shares: 1, cluster: cluster, round: items}
 				b.each = pieces(b.unitsOf(p, items), batch_rows_warps)
 				room := b.partsOf(p)
 				for rank := range cluster {

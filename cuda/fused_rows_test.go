@@ -31,7 +31,7 @@ func TestEvenly(t *testing.T) {
 func TestAtOnce(t *testing.T) {
 	hopper, d := hopperFake(t), planner(t, 10, 132, 227<<10, 128)
 	d.atOnce = [9]int{2: 66, 3: 43, 4: 30}
-	m, large := orderedMatrix(d, 4096, 256), orderedMatrix(d, 15680, 256)
+	m, large := orderedMatrix(d, 4096, 256), orderedMatrix(d, 1<<16, 256)
 	for rows, want := range map[int]int{1: 1, 16: 16, 17: 16, 32: 16, 33: 16, 48: 16, 49: 49, 2048: 2048} {
 		if got := d.AtOnce(rows, m); got != want {
 			t.Errorf("%d of %d rows at once, want %d", got, rows, want)

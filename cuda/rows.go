@@ -184,18 +184,25 @@ func (c *rowsProduct) describe(d *Device, p *packed, plan *rowsPlan) {
 // memory, is faster than that of several, with one more for the norm and the order.
 const normedRows = link_most_linked
 
-// fewTake reports whether that kernel makes p, whose rows it can take at once.
-func (d *Device) fewTake(p *packed) bool { return p.x.Rows <= normedRows && d.fitsFew(p) }
+// fewTake reports whether that kernel makes p, whose rows it can take at once. Rows in order for whose digits there is no room are
+// made by that of several, which is then faster, if it can.
+func (d *Device) fewTake(p *packed) bool {
+	if p.x.Rows > normedRows {
+		return false
+	}
+	plan, ok := d.plan(p.needs(d.sms), p.x.Rows)
+	return ok && (plan.areas || !p.ordered || !d.batchTakes(p))
+}
 
 // fitsFew reports whether the kernel of few rows takes those of p at once.
 func (d *Device) fitsFew(p *packed) bool {
 	return d.fit(p.needs(d.sms), p.x.Rows) == p.x.Rows
 }
 
-// takesPacked reports whether one of both kernels takes the rows of p at once.
+// takesPacked reports whether one of the kernels takes the rows of p at once.
 func (d *Device) takesPacked(p *packed) bool {
 	_, ok := d.rowsPlan(p)
-	return ok || d.fitsFew(p)
+	return ok || d.fitsFew(p) || d.batchTakes(p)
 }
 
 // multiplyPacked makes products of rows that a kernel takes at once.

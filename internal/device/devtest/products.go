@@ -115,7 +115,7 @@ func qShapes() (shapes []shape) {
 		shapes = append(shapes, shape{in, 64, "1:4b_128g", 1}, shape{in, 64, "0.25:5b_128g/0.75:3b_32g", 17})
 	}
 	for _, recipe := range []string{"1:8b_128g", "0.5:8b_32g/0.5:3b_32g"} { // so long and wide that a GPU has less room for a row
-		shapes = append(shapes, shape{28672, 64, recipe, 1})
+		shapes = append(shapes, shape{28672, 64, recipe, 1}, shape{28672, 64, recipe, 8}, shape{14336, 64, recipe, 16})
 	}
 	for _, out := range []int{1, 8, 31, 32, 33, 100, 128, 200, 1000} {
 		shapes = append(shapes, shape{256, out, "0.1:6b_128g/0.9:4b_128g", 1}, shape{256, out, "0.1:6b_128g/0.9:4b_128g", 30})
