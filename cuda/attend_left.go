@@ -114,8 +114,8 @@ func (d *Device) attendLeft(kernel func(d *Device, l launch, given []byte), q *p
 	parts, sets, heads, rows := d.leftParts(t), t.KVHeads*split, t.group()/split, t.q.Rows
 	left := (parts*heads + 2) * t.HeadDim // words of a set
 	d.mixed = mixed{}
-	t.places = d.placesFor(t.y, t.Attend)
 	d.link(q)
+	t.places = d.placesFor(t.y, t.Attend)
 	words := d.scratch(scratchLeft, tensor.I32, rows*sets, left)
 	found := d.scratch(scratchMeet, tensor.I32, rows*sets*parts, spreadHeads*t.HeadDim/4*attend_meet_left_words)
 	q.leaving = leaving{words: at(words), pos: at(t.batch.Pos), queries: int32(heads * t.HeadDim), dim: int32(t.HeadDim), most: int32(parts), window: int32(t.Window), sets: int32(split),

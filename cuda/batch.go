@@ -60,9 +60,10 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 	return found, ok
 }
 
-// mostShares returns in how many launches p may be made, of which all but the first add to what there is.
+// mostShares returns in how many launches p may be made, of which all but the first add to what there is. Those of eight rows and fewer
+// are slower than the kernel that takes them otherwise.
 func (p *packed) mostShares() int {
-	if p.then == device.Add || p.then == device.Put && p.y[0].Type == tensor.F32 {
+	if adds := p.then == device.Add || p.then == device.Put && p.y[0].Type == tensor.F32; adds && p.x.Rows > 8 {
 		return 4
 	}
 	return 1
