@@ -37,7 +37,7 @@ func (d *Device) waste(blocks int) float64 {
 
 // wholes reports whether blocks of the first products leave no more than two fifths of the places for them idle, where the expert that all rows see is one of a row's.
 func (d *Device) wholes(m *rowMixture) bool {
-	beside := min(m.x.Rows, 2)
+	beside := d.beside(m)
 	blocks := d.blocksOf(m, beside)
 	return m.whole == 0 || blocks == m.gate.tiles() || 5*blocks*m.matrices()*m.runs()*m.x.Rows >= 3*beside*d.sms
 }
@@ -114,9 +114,20 @@ func (m *rowMixture) ranking() (correction tensor.Tensor) {
 	return correction
 }
 
-// planMixture plans the products of m, and reports whether there is room for them. Blocks of some rows are two a multiprocessor, if they can be.
+// planMixture plans the products of m, and reports whether there is room for them.
 func (d *Device) planMixture(m *rowMixture) bool {
-	return m.x.Rows > 1 && d.planBlocks(m, 2) || d.planBlocks(m, 1)
+	beside := d.beside(m)
+	return d.planBlocks(m, beside) || beside > 1 && d.planBlocks(m, 1)
+}
+
+// beside returns how many blocks a multiprocessor is to have: two of some rows, and of a row whose last products are more tiles than one block
+// a multiprocessor could have two parts of, where there are clusters; and else one, with room for one of the next kernel.
+func (d *Device) beside(m *rowMixture) int {
+	tiles := m.down.tiles()
+	if m.x.Rows > 1 || d.major >= 9 && 2*tiles > d.sms && tiles <= d.sms {
+		return 2
+	}
+	return 1
 }
 
 // matrices returns how many matrices of an expert the first products have.
@@ -142,10 +153,18 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 	}
 	units := pieces(m.unitsOfDown(), parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
-	rows := expert_feed_warps * m.most // of so many units
-	m.last, ok = d.planRow(m.lastOf().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
+	m.last, ok = d.planLast(m, beside, units)
+	if next, fits := d.planLast(m, 2, units); fits && next.slots > 1 && 3*next.slots >= 2*m.last.slots { // with room beside a block of the first
+		m.last = next
+	}
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
+}
+
+// planLast plans the last products, of so many blocks a multiprocessor, whose warps have so many units.
+func (d *Device) planLast(m *rowMixture, beside, units int) (p rowPlan, ok bool) {
+	rows := expert_feed_warps * m.most
+	return d.planRow(m.lastOf().kernel, beside, m.down.most, units, (mixture_last_zero_words+rows*mixture_last_unit_words+pieces(rows, 32)*32)*tensor.I32.Size())
 }
 
 // alike reports whether the first products are those of matrices that are alike, of so many tiles of a block.
