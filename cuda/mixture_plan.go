@@ -114,10 +114,14 @@ func (m *rowMixture) ranking() (correction tensor.Tensor) {
 	return correction
 }
 
-// planMixture plans the products of m, and reports whether there is room for them.
+// planMixture plans the products of m, and reports whether there is room for them: of one row as many blocks a multiprocessor as it is to have only
+// where a warp of the last products has more than one unit on its way.
 func (d *Device) planMixture(m *rowMixture) bool {
 	beside := d.beside(m)
-	return d.planBlocks(m, beside) || beside > 1 && d.planBlocks(m, 1)
+	if d.planBlocks(m, beside) && (m.x.Rows > 1 || m.last.slots > 1) {
+		return true
+	}
+	return d.planBlocks(m, 1)
 }
 
 // beside returns how many blocks a multiprocessor is to have: two of some rows, and of a row whose last products are more tiles than one block
