@@ -69,6 +69,7 @@ func rowMixtureCases() (cases []testCase) {
 		{1, 192, 5, 256, 96, mixed[:1], f16, rms, device.ReLU, sigmoid, false, false, true, true, 0, 0, false},
 		{2, 160, 6, 160, 96, mixed, f32, rms, device.ReLU, renorm, false, false, false, true, 7, 0, false},
 		{1, 32, 4, 288, 288, mixed[:1], bf16, rms, limits, top, false, true, false, false, 0, 0, false},
+		{1, 8, 4, 2880, 352, mixed[:1], bf16, rms, limits, top, false, true, false, false, 0, 0, false},
 		{3, 12, 4, 256, 96, mixed, bf16, rms, limits, top, false, true, false, false, 0, 0, false},
 		{2, 140, 5, 256, 64, mixed, f16, rms, limits, grouped, false, false, true, false, 0, 0, false},
 		{1, 140, 8, 256, 96, mixed[:1], f16, rms, device.SiLU, renorm, true, false, false, false, 0, 1, false},
