@@ -26,6 +26,8 @@ func TestPlanMixture(t *testing.T) {
 		{"four rows of it", 9, 132, hopper, 4, 8, 2, 2048, 768, 4, 2, 1, 2, true},
 		{"eight rows of it", 9, 132, hopper, 8, 8, 2, 2048, 768, 2, 2, 1, 2, true},
 		{"qwen3-30b-a3b on Ampere", 8, 108, ampere, 1, 8, 1, 2048, 768, 6, 2, 1, 2, true},
+		{"gpt-oss-20b on Hopper", 9, 132, hopper, 1, 4, 2, 2944, 2944, 33, 2, 2, 2, true},
+		{"lfm2-8b-a1b on Hopper", 9, 132, hopper, 1, 4, 1, 2048, 1792, 16, 3, 2, 2, true},
 		{"mixtral-8x7b on Hopper", 9, 132, hopper, 1, 2, 1, 4096, 14336, 33, 5, 1, 3, true},
 		{"two rows of it", 9, 132, hopper, 2, 2, 1, 4096, 14336, 16, 5, 1, 3, true},
 		{"few columns", 9, 132, hopper, 1, 4, 1, 256, 32, 1, 1, 8, 1, true},
