@@ -10,7 +10,7 @@ import (
 // A batchPlan is how products of kernels/qmatmul_batch.cu are launched.
 type batchPlan struct {
 	need
-	shares            int // of the units of every tile, of which a launch multiplies one
+	launches          int // of which each multiplies a part of the units of every tile
 	cluster, clusters int // blocks of a cluster, and how many
 	items             int // tiles, or pairs of a gate, of a cluster
 	round, owned      int // of items, at a time; and of them that a block finishes
@@ -50,9 +50,9 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 	if p.x.Rows < 2 || p.x.Rows > batch_rows_most || d.major < 9 || p.list[0].in*tensor.F16.Size() > d.sharedFor(kernel_order_rows_rms_f32) {
 		return found, false
 	}
-	for shares := 1; shares <= p.mostShares(); shares++ {
+	for launches := 1; launches <= p.mostLaunches(); launches++ {
 		for cluster := 2; cluster <= min(batch_rows_most_blocks, d.sms); cluster++ {
-			if plan, fits := d.batchPlanOf(p, shares, cluster); fits && (!ok || plan.cost() < found.cost()) {
+			if plan, fits := d.batchPlanOf(p, launches, cluster); fits && (!ok || plan.cost() < found.cost()) {
 				found, ok = plan, true
 			}
 		}
@@ -60,9 +60,9 @@ func (d *Device) batchPlan(p *packed) (found batchPlan, ok bool) {
 	return found, ok
 }
 
-// mostShares returns in how many launches p may be made, of which all but the first add to what there is. Those of eight rows and fewer
+// mostLaunches returns by how many launches p may be made, of which all but the first add to what there is. Those of eight rows and fewer
 // are slower than the kernel that takes them otherwise.
-func (p *packed) mostShares() int {
+func (p *packed) mostLaunches() int {
 	if adds := p.then == device.Add || p.then == device.Put && p.y[0].Type == tensor.F32; adds && p.x.Rows > 8 {
 		return 4
 	}
@@ -73,7 +73,7 @@ func (p *packed) mostShares() int {
 // rounds take beside them.
 func (b *batchPlan) cost() int {
 	const launch, round = 8, 2
-	return b.shares * (launch + pieces(b.items, b.round)*(round+b.each))
+	return b.launches * (launch + pieces(b.items, b.round)*(round+b.each))
 }
 
 // unitsOf returns the units of the busiest block of some items.
@@ -89,12 +89,12 @@ func (b *batchPlan) unitsOf(p *packed, items int) int {
 }
 
 // blocks returns among how many blocks, of all launches, the units of a tile are divided.
-func (b *batchPlan) blocks() int { return b.shares * b.cluster }
+func (b *batchPlan) blocks() int { return b.launches * b.cluster }
 
 // batchPlanOf returns how p is made by so many launches of clusters of a size.
-func (d *Device) batchPlanOf(p *packed, shares, cluster int) (b batchPlan, ok bool) {
+func (d *Device) batchPlanOf(p *packed, launches, cluster int) (b batchPlan, ok bool) {
 	tiles := p.tiles()
-	b.shares, b.cluster = shares, cluster
+	b.launches, b.cluster = launches, cluster
 	b.clusters = min(d.clusters(cluster), tiles)
 	b.need = p.needs(b.clusters)
 	b.items = pieces(tiles, b.clusters)
@@ -175,16 +175,16 @@ func (d *Device) batchProducts(p *packed, plan *batchPlan) {
 	q, c := *p, &d.batch
 	q.x = d.orderedRows(p)
 	l := launch{blocks: dim{x: plan.clusters * plan.cluster}, threads: dim{x: 32 * batch_rows_warps}, shared: plan.shared, cluster: plan.cluster}
-	for share := range plan.shares {
-		part := q.share(share, plan.shares)
-		c.describe(d, &part, plan, share)
+	for i := range plan.launches {
+		part := q.part(i, plan.launches)
+		c.describe(d, &part, plan, i*plan.cluster)
 		batchKernels[batchKernel(p.x.Rows)].kernel(d, l, unsafe.Slice((*byte)(unsafe.Pointer(c)), unsafe.Sizeof(*c)))
 	}
 }
 
-// share returns p as one of so many launches makes it: the first one has the bias, the others add to what it stored, and what is left for
+// part returns p as one of so many launches makes it: the first one has the bias, the others add to what it stored, and what is left for
 // readers is left by the last one.
-func (p *packed) share(i, of int) packed {
+func (p *packed) part(i, of int) packed {
 	q := *p
 	if i > 0 {
 		q.then, q.bias = device.Add, [mostMatrices]tensor.Tensor{}
@@ -195,9 +195,9 @@ func (p *packed) share(i, of int) packed {
 	return q
 }
 
-// describe tells the kernel what p is, and which share of it a launch makes.
-func (c *batchProduct) describe(d *Device, p *packed, plan *batchPlan, share int) {
-	tiles, first, blocks := p.tiles(), share*plan.cluster, plan.blocks()
+// describe tells the kernel what p is, and which of the blocks among which units are divided are the first of a launch's clusters.
+func (c *batchProduct) describe(d *Device, p *packed, plan *batchPlan, first int) {
+	tiles, blocks := p.tiles(), plan.blocks()
 	*c = batchProduct{count: int32(p.n), then: int32(p.then), act: int32(p.act), in: int32(p.list[0].in), wide: flag(p.y[0].Type == tensor.F32), rows: int32(p.x.Rows),
 		share: int32(tiles / plan.clusters), rest: int32(tiles % plan.clusters), blocks: int32(plan.cluster), slot: int32(plan.slot), round: int32(plan.round), owned: int32(plan.owned),
 		parts: int32(plan.parts), units: int32(plan.units), groups: int32(plan.groups), countSize: int32(plan.counts), each: int32(plan.each), perBlock: 1 / float32(plan.cluster), perEach: 1 / float32(plan.each), link: p.link}

@@ -10,27 +10,31 @@ import (
 // Clusters share the units of a tile, and warps the units of a round, in such a way that the busiest has the
 // least to do, and that there is room for what blocks send each other; fewer rows have other kernels.
 func TestBatchPlan(t *testing.T) {
-	type want struct{ shares, cluster, round, owned, each, parts int }
+	type want struct{ launches, cluster, round, owned, each, parts int }
 	for _, c := range []struct {
 		name          string
 		major         int
 		in, out, rows int
 		bits          int
-		gate          bool
+		then          device.Then
 		want          want
 	}{
-		{"sixteen rows", 9, 4096, 4096, 16, 4, false, want{1, 2, 2, 1, 2, 8}},
-		{"pairs of tiles", 9, 4096, 11008, 16, 4, true, want{1, 3, 8, 3, 11, 2}},
-		{"long rows", 9, 11008, 4096, 12, 4, false, want{1, 3, 3, 1, 6, 6}},
-		{"few rows of narrow codes", 9, 4096, 4096, 8, 2, false, want{1, 2, 2, 1, 2, 8}},
-		{"of wider ones", 9, 4096, 4096, 8, 4, false, want{1, 2, 2, 1, 2, 8}},
-		{"few rows of wide ones", 9, 4096, 4096, 8, 6, false, want{1, 2, 2, 1, 2, 8}},
-		{"many rows of wide ones", 9, 4096, 4096, 16, 6, false, want{1, 2, 2, 1, 2, 8}},
-		{"a head of wide ones", 9, 4096, 32000, 8, 6, false, want{1, 2, 16, 8, 16, 1}},
-		{"one row", 9, 4096, 4096, 1, 2, false, want{}},
-		{"too many rows", 9, 4096, 4096, 17, 4, false, want{}},
-		{"no clusters", 8, 4096, 4096, 16, 4, false, want{}},
-		{"rounds", 9, 8192, 128256, 16, 4, false, want{1, 3, 14, 5, 20, 2}},
+		{"sixteen rows", 9, 4096, 4096, 16, 4, device.Put, want{1, 2, 2, 1, 2, 8}},
+		{"pairs of tiles", 9, 4096, 11008, 16, 4, device.Gate, want{1, 3, 8, 3, 11, 2}},
+		{"long rows", 9, 11008, 4096, 12, 4, device.Put, want{1, 3, 3, 1, 6, 6}},
+		{"few rows of narrow codes", 9, 4096, 4096, 8, 2, device.Put, want{1, 2, 2, 1, 2, 8}},
+		{"of wider ones", 9, 4096, 4096, 8, 4, device.Put, want{1, 2, 2, 1, 2, 8}},
+		{"few rows of wide ones", 9, 4096, 4096, 8, 6, device.Put, want{1, 2, 2, 1, 2, 8}},
+		{"many rows of wide ones", 9, 4096, 4096, 16, 6, device.Put, want{1, 2, 2, 1, 2, 8}},
+		{"a head of wide ones", 9, 4096, 32000, 8, 6, device.Put, want{1, 2, 16, 8, 16, 1}},
+		{"one row", 9, 4096, 4096, 1, 2, device.Put, want{}},
+		{"too many rows", 9, 4096, 4096, 17, 4, device.Put, want{}},
+		{"no clusters", 8, 4096, 4096, 16, 4, device.Put, want{}},
+		{"rounds", 9, 8192, 128256, 16, 4, device.Put, want{1, 3, 14, 5, 20, 2}},
+		{"rows that are too long", 9, 14336, 4096, 16, 4, device.Add, want{2, 2, 2, 1, 4, 7}},
+		{"much too long", 9, 28672, 8192, 16, 6, device.Add, want{4, 3, 6, 2, 8, 4}},
+		{"of which nothing is added up", 9, 14336, 4096, 16, 4, device.Put, want{}},
+		{"eight of them", 9, 32768, 8192, 8, 6, device.Add, want{}},
 	} {
 		const hopper, declared = 227 << 10, 128
 		d := planner(t, c.major, 132, hopper, declared)
@@ -39,48 +43,56 @@ func TestBatchPlan(t *testing.T) {
 		for i := range m.units128 {
 			m.unitBlocks = append(m.unitBlocks, uint16(4*i))
 		}
-		p := &packed{x: tensor.New(tensor.F16, c.rows, c.in, nil), list: [mostMatrices]*matrix{m}, n: 1}
-		if c.gate {
-			p.list[1], p.n, p.then = m, 2, device.Gate
+		p := &packed{x: tensor.New(tensor.F16, c.rows, c.in, nil), list: [mostMatrices]*matrix{m}, n: 1, then: c.then}
+		if c.then == device.Gate {
+			p.list[1], p.n = m, 2
 		}
 		p.y[0] = tensor.New(tensor.F16, c.rows, c.out, nil)
 		if c.out == 32000 {
 			p.y[0].Type = tensor.F32
 		}
 		plan, ok := d.batchPlan(p)
-		if got := (want{plan.shares, plan.cluster, plan.round, plan.owned, plan.each, plan.parts}); ok != (c.want.cluster > 0) || ok && (got != c.want || plan.shared+declared > hopper) {
+		if got := (want{plan.launches, plan.cluster, plan.round, plan.owned, plan.each, plan.parts}); ok != (c.want.launches > 0) || ok && (got != c.want || plan.shared+declared > hopper) {
 			t.Errorf("%s: %v %+v, %d bytes of shared memory, want %+v", c.name, ok, got, plan.shared, c.want)
 		}
 	}
 }
 
-// No warp has a part of a tile that the plan has no room for, however units are shared.
+// No warp has a part of a tile that the plan has no room for, however units are divided among launches, blocks and warps.
 func TestBatchParts(t *testing.T) {
 	for _, counts := range [][]int{{32}, {33}, {7}, {1}, {86}, {32, 35, 33}} {
+		p := &packed{n: len(counts)}
+		for i, n := range counts {
+			p.list[i] = &matrix{units128: n}
+		}
 		for items := 1; items < 20; items++ {
-			for cluster := 1; cluster <= batch_rows_most_blocks; cluster++ {
-				p := &packed{n: len(counts)}
-				for i, n := range counts {
-					p.list[i] = &matrix{units128: n}
-				}
-				b := batchPlan{shares: 1, cluster: cluster, round: items}
-				b.each = pieces(b.unitsOf(p, items), batch_rows_warps)
-				room := b.partsOf(p)
-				for rank := range cluster {
-					at := 0
-					for tile := range items {
-						m := p.list[tile*len(counts)/items]
-						n := m.units128*(rank+1)/cluster - m.units128*rank/cluster
-						if n > 0 && (at+n-1)/b.each-at/b.each+1 > room {
-							t.Fatalf("%v units, %d tiles, block %d of %d: room for %d parts", counts, items, rank, cluster, room)
-						}
-						at += n
-					}
-					if at > b.each*batch_rows_warps {
-						t.Fatalf("%v units, %d tiles, block %d of %d: %d units, %d a warp", counts, items, rank, cluster, at, b.each)
-					}
+			for launches := 1; launches <= 3; launches++ {
+				for cluster := 1; cluster <= batch_rows_most_blocks; cluster++ {
+					b := batchPlan{launches: launches, cluster: cluster, round: items}
+					b.each = pieces(b.unitsOf(p, items), batch_rows_warps)
+					checkParts(t, p, &b)
 				}
 			}
+		}
+	}
+}
+
+// checkParts checks that of each block.
+func checkParts(t *testing.T, p *packed, b *batchPlan) {
+	t.Helper()
+	room, blocks := b.partsOf(p), b.blocks()
+	for i := range blocks {
+		at := 0
+		for tile := range b.round {
+			m := p.list[tile*p.n/b.round]
+			n := m.units128*(i+1)/blocks - m.units128*i/blocks
+			if n > 0 && (at+n-1)/b.each-at/b.each+1 > room {
+				t.Fatalf("%d tiles of %d units and others, block %d of %d: room for %d parts", b.round, m.units128, i, blocks, room)
+			}
+			at += n
+		}
+		if at > b.each*batch_rows_warps {
+			t.Fatalf("%d tiles, block %d of %d: %d units, %d a warp", b.round, i, blocks, at, b.each)
 		}
 	}
 }

@@ -114,8 +114,8 @@ func (m *rowMixture) ranking() (correction tensor.Tensor) {
 	return correction
 }
 
-// planMixture plans the products of m, and reports whether there is room for them: of one row as many blocks a multiprocessor as it is to have only
-// where a warp of the last products has more than one unit on its way.
+// planMixture plans the products of m, and reports whether there is room for them. A row has no more than one block a multiprocessor where warps of the
+// last products would else have one unit on their way.
 func (d *Device) planMixture(m *rowMixture) bool {
 	beside := d.beside(m)
 	if d.planBlocks(m, beside) && (m.x.Rows > 1 || m.last.slots > 1) {
@@ -124,8 +124,8 @@ func (d *Device) planMixture(m *rowMixture) bool {
 	return d.planBlocks(m, 1)
 }
 
-// beside returns how many blocks a multiprocessor is to have: two of some rows, and of a row whose last products are more tiles than one block
-// a multiprocessor could have two parts of, where there are clusters; and else one, with room for one of the next kernel.
+// beside returns how many blocks a multiprocessor is to have: two of some rows, and of one row where there are clusters, and two for each tile of the last
+// products only so; else one, with room for one of the next kernel.
 func (d *Device) beside(m *rowMixture) int {
 	tiles := m.down.tiles()
 	if m.x.Rows > 1 || d.major >= 9 && 2*tiles > d.sms && tiles <= d.sms {
@@ -158,8 +158,8 @@ func (d *Device) planBlocks(m *rowMixture, beside int) bool {
 	units := pieces(m.unitsOfDown(), parts*expert_feed_warps)
 	m.most = pieces(units, 2) * 2
 	m.last, ok = d.planLast(m, beside, units)
-	if next, fits := d.planLast(m, 2, units); fits && next.slots > 1 && 3*next.slots >= 2*m.last.slots { // with room beside a block of the first
-		m.last = next
+	if least, fits := d.planLast(m, 2, units); d.major >= 9 && fits && least.slots > 1 && 3*least.slots >= 2*m.last.slots { // it has room beside one of the first
+		m.last = least
 	}
 	m.last.blocks, m.last.cluster = parts, parts
 	return ok
