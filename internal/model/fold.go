@@ -56,6 +56,21 @@ func (m ModuleSpec) Folds(s arch.Spec) (list []Fold) {
 	return list
 }
 
+// FirstReader returns the first of the linears that read what l reads of the stream, l itself perhaps, if l reads the stream: they are quantized with one
+// order of rows. Experts that rows choose are none of them, as each reads rows of its own.
+func (m ModuleSpec) FirstReader(n arch.Names, l LinearSpec) (first LinearSpec, ok bool) {
+	of := func(o LinearSpec) bool { return o.Name == l.Name }
+	for _, p := range []Place{NormIn, NormMLPIn} {
+		list := slices.DeleteFunc(m.readers(n, p), func(o LinearSpec) bool {
+			return o.Role == arch.Router || o.Part == n.ExpertGate || o.Part == n.ExpertUp || o.In != l.In
+		})
+		if slices.ContainsFunc(list, of) {
+			return list[0], true
+		}
+	}
+	return first, false
+}
+
 // readers lists the matrices that read the norm of the stream at a place.
 func (m ModuleSpec) readers(n arch.Names, p Place) (list []LinearSpec) {
 	_, own := m.Norm(NormMLPIn)

@@ -110,7 +110,7 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 		m.add(v.Name, safetensors.F16, v.Shape(), m.normal)
 	}
 	for _, l := range spec.Linears {
-		m.linear(l, orderedAs(l, spec.Linears), recipe, spec.Table == "")
+		m.linear(l, orderedAs(l, spec, m.Spec.Names), recipe, spec.Table == "")
 	}
 	for _, l := range spec.Fixed {
 		m.linear(l, l.Name, nil, true)
@@ -118,13 +118,16 @@ func (m *Model) module(spec model.ModuleSpec, recipe exl2.Recipe) {
 }
 
 // inputs are the roles of linears that read the same activation as another's, which
-// comes first: converters give them one order of rows.
+// comes first, of what is no norm of the stream: converters give them one order of rows.
 var inputs = map[arch.Role]arch.Role{arch.K: arch.Q, arch.V: arch.Q, arch.Up: arch.Gate}
 
-// orderedAs returns the name of the linear in list that has the order of l's rows, one of the same part of a layer: its
+// orderedAs returns the name of the linear that has the order of l's rows, as it reads the same norm, or is of the same part of a layer: its
 // own if there is no other.
-func orderedAs(l model.LinearSpec, list []model.LinearSpec) string {
-	for _, o := range list {
+func orderedAs(l model.LinearSpec, m model.ModuleSpec, n arch.Names) string {
+	if first, ok := m.FirstReader(n, l); ok {
+		return first.Name
+	}
+	for _, o := range m.Linears {
 		if o.Role == inputs[l.Role] && o.Expert == l.Expert && o.In == l.In && inside(o.Part) == inside(l.Part) {
 			return o.Name
 		}
