@@ -69,7 +69,7 @@ func recurrentActivations(list *[slots]tensor.Tensor, spec arch.Spec, of func(t 
 		list[DeltaQuery], list[DeltaKey], list[DeltaValue], list[DeltaGate] = keys, keys, values, values
 		list[DeltaColumns] = of(tensor.F32, 2*d.Keys()+d.Values())
 		list[DeltaRates], list[DeltaMixed], list[DeltaOut] = of(tensor.F32, rates), of(tensor.F32, d.Values()), values
-		if orOne(d.Scales.Z) != 1 {
+		if !d.Bare && orOne(d.Scales.Z) != 1 {
 			list[DeltaScaled], list[DeltaWide] = values, of(tensor.F32, d.Values())
 		}
 		if spec.Beside {

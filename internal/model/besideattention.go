@@ -11,7 +11,7 @@ import (
 func (b *builder) besideAttention(m *Module) {
 	read, mix, sum := b.attentionSteps(m)
 	d, reads, o := b.deltaParts(m)
-	first, scale := &read.Sites[0], orOne(b.Spec.Residual)*orOne(d.scales.O)
+	first, scale := &read.Sites[0], orOne(b.Spec.Residual)*d.weight()
 	first.Linears, first.Writes = append(first.Linears, reads...), slices.Concat(first.Writes, deltaWrites)
 	read.in = nil // as of linear attention alone
 	attend, attendBack, add, addBack := mix.Run, mix.Back, sum.Run, sum.Back

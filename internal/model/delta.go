@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"exl2/internal/arch"
@@ -15,7 +16,7 @@ import (
 func (b *builder) delta(m *Module) {
 	in, out := b.input(m, NormIn), b.output(m, NormOut)
 	d, reads, o := b.deltaParts(m)
-	out.residual *= orOne(d.scales.O)
+	out.residual *= d.weight()
 	read := in.step(Site{Reads: Normed, Linears: reads, Writes: deltaWrites})
 	if d.steps() {
 		read.recurs = d
@@ -184,6 +185,10 @@ func (d *delta) run(s *State) {
 	switch gate := s.At(d.gate()); {
 	case d.bare:
 		s.Dev.Copy(s.At(DeltaOut), s.At(DeltaMixed))
+		if c, scaled := d.clamp(); scaled {
+			s.Dev.ClampMul(s.At(DeltaOut), gate, s.At(DeltaOut), c)
+			return
+		}
 		s.Dev.ActMul(s.At(DeltaOut), gate, s.At(DeltaOut), device.SiLU)
 	case d.Plain:
 		s.Dev.GatedNorm(s.At(DeltaOut), s.At(DeltaMixed), gate, d.norm.W, d.group(), d.norm.Norm)
@@ -206,9 +211,24 @@ func (d *delta) fused(f device.Fuser, s *State, p device.Products, steps []Step)
 	return f.LinearAttention(s.At(DeltaOut), p, m)
 }
 
+// clamp returns the unit of gates that are scaled, without a norm behind them, divided by their scale, which is one of the whole then (weight): silu(z·g) is
+// z times g·σ(z·g).
+func (d *delta) clamp() (c device.Clamp, scaled bool) {
+	z := orOne(d.scales.Z)
+	return device.Clamp{Limit: math.MaxFloat32, Up: math.MaxFloat32, Alpha: z}, d.bare && z != 1
+}
+
+// weight returns what is multiplied by what o makes of DeltaOut.
+func (d *delta) weight() float32 {
+	if _, scaled := d.clamp(); scaled {
+		return orOne(d.scales.O) * d.scales.Z
+	}
+	return orOne(d.scales.O)
+}
+
 // gate returns what gates are read from.
 func (d *delta) gate() Slot {
-	if orOne(d.scales.Z) != 1 {
+	if !d.bare && orOne(d.scales.Z) != 1 {
 		return DeltaScaled
 	}
 	return DeltaGate

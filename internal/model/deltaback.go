@@ -39,7 +39,12 @@ func (d *delta) bareBack(dev device.Backward, s, g *State) {
 	mixed := dev.Alloc(dev.Activation(), x.Rows, x.Cols)
 	defer dev.Free(mixed)
 	dev.Copy(mixed, x)
-	dev.ActMulBack(g.At(d.gate()), g.At(DeltaMixed), g.At(DeltaOut), s.At(d.gate()), mixed, device.SiLU)
+	dGate, dMixed, dy, gate := g.At(d.gate()), g.At(DeltaMixed), g.At(DeltaOut), s.At(d.gate())
+	if c, scaled := d.clamp(); scaled {
+		dev.ClampMulBack(dGate, dMixed, dy, gate, mixed, c)
+		return
+	}
+	dev.ActMulBack(dGate, dMixed, dy, gate, mixed, device.SiLU)
 }
 
 // gatedBack goes back through GatedNorm, group by group.
